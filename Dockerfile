@@ -2,7 +2,6 @@
 # Works with BuildKit and with the classic builder.
 
 ARG RUST_IMAGE=rust:1-slim-bookworm
-ARG BASE_IMAGE=debian:bookworm-slim
 ARG DOCKER_CLI_IMAGE=docker:28-cli
 
 FROM ${RUST_IMAGE} AS build
@@ -14,25 +13,42 @@ WORKDIR /src
 COPY . .
 RUN cargo build --release --locked --package longshore-cli --bin longshore
 
+# The root directory that both images share: the program, the C library that it is linked with, the certificate authorities of this
+# image, and the names of users. There is no shell and no package that would need updates of its own.
+RUN install -D --target-directory=/image/usr/local/bin target/release/longshore \
+ && ldd target/release/longshore | grep --only-matching '/[^ ]*' | xargs cp --dereference --parents --target-directory=/image \
+ && install -D --mode=644 --target-directory=/image/etc/ssl/certs /etc/ssl/certs/ca-certificates.crt \
+ && printf 'hosts: files dns\n' >/image/etc/nsswitch.conf \
+ && printf 'root:x:0:0::/root:/sbin/nologin\nlongshore:x:10001:10001::/var/lib/longshore:/sbin/nologin\n' >/image/etc/passwd \
+ && printf 'root:x:0:\nlongshore:x:10001:\n' >/image/etc/group \
+ && install -d --mode=1777 /image/tmp \
+ && install -d /image/run \
+ && install -d --mode=700 /image/root
+
+# A named volume takes owner and mode from the image's directory.
+RUN install -d --owner=10001 --group=10001 --mode=700 /server/var/lib/longshore \
+ && install -d --mode=700 /worker/var/lib/longshore-worker
+
 FROM ${DOCKER_CLI_IMAGE} AS docker-cli
 
-FROM ${BASE_IMAGE} AS server
-# A named volume takes owner and mode from the image's directory.
-RUN install -d -o 10001 -g 10001 -m 700 /var/lib/longshore /tokens /worker-token
-COPY --from=build /src/target/release/longshore /usr/local/bin/longshore
+FROM scratch AS server
+COPY --from=build /image/ /
+COPY --from=build /server/ /
+ENV PATH=/usr/local/bin
 USER 10001:10001
 EXPOSE 8080
 VOLUME /var/lib/longshore
 ENTRYPOINT ["longshore"]
 CMD ["server", "--listen", "0.0.0.0:8080", "--data", "/var/lib/longshore", "--jobs", "/etc/longshore/jobs.yaml"]
 
-FROM ${BASE_IMAGE} AS worker
-# Runs as root: whoever may use the Docker socket is root on the host anyway.
-RUN install -d -m 700 /var/lib/longshore-worker
+FROM scratch AS worker
+# Runs as root: access to the Docker socket is as good as being root on the host anyway.
 COPY --from=docker-cli /usr/local/bin/docker /usr/local/bin/docker
-COPY --from=build /src/target/release/longshore /usr/local/bin/longshore
+COPY --from=build /image/ /
+COPY --from=build /worker/ /
 VOLUME /var/lib/longshore-worker
-# As variables, so that whoever starts it can set others.
+ENV PATH=/usr/local/bin HOME=/root
+# As variables, so that an operator can set others.
 ENV LONGSHORE_STATE_DIR=/var/lib/longshore-worker LONGSHORE_SHARE_STATE_DIR=true LONGSHORE_ON_TERM=detach
 ENTRYPOINT ["longshore"]
 CMD ["worker"]

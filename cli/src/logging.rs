@@ -12,6 +12,19 @@ pub(crate) struct LoggingArgs {
     /// Log level: error, warn, info, debug or trace; also per module (info,longshore_server=debug).
     #[arg(long, env = "LONGSHORE_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
+    /// Form of the log: lines of text for people, or an object of JSON a line for programs
+    #[arg(long, env = "LONGSHORE_LOG_FORMAT", value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// Text for people
+    #[default]
+    Text,
+    /// An object of JSON a line: timestamp, level, message, target and the fields of the message
+    Json,
 }
 
 /// Starts logging to standard error.
@@ -20,14 +33,17 @@ pub(crate) fn start(logging: &LoggingArgs) -> anyhow::Result<()> {
         Failure::new(Exit::Usage, format!("--log: {why}"))
             .hint("for example info, or info,longshore_server=debug")
     })?;
-    let colours = crate::screen::stderr_has_colour();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(std::io::stderr().is_terminal())
-        .try_init()
-        .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match logging.log_format {
+        LogFormat::Text => log
+            .with_ansi(crate::screen::stderr_has_colour())
+            .with_target(std::io::stderr().is_terminal())
+            .try_init(),
+        LogFormat::Json => {
+            log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        }
+    };
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }
 
 /// Parses the filter. A part without `=` must be a level: the library would take any other word for a module and log nothing else.

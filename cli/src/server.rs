@@ -61,6 +61,9 @@ pub(crate) struct Flags {
     /// Labels that workers may claim with --label: names, or beginnings with *; others are set by 'longshore label'.
     #[arg(long, env = "LONGSHORE_WORKER_LABELS", default_value = "*", value_name = "KEYS")]
     worker_labels: String,
+    /// Waiting jobs of a definition that was removed from jobs.yaml: run them as they were submitted, or cancel them.
+    #[arg(long, env = "LONGSHORE_REMOVED_DEFINITIONS", value_enum, default_value_t, value_name = "WHAT")]
+    removed_definitions: RemovedDefinitions,
     /// URL of the dashboard as people write it, for links in notifications.
     #[arg(long, env = "LONGSHORE_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
@@ -78,6 +81,25 @@ pub(crate) struct Flags {
     auth_proxy: AuthProxyArgs,
     #[command(flatten)]
     retention: RetentionArgs,
+}
+
+/// Treatment of waiting jobs whose definition is not in jobs.yaml any more.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum RemovedDefinitions {
+    /// Run them as they were submitted
+    #[default]
+    Run,
+    /// Cancel them
+    Cancel,
+}
+
+impl From<RemovedDefinitions> for server::config::RemovedDefinitions {
+    fn from(chosen: RemovedDefinitions) -> Self {
+        match chosen {
+            RemovedDefinitions::Run => Self::Run,
+            RemovedDefinitions::Cancel => Self::Cancel,
+        }
+    }
 }
 
 /// The data directory.
@@ -207,6 +229,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         max_running: flags.max_running,
         max_queued: flags.max_queued,
         worker_labels: flags.worker_labels,
+        removed_definitions: flags.removed_definitions.into(),
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {

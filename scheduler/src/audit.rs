@@ -1,5 +1,7 @@
 //! Checks every invariant of the scheduler. Tests and the simulation call it after each step.
 
+mod unfinished_batch;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,12 +12,12 @@ use protocol::{JobId, WorkerId};
 use crate::core::Scheduler;
 use crate::definitions::DefinitionNo;
 use crate::explain;
-use crate::fleet::{Link, Worker};
+use crate::fleet::Worker;
 use crate::handlers;
-use crate::job::{Job, LiveState};
+use crate::job::{Attempt, Job, LiveState};
 use crate::limits;
-use crate::pending_batch::BatchInProgress;
 use crate::timers::{Alarm, Date};
+use unfinished_batch::{hidden_fault, members_fault};
 
 /// Returns a sentence for each violated invariant; empty if all hold. Walks over every job, so it is for
 /// tests only.
@@ -56,13 +58,13 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     }
     for (id, worker) in scheduler.fleet.iter() {
         faults.extend(unwatched(scheduler, id, worker).map(|fault| format!("worker {id}: {fault}")));
-        for job in &worker.held {
+        for job in &worker.holdings.jobs {
             let holder = scheduler.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
             if holder != Some(id) {
                 faults.push(format!("worker {id} lists job {job}, which is held by {holder:?}"));
             }
         }
-        for token in worker.unmanaged.keys() {
+        for token in worker.holdings.unmanaged.keys() {
             if scheduler
                 .jobs
                 .get(&token.job)
@@ -72,28 +74,27 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
                 faults.push(format!("worker {id} has {token}, which is listed as unmanaged and is current"));
             }
         }
-        if worker.breaker.probe().is_some_and(|probe| !worker.held.contains(&probe)) {
+        if worker.health.breaker.probe().is_some_and(|probe| !worker.holdings.jobs.contains(&probe)) {
             faults.push(format!("worker {id} waits for a probe that it does not hold"));
         }
-        let heartbeat = worker.heartbeat.unwrap_or(scheduler.config.intervals.heartbeat);
-        if matches!(worker.link, Link::Ready(_))
+        let heartbeat = worker.link.heartbeat().unwrap_or(scheduler.config.intervals.heartbeat);
+        if worker.link.is_ready()
             && handlers::wanted_heartbeat(scheduler, id).is_some_and(|wanted| wanted < heartbeat)
         {
             faults.push(format!("worker {id} has a longer heartbeat interval than its attempts need"));
         }
-        for key in &worker.prefetched {
-            if !scheduler
-                .jobs
-                .get(&key.job())
-                .and_then(Job::attempt)
-                .is_some_and(|attempt| attempt.prefetched)
-            {
+        for key in &worker.holdings.prefetched {
+            if !scheduler.jobs.get(&key.job()).and_then(Job::attempt).is_some_and(Attempt::is_prefetched) {
                 faults.push(format!("worker {id}: job {} is not in its backlog", key.job()));
             }
         }
     }
     for job in scheduler.unconfirmed.keys() {
-        if !scheduler.fleet.iter().any(|(_, worker)| worker.unconfirmed.keys().any(|it| it.job == *job)) {
+        if !scheduler
+            .fleet
+            .iter()
+            .any(|(_, worker)| worker.holdings.unconfirmed.keys().any(|it| it.job == *job))
+        {
             faults.push(format!("no worker can confirm the attempts of ended job {job}"));
         }
     }
@@ -151,11 +152,11 @@ fn unwatched(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'s
     let watched = |at, alarm| scheduler.timers.has_alarm(at, alarm);
     if worker.claims.until.is_some_and(|at| !watched(at, Alarm::ClonesGone(id))) {
         Some("the end of its cloned state has no timer")
-    } else if worker.lease_end.is_some_and(|at| !watched(at, Alarm::LeaseEnd(id))) {
+    } else if worker.lease.alarm.is_some_and(|at| !watched(at, Alarm::LeaseEnd(id))) {
         Some("its lease has no timer")
-    } else if worker.lease_end.is_none() && !worker.unreachable {
+    } else if worker.lease.alarm.is_none() && !worker.lease.is_expired {
         Some("it is reachable and its lease has no end")
-    } else if worker.exclusions.ends().any(|at| !watched(at, Alarm::ExclusionEnd(id))) {
+    } else if worker.health.exclusions.ends().any(|at| !watched(at, Alarm::ExclusionEnd(id))) {
         Some("the end of its exclusion has no timer")
     } else if !drain_ends(scheduler, id, worker) {
         Some("the end of its drain has no timer")
@@ -170,7 +171,11 @@ fn drain_ends(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> bool {
     let deadline = worker.row.drain.and_then(|drain| drain.deadline);
     deadline.is_none_or(|at| {
         scheduler.timers.has_date(at, Date::DrainEnd(id))
-            || worker.held.iter().all(|job| attempt(job).is_some_and(|attempt| attempt.stopping.is_some()))
+            || worker
+                .holdings
+                .jobs
+                .iter()
+                .all(|job| attempt(job).is_some_and(|attempt| attempt.stopping.is_some()))
     })
 }
 
@@ -202,66 +207,31 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
         LiveState::Queued(lane) if !scheduler.ready.contains(*lane, job.queue_key(id)) => {
             Some("queued but not in its lane")
         }
-        LiveState::Held(attempt) => {
-            let watched = |at, alarm| scheduler.timers.has_alarm(at, alarm);
-            let held = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.held.contains(&id));
-            if !held {
-                Some("its worker does not list it")
-            } else if attempt.fence > scheduler.last.fence {
-                Some("its fence was never assigned")
-            } else if attempt.overrun_at.is_some_and(|at| !watched(at, Alarm::Overrun(id, attempt.fence))) {
-                Some("its timeout has no timer")
-            } else if attempt.slow_at.is_some_and(|at| !watched(at, Alarm::Slow(id, attempt.fence))) {
-                Some("its expected duration has no timer")
-            } else if attempt.loss_at.is_some_and(|at| !watched(at, Alarm::Loss(id, attempt.fence))) {
-                Some("its loss has no timer")
-            } else if attempt.offer.is_some_and(|it| !watched(it.due_at, Alarm::Offer(id, attempt.fence))) {
-                Some("the wait for its first report has no timer")
-            } else {
-                None
-            }
-        }
+        LiveState::Held(attempt) => attempt_fault(scheduler, id, attempt),
         _ => None,
     }
 }
 
-/// A member of an unfinished batch waits with its batch only.
-fn hidden_fault(
-    scheduler: &Scheduler,
-    batch: &BatchInProgress,
-    id: JobId,
-    job: &Job,
-) -> Option<&'static str> {
-    let (with_batch, elsewhere) = match &job.live_state {
-        LiveState::Queued(lane) => {
-            let key = job.queue_key(id);
-            (
-                batch.lanes.get(lane).is_some_and(|run| run.contains(&key)),
-                scheduler.ready.contains(*lane, key),
-            )
-        }
-        LiveState::Scheduled => {
-            let is_listed = batch.dates.contains(&(job.due_at, id)) || batch.waiting.contains(&id);
-            (is_listed, scheduler.timers.has_date(job.due_at, Date::Due(id)))
-        }
-        LiveState::Held(_) | LiveState::Quarantined => (false, true),
-    };
-    match (with_batch, elsewhere) {
-        (_, true) => Some("it is visible before its batch is complete"),
-        (false, false) => Some("its batch does not list it"),
-        (true, false) => None,
+/// Its worker lists it, and each of its alarms is set.
+fn attempt_fault(scheduler: &Scheduler, id: JobId, attempt: &Attempt) -> Option<&'static str> {
+    let is_unset = |at, alarm| !scheduler.timers.has_alarm(at, alarm);
+    let (run, fence) = (attempt.run(), attempt.fence);
+    let holder = scheduler.fleet.worker(attempt.worker);
+    if holder.is_none_or(|worker| !worker.holdings.jobs.contains(&id)) {
+        Some("its worker does not list it")
+    } else if fence > scheduler.last.fence {
+        Some("its fence was never assigned")
+    } else if run.and_then(|run| run.overrun_at).is_some_and(|at| is_unset(at, Alarm::Overrun(id, fence))) {
+        Some("its timeout has no timer")
+    } else if run.and_then(|run| run.slow_at).is_some_and(|at| is_unset(at, Alarm::Slow(id, fence))) {
+        Some("its expected duration has no timer")
+    } else if attempt.loss_at.is_some_and(|at| is_unset(at, Alarm::Loss(id, fence))) {
+        Some("its loss has no timer")
+    } else if attempt.offer().is_some_and(|it| is_unset(it.due_at, Alarm::Offer(id, fence))) {
+        Some("the wait for its first report has no timer")
+    } else {
+        None
     }
-}
-
-fn members_fault(scheduler: &Scheduler, batch: &BatchInProgress) -> Option<&'static str> {
-    let made = batch.made();
-    if batch.last() > scheduler.last.job {
-        return Some("the numbers of a batch may be assigned again");
-    }
-    let is_there = |id: u64| scheduler.jobs.contains_key(&JobId(id));
-    let complete =
-        scheduler.pending_batches.hidden() as u64 == made.end - made.start && made.clone().all(is_there);
-    (!complete).then_some("created members of a batch are missing")
 }
 
 #[cfg(test)]
@@ -377,18 +347,18 @@ mod tests {
         let id = WorkerId(1);
         let after = |harm: fn(&mut Worker)| after(|it| harm(it.fleet.worker_mut(id).expect("it is there")));
         assert_reported(
-            &after(|it| it.lease_end = None),
+            &after(|it| it.lease.alarm = None),
             "worker 1: it is reachable and its lease has no end",
         );
-        assert_reported(&after(|it| it.lease_end = Some(Uptime(7))), "worker 1: its lease has no timer");
+        assert_reported(&after(|it| it.lease.alarm = Some(Uptime(7))), "worker 1: its lease has no timer");
         let excluded = after(|it| {
             let backoff = ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
-            it.exclusions.add(Uptime(0), Excluded::Anything, backoff);
+            it.health.exclusions.add(Uptime(0), Excluded::Anything, backoff);
         });
         assert_reported(&excluded, "worker 1: the end of its exclusion has no timer");
         let drained = after(|it| {
             it.row.drain = Some(Drain { process: None, deadline: Some(Timestamp(5)) });
-            it.held.insert(JobId(1));
+            it.holdings.jobs.insert(JobId(1));
         });
         assert_reported(&drained, "worker 1: the end of its drain has no timer");
     }

@@ -290,7 +290,8 @@ impl Scheduler {
         if let Some(definition) = self.definitions.at(number).cloned() {
             // Numbers are reused, revisions are not.
             let revision = definition.revision;
-            if self.fleet.worker_mut(id).is_some_and(|worker| worker.sent_definitions.insert(revision)) {
+            let to = self.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut());
+            if to.is_some_and(|session| session.sent_definitions.insert(revision)) {
                 self.effect(Effect::Define(session, definition));
             }
         }
@@ -300,7 +301,7 @@ impl Scheduler {
     /// Removes a worker that is not connected and holds nothing.
     pub(crate) fn forget_worker(&mut self, id: WorkerId) {
         handlers::end_drain(self, id);
-        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.lease_end) {
+        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.lease.alarm) {
             self.timers.clear_alarm(at, Alarm::LeaseEnd(id));
         }
         if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.claims.until) {

@@ -13,9 +13,9 @@ use protocol::{JobId, Now, RuntimeKind, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
+use crate::fleet::Worker;
 use crate::fleet::classes::Need;
 use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
-use crate::fleet::{Link, Worker};
 use crate::job::{Job, LiveState, State};
 use crate::limits::{LimitFacts, LimitsFacts, gate};
 use crate::placement;
@@ -292,8 +292,8 @@ pub(crate) fn obstacles<'s>(
     let id = worker.row.worker;
     let definition = scheduler.definitions.at(lane.definition());
     let need = scheduler.fleet.classes().need_of(lane.definition()).map(|(_, need)| need);
-    let is_away = worker.link == Link::Away;
-    let is_missed = worker.unreachable && !worker.held.is_empty();
+    let is_away = worker.link.is_away();
+    let is_missed = worker.lease.is_expired && !worker.holdings.jobs.is_empty();
     // The runtimes of a disconnected worker are unknown.
     let runtime = definition.map(|definition| definition.runtime()).filter(|_| !is_away);
     let first = [
@@ -301,7 +301,7 @@ pub(crate) fn obstacles<'s>(
         need.is_some_and(|need| !need.lists(id, &worker.row.name)).then_some(Obstacle::NotListed),
         (is_away && is_missed).then_some(Obstacle::Unreachable),
         (is_away && !is_missed).then_some(Obstacle::Offline),
-        runtime.is_some_and(|runtime| !worker.has(runtime)).then_some(Obstacle::NoRuntime),
+        runtime.is_some_and(|runtime| !worker.capacity.has(runtime)).then_some(Obstacle::NoRuntime),
     ];
     // The labels of a worker that has not connected yet are unknown.
     let known = need.filter(|_| worker.class().is_some());
@@ -312,18 +312,18 @@ pub(crate) fn obstacles<'s>(
     let rest = [
         is_exclusive.then_some(Obstacle::Exclusive),
         runtime
-            .is_some_and(|runtime| worker.has(runtime) && !worker.offers(runtime))
+            .is_some_and(|runtime| worker.capacity.has(runtime) && !worker.capacity.offers(runtime))
             .then_some(Obstacle::RuntimeUnavailable),
         // Leaving is a property of a connected process.
-        (worker.row.drain.is_some() || (!is_away && worker.leaving)).then_some(Obstacle::Draining),
+        (worker.row.drain.is_some() || worker.link.is_leaving()).then_some(Obstacle::Draining),
         // A drain includes a cordon.
         (worker.row.cordoned && worker.row.drain.is_none()).then_some(Obstacle::Cordoned),
         definition
-            .and_then(|definition| worker.exclusions.strongest(definition))
+            .and_then(|definition| worker.health.exclusions.strongest(definition))
             .map(|(of, until)| Obstacle::Excluded(of, until)),
-        worker.breaker.probe().map(|_| Obstacle::Probing),
+        worker.health.breaker.probe().map(|_| Obstacle::Probing),
         (!is_away && !worker.has_room()).then_some(Obstacle::Busy),
-        matches!(worker.link, Link::Joining(_)).then_some(Obstacle::Joining),
+        worker.link.is_joining().then_some(Obstacle::Joining),
     ];
     let unmet = unmet.map(|(index, _)| Obstacle::Requirement(index));
     first.into_iter().flatten().chain(unmet).chain(rest.into_iter().flatten())

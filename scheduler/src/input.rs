@@ -197,8 +197,19 @@ pub struct CancelRequest {
     pub ticket: Ticket,
     /// The job to cancel.
     pub job: JobId,
+    /// The states in which it is cancelled.
+    pub scope: CancelScope,
     /// The requester, for the job's history.
     pub by: String,
+}
+
+/// The states in which a job is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelScope {
+    /// Every one: if a worker has it, its container is stopped.
+    Any,
+    /// Those in which no worker has it.
+    Waiting,
 }
 
 /// A request to release a job.

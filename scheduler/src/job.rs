@@ -3,13 +3,16 @@
 //! Environment, arguments and labels of a job are never here: the server reads them from the store when it
 //! needs them.
 
+mod attempt;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{AttemptNo, JobId, Timestamp, Token, WorkerId};
+
+pub use attempt::{Attempt, Offer, Presence, Progress, Run, StartState};
 
 use crate::definitions::DefinitionNo;
 use crate::limits::keys::KeySetNo;
@@ -175,75 +178,6 @@ impl LastPlacement {
     }
 }
 
-/// The current attempt of a job.
-#[derive(Debug)]
-pub struct Attempt {
-    /// Its fence.
-    pub fence: Fence,
-    /// Drawn with it.
-    pub nonce: Nonce,
-    /// Number of this try of the job, from 1.
-    pub number: AttemptNo,
-    /// The worker that holds it.
-    pub worker: WorkerId,
-    /// When it was handed over.
-    pub assigned_at: Timestamp,
-    /// When it was handed over, last, by the monotonic clock.
-    pub assigned_up: Uptime,
-    /// When its container started, if it has.
-    pub started_at: Option<Timestamp>,
-    /// Why it is being stopped, if it is: the cause recorded first.
-    pub stopping: Option<StopCause>,
-    /// The session on which it was handed over last, if that was within this life of the server.
-    pub session: Option<SessionId>,
-    /// True after the server has sent a Recall for it.
-    pub recalled: bool,
-    /// True if it was assigned to a backlog rather than a free slot.
-    pub prefetched: bool,
-    /// How far its start may have come.
-    pub start: StartState,
-    /// True if its worker reconnected without it while the runtime did not answer, so that nothing could be concluded.
-    pub is_unconfirmed: bool,
-    /// When it will have run for too long, if its container has started and it has a timeout.
-    pub overrun_at: Option<Uptime>,
-    /// When it will have run for longer than expected, unless that was noticed.
-    pub slow_at: Option<Uptime>,
-    /// When it will be given up, if its worker is unreachable.
-    pub loss_at: Option<Uptime>,
-    /// The wait for the first report about it; none once there was one, and while an inventory has to decide.
-    pub offer: Option<Offer>,
-}
-
-/// How far the start of an attempt may have come on its worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StartState {
-    /// Its worker must ask before it starts, and has not: there is no container.
-    NotApproved,
-    /// Its worker may start it without a question: its container may exist.
-    Allowed,
-    /// Its worker has said that it is being started, or it was assigned before the backup that this store was restored from. If its
-    /// worker does not hold it any more, its token is not sent again.
-    Begun,
-}
-
-impl StartState {
-    /// Raises the state; it never falls.
-    pub fn raise(&mut self, to: Self) {
-        *self = (*self).max(to);
-    }
-}
-
-/// An attempt that was sent to a connected worker, which has not reported anything about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// When it was sent, last.
-    pub sent_at: Uptime,
-    /// Time of the alarm.
-    pub due_at: Uptime,
-    /// It was sent a second time on this session.
-    pub repeated: bool,
-}
-
 impl Job {
     /// The state in the store and the API.
     #[must_use]
@@ -251,7 +185,7 @@ impl Job {
         match &self.live_state {
             LiveState::Scheduled => State::Scheduled,
             LiveState::Queued(_) => State::Queued,
-            LiveState::Held(attempt) if attempt.started_at.is_some() => State::Running,
+            LiveState::Held(attempt) if attempt.has_started() => State::Running,
             LiveState::Held(_) => State::Assigned,
             LiveState::Quarantined => State::Quarantined,
         }
@@ -308,26 +242,5 @@ impl Job {
     #[must_use]
     pub fn last_placement(&self) -> Option<LastPlacement> {
         self.history.as_ref().and_then(|history| history.last)
-    }
-}
-
-impl Attempt {
-    /// The attempt's token.
-    #[must_use]
-    pub const fn token(&self, job: JobId) -> Token {
-        Token { job, fence: self.fence, nonce: self.nonce }
-    }
-
-    /// The container runs without an overrun alarm. That is so after a restart of the server, until the
-    /// worker reports how long it has run.
-    #[must_use]
-    pub const fn is_unwatched(&self) -> bool {
-        self.started_at.is_some() && self.overrun_at.is_none() && self.stopping.is_none()
-    }
-
-    /// The token and the worker are those of this attempt.
-    #[must_use]
-    pub fn is(&self, token: Token, worker: WorkerId) -> bool {
-        self.fence == token.fence && self.nonce == token.nonce && self.worker == worker
     }
 }

@@ -14,7 +14,9 @@ use crate::definition::Definition;
 use crate::expectations::ExpectationRow;
 use crate::fleet::Worker;
 use crate::handlers;
-use crate::job::{Attempt, AttemptTimeout, Job, LastPlacement, LiveState, StartState, State};
+use crate::job::{
+    Attempt, AttemptTimeout, Job, LastPlacement, LiveState, Presence, Progress, Run, StartState, State,
+};
 use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
 use crate::placement;
@@ -262,20 +264,16 @@ impl Scheduler {
             worker: live.worker,
             assigned_at: live.assigned_at,
             assigned_up: now.up,
-            started_at: live.started_at,
-            stopping: live.stopping,
             session: None,
-            recalled: false,
-            prefetched: false,
-            // The server does not know any more which starts it had approved.
-            start: if live.begun { StartState::Begun } else { StartState::Allowed },
-            is_unconfirmed: false,
             // The container went on while the server was down, so only the remaining time counts. The wall
             // clock may have been set meanwhile; the worker reports the true age when it reconnects.
-            overrun_at: None,
-            slow_at: None,
+            progress: live.started_at.map_or(Progress::Slot, |at| Progress::Running(Run::since(at))),
+            // The server does not know any more which starts it had approved.
+            start: if live.begun { StartState::Begun } else { StartState::Allowed },
+            presence: Presence::Reported,
+            recalled: false,
+            stopping: live.stopping,
             loss_at: None,
-            offer: None,
         };
         self.fleet.hold(live.worker, id);
         let key_set = placement::key_set_of(self, job);

@@ -31,7 +31,9 @@ use world::scheduler::ServerLimits;
 use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
-use world::scheduler::input::{GroupNo, Input, JobUpdate, JoinPermit, Key, Operation, StartTime};
+use world::scheduler::input::{
+    CancelScope, GroupNo, Input, JobUpdate, JoinPermit, Key, Operation, StartTime,
+};
 use world::scheduler::placement::exclusion::Excluded;
 use world::scheduler::step::{JoinTokenId, PendingReason};
 use world::{Member, World, definition};
@@ -94,8 +96,7 @@ fn tell(world: &World, start: Timestamp, before: usize, text: &mut String) {
 fn explain(world: &World, start: Timestamp, job: &str, text: &mut String) {
     let now = world.now.utc.0 - start.0;
     let mut line = |told: String| writeln!(text, "    {now:>6}ms  {told}").unwrap();
-    let Some(why) = world.scheduler.explain(world.now, JobId(job.trim_start_matches('j').parse().unwrap()))
-    else {
+    let Some(why) = world.scheduler.explain(world.now, job_id(job)) else {
         return line("nothing to explain".into());
     };
     line(format!("{} {}", why.state.name(), why.pending.map_or("", PendingReason::name)).trim().into());
@@ -225,12 +226,13 @@ fn happen(world: &mut World, words: &[&str]) {
             };
             world.submit_array(name, number("x", 1), options);
         }
-        ["cancel", job] => world.cancel(JobId(job.trim_start_matches('j').parse().unwrap())),
-        ["release", job] => world.release(JobId(job.trim_start_matches('j').parse().unwrap())),
+        ["cancel", job] => world.cancel(job_id(job)),
+        ["cancel-waiting", job] => world.cancel_in(job_id(job), CancelScope::Waiting),
+        ["release", job] => world.release(job_id(job)),
         ["update", job, ..] => {
             let run_at = option("delay").map(|value| StartTime::After(seconds(value)));
             let priority = option("priority").map(|value| value.parse().unwrap());
-            world.update(JobId(job.trim_start_matches('j').parse().unwrap()), JobUpdate { run_at, priority });
+            world.update(job_id(job), JobUpdate { run_at, priority });
         }
         ["tick"] => world.step(Input::Tick),
         ["wait", time] => world.pass(seconds(time)),
@@ -398,6 +400,10 @@ fn happen(world: &mut World, words: &[&str]) {
         [name, "docker_up"] => world.condition(name, Availability::Available, false),
         _ => panic!("nobody knows what this means: {words:?}"),
     }
+}
+
+fn job_id(text: &str) -> JobId {
+    JobId(text.trim_start_matches('j').parse().unwrap())
 }
 
 /// `j3#2`: the attempt of job 3 with fence 2.

@@ -46,8 +46,8 @@ use auth::Access;
 use auth::first_token::{self, FirstTokenError};
 use auth::records::AccessRecords;
 use catalogue::{Catalogue, Definitions};
-use config::Config;
 use config::jobs_file::{self, Environment, Faults};
+use config::{Config, RemovedDefinitions};
 use engine::{Engine, EngineError, JobLimits};
 use listener::tls::{Tls, TlsError};
 use listener::{ListenError, Listener};
@@ -178,6 +178,10 @@ impl Server {
         );
         let reloader =
             Arc::new(reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone()));
+        if config.removed_definitions == RemovedDefinitions::Cancel {
+            let (reloader, archive, leaving) = (reloader.clone(), archive.clone(), leaving.clone());
+            tokio::spawn(async move { reloader.cancel_removed(archive, leaving).await });
+        }
         let notifications = Arc::new(Delivery {
             archive: notification_archive,
             jobs: archive.clone(),

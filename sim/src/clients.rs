@@ -7,8 +7,8 @@ use protocol::{JobId, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
 use scheduler::input::{
-    BackfillRequest, CancelRequest, Input, JobDetails, Key, NewJob, Operation, PauseRequest, ReleaseRequest,
-    StartTime, Submit, Ticket,
+    BackfillRequest, CancelRequest, CancelScope, Input, JobDetails, Key, NewJob, Operation, PauseRequest,
+    ReleaseRequest, StartTime, Submit, Ticket,
 };
 use scheduler::schedule::Schedule;
 use scheduler::schedule::backfill::{SlotFate, plan};
@@ -85,7 +85,9 @@ impl World {
         let ticket = Ticket(u64::from(number));
         let input = match self.requests[number as usize].wish.clone() {
             Wish::Jobs(order) => self.submission(number, ticket, &order),
-            Wish::Cancel(job) => Input::Cancel(CancelRequest { ticket, job, by: String::new() }),
+            Wish::Cancel(job) => {
+                Input::Cancel(CancelRequest { ticket, job, scope: CancelScope::Any, by: String::new() })
+            }
             Wish::Release(job) => Input::Release(ReleaseRequest { ticket, job, by: String::new() }),
             Wish::Operate(worker, operation) => Input::Operate(ticket, worker, operation),
             Wish::Pause(target, paused) => Input::Pause(PauseRequest { ticket, target, paused }),

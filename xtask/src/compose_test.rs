@@ -3,6 +3,7 @@
 //! Images are built, three workers come, a job runs; then jobs run on while their worker's container is replaced, killed, and while
 //! the server restarts. At the end nothing may be left: no container of a job, no service, no volume.
 
+mod sizes;
 mod stack;
 
 use std::path::Path;
@@ -43,6 +44,11 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
 
 async fn exercise(stack: &Stack, options: &Options) -> anyhow::Result<()> {
     step::run("build", stack.build(!options.release)).await?;
+    step::run("sizes", async {
+        sizes::check(stack::SERVER_IMAGE, options.release).await?;
+        sizes::check(stack::WORKER_IMAGE, options.release).await
+    })
+    .await?;
     step::run("up", stack.compose(UP)).await?;
     step::run("three workers come", wait_for_workers(stack)).await?;
     step::run("all are healthy", wait_for_health(stack)).await?;

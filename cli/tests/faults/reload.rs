@@ -66,3 +66,33 @@ async fn a_watched_file_is_read_again_when_it_is_replaced_or_its_symlink_is_swap
     wait_for("the refusal in the log", refused).await;
     assert!(has("second").await.is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_jobs_of_a_removed_definition_are_cancelled_if_the_operator_wants_it() {
+    let cluster =
+        Cluster::new("jobs: { old: { runtime: fake }, kept: { runtime: fake }, older: { runtime: fake } }");
+    let flags = ["--removed-definitions", "cancel"];
+    let mut server = cluster.start_server(&flags).await;
+    let api = cluster.api();
+    let later = serde_json::json!({ "delay": "1h" });
+    // Jobs 1 to 3: one in an hour, one that waits for a worker, and one of a definition that stays.
+    for (name, body) in [("old", Some(&later)), ("old", None), ("kept", None)] {
+        api.post(&format!("/api/jobs/{name}"), body).await;
+    }
+    std::fs::write(cluster.path("jobs.yaml"), "jobs: { kept: { runtime: fake }, older: { runtime: fake } }")
+        .unwrap();
+    server.signal(Signal::HUP);
+    for job in [1, 2] {
+        let ended = api.wait_for_job(job, |job| job["state"] == "cancelled").await;
+        assert_eq!(ended["reason"], "cancelled by the removal of its definition from jobs.yaml");
+    }
+    assert_eq!(api.get("/api/jobs/3").await["state"], "queued");
+
+    // A definition that is gone when the server starts is removed as well.
+    api.post("/api/jobs/older", None).await;
+    server.terminate().await;
+    std::fs::write(cluster.path("jobs.yaml"), "jobs: { kept: { runtime: fake } }").unwrap();
+    let _server = cluster.start_server(&flags).await;
+    api.wait_for_job(4, |job| job["state"] == "cancelled").await;
+    assert_eq!(api.get("/api/jobs/3").await["state"], "queued");
+}

@@ -36,14 +36,14 @@ impl Fleet {
             if !is_stale && self.published.get(*id) != WorkerFacts::of(worker).as_ref() {
                 faults.push("the published facts of a worker are not its present ones");
             }
-            if worker.prefetched.is_empty() == self.with_backlog.contains(id) {
+            if worker.holdings.prefetched.is_empty() == self.with_backlog.contains(id) {
                 faults.push("the set of workers with backlogs is wrong");
             }
             if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {
                 faults.push("a worker's session is not known as its own");
             }
         }
-        if self.backlogs != self.workers.values().flat_map(|worker| &worker.prefetched).collect() {
+        if self.backlogs != self.workers.values().flat_map(|worker| &worker.holdings.prefetched).collect() {
             faults.push("the count of prefetched attempts is wrong");
         }
         if self.classes.open_counts() != (self.open.len(), self.open.len()) {

@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::groups::GroupCount;
-    use crate::fleet::{Link, Worker};
+    use crate::fleet::{Link, Session, Worker};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
     use crate::step::WorkerRow;
 
@@ -74,11 +74,12 @@ mod tests {
                 revoked_at: None,
             };
             let mut worker = Worker::away(row, Uptime(0));
-            worker.slots = 2;
+            worker.capacity.slots = 2;
             worker.set_runtimes(vec![(RuntimeKind::Docker, Availability::Available)]);
             fleet.add(worker);
             fleet.connect(WorkerId(number), SessionId(number));
-            fleet.worker_mut(WorkerId(number)).expect("known").link = Link::Ready(SessionId(number));
+            fleet.worker_mut(WorkerId(number)).expect("known").link =
+                Link::Ready(Session::new(SessionId(number)));
             fleet.reclassify(WorkerId(number));
             fleet.refresh(WorkerId(number));
         }
@@ -95,10 +96,14 @@ mod tests {
         let one: alloc::vec::Vec<GroupCount> = counts(&fleet);
         assert_eq!(one, [all]);
 
-        fleet.heard_mut(WorkerId(3)).expect("known").last_heard = Uptime(9);
+        fleet.heard_mut(WorkerId(3)).expect("known").lease.last_heard = Uptime(9);
         assert!(fleet.is_grouped(), "a heartbeat changes nothing that is shown");
         let worker = fleet.worker_mut(WorkerId(5)).expect("known");
-        worker.exclusions.add(Uptime(0), Excluded::Revision(Revision(1)), ExclusionBackoff::UNTIL_RESTART);
+        worker.health.exclusions.add(
+            Uptime(0),
+            Excluded::Revision(Revision(1)),
+            ExclusionBackoff::UNTIL_RESTART,
+        );
         fleet.worker_mut(WorkerId(6)).expect("known").row.cordoned = true;
         fleet.refresh(WorkerId(6));
         fleet.regroup();

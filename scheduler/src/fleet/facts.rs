@@ -118,17 +118,18 @@ impl WorkerFacts {
     /// The facts of a worker; `None` if it is neither connected nor holds attempts nor is cloned.
     #[must_use]
     pub fn of(worker: &Worker) -> Option<Self> {
-        if worker.link.session().is_none() && worker.held.is_empty() && worker.claims.until.is_none() {
+        if worker.link.session().is_none() && worker.holdings.jobs.is_empty() && worker.claims.until.is_none()
+        {
             return None;
         }
         let state = match &worker.link {
             _ if worker.row.revoked_at.is_some() => WorkerState::Revoked,
             _ if worker.claims.until.is_some() => WorkerState::Cloned,
-            _ if worker.unreachable => WorkerState::Unreachable,
+            _ if worker.lease.is_expired => WorkerState::Unreachable,
             Link::Away => WorkerState::Disconnected,
             Link::Joining(_) => WorkerState::Joining,
             Link::Ready(_) if worker.is_draining() => WorkerState::Draining,
-            Link::Ready(_) if worker.breaker.is_suspect() => WorkerState::Suspect,
+            Link::Ready(_) if worker.health.breaker.is_suspect() => WorkerState::Suspect,
             Link::Ready(_) => WorkerState::Ready,
         };
         let queued = worker.queued();
@@ -139,8 +140,8 @@ impl WorkerFacts {
             state,
             since: worker.since,
             slots: worker.slots(),
-            busy: worker.held_count() - queued,
-            backlog: worker.backlog,
+            busy: worker.holdings.count() - queued,
+            backlog: worker.capacity.backlog,
             queued,
             suspect: suspicion(worker),
             cordoned: worker.row.cordoned,
@@ -149,22 +150,22 @@ impl WorkerFacts {
             granted_labels: worker.row.granted.clone(),
             set_labels: worker.row.labels.clone(),
             revoked_at: worker.row.revoked_at,
-            runtimes: worker.runtimes.clone(),
+            runtimes: worker.capacity.runtimes.clone(),
             version: worker.info.version.clone(),
             address: worker.info.address.clone(),
-            unmanaged: worker.unmanaged.clone(),
+            unmanaged: worker.holdings.unmanaged.clone(),
             clone_addresses: worker.claims.addresses().map(String::from).collect(),
         })
     }
 }
 
 fn suspicion(worker: &Worker) -> Option<Suspicion> {
-    match &worker.breaker {
+    match &worker.health.breaker {
         Breaker::Closed { .. } => None,
         Breaker::Suspect { since, cause, .. } => Some(Suspicion {
             since: *since,
             cause: cause.clone(),
-            until: worker.exclusions.suspended_until(),
+            until: worker.health.exclusions.suspended_until(),
         }),
     }
 }

@@ -7,7 +7,6 @@ use protocol::{Revision, RuntimeKind, WorkerId};
 
 use super::Worker;
 use super::classes::ClassId;
-use super::connection::Link;
 
 /// Facts that the workers of a group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,18 +54,18 @@ impl WorkerGroup {
     /// The group of a worker.
     #[must_use]
     pub fn of(worker: &Worker) -> Self {
-        if worker.link == Link::Away {
+        if worker.link.is_away() {
             return Self::Away;
         }
         let state = |runtime| match () {
-            () if !worker.has(runtime) => RuntimeState::Missing,
-            () if !worker.offers(runtime) => RuntimeState::Unavailable,
-            () if worker.exclusions.covers_runtime(runtime) => RuntimeState::Excluded,
+            () if !worker.capacity.has(runtime) => RuntimeState::Missing,
+            () if !worker.capacity.offers(runtime) => RuntimeState::Unavailable,
+            () if worker.health.exclusions.covers_runtime(runtime) => RuntimeState::Excluded,
             () => RuntimeState::Available,
         };
         let intake = match () {
             () if worker.is_draining() || worker.row.cordoned => Intake::Withdrawn,
-            () if worker.breaker.probe().is_some() => Intake::Probing,
+            () if worker.health.breaker.probe().is_some() => Intake::Probing,
             () if !worker.has_room() => Intake::Full,
             () => Intake::Open,
         };
@@ -105,7 +104,7 @@ impl Groups {
     pub fn set(&mut self, id: WorkerId, worker: Option<&Worker>) {
         let new = worker.map(|worker| Member {
             group: WorkerGroup::of(worker),
-            excluded: worker.exclusions.revisions().collect(),
+            excluded: worker.health.exclusions.revisions().collect(),
         });
         if let (Some(old), Some(new)) = (self.members.get(&id), &new)
             && old.group == new.group

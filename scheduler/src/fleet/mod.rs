@@ -6,12 +6,16 @@
 mod audit;
 mod backlogs;
 pub mod breaker;
+pub mod capacity;
 mod changed;
 pub mod claims;
 pub mod classes;
 mod connection;
 pub mod facts;
 pub mod groups;
+pub mod health;
+pub mod holdings;
+pub mod lease;
 pub mod table;
 mod worker;
 
@@ -25,11 +29,12 @@ use rand::rngs::SmallRng;
 
 use backlogs::Backlogs;
 use classes::{Classes, Need};
-pub use connection::Link;
+pub use connection::{Link, Session};
 use groups::Groups;
+pub use holdings::UnconfirmedAttempt;
 use table::WorkerTable;
 pub(crate) use worker::FULL;
-pub use worker::{UnconfirmedAttempt, Worker, WorkerInfo};
+pub use worker::{Worker, WorkerInfo};
 
 use crate::definitions::DefinitionNo;
 use crate::placement::rules::WorkerSelector;
@@ -144,7 +149,7 @@ impl Fleet {
             }
             self.by_secret.remove(&worker.row.secret_hash);
             self.by_name.remove(&(worker.row.name, id));
-            worker.prefetched.iter().for_each(|key| self.backlogs.remove(*key));
+            worker.holdings.prefetched.iter().for_each(|key| self.backlogs.remove(*key));
             self.with_backlog.remove(&id);
         }
     }
@@ -153,9 +158,7 @@ impl Fleet {
     pub fn connect(&mut self, id: WorkerId, session: SessionId) {
         self.close(id);
         if let Some(worker) = self.worker_mut(id) {
-            worker.link = Link::Joining(session);
-            worker.inventory.clear();
-            worker.unknown.clear();
+            worker.link = Link::Joining(Session::new(session));
             self.sessions.insert(session, id);
         }
     }
@@ -174,8 +177,8 @@ impl Fleet {
     /// Adds an attempt of this job to a worker.
     pub fn hold(&mut self, id: WorkerId, job: JobId) {
         if let Some(worker) = self.worker_mut(id) {
-            worker.held.insert(job);
-            worker.breaker.assign(job);
+            worker.holdings.jobs.insert(job);
+            worker.health.breaker.assign(job);
             self.refresh(id);
         }
     }
@@ -183,8 +186,8 @@ impl Fleet {
     /// Removes the attempt of this job from a worker.
     pub fn remove_attempt(&mut self, id: WorkerId, job: JobId) {
         if let Some(worker) = self.worker_mut(id) {
-            worker.held.remove(&job);
-            worker.breaker.remove(job);
+            worker.holdings.jobs.remove(&job);
+            worker.health.breaker.remove(job);
             self.refresh(id);
         }
     }
@@ -192,7 +195,7 @@ impl Fleet {
     /// Records that an attempt of this worker is prefetched.
     pub fn enter_backlog(&mut self, id: WorkerId, key: QueueKey) {
         if let Some(worker) = self.workers.get_mut(&id)
-            && worker.prefetched.insert(key)
+            && worker.holdings.prefetched.insert(key)
         {
             self.backlogs.add(key);
             self.with_backlog.insert(id);
@@ -202,10 +205,10 @@ impl Fleet {
     /// Records that an attempt of this worker is not prefetched any more.
     pub fn leave_backlog(&mut self, id: WorkerId, key: QueueKey) {
         if let Some(worker) = self.workers.get_mut(&id)
-            && worker.prefetched.remove(&key)
+            && worker.holdings.prefetched.remove(&key)
         {
             self.backlogs.remove(key);
-            if worker.prefetched.is_empty() {
+            if worker.holdings.prefetched.is_empty() {
                 self.with_backlog.remove(&id);
             }
         }
@@ -259,7 +262,7 @@ impl Fleet {
     /// Drops the unconfirmed attempts of a job from all workers.
     pub fn drop_unconfirmed(&mut self, job: JobId) {
         for worker in self.workers.values_mut() {
-            worker.unconfirmed.retain(|token, _| token.job != job);
+            worker.holdings.unconfirmed.retain(|token, _| token.job != job);
         }
     }
 

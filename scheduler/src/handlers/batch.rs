@@ -51,7 +51,7 @@ pub(crate) fn cancel_if_stopped(scheduler: &mut Scheduler, now: Now, job: JobId)
 fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     match &job.live_state {
-        LiveState::Held(attempt) if attempt.started_at.is_some() => {}
+        LiveState::Held(attempt) if attempt.has_started() => {}
         LiveState::Held(_) => cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into()),
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             close::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());

@@ -8,7 +8,7 @@ use protocol::{Fence, JobId, Now, Order, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::OnLost;
 use crate::handlers::close;
-use crate::input::CancelRequest;
+use crate::input::{CancelRequest, CancelScope};
 use crate::job::{Job, LiveState, State};
 use crate::step::{Answer, Change, Note, Rejection};
 use crate::timers::Alarm;
@@ -20,6 +20,9 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
     };
     let state = job.state();
     match &job.live_state {
+        LiveState::Held(_) if request.scope == CancelScope::Waiting => {
+            scheduler.reply(request.ticket, Answer::Rejected(Rejection::NotWaiting(state)));
+        }
         LiveState::Held(attempt) => {
             let fence = attempt.fence;
             if attempt.stopping != Some(StopCause::Cancel) {
@@ -85,7 +88,7 @@ fn set_loss_alarm(scheduler: &mut Scheduler, now: Now, id: JobId, holder: Worker
         return;
     };
     let (after, waits) = (definition.loss_timeout(), definition.loss.on_lost == OnLost::Wait);
-    let Some(contact) = scheduler.fleet.worker(holder).map(|worker| worker.contact) else { return };
+    let Some(contact) = scheduler.fleet.worker(holder).map(|worker| worker.lease.contact) else { return };
     let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
         return;
     };

@@ -26,7 +26,7 @@ pub(crate) fn claim(
     let intervals = scheduler.config.intervals;
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return Ok(()) };
     let is_connected = worker.link.session().is_some();
-    let holder = Holder { claim: holder(worker), last_message: worker.last_message, is_connected };
+    let holder = Holder { claim: holder(worker), last_message: worker.lease.last_message, is_connected };
     let process = Process { incarnation: hello.incarnation, number: hello.process };
     let claim = Claim { process, address: hello.address.clone(), last_heard: now.up, since: now.up };
     let before = worker.claims.until;
@@ -85,7 +85,7 @@ fn set_clone_alarm(scheduler: &mut Scheduler, id: WorkerId, before: Option<Uptim
 
 fn holder(worker: &Worker) -> Option<Claim> {
     let (process, address) = (worker.row.process?, worker.info.address.clone());
-    Some(Claim { process, address, last_heard: worker.last_heard, since: worker.last_heard })
+    Some(Claim { process, address, last_heard: worker.lease.last_heard, since: worker.lease.last_heard })
 }
 
 /// Closes the accepted session of a cloned worker. The stored row then names no process, so a restarted

@@ -41,7 +41,7 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
     let token = closed.token;
     expect::record_end(scheduler, now, &definition.name, &closed);
     let is_reported_gone = is_gone && closed.outcome == Outcome::Lost;
-    let has_started = attempt.started_at.is_some() || closed.started_at.is_some();
+    let has_started = attempt.has_started() || closed.started_at.is_some();
     // A worker that was away may report the start only with the end.
     if let Some(at) = closed.started_at {
         hook::started(scheduler, id, attempt.number, at);
@@ -151,7 +151,7 @@ fn next_step(
     is_gone: bool,
 ) -> NextStep {
     let outcome = closed.outcome;
-    let has_started = attempt.started_at.is_some() || closed.started_at.is_some();
+    let has_started = attempt.has_started() || closed.started_at.is_some();
     let budget = retry::budget(outcome);
     let under_cancel = attempt.stopping == Some(StopCause::Cancel);
     if outcome == Outcome::Succeeded {
@@ -230,7 +230,10 @@ fn is_suspect(
     closed: &ClosedAttempt,
 ) -> bool {
     closed.released == Some(ReleaseCause::RuntimeUnavailable)
-        && scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.offers(definition.runtime()))
+        && scheduler
+            .fleet
+            .worker(attempt.worker)
+            .is_some_and(|worker| worker.capacity.offers(definition.runtime()))
 }
 
 /// Delay before the next attempt after an infrastructure failure.
@@ -299,21 +302,21 @@ fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
     let LiveState::Held(attempt) = core::mem::replace(&mut job.live_state, LiveState::Scheduled) else {
         return None;
     };
-    if attempt.prefetched {
+    if attempt.is_prefetched() {
         scheduler.fleet.leave_backlog(attempt.worker, key);
     }
     scheduler.fleet.remove_attempt(attempt.worker, id);
     scheduler.phases.remove(&id);
-    if let Some(at) = attempt.overrun_at {
+    if let Some(at) = attempt.run().and_then(|run| run.overrun_at) {
         scheduler.timers.clear_alarm(at, Alarm::Overrun(id, attempt.fence));
     }
-    if let Some(at) = attempt.slow_at {
+    if let Some(at) = attempt.run().and_then(|run| run.slow_at) {
         scheduler.timers.clear_alarm(at, Alarm::Slow(id, attempt.fence));
     }
     if let Some(at) = attempt.loss_at {
         scheduler.timers.clear_alarm(at, Alarm::Loss(id, attempt.fence));
     }
-    if let Some(offer) = attempt.offer {
+    if let Some(offer) = attempt.offer() {
         scheduler.timers.clear_alarm(offer.due_at, Alarm::Offer(id, attempt.fence));
     }
     gate::ended(scheduler, id);

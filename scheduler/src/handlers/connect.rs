@@ -9,8 +9,9 @@ use protocol::order::{Refused, Welcome};
 use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::breaker::Breaker;
-use crate::fleet::{Link, Worker, WorkerInfo};
+use crate::fleet::capacity::Capacity;
+use crate::fleet::health::Health;
+use crate::fleet::{Worker, WorkerInfo};
 use crate::handlers::{claim, drain, names, revoke};
 use crate::input::{Connected, JoinPermit};
 use crate::placement::reload;
@@ -136,21 +137,13 @@ fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hell
         // unknown.
         worker.last_report = None;
         // The cause of the exclusions may have been repaired before the restart.
-        worker.exclusions.clear();
-        worker.breaker = Breaker::default();
+        worker.health = Health::default();
     }
-    // A leaving worker reports that again before its inventory. The report that it does not leave any more
-    // may have been lost.
-    worker.leaving = false;
-    worker.unreconciled_since.get_or_insert(now.up);
+    worker.lease.unreconciled_since.get_or_insert(now.up);
     worker.row.seen_at = now.utc;
     worker.since = now.utc;
-    worker.slots = hello.slots;
-    worker.backlog = hello.backlog;
-    worker.runtimes = hello.runtimes;
+    worker.capacity = Capacity { slots: hello.slots, backlog: hello.backlog, runtimes: hello.runtimes };
     worker.info = WorkerInfo { labels: hello.labels, version: hello.version, address: hello.address };
-    worker.sent_definitions.clear();
-    worker.heartbeat = None;
     let last_report = worker.last_report.unwrap_or_default();
     scheduler.fleet.rename(id, hello.name);
     reload::on_renamed(scheduler, id);
@@ -195,9 +188,9 @@ pub(crate) fn watch_expiry(scheduler: &mut Scheduler, id: WorkerId) {
 /// Forgets a worker that was not seen for a week and holds nothing; looks again in a week otherwise.
 pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker(id) else { return };
-    let is_idle = worker.link == Link::Away
-        && worker.unreachable
-        && worker.held.is_empty()
+    let is_idle = worker.link.is_away()
+        && worker.lease.is_expired
+        && worker.holdings.jobs.is_empty()
         && worker.claims.until.is_none();
     let is_over = now.utc.since(worker.row.seen_at) >= forgotten_after(worker);
     if is_idle && is_over {
@@ -234,7 +227,7 @@ pub(crate) fn record_frames(scheduler: &mut Scheduler, sessions: &[(SessionId, U
 /// Records a message of this worker that was read.
 pub(crate) fn record_message(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
     if let Some(worker) = scheduler.fleet.heard_mut(id) {
-        worker.last_message = worker.last_message.max(at);
+        worker.lease.record_message(at);
     }
     renew_lease(scheduler, id, at);
 }
@@ -242,10 +235,8 @@ pub(crate) fn record_message(scheduler: &mut Scheduler, id: WorkerId, at: Uptime
 /// Renews the lease by a heartbeat, even while the inventory is being received: for [`RECONCILE_LEASES`] after the first Hello.
 pub(crate) fn renew_contact(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
     let renewed_for = scheduler.config.intervals.lease * RECONCILE_LEASES;
-    if let Some(worker) = scheduler.fleet.heard_mut(id)
-        && worker.unreconciled_since.is_none_or(|since| at.since(since) <= renewed_for)
-    {
-        worker.contact = worker.contact.max(at);
+    if let Some(worker) = scheduler.fleet.heard_mut(id) {
+        worker.lease.record_heartbeat(at, renewed_for);
     }
 }
 
@@ -258,11 +249,8 @@ pub(crate) fn renew_lease(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
     let Some(worker) = scheduler.fleet.heard_mut(id) else {
         return;
     };
-    worker.last_heard = worker.last_heard.max(at);
-    if matches!(worker.link, Link::Ready(_)) {
-        worker.contact = worker.contact.max(at);
-    }
-    if worker.lease_end.is_none() {
+    worker.lease.record_frame(at, worker.link.is_ready());
+    if worker.lease.alarm.is_none() {
         scheduler.watch_lease(id);
     }
 }
@@ -286,13 +274,8 @@ impl Scheduler {
         let Some(worker) = self.fleet.heard_mut(id) else {
             return;
         };
-        let end = match (worker.unreachable, worker.link.session()) {
-            (false, _) => worker.contact + lease,
-            // It may connect, but must not stay silent.
-            (true, Some(_)) => worker.last_heard + lease,
-            (true, None) => return,
-        };
-        if let Some(old) = worker.lease_end.replace(end) {
+        let Some(end) = worker.lease.next_alarm(lease, !worker.link.is_away()) else { return };
+        if let Some(old) = worker.lease.alarm.replace(end) {
             self.timers.clear_alarm(old, Alarm::LeaseEnd(id));
         }
         self.timers.set_alarm(end, Alarm::LeaseEnd(id));
@@ -300,9 +283,6 @@ impl Scheduler {
 
     /// The session of this worker, if it is reconciled.
     pub(crate) fn ready_session(&self, id: WorkerId) -> Option<SessionId> {
-        match self.fleet.worker(id)?.link {
-            Link::Ready(session) => Some(session),
-            Link::Away | Link::Joining(_) => None,
-        }
+        self.fleet.worker(id)?.link.ready()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<D
 /// Asks a worker for the heartbeat interval that its attempts need.
 pub(crate) fn update_heartbeat(scheduler: &mut Scheduler, id: WorkerId) {
     let wanted = wanted_heartbeat(scheduler, id);
-    if scheduler.fleet.worker(id).is_some_and(|worker| worker.heartbeat != wanted) {
+    if scheduler.fleet.worker(id).is_some_and(|worker| worker.link.heartbeat() != wanted) {
         send_heartbeat_interval(scheduler, id, wanted);
     }
 }
@@ -45,14 +45,14 @@ pub(crate) fn update_heartbeat(scheduler: &mut Scheduler, id: WorkerId) {
 pub(crate) fn shorten_heartbeat(scheduler: &mut Scheduler, id: WorkerId, wanted: Option<Duration>) {
     let Some(wanted) = wanted else { return };
     let ordinary = scheduler.config.intervals.heartbeat;
-    if scheduler.fleet.worker(id).is_some_and(|worker| wanted < worker.heartbeat.unwrap_or(ordinary)) {
+    if scheduler.fleet.worker(id).is_some_and(|worker| wanted < worker.link.heartbeat().unwrap_or(ordinary)) {
         send_heartbeat_interval(scheduler, id, Some(wanted));
     }
 }
 
 /// The shortest interval that an attempt of this worker needs, if it is shorter than the server's.
 pub(crate) fn wanted_heartbeat(scheduler: &Scheduler, id: WorkerId) -> Option<Duration> {
-    let held = scheduler.fleet.worker(id)?.held.iter().filter_map(|job| scheduler.jobs.get(job));
+    let held = scheduler.fleet.worker(id)?.holdings.jobs.iter().filter_map(|job| scheduler.jobs.get(job));
     let wanted = held.filter_map(|job| scheduler.definitions.ping(job.definition)).min();
     wanted.filter(|wanted| *wanted < scheduler.config.intervals.heartbeat)
 }
@@ -61,7 +61,9 @@ fn send_heartbeat_interval(scheduler: &mut Scheduler, id: WorkerId, wanted: Opti
     let Some(session) = scheduler.ready_session(id) else { return };
     let ordinary = scheduler.config.intervals;
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    worker.heartbeat = wanted;
+    if let Some(session) = worker.link.state_mut() {
+        session.heartbeat = wanted;
+    }
     let intervals = Intervals { heartbeat: wanted.unwrap_or(ordinary.heartbeat), ..ordinary };
     let settings = Configure { intervals: Some(intervals), ..worker.settings() };
     scheduler.send(session, Order::Configure(settings));

@@ -17,7 +17,6 @@ use protocol::order::StopCause;
 use protocol::{Fence, Incarnation, JobId, Now, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::Link;
 use crate::handlers::cancel;
 use crate::job::Job;
 use crate::step::Drain;
@@ -27,12 +26,8 @@ use crate::timers::Date;
 pub(crate) fn begin(scheduler: &mut Scheduler, now: Now, id: WorkerId, timeout: Option<Duration>) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     // The lease has expired, so the next process is another one than the drained one.
-    let process = match worker.link {
-        Link::Away if !worker.unreachable => None,
-        Link::Away | Link::Joining(_) | Link::Ready(_) => {
-            Some(worker.row.process.map_or(Incarnation(0), |process| process.incarnation))
-        }
-    };
+    let is_known = !worker.link.is_away() || worker.lease.is_expired;
+    let process = is_known.then(|| worker.row.process.map_or(Incarnation(0), |process| process.incarnation));
     let drain = Drain { process, deadline: timeout.map(|timeout| now.utc + timeout) };
     worker.row.cordoned = true;
     set(scheduler, id, Some(drain));
@@ -48,7 +43,7 @@ pub(crate) fn end(scheduler: &mut Scheduler, id: WorkerId) {
 pub(crate) fn update_on_hello(scheduler: &mut Scheduler, id: WorkerId, incarnation: Incarnation) {
     let Some(worker) = scheduler.fleet.worker(id) else { return };
     let Some(drain) = worker.row.drain.filter(|drain| drain.process != Some(incarnation)) else { return };
-    let has_left = drain.process.is_some() && worker.held.is_empty();
+    let has_left = drain.process.is_some() && worker.holdings.jobs.is_empty();
     set(scheduler, id, (!has_left).then_some(Drain { process: Some(incarnation), ..drain }));
 }
 
@@ -58,7 +53,7 @@ pub(crate) fn stop_at_deadline(scheduler: &mut Scheduler, now: Now, id: WorkerId
     if worker.row.drain.and_then(|drain| drain.deadline).is_none_or(|at| at > now.utc) {
         return;
     }
-    let held: Vec<JobId> = worker.held.iter().copied().collect();
+    let held: Vec<JobId> = worker.holdings.jobs.iter().copied().collect();
     let fences: Vec<(JobId, Fence)> = held
         .into_iter()
         .filter_map(|job| Some((job, scheduler.jobs.get(&job).and_then(Job::attempt)?.fence)))

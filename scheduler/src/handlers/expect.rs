@@ -14,7 +14,7 @@ use protocol::{Fence, JobId, Now, Token};
 use crate::core::Scheduler;
 use crate::definition::{Definition, Expect};
 use crate::expectations::{ExpectationNo, ExpectationRow, SlowRun};
-use crate::job::Job;
+use crate::job::{Attempt, Job};
 use crate::step::{Change, ClosedAttempt};
 use crate::timers::{Alarm, Date};
 
@@ -87,10 +87,9 @@ pub(crate) fn watch_run(scheduler: &mut Scheduler, now: Now, token: Token, ago: 
         return;
     };
     let at = now.up + max.saturating_sub(ago);
-    if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut)
-        && attempt.slow_at.is_none()
-    {
-        attempt.slow_at = Some(at);
+    let run = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut).and_then(Attempt::run_mut);
+    if let Some(run) = run.filter(|run| run.slow_at.is_none()) {
+        run.slow_at = Some(at);
         scheduler.timers.set_alarm(at, Alarm::Slow(token.job, token.fence));
     }
 }
@@ -103,10 +102,12 @@ fn max_duration(scheduler: &Scheduler, job: &Job) -> Option<Duration> {
 /// A run takes longer than expected.
 pub(crate) fn become_slow(scheduler: &mut Scheduler, now: Now, job: JobId, fence: Fence) {
     let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) else { return };
-    if attempt.fence != fence || attempt.slow_at.is_none_or(|at| at > now.up) {
+    let is_current = attempt.fence == fence;
+    let Some(run) = attempt.run_mut().filter(|run| is_current && run.slow_at.is_some_and(|at| at <= now.up))
+    else {
         return;
-    }
-    attempt.slow_at = None;
+    };
+    run.slow_at = None;
     let Some(definition) = scheduler.jobs.get(&job).and_then(|job| scheduler.definition(job)) else { return };
     let Some((number, expect)) = expectation(scheduler, &definition.name) else { return };
     let Some(entry) = scheduler.expectations.entries.get(&number) else { return };

@@ -83,11 +83,7 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
 pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
     // The next inventory decides about an unconfirmed attempt.
-    if attempt.recalled
-        || attempt.is_unconfirmed
-        || attempt.stopping.is_some()
-        || attempt.started_at.is_some()
-    {
+    if attempt.recalled || attempt.is_unconfirmed() || attempt.stopping.is_some() || attempt.has_started() {
         return;
     }
     let token = attempt.token(id);

@@ -22,13 +22,13 @@ pub(crate) fn check_name(
     known: Option<WorkerId>,
     hello: &Connected,
 ) -> Result<(), Refused> {
-    let holds = |worker: &Worker| !worker.held.is_empty();
+    let holds = |worker: &Worker| !worker.holdings.jobs.is_empty();
     if known.and_then(|id| scheduler.fleet.worker(id)).is_some_and(holds) {
         return Ok(());
     }
     let is_kept = |owner: &Worker| {
         // A revoked owner does not come back.
-        let is_waited_for = !owner.unreachable && known.is_none() && owner.row.revoked_at.is_none();
+        let is_waited_for = !owner.lease.is_expired && known.is_none() && owner.row.revoked_at.is_none();
         owner.link.session().is_some() || is_waited_for
     };
     let mut others = scheduler.fleet.by_name(&hello.name).filter(|other| Some(other.row.worker) != known);

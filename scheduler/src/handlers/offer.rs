@@ -12,7 +12,7 @@ use protocol::{Fence, JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{suspension, tick};
-use crate::job::{Job, Offer};
+use crate::job::{Job, Offer, Presence};
 use crate::placement;
 use crate::step::CloseReason;
 use crate::timers::{Alarm, Timers};
@@ -30,7 +30,7 @@ pub(crate) fn watch(scheduler: &mut Scheduler, now: Now, id: JobId) {
 
 /// Begins the watch anew after a recall of an attempt that was never reported: the answer to it gets the same time.
 pub(crate) fn recalled(scheduler: &mut Scheduler, now: Now, id: JobId) {
-    let is_watched = scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(|it| it.offer.is_some());
+    let is_watched = scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(|it| it.offer().is_some());
     if is_watched {
         watch(scheduler, now, id);
     }
@@ -46,7 +46,7 @@ pub(crate) fn reported(scheduler: &mut Scheduler, token: Token, by: WorkerId) {
 /// Ends the watch of an attempt that an inventory has decided about, or will.
 pub(crate) fn end(scheduler: &mut Scheduler, id: JobId) {
     if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) {
-        let (token, offer) = (attempt.token(id), attempt.offer.take());
+        let (token, offer) = (attempt.token(id), attempt.take_offer());
         clear(&mut scheduler.timers, token, offer);
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: F
     }
     let (token, worker) = (attempt.token(id), attempt.worker);
     let is_recalled = attempt.recalled && attempt.stopping.is_none();
-    let Some(offer) = attempt.offer.take() else { return };
+    let Some(offer) = attempt.take_offer() else { return };
     let Some(session) = scheduler.ready_session(worker) else {
         // The next inventory decides.
         return;
@@ -84,7 +84,8 @@ pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: F
 /// The worker has reported something else since, and the server has read it.
 fn had_time_to_answer(scheduler: &Scheduler, now: Now, token: Token, offer: Offer) -> bool {
     let worker = scheduler.jobs.get(&token.job).and_then(Job::attempt).map(|attempt| attempt.worker);
-    let last_message = worker.and_then(|id| scheduler.fleet.worker(id)).map(|worker| worker.last_message);
+    let last_message =
+        worker.and_then(|id| scheduler.fleet.worker(id)).map(|worker| worker.lease.last_message);
     let since = offer.sent_at.max(scheduler.leases_renewed_at);
     let is_over = since + offer_timeout(scheduler.config.intervals.lease) <= now.up;
     is_over && last_message.is_some_and(|at| at > since) && !suspension::is_stalled(scheduler, now)
@@ -115,7 +116,8 @@ fn set(scheduler: &mut Scheduler, now: Now, id: JobId, repeated: bool) {
 /// Replaces the watch of an attempt and moves its alarm.
 fn store(scheduler: &mut Scheduler, id: JobId, offer: Offer) {
     let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else { return };
-    let (token, earlier) = (attempt.token(id), attempt.offer.replace(offer));
+    let (token, earlier) = (attempt.token(id), attempt.take_offer());
+    attempt.presence = Presence::Offered(offer);
     clear(&mut scheduler.timers, token, earlier);
     scheduler.timers.set_alarm(offer.due_at, Alarm::Offer(token.job, token.fence));
 }

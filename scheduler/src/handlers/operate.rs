@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::breaker::Breaker;
+use crate::fleet::health::Health;
 use crate::handlers::{drain, revoke};
 use crate::input::{Operation, Ticket};
 use crate::reconcile::unknown_attempts;
@@ -42,14 +42,13 @@ pub(crate) fn operate(
             worker.row.labels = labels;
         }
         Operation::Reset => {
-            worker.exclusions.clear();
-            worker.breaker = Breaker::default();
+            worker.health = Health::default();
         }
         // Running clones count as connected.
         Operation::Forget
             if worker.link.session().is_some()
                 || worker.claims.until.is_some()
-                || !worker.held.is_empty() =>
+                || !worker.holdings.jobs.is_empty() =>
         {
             scheduler.reply(ticket, Answer::Rejected(Rejection::WorkerConnected));
             return;

@@ -4,7 +4,6 @@
 use protocol::{JobId, Now, Token};
 
 use crate::core::Scheduler;
-use crate::fleet::Link;
 use crate::handlers::{close, expire, report, unique};
 use crate::input::ReleaseRequest;
 use crate::job::{Attempt, Job, LiveState};
@@ -43,17 +42,14 @@ pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseReque
 fn is_releasable(scheduler: &Scheduler, job: &Job, attempt: &Attempt) -> bool {
     let Some(worker) = scheduler.fleet.worker(attempt.worker) else { return false };
     let Some(definition) = scheduler.definitions.at(job.definition) else { return false };
-    match worker.link {
-        Link::Away | Link::Joining(_) => true,
-        Link::Ready(_) => attempt.is_unconfirmed || !worker.offers(definition.runtime()),
-    }
+    !worker.link.is_ready() || attempt.is_unconfirmed() || !worker.capacity.offers(definition.runtime())
 }
 
 /// Declares the attempt lost, whatever its definition says. It may still run, so its worker is told to stop
 /// it, now or when it reconnects.
 fn give_up(scheduler: &mut Scheduler, now: Now, token: Token) {
     let Some(attempt) = scheduler.jobs.get(&token.job).and_then(Job::attempt) else { return };
-    let (worker, started_at) = (attempt.worker, attempt.started_at);
+    let (worker, started_at) = (attempt.worker, attempt.started_at());
     let closed = inventory::lost_attempt(
         now,
         token,

@@ -16,7 +16,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::breaker::SUSPECT_BACKOFF;
 use crate::handlers::{claim, close, connect, expect, expire, hook, offer};
-use crate::job::StartState;
+use crate::job::{Attempt, Job, Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
 use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -104,7 +104,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     let Some(attempt) = job.attempt_mut() else {
         return;
     };
-    if attempt.started_at.is_some() {
+    if attempt.has_started() {
         // The worker repeats it after a restart of the server.
         if attempt.is_unwatched() {
             watch_overrun(scheduler, now, token, started.ago);
@@ -113,10 +113,11 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
         return;
     }
     let at = before(now.utc, started.ago).max(attempt.assigned_at);
-    attempt.started_at = Some(at);
+    let was_prefetched = attempt.leave_backlog();
+    attempt.progress = Progress::Running(Run::since(at));
     attempt.start.raise(StartState::Allowed);
     let number = attempt.number;
-    if core::mem::take(&mut attempt.prefetched) {
+    if was_prefetched {
         scheduler.fleet.leave_backlog(id, key);
     }
     reset_backoff(scheduler, id, token);
@@ -145,9 +146,7 @@ fn stop_superseded(scheduler: &mut Scheduler, session: SessionId, token: Token) 
 fn reset_backoff(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
     let Some(definition) = definition_of(scheduler, token) else { return };
     if let Some(worker) = scheduler.fleet.worker_mut(id) {
-        worker.exclusions.reset_backoff(&definition);
-        // A start that was under way when the worker became suspect does not end its exclusion.
-        if !worker.exclusions.is_suspended() && worker.breaker.succeed() {
+        if worker.health.record_start(&definition) {
             scheduler.fleet.refresh(id);
             scheduler.fleet.mark_capacity_grown(id);
             scheduler.changed = true;
@@ -161,8 +160,9 @@ pub(crate) fn watch_overrun(scheduler: &mut Scheduler, now: Now, token: Token, a
         return;
     };
     let at = now.up + limit.saturating_sub(ago);
-    if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(|job| job.attempt_mut()) {
-        attempt.overrun_at = Some(at);
+    let run = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut).and_then(Attempt::run_mut);
+    if let Some(run) = run {
+        run.overrun_at = Some(at);
         scheduler.timers.set_alarm(at, Alarm::Overrun(token.job, token.fence));
     }
 }
@@ -187,7 +187,7 @@ fn failed(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
     if let Some(definition) = definition_of(scheduler, ended.token).filter(|_| host_failed) {
         exclude(scheduler, now, id, Excluded::Revision(definition.revision), HOST_FAILED_BACKOFF);
         let worker = scheduler.fleet.worker_mut(id);
-        if worker.is_some_and(|it| it.breaker.fail(now.utc, definition.revision, &closed.message)) {
+        if worker.is_some_and(|it| it.health.breaker.fail(now.utc, definition.revision, &closed.message)) {
             exclude(scheduler, now, id, Excluded::Suspect, SUSPECT_BACKOFF);
         }
     }
@@ -208,7 +208,7 @@ fn finish(scheduler: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedA
     let earliest = attempt.assigned_at;
     // The final report carries the run time by the container's own start and end. The report of the start may have come late.
     let ran = closed.started_at.map(|at| closed.ended_at.since(at)).unwrap_or_default();
-    closed.started_at = closed.started_at.map(|at| at.max(earliest)).or(attempt.started_at);
+    closed.started_at = closed.started_at.map(|at| at.max(earliest)).or(attempt.started_at());
     let started_at = closed.started_at.unwrap_or(earliest);
     // By the clock of its engine it may have begun before it was assigned. It ran as long as it ran, and has ended by now.
     closed.ended_at = closed.ended_at.max((started_at + ran).min(now.utc)).max(started_at);
@@ -287,7 +287,7 @@ fn definition_of(scheduler: &Scheduler, token: Token) -> Option<Arc<Definition>>
 /// Excludes a worker from jobs for a while.
 fn exclude(scheduler: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, backoff: ExclusionBackoff) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    if let Some(until) = worker.exclusions.add(now.up, of, backoff) {
+    if let Some(until) = worker.health.exclusions.add(now.up, of, backoff) {
         scheduler.timers.set_alarm(until, Alarm::ExclusionEnd(id));
     }
 }
@@ -326,12 +326,12 @@ fn progress(
     if phase == Phase::Unknown {
         // The runtime did not answer when the worker looked, so the worker does not know. The next inventory
         // decides.
-        if !attempt.is_unconfirmed {
+        if !attempt.is_unconfirmed() {
             inventory::resolve_absent(scheduler, now, token.job, session);
         }
         return;
     }
-    if attempt.started_at.is_some() {
+    if attempt.has_started() {
         return;
     }
     // While it pulls the image there is no container, and the worker still has to ask.
@@ -339,7 +339,7 @@ fn progress(
         attempt.start = StartState::Begun;
     }
     // An attempt that left the backlog cannot be recalled.
-    if phase != Phase::Backlog && core::mem::take(&mut attempt.prefetched) {
+    if phase != Phase::Backlog && attempt.leave_backlog() {
         scheduler.fleet.leave_backlog(id, key);
     }
     scheduler.phases.insert(token.job, phase);
@@ -351,8 +351,10 @@ fn update_condition(scheduler: &mut Scheduler, id: WorkerId, condition: Conditio
         return;
     };
     worker.set_runtimes(condition.runtimes);
-    worker.slots = condition.slots;
-    worker.leaving = condition.draining;
+    worker.capacity.slots = condition.slots;
+    if let Some(session) = worker.link.state_mut() {
+        session.leaving = condition.draining;
+    }
     scheduler.fleet.reclassify(id);
     scheduler.fleet.refresh(id);
     scheduler.fleet.mark_capacity_grown(id);
@@ -362,8 +364,8 @@ fn update_condition(scheduler: &mut Scheduler, id: WorkerId, condition: Conditio
 fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Revision]) {
     for revision in revisions {
         if let Some(number) = scheduler.definitions.find(*revision) {
-            if let Some(worker) = scheduler.fleet.worker_mut(id) {
-                worker.sent_definitions.remove(revision);
+            if let Some(session) = scheduler.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut()) {
+                session.sent_definitions.remove(revision);
             }
             scheduler.send_definition(id, session, number);
         }

@@ -77,10 +77,9 @@ fn renew_leases(scheduler: &mut Scheduler, now: Now) {
     let workers: Vec<WorkerId> = scheduler.fleet.iter().map(|(id, _)| id).collect();
     for id in workers {
         let Some(worker) = scheduler.fleet.worker_mut(id) else { continue };
-        worker.last_heard = worker.last_heard.max(now.up);
-        worker.contact = worker.contact.max(now.up);
-        if core::mem::take(&mut worker.unreachable) {
-            let held: Vec<JobId> = worker.held.iter().copied().collect();
+        worker.lease.renew(now.up);
+        if core::mem::take(&mut worker.lease.is_expired) {
+            let held: Vec<JobId> = worker.holdings.jobs.iter().copied().collect();
             cancel_losses(scheduler, &held);
         }
         scheduler.watch_lease(id);
@@ -143,7 +142,7 @@ mod tests {
     }
 
     fn is_reachable(scheduler: &Scheduler) -> bool {
-        scheduler.fleet.worker(WORKER).is_some_and(|it| !it.unreachable)
+        scheduler.fleet.worker(WORKER).is_some_and(|it| !it.lease.is_expired)
     }
 
     /// Steps at each requested time until `until`.
@@ -161,7 +160,8 @@ mod tests {
             scheduler.step(at(seconds * 1_000), Input::Tick);
         }
         scheduler.step(at(12_000), Input::Tick);
-        let renewed = |scheduler: &Scheduler| scheduler.fleet.worker(WORKER).map(|worker| worker.contact);
+        let renewed =
+            |scheduler: &Scheduler| scheduler.fleet.worker(WORKER).map(|worker| worker.lease.contact);
         assert_eq!(renewed(&scheduler), Some(at(12_000).up));
         for seconds in (16..120).step_by(4) {
             scheduler.step(at(seconds * 1_000), Input::Tick);
@@ -181,7 +181,7 @@ mod tests {
             scheduler
                 .fleet
                 .worker(WORKER)
-                .is_some_and(|it| !it.unreachable && it.last_heard == at(121_000).up)
+                .is_some_and(|it| !it.lease.is_expired && it.lease.last_heard == at(121_000).up)
         );
 
         for seconds in (125..156).step_by(4) {

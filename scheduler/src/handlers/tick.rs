@@ -8,7 +8,6 @@ use protocol::report::Outcome;
 use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::Link;
 use crate::handlers::{
     cancel, claim, close, connect, drain, expect, expire, fire, offer, pending_batch, suspension,
 };
@@ -118,28 +117,27 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
     };
-    worker.lease_end = None;
+    worker.lease.alarm = None;
     if is_stalled {
-        worker.last_heard = worker.last_heard.max(now.up);
-        worker.contact = worker.contact.max(now.up);
+        worker.lease.renew(now.up);
     }
-    if worker.contact + lease > now.up {
+    if worker.lease.contact + lease > now.up {
         scheduler.watch_lease(id);
         return;
     }
-    if worker.last_heard + lease <= now.up {
+    if worker.lease.last_heard + lease <= now.up {
         close_session(scheduler, now, id, CloseReason::Silent);
     }
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
     };
-    if core::mem::replace(&mut worker.unreachable, true) {
+    if core::mem::replace(&mut worker.lease.is_expired, true) {
         scheduler.watch_lease(id);
         return;
     }
     worker.since = now.utc;
-    let contact = worker.contact;
-    let held: alloc::vec::Vec<JobId> = worker.held.iter().copied().collect();
+    let contact = worker.lease.contact;
+    let held: alloc::vec::Vec<JobId> = worker.holdings.jobs.iter().copied().collect();
     scheduler.watch_lease(id);
     scheduler.changed = true;
     for job in held {
@@ -187,7 +185,7 @@ fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
         return;
     }
     attempt.loss_at = None;
-    let (token, started_at) = (attempt.token(id), attempt.started_at);
+    let (token, started_at) = (attempt.token(id), attempt.started_at());
     match lost_after_at(scheduler, now, id).filter(|at| *at > now.up) {
         Some(at) => set_loss_at(scheduler, id, at),
         None => {
@@ -214,12 +212,12 @@ fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     let job = scheduler.jobs.get(&id)?;
     let attempt = job.attempt()?;
     let worker = scheduler.fleet.worker(attempt.worker)?;
-    let is_joining = matches!(worker.link, Link::Joining(_));
+    let is_joining = worker.link.is_joining();
     let grace = if is_joining { scheduler.config.intervals.lease } else { Duration::ZERO };
-    let contact = if suspension::is_stalled(scheduler, now) { now.up } else { worker.contact };
+    let contact = if suspension::is_stalled(scheduler, now) { now.up } else { worker.lease.contact };
     let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
     let silent = contact + scheduler.definition(job)?.given_up_after(is_cancelled)?;
-    let joined = worker.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
+    let joined = worker.lease.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
     Some(silent.max(joined) + grace)
 }
 
@@ -227,8 +225,9 @@ fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
 fn overrun(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut)
         && attempt.fence == fence
+        && let Some(run) = attempt.run_mut()
     {
-        attempt.overrun_at = None;
+        run.overrun_at = None;
     }
     cancel::stop(scheduler, now, id, fence, StopCause::Timeout, "its timeout".into());
 }
@@ -237,8 +236,8 @@ fn end_exclusions(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
     };
-    worker.exclusions.expire(now.up);
-    if matches!(worker.link, Link::Ready(_)) {
+    worker.health.exclusions.expire(now.up);
+    if worker.link.is_ready() {
         scheduler.fleet.refresh(id);
         scheduler.fleet.mark_capacity_grown(id);
     }

@@ -6,7 +6,6 @@ use protocol::report::Outcome;
 use protocol::{Now, SessionId, Token};
 
 use crate::core::Scheduler;
-use crate::fleet::Link;
 use crate::handlers::close;
 use crate::job::{Attempt, Job, StartState};
 use crate::reconcile::inventory;
@@ -33,7 +32,7 @@ pub(crate) fn return_unsent(scheduler: &mut Scheduler, now: Now, session: Sessio
 /// The worker cannot have received it: it was sent once, and nothing was reported about it. A reconnected worker reports itself what it
 /// holds.
 fn was_never_received(scheduler: &Scheduler, attempt: &Attempt) -> bool {
-    let is_away = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.link == Link::Away);
-    let was_sent_once = attempt.offer.is_some_and(|offer| !offer.repeated);
-    is_away && was_sent_once && attempt.started_at.is_none() && attempt.start < StartState::Begun
+    let is_away = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.link.is_away());
+    let was_sent_once = attempt.offer().is_some_and(|offer| !offer.repeated);
+    is_away && was_sent_once && !attempt.has_started() && attempt.start < StartState::Begun
 }

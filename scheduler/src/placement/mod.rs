@@ -32,7 +32,7 @@ use crate::explain;
 use crate::fleet::Worker;
 use crate::fleet::classes::NeedId;
 use crate::handlers::{batch, offer};
-use crate::job::{Attempt, Job, LastPlacement, LiveState, StartState, State};
+use crate::job::{Attempt, Job, LastPlacement, LiveState, Presence, Progress, StartState, State};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
@@ -202,7 +202,7 @@ pub(crate) fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: &Worker) -> 
     });
     meets
         && lane.pinned_to().is_none_or(|only| only == id)
-        && !worker.exclusions.covers_definition(definition)
+        && !worker.health.exclusions.covers_definition(definition)
 }
 
 /// The next attempt should not run on this worker, because the last one ran there and the retry policy or an
@@ -232,17 +232,13 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
         worker: to,
         assigned_at: now.utc,
         assigned_up: now.up,
-        started_at: None,
-        stopping: None,
         session,
-        recalled: false,
-        prefetched: !free,
+        progress: if free { Progress::Slot } else { Progress::Backlog },
         start: if asks_first { StartState::NotApproved } else { StartState::Allowed },
-        is_unconfirmed: false,
-        overrun_at: None,
-        slow_at: None,
+        presence: Presence::Reported,
+        recalled: false,
+        stopping: None,
         loss_at: None,
-        offer: None,
     }));
     let Some(definition) = scheduler.definitions.at(job.definition).cloned() else {
         return;

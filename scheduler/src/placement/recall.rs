@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now, Order, SessionId, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::{Link, Worker};
+use crate::fleet::Worker;
 use crate::handlers::offer;
 use crate::job::{Attempt, Job};
 use crate::placement;
@@ -51,7 +51,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
         scheduler.timers.set_alarm(at, Alarm::Recall);
         return;
     }
-    let slots: u32 = free().map(|worker| worker.slots().saturating_sub(worker.held_count())).sum();
+    let slots: u32 = free().map(|worker| worker.slots().saturating_sub(worker.holdings.count())).sum();
     // Each recall in flight will take one of the free slots.
     let entries = || scheduler.fleet.with_backlog().flat_map(|worker| backlog_entries(scheduler, worker));
     let in_flight = entries().filter(|entry| entry.attempt.recalled).count();
@@ -163,7 +163,7 @@ impl BacklogEntry<'_> {
     /// The attempt cannot be recalled. An unconfirmed one may not be there: the worker would answer `unknown`
     /// after it was sent again.
     const fn is_fixed(&self) -> bool {
-        self.attempt.recalled || self.attempt.is_unconfirmed || self.attempt.stopping.is_some()
+        self.attempt.recalled || self.attempt.is_unconfirmed() || self.attempt.stopping.is_some()
     }
 }
 
@@ -172,8 +172,8 @@ fn backlog_entries<'s>(
     scheduler: &'s Scheduler,
     worker: &'s Worker,
 ) -> impl Iterator<Item = BacklogEntry<'s>> {
-    let session = if let Link::Ready(session) = worker.link { Some(session) } else { None };
-    let last = worker.prefetched.iter().rev().take(worker.queued() as usize);
+    let session = worker.link.ready();
+    let last = worker.holdings.prefetched.iter().rev().take(worker.queued() as usize);
     last.filter_map(move |key| {
         let attempt = scheduler.jobs.get(&key.job()).and_then(Job::attempt)?;
         Some(BacklogEntry { session: session?, key: *key, attempt })

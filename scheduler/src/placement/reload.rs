@@ -68,7 +68,10 @@ fn is_outdated(scheduler: &Scheduler, lane: LaneKey) -> bool {
 }
 
 fn unlisted_attempts(scheduler: &Scheduler) -> Vec<(JobId, Fence)> {
-    let held = scheduler.fleet.iter().flat_map(|(id, worker)| worker.held.iter().map(move |job| (id, *job)));
+    let held = scheduler
+        .fleet
+        .iter()
+        .flat_map(|(id, worker)| worker.holdings.jobs.iter().map(move |job| (id, *job)));
     let attempts = held.filter_map(|(id, job)| {
         let live = scheduler.jobs.get(&job)?;
         let is_listed = lists(scheduler, LaneKey::Definition(live.definition, KeySetNo::UNLIMITED), id);

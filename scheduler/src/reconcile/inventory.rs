@@ -8,6 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem;
 use core::time::Duration;
 
 use protocol::order::{Cancel, Configure, ReconcileVerdict, Reconciled, StopCause};
@@ -15,9 +16,8 @@ use protocol::report::{Inventory, Outcome, OutputLengths, Phase};
 use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::Link;
 use crate::handlers::{close, define, expire, offer, report};
-use crate::job::{Job, StartState};
+use crate::job::{Job, Presence, Progress, StartState};
 use crate::placement;
 use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -33,11 +33,12 @@ pub(crate) fn inventory(
     id: WorkerId,
     part: Inventory,
 ) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    worker.inventory.extend(part.attempts);
-    if worker.inventory.len() > ENTRIES_MAX {
-        worker.inventory.clear();
-        worker.unknown.clear();
+    let state = scheduler.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut());
+    let Some(state) = state else { return };
+    state.inventory.extend(part.attempts);
+    if state.inventory.len() > ENTRIES_MAX {
+        state.inventory.clear();
+        state.unknown.clear();
         let rule = BrokenRule::InventoryTooLong { max: ENTRIES_MAX };
         scheduler.effect(Effect::Close(session, CloseReason::Protocol(rule)));
         return;
@@ -47,15 +48,15 @@ pub(crate) fn inventory(
         return;
     }
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let known = core::mem::take(&mut worker.inventory);
+    let received =
+        worker.link.state_mut().map(|state| (mem::take(&mut state.inventory), mem::take(&mut state.unknown)));
+    let Some((known, announced)) = received else { return };
     worker.set_runtimes(part.runtimes.clone());
-    let is_first = matches!(worker.link, Link::Joining(_));
-    worker.link = Link::Ready(session);
-    worker.unreconciled_since = None;
-    worker.contact = worker.contact.max(now.up);
-    let (settings, leaving) = (worker.settings(), worker.leaving);
+    let is_first = worker.link.become_ready();
+    worker.lease.record_reconcile(now.up);
+    let (settings, leaving) = (worker.settings(), worker.link.is_leaving());
     restore_reachable(scheduler, now, id);
-    unknown_attempts::record_unknown(scheduler, now, id, &known);
+    unknown_attempts::record_unknown(scheduler, now, id, &known, &announced);
     let attempts =
         known.iter().map(|(token, phase)| (*token, verdict_of(scheduler, id, *token, *phase))).collect();
     if is_first && (settings != Configure::default() || leaving) {
@@ -81,8 +82,8 @@ fn restore_reachable(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
     };
-    let was_unreachable = core::mem::take(&mut worker.unreachable);
-    let held: Vec<JobId> = worker.held.iter().copied().collect();
+    let was_unreachable = mem::take(&mut worker.lease.is_expired);
+    let held: Vec<JobId> = worker.holdings.jobs.iter().copied().collect();
     for job in held {
         let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) else {
             continue;
@@ -124,8 +125,11 @@ pub(crate) struct ReceivedInventory {
 
 /// Compares the attempts that the scheduler believes this worker holds.
 fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &ReceivedInventory) {
-    let held: Vec<JobId> =
-        scheduler.fleet.worker(id).map(|worker| worker.held.iter().copied().collect()).unwrap_or_default();
+    let held: Vec<JobId> = scheduler
+        .fleet
+        .worker(id)
+        .map(|worker| worker.holdings.jobs.iter().copied().collect())
+        .unwrap_or_default();
     for job in held {
         let Some(live) = scheduler.jobs.get(&job) else {
             continue;
@@ -133,17 +137,19 @@ fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &
         let (Some(attempt), Some(definition)) = (live.attempt(), scheduler.definition(live)) else {
             continue;
         };
-        if !received.is_first && !attempt.is_unconfirmed {
+        if !received.is_first && !attempt.is_unconfirmed() {
             continue;
         }
         if let Some(phase) = received.known.get(&attempt.token(job)) {
             update_from_phase(scheduler, now, id, job, *phase, received.session);
         } else if received.complete.contains(&definition.runtime()) {
             resolve_absent(scheduler, now, job, received.session);
-        } else if let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) {
+        } else {
             // Absence from an incomplete list proves nothing.
-            attempt.is_unconfirmed = true;
             offer::end(scheduler, job);
+            if let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) {
+                attempt.presence = Presence::Unconfirmed;
+            }
         }
     }
 }
@@ -163,10 +169,12 @@ fn update_from_phase(
     let Some(attempt) = live.attempt_mut() else { return };
     let token = attempt.token(job);
     attempt.recalled = false;
-    attempt.is_unconfirmed = false;
+    attempt.presence = Presence::Reported;
     attempt.start.raise(start_state(phase));
-    attempt.prefetched = phase == Phase::Backlog && attempt.started_at.is_none();
-    let (prefetched, stopping) = (attempt.prefetched, attempt.stopping);
+    if !attempt.has_started() {
+        attempt.progress = if phase == Phase::Backlog { Progress::Backlog } else { Progress::Slot };
+    }
+    let (prefetched, stopping) = (attempt.is_prefetched(), attempt.stopping);
     if attempt.is_unwatched() {
         // Its worker should have reported its age before the inventory; count from now.
         report::watch_overrun(scheduler, now, token, Duration::ZERO);
@@ -198,7 +206,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
     let Some(live) = scheduler.jobs.get(&job) else { return };
     let has_expired = live.has_expired(now.utc);
     let Some(attempt) = live.attempt() else { return };
-    let (token, started_at) = (attempt.token(job), attempt.started_at);
+    let (token, started_at) = (attempt.token(job), attempt.started_at());
     if started_at.is_some() || (attempt.start == StartState::Begun && attempt.stopping.is_none()) {
         close::close(
             scheduler,
@@ -232,7 +240,6 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
         return;
     };
     attempt.recalled = false;
-    attempt.is_unconfirmed = false;
     // It has just been sent; a recall now would overtake it.
     attempt.assigned_up = now.up;
     attempt.session = Some(session);

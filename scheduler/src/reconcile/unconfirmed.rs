@@ -8,13 +8,10 @@ use protocol::report::Phase;
 use protocol::{JobId, Now, RuntimeKind, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::fleet::{Link, UnconfirmedAttempt};
+use crate::fleet::UnconfirmedAttempt;
 use crate::job::{Attempt, Job};
 use crate::reconcile::inventory::ReceivedInventory;
 use crate::step::{Change, Note};
-
-/// Unconfirmed attempts per worker: more than a worker may hold at once. The oldest are dropped.
-const UNCONFIRMED_PER_WORKER_MAX: usize = 32_768;
 
 /// Unconfirmed attempts per job. With more of them not all are known, and a cancel is confirmed after the
 /// next start of the server only.
@@ -34,7 +31,7 @@ pub(crate) fn add_unconfirmed(scheduler: &mut Scheduler, id: JobId, attempt: &At
     else {
         return;
     };
-    await_confirmation(scheduler, attempt.worker, token, runtime, attempt.is_unconfirmed);
+    await_confirmation(scheduler, attempt.worker, token, runtime, attempt.is_unconfirmed());
 }
 
 /// Waits for the worker to confirm this attempt. An attempt that `is_unconfirmed` was not sent in this session, and
@@ -47,14 +44,8 @@ pub(crate) fn await_confirmation(
     is_unconfirmed: bool,
 ) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let session = match worker.link {
-        Link::Ready(session) if !is_unconfirmed => Some(session),
-        _ => None,
-    };
-    worker.unconfirmed.insert(token, UnconfirmedAttempt { runtime, session });
-    if worker.unconfirmed.len() > UNCONFIRMED_PER_WORKER_MAX {
-        worker.unconfirmed.pop_first();
-    }
+    let session = worker.link.ready().filter(|_| !is_unconfirmed);
+    worker.holdings.await_confirmation(token, UnconfirmedAttempt { runtime, session });
 }
 
 /// Drops all unconfirmed attempts of a job that has ended otherwise.
@@ -62,7 +53,7 @@ pub(crate) fn drop_all(scheduler: &mut Scheduler, job: JobId) {
     let Some(history) = scheduler.jobs.get_mut(&job).and_then(|job| job.history.as_mut()) else { return };
     for (token, holder) in core::mem::take(&mut history.unconfirmed) {
         if let Some(worker) = scheduler.fleet.worker_mut(holder) {
-            worker.unconfirmed.remove(&token);
+            worker.holdings.unconfirmed.remove(&token);
         }
     }
 }
@@ -81,14 +72,14 @@ pub(crate) fn keep_after_end(scheduler: &mut Scheduler, id: JobId) {
 }
 
 fn awaits(scheduler: &Scheduler, holder: WorkerId, token: Token) -> bool {
-    scheduler.fleet.worker(holder).is_some_and(|worker| worker.unconfirmed.contains_key(&token))
+    scheduler.fleet.worker(holder).is_some_and(|worker| worker.holdings.unconfirmed.contains_key(&token))
 }
 
 /// Drops the unconfirmed attempts of a worker that is forgotten. Nobody can confirm them any more, so the other attempts of the same ended
 /// jobs are dropped, too. Walks over all workers: forgetting one is rare.
 pub(crate) fn drop_worker(scheduler: &mut Scheduler, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    for token in core::mem::take(&mut worker.unconfirmed).into_keys() {
+    for token in core::mem::take(&mut worker.holdings.unconfirmed).into_keys() {
         if !scheduler.jobs.contains_key(&token.job) && scheduler.unconfirmed.remove(&token.job).is_some() {
             scheduler.fleet.drop_unconfirmed(token.job);
         }
@@ -97,7 +88,8 @@ pub(crate) fn drop_worker(scheduler: &mut Scheduler, id: WorkerId) {
 
 /// Records that the worker confirmed the end of an attempt that is not current.
 pub(crate) fn confirm(scheduler: &mut Scheduler, now: Now, id: WorkerId, token: Token) {
-    let doubted = scheduler.fleet.worker_mut(id).and_then(|worker| worker.unconfirmed.remove(&token));
+    let doubted =
+        scheduler.fleet.worker_mut(id).and_then(|worker| worker.holdings.unconfirmed.remove(&token));
     if doubted.is_none() {
         return;
     }
@@ -140,6 +132,7 @@ pub(crate) fn confirm_absent(
 ) {
     let Some(worker) = scheduler.fleet.worker(id) else { return };
     let gone: Vec<Token> = worker
+        .holdings
         .unconfirmed
         .iter()
         .filter(|(token, attempt)| is_gone(received, **token, **attempt))

@@ -4,7 +4,7 @@
 //! They go on running and are shown as unmanaged until an operator decides. Their numbers are skipped, so
 //! that no two attempts or jobs share one.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -18,15 +18,20 @@ use crate::step::{Answer, Change, Rejection};
 
 /// Records that the archive does not contain these attempts of a joining worker.
 pub(crate) fn record_announced(scheduler: &mut Scheduler, session: SessionId, tokens: &[Token]) {
-    if let Some(worker) = scheduler.fleet.by_session(session).and_then(|id| scheduler.fleet.worker_mut(id)) {
-        worker.unknown.extend(tokens);
+    let worker = scheduler.fleet.by_session(session).and_then(|id| scheduler.fleet.worker_mut(id));
+    if let Some(session) = worker.and_then(|worker| worker.link.state_mut()) {
+        session.unknown.extend(tokens);
     }
 }
 
 /// Finds the unknown attempts in a complete inventory.
-pub(crate) fn record_unknown(scheduler: &mut Scheduler, now: Now, id: WorkerId, known: &[(Token, Phase)]) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let announced = core::mem::take(&mut worker.unknown);
+pub(crate) fn record_unknown(
+    scheduler: &mut Scheduler,
+    now: Now,
+    id: WorkerId,
+    known: &[(Token, Phase)],
+    announced: &BTreeSet<Token>,
+) {
     let mut unknown: BTreeMap<Token, Phase> = known.iter().copied().collect();
     unknown.retain(|token, _| {
         scheduler.held(*token, id).is_none()
@@ -37,7 +42,7 @@ pub(crate) fn record_unknown(scheduler: &mut Scheduler, now: Now, id: WorkerId, 
     // Ended attempts are reported and removed like all others.
     unknown.retain(|_, phase| *phase != Phase::Ended);
     if let Some(worker) = scheduler.fleet.worker_mut(id) {
-        worker.unmanaged = Arc::new(unknown);
+        worker.holdings.unmanaged = Arc::new(unknown);
     }
 }
 
@@ -48,7 +53,7 @@ pub(crate) fn stop(scheduler: &mut Scheduler, id: WorkerId, which: Option<(JobId
         return Answer::Rejected(Rejection::WorkerAway);
     };
     let is_meant = |token: &&Token| which.is_none_or(|it| it == (token.job, token.fence));
-    let tokens: Vec<Token> = worker.unmanaged.keys().filter(is_meant).copied().collect();
+    let tokens: Vec<Token> = worker.holdings.unmanaged.keys().filter(is_meant).copied().collect();
     if tokens.is_empty() && which.is_some() {
         return Answer::Rejected(Rejection::NotUnmanaged);
     }
@@ -65,7 +70,7 @@ pub(crate) fn may_be_unknown(scheduler: &Scheduler, id: WorkerId, token: Token) 
     }
     is_above_counters(scheduler, token)
         || scheduler.ready_session(id).is_none()
-        || scheduler.fleet.worker(id).is_some_and(|worker| worker.unmanaged.contains_key(&token))
+        || scheduler.fleet.worker(id).is_some_and(|worker| worker.holdings.unmanaged.contains_key(&token))
 }
 
 /// An unknown attempt waits in the backlog while its job has a live successor. It can be stopped without
@@ -76,10 +81,7 @@ pub(crate) fn is_unstarted_rival(scheduler: &Scheduler, token: Token, phase: Pha
 
 /// Removes an unmanaged attempt that has ended.
 pub(crate) fn remove_ended(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
-    if let Some(worker) = scheduler.fleet.worker_mut(id)
-        && worker.unmanaged.contains_key(&token)
-    {
-        Arc::make_mut(&mut worker.unmanaged).remove(&token);
+    if scheduler.fleet.worker_mut(id).is_some_and(|worker| worker.holdings.remove_unmanaged(token)) {
         scheduler.fleet.refresh(id);
         scheduler.changed = true;
     }

@@ -32,7 +32,7 @@ fn is_leftover(scheduler: &Scheduler, foreign: &Foreign) -> bool {
     let owner_listens = scheduler
         .fleet
         .worker(foreign.worker)
-        .is_some_and(|owner| owner.link.session().is_some() || !owner.unreachable);
+        .is_some_and(|owner| owner.link.session().is_some() || !owner.lease.is_expired);
     // An unknown attempt is left running (docs/design/failures.md, R14).
     let is_unknown =
         unknown_attempts::is_above_counters(scheduler, token) || foreign.worker > scheduler.last.worker;

@@ -30,8 +30,8 @@ use protocol::{
 use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::input::{
-    BackfillRequest, CancelRequest, Connected, GroupNo, Input, JobUpdate, JoinPermit, Key, NewJob, Operation,
-    PauseRequest, ReleaseRequest, Submit, Ticket, UpdateRequest,
+    BackfillRequest, CancelRequest, CancelScope, Connected, GroupNo, Input, JobUpdate, JoinPermit, Key,
+    NewJob, Operation, PauseRequest, ReleaseRequest, Submit, Ticket, UpdateRequest,
 };
 use scheduler::new_jobs::NewJobs;
 use scheduler::schedule::ScheduleId;
@@ -224,8 +224,12 @@ impl World {
     }
 
     pub fn cancel(&mut self, job: JobId) {
+        self.cancel_in(job, CancelScope::Any);
+    }
+
+    pub fn cancel_in(&mut self, job: JobId, scope: CancelScope) {
         let ticket = self.ticket();
-        self.step(Input::Cancel(CancelRequest { ticket, job, by: "ann".into() }));
+        self.step(Input::Cancel(CancelRequest { ticket, job, scope, by: "ann".into() }));
     }
 
     pub fn release(&mut self, job: JobId) {

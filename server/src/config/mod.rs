@@ -87,6 +87,8 @@ pub struct Settings {
     pub max_queued: Option<String>,
     /// Labels that workers may claim: names separated by commas, each with `*` at its end if it is a beginning.
     pub worker_labels: String,
+    /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
+    pub removed_definitions: RemovedDefinitions,
     /// Retention of jobs, output, keys and late reports.
     pub retention: RetentionSettings,
 }
@@ -119,9 +121,20 @@ impl Default for Settings {
             max_running: None,
             max_queued: None,
             worker_labels: "*".to_owned(),
+            removed_definitions: RemovedDefinitions::default(),
             retention: RetentionSettings::default(),
         }
     }
+}
+
+/// Treatment of waiting jobs whose definition jobs.yaml no longer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RemovedDefinitions {
+    /// They run as they were submitted.
+    #[default]
+    Run,
+    /// They are cancelled.
+    Cancel,
 }
 
 /// The server's settings, parsed and valid.
@@ -165,6 +178,8 @@ pub struct Config {
     pub server_limits: ServerLimits,
     /// Labels that workers may claim.
     pub worker_labels: WorkerLabels,
+    /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
+    pub removed_definitions: RemovedDefinitions,
     /// Retention of jobs, output, keys and late reports.
     pub retention: Retention,
 }
@@ -214,6 +229,7 @@ impl Settings {
                 running_max: optional_count("--max-running", "LONGSHORE_MAX_RUNNING", self.max_running)?,
                 queued_max: optional_count("--max-queued", "LONGSHORE_MAX_QUEUED", self.max_queued)?,
             },
+            removed_definitions: self.removed_definitions,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",
                 variable: "LONGSHORE_WORKER_LABELS",

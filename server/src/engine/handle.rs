@@ -8,7 +8,7 @@ use protocol::{JobId, Timestamp, Uptime, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
-use scheduler::input::{GroupNo, JobUpdate, Key, Operation};
+use scheduler::input::{CancelScope, GroupNo, JobUpdate, Key, Operation};
 use scheduler::job::State;
 use scheduler::limits::LimitsFacts;
 use scheduler::new_jobs::NewJobs;
@@ -43,6 +43,8 @@ pub enum Command {
     Cancel {
         /// The job's number.
         job: JobId,
+        /// The states in which it is cancelled.
+        scope: CancelScope,
         /// The caller's name, for the job's notes.
         by: String,
         /// Receives the answer after its commit.
@@ -204,12 +206,20 @@ impl Handle {
         self.ask(|reply| Command::Submit { jobs, batch, require_worker, key, reply }).await
     }
 
-    /// EngineHandles a job: at once if it waits, else by stopping its container.
+    /// Cancels a job: at once if it waits, else by stopping its container.
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
     pub async fn cancel(&self, job: JobId, by: String) -> Result<Answer, Busy> {
-        self.ask(|reply| Command::Cancel { job, by, reply }).await
+        self.ask(|reply| Command::Cancel { job, scope: CancelScope::Any, by, reply }).await
+    }
+
+    /// Cancels a job unless a worker has it.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn cancel_waiting(&self, job: JobId, by: String) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Cancel { job, scope: CancelScope::Waiting, by, reply }).await
     }
 
     /// Releases a job that is held back, or that waits for a worker that does not answer.

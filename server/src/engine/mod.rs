@@ -214,9 +214,9 @@ impl Engine {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Submit(Submit { ticket, jobs, batch, require_worker, key }));
             }
-            Command::Cancel { job, by, reply } => {
+            Command::Cancel { job, scope, by, reply } => {
                 let ticket = self.ticket(reply);
-                self.step(now, Input::Cancel(CancelRequest { ticket, job, by }));
+                self.step(now, Input::Cancel(CancelRequest { ticket, job, scope, by }));
             }
             Command::Release { job, by, reply } => {
                 let ticket = self.ticket(reply);

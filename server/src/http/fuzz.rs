@@ -12,6 +12,7 @@ use crate::http::api::batches::submit_many as batch;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::body::Form;
 use crate::http::request::job_request;
+use crate::http::request::trace_context::TraceContext;
 
 /// The body of `POST /api/jobs/{name}`.
 pub fn one(text: &[u8]) {
@@ -28,14 +29,20 @@ pub fn one(text: &[u8]) {
 
 /// The body of `POST /api/jobs`, a JSON value per line. As an array it must mean the same.
 pub fn lines(text: &[u8]) {
-    match batch::read_many(text, Form::Lines, &DEFINITIONS, &Actor::anonymous()) {
+    match batch::read_many(text, Form::Lines, &DEFINITIONS, &Actor::anonymous(), &TraceContext::default()) {
         Ok(jobs) => {
             jobs.iter().for_each(fits);
             let entries =
                 text.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
             let array = [b"[", &*entries.collect::<Vec<_>>().join(&b','), b"]"].concat();
-            let retry = batch::read_many(&array, Form::Json, &DEFINITIONS, &Actor::anonymous())
-                .map_err(|problem| problem.code());
+            let retry = batch::read_many(
+                &array,
+                Form::Json,
+                &DEFINITIONS,
+                &Actor::anonymous(),
+                &TraceContext::default(),
+            )
+            .map_err(|problem| problem.code());
             assert_eq!(format!("{retry:?}"), format!("Ok({jobs:?})"));
         }
         Err(problem) => is_shown(&problem),
@@ -44,7 +51,7 @@ pub fn lines(text: &[u8]) {
 
 /// The body of `POST /api/jobs`, an array.
 pub fn array(text: &[u8]) {
-    match batch::read_many(text, Form::Json, &DEFINITIONS, &Actor::anonymous()) {
+    match batch::read_many(text, Form::Json, &DEFINITIONS, &Actor::anonymous(), &TraceContext::default()) {
         Ok(jobs) => jobs.iter().for_each(fits),
         Err(problem) => is_shown(&problem),
     }

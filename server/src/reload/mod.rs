@@ -1,5 +1,6 @@
 //! Reload of jobs.yaml, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take this one path.
 
+mod removed;
 mod watch;
 
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use protocol::Revision;
 use protocol::order::Intervals;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, Position};
@@ -28,6 +29,8 @@ pub struct Reloader {
     policy_file: Option<PathBuf>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
+    /// Notified after each replacement of the definitions.
+    loaded: Notify,
 }
 
 /// The effect of a reload.
@@ -99,6 +102,7 @@ impl Reloader {
             secrets: None,
             policy_file: None,
             turn: Mutex::new(()),
+            loaded: Notify::new(),
         }
     }
 
@@ -170,6 +174,7 @@ impl Reloader {
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         self.engine.define(Arc::new(definitions.clone()))?;
         self.catalogue.replace(definitions);
+        self.loaded.notify_one();
         Ok(reloaded)
     }
 

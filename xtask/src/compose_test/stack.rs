@@ -133,8 +133,8 @@ impl Stack {
         command.args(["--project-name", &self.project]).args(words);
         command.env("LONGSHORE_PORT", self.api.address.port().to_string());
         command.env("LONGSHORE_JOBS", self.jobs_file());
-        command.env("LONGSHORE_SERVER_IMAGE", "longshore-server:compose-test");
-        command.env("LONGSHORE_WORKER_IMAGE", "longshore-worker:compose-test");
+        command.env("LONGSHORE_SERVER_IMAGE", SERVER_IMAGE);
+        command.env("LONGSHORE_WORKER_IMAGE", WORKER_IMAGE);
         command
     }
 
@@ -171,6 +171,10 @@ pub(crate) fn strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
+/// Name of the server's image.
+pub(crate) const SERVER_IMAGE: &str = "longshore-server:compose-test";
+/// Name of the worker's image.
+pub(crate) const WORKER_IMAGE: &str = "longshore-worker:compose-test";
 /// Version 2 is a plugin of `docker`; 1 is a program, and some have 2 under its name.
 const INSTALLED: [&str; 2] = ["docker compose", "docker-compose"];
 /// Not what one would ship, but built in a third of the time.

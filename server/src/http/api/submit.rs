@@ -38,6 +38,7 @@ use crate::http::request::path::{Id, Name};
 use crate::http::request::query::Query;
 use crate::http::request::submission;
 use crate::http::request::submit_params::{RevisionChoice, SubmitParams};
+use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
 use crate::store::JobRow;
@@ -57,18 +58,20 @@ pub(crate) async fn one(
     let actor = Actor::current();
     actor.check_scope(&name)?;
     let mut request = job_request::read_submission(&text)?;
+    let trace = TraceContext::read(&parts.headers);
     let key = parse_key(&parts, &schedule.key_target(&name), &text)?;
     if let Some(array) = request.array.take() {
         params.check_batch()?;
         schedule.check_batch()?;
-        return array::submit(&state, &name, request, *array, params.require_worker, key).await;
+        return array::submit(&state, &name, request, *array, &trace, params.require_worker, key).await;
     }
     let definitions = state.services.catalogue.current();
     match admission::find_to_run(&definitions, &name, request.job.timeout, actor.role) {
         Ok(entry) => {
             let definition = &entry.definition;
             let checker = Checker::new(&definition.submission.params);
-            let job = schedule.complete(request, definition, &checker)?;
+            let mut job = schedule.complete(request, definition, &checker)?;
+            trace.add_to(&mut job)?;
             drop(text);
             submit_and_answer(&state, definition, job, key, params, held).await
         }
@@ -93,7 +96,10 @@ pub(crate) async fn retry(
     let repeated = repeat_of(&state, JobId(id), revision, changes).await;
     drop(text);
     match repeated {
-        Ok((definition, job)) => submit_and_answer(&state, &definition, job, key, params, held).await,
+        Ok((definition, mut job)) => {
+            TraceContext::read(&parts.headers).replace_in(&mut job)?;
+            submit_and_answer(&state, &definition, job, key, params, held).await
+        }
         Err(refusal) => replay(&state, find_accepted(&state, key, refusal).await?, params).await,
     }
 }

@@ -237,7 +237,8 @@ fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> 
         })
 }
 
-fn is_request_id(value: &HeaderValue) -> bool {
+/// Returns true if a client may choose this request id.
+pub(crate) fn is_request_id(value: &HeaderValue) -> bool {
     let bytes = value.as_bytes();
     (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
 }

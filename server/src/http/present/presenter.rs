@@ -20,6 +20,7 @@ use crate::http::middleware::problem::pending_text;
 use crate::http::present::earlier::dependency;
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, in_words, ran_ms, worker_of};
+use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
 use crate::store::{AttemptRow, JobRecord, JobRow};
@@ -89,6 +90,8 @@ impl Presenter {
         let timeline = Timeline { row: &row, attempts: &attempts, notes: &notes, hooks: &hooks };
         let result = attempts.last().and_then(|attempt| attempt.result.as_deref());
         shapes::FullJob {
+            traceparent: trace_context::trace_of(&body.environment).map(str::to_owned),
+            request_id: trace_context::request_of(&body.environment).map(str::to_owned),
             args: body.args,
             params: params.iter().map(|param| (param.name.clone(), shown_param(param))).collect(),
             input: body.input.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| text.into())),

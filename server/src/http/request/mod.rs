@@ -12,3 +12,4 @@ pub(crate) mod predecessors;
 pub(crate) mod query;
 pub(crate) mod submission;
 pub(crate) mod submit_params;
+pub(crate) mod trace_context;

@@ -17,6 +17,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::{ArrayRequest, JobRequest, MANY_MAX};
 use crate::http::request::key::{find_accepted, submit_with_key};
 use crate::http::request::submission;
+use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
 use crate::params::Checker;
 
@@ -29,6 +30,7 @@ pub(crate) async fn submit(
     name: &str,
     request: JobRequest<'_>,
     array: ArrayRequest,
+    trace: &TraceContext,
     require_worker: bool,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Response, Problem> {
@@ -40,10 +42,10 @@ pub(crate) async fn submit(
     }
     let request = JobRequest { name: None, ..request };
     let jobs = match (count, each) {
-        (Some(count), _) => copies(&definitions, name, request, count)?,
+        (Some(count), _) => copies(&definitions, name, request, trace, count)?,
         (None, Some(each)) => {
-            let (name, request) = (name.to_owned(), into_owned(request));
-            state.parse_blocking(move || one_for_each(&definitions, &name, &request, each)).await?
+            let (name, request, trace) = (name.to_owned(), into_owned(request), trace.clone());
+            state.parse_blocking(move || one_for_each(&definitions, &name, &request, &trace, each)).await?
         }
         (None, None) => return Err(needs_jobs(&options)),
     };
@@ -56,11 +58,13 @@ fn copies(
     definitions: &Definitions,
     name: &str,
     request: JobRequest<'_>,
+    trace: &TraceContext,
     count: u32,
 ) -> Result<NewJobs, Problem> {
     let definition = &definitions::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
-    let job = submission::complete(request, definition, &checker)?;
+    let mut job = submission::complete(request, definition, &checker)?;
+    trace.add_to(&mut job)?;
     Ok(NewJobs::Copies(Box::new(job), count))
 }
 
@@ -69,6 +73,7 @@ fn one_for_each(
     definitions: &Definitions,
     name: &str,
     request: &JobRequest<'static>,
+    trace: &TraceContext,
     each: Vec<Vec<(String, Value)>>,
 ) -> Result<NewJobs, Problem> {
     if each.is_empty() {
@@ -85,7 +90,10 @@ fn one_for_each(
         params.retain(|(name, _)| !own.iter().any(|(changed, _)| changed == name));
         params.extend(own);
         let request = JobRequest { job: request.job.clone(), params, ..JobRequest::default() };
-        let job = submission::complete(request, definition, &checker);
+        let job = submission::complete(request, definition, &checker).and_then(|mut job| {
+            trace.add_to(&mut job)?;
+            Ok(job)
+        });
         jobs.push(job.map_err(|problem| problem.within(&format!("each[{index}]"), None))?);
     }
     Ok(jobs.into())

@@ -29,6 +29,7 @@ use crate::http::request::predecessors::EntryNames;
 use crate::http::request::query::Query;
 use crate::http::request::submission;
 use crate::http::request::submit_params::SubmitParams;
+use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
 use crate::params::Checker;
 
@@ -52,7 +53,8 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
         let text = Bytes::from(pieces.concat());
         drop(pieces);
         let key = parse_key(&parts, &target, &text)?;
-        Ok((read_many(&text, form, &definitions, &actor), key))
+        let trace = TraceContext::read(&parts.headers);
+        Ok((read_many(&text, form, &definitions, &actor, &trace), key))
     };
     let is_small = length.is_some_and(|length| length <= INLINE_BYTES_MAX);
     let (jobs, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
@@ -136,6 +138,7 @@ pub(crate) fn read_many(
     form: Form,
     definitions: &Definitions,
     actor: &Actor,
+    trace: &TraceContext,
 ) -> Result<Vec<NewJob>, Problem> {
     let mut jobs = Vec::new();
     let mut names = EntryNames::default();
@@ -167,7 +170,9 @@ pub(crate) fn read_many(
         names.add(position, request.entry_name.as_deref(), &definition.name);
         names.add_after(position, std::mem::take(&mut request.after_entries));
         admission::check_policy(definitions, definition, request.job.timeout, actor.role)?;
-        jobs.push(submission::complete(request, definition, checker)?);
+        let mut job = submission::complete(request, definition, checker)?;
+        trace.add_to(&mut job)?;
+        jobs.push(job);
         Ok(())
     };
     match form {

@@ -125,6 +125,12 @@ pub struct FullJob {
     /// Names of variables laid over the definition's environment. Values are never shown.
     #[serde(default)]
     pub environment: Vec<String>,
+    /// The trace that it belongs to, as its submission named it: a `traceparent` of W3C Trace Context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// The `X-Request-Id` that its submission gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// The fate of a cancel that did not end it: `too_late`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]

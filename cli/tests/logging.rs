@@ -1,0 +1,24 @@
+//! The log of the long-running verbs.
+
+use testkit::Cluster;
+
+#[tokio::test]
+async fn the_log_of_server_and_worker_can_be_json() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "jobs: { hello: { image: busybox } }");
+    let format = ["--log-format", "json"];
+    let mut server = cluster.start_server(&format).await;
+    let mut worker =
+        cluster.start_worker("only", &[&format as &[_], &["--no-docker", "--allow-process"]].concat());
+    cluster.api().wait_for_ready_worker("only").await;
+    worker.terminate().await;
+    server.terminate().await;
+    for process in [&server, &worker] {
+        let log = process.log();
+        assert!(!log.is_empty(), "a process logs that it starts");
+        for line in log.lines() {
+            let entry: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+            let has = |field: &str| entry[field].as_str().is_some_and(|text| !text.is_empty());
+            assert!(has("timestamp") && has("level") && has("message") && has("target"), "{line}");
+        }
+    }
+}
