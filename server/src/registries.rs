@@ -209,7 +209,9 @@ fn parse(text: &str) -> Result<Entries, String> {
     }
     for name in file.registries.keys() {
         let (host, path) = name.split_once('/').unwrap_or((name, "x"));
-        if !is_registry_host(host) || path.is_empty() || path.ends_with('/') || path.contains(['@', ':']) {
+        let is_path =
+            !path.is_empty() && !path.starts_with('/') && !path.ends_with('/') && !path.contains(['@', ':']);
+        if !is_registry_host(host) || host.ends_with(':') || !is_path {
             return Err(format!(
                 "{name:?} is no registry: write registry.example, registry.example:5000, docker.io, or a beginning of its repositories such as registry.example/team"
             ));

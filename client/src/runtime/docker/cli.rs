@@ -110,7 +110,10 @@ impl Cli {
         on_line: impl FnMut(&str) + Send,
     ) -> Result<CallOutput, CallError> {
         let mut command = self.command();
-        command.envs(config.map(|directory| ("DOCKER_CONFIG", directory)));
+        if let Some(directory) = config {
+            // Logins in the variable would go before those of the configuration.
+            command.env("DOCKER_CONFIG", directory).env_remove("DOCKER_AUTH_CONFIG");
+        }
         let mut child = self.spawn_piped(command, args)?;
         let stdout = child.stdout.take();
         self.answer(child, read_lines(stdout, on_line), limit).await
