@@ -138,8 +138,8 @@ async fn a_backup_of_every_frozen_version_is_restored_and_answers_as_it_did() {
             };
             assert!(found.is_empty(), "{version}: {}", found.join("\n"));
         }
-        // Work that waited at that time is done now.
-        let _worker = cluster.start_worker("w1", &["--no-docker", "--allow-process"]);
+        // Work that waited at that time is done now. The name of the old worker is its own for a while.
+        let _worker = cluster.start_worker("w2", &["--no-docker", "--allow-process"]);
         cluster.api().wait_for_job(6, |job| job["state"] == "succeeded").await;
     }
 }
