@@ -1,6 +1,6 @@
 //! Wrong settings, each named by its flag.
 
-use super::TokenError;
+use super::{PrivateFileError, TokenError};
 
 /// A setting is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -25,9 +25,15 @@ pub enum SettingsError {
     /// Only one of certificate and key is given.
     #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
     HalfOfTls(&'static str, &'static str),
+    /// Only one of two settings of e-mail is given.
+    #[error("{0} is given and {1} is not: e-mail needs both")]
+    HalfOfMail(&'static str, &'static str),
     /// A token file is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// A file with a password is unusable.
+    #[error(transparent)]
+    PrivateFile(#[from] PrivateFileError),
     /// A setting does not parse or is out of range.
     #[error("{flag} ({variable}): {reason}")]
     Value {

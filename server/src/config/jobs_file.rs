@@ -47,7 +47,7 @@ use std::sync::Arc;
 pub use fault::{Code, FAULTS_MAX, Fault, Faults, Position};
 pub use schema::schema;
 pub use stored::{Damaged, parse_stored};
-pub use substitute::Environment;
+pub use substitute::{Environment, MailSupport};
 
 use crate::catalogue::Entry;
 use fault::{Collector, quoted};

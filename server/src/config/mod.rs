@@ -6,8 +6,11 @@
 mod address;
 mod auth_proxy;
 mod error;
+mod intervals;
 pub mod jobs_file;
+mod mail;
 pub mod next_slots;
+mod private_file;
 mod retention;
 mod tls;
 mod token;
@@ -17,7 +20,6 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::order::Intervals;
 use scheduler::ServerLimits;
@@ -25,11 +27,14 @@ use scheduler::ServerLimits;
 use crate::auth::proxy::ProxyLogin;
 use crate::listener::tls::TlsFiles;
 use crate::notifications::addresses::AllowedNetworks;
+use crate::notifications::mail::server::MailServer;
 use crate::secrets::SecretsDir;
 pub use address::BasePath;
 pub use auth_proxy::AuthProxySettings;
 pub use error::SettingsError;
-use jobs_file::quantity;
+pub use intervals::intervals;
+pub use mail::MailSettings;
+pub use private_file::PrivateFileError;
 pub use retention::{Retention, RetentionSettings};
 pub use token::{Token, TokenError};
 pub use worker_labels::WorkerLabels;
@@ -75,6 +80,8 @@ pub struct Settings {
     pub public_url: Option<String>,
     /// Networks to which notifications may be posted beside public addresses, such as `10.0.0.0/8`.
     pub allowed_webhooks: Vec<String>,
+    /// The mail server for notifications.
+    pub mail: MailSettings,
     /// The interval between two heartbeats of a worker.
     pub heartbeat: String,
     /// The duration of a worker's lease after a heartbeat.
@@ -115,6 +122,7 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             public_url: None,
             allowed_webhooks: Vec::new(),
+            mail: MailSettings::default(),
             heartbeat: "5s".to_owned(),
             lease: "30s".to_owned(),
             max_jobs: "5000000".to_owned(),
@@ -170,6 +178,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Networks to which notifications may be posted beside public addresses.
     pub webhook_networks: AllowedNetworks,
+    /// The mail server for notifications; without it there is no e-mail.
+    pub mail: Option<MailServer>,
     /// Heartbeat, lease and margins, as workers receive them.
     pub intervals: Intervals,
     /// The limit of jobs that have not ended.
@@ -241,6 +251,7 @@ impl Settings {
             base_path: BasePath::parse(&self.base_path)?,
             public_url: self.public_url.as_deref().map(address::public_url).transpose()?,
             webhook_networks: address::networks(&self.allowed_webhooks)?,
+            mail: self.mail.check()?,
             allowed_hosts: self
                 .allowed_hosts
                 .iter()
@@ -250,23 +261,6 @@ impl Settings {
             jobs_file: self.jobs_file,
         })
     }
-}
-
-/// Parses heartbeat and lease as the flags `--heartbeat` and `--lease` give them.
-///
-/// # Errors
-/// One of them is malformed or out of range, or the lease is too short for the heartbeat.
-pub fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
-    let value = |flag, variable, reason| SettingsError::Value { flag, variable, reason };
-    let heartbeat = quantity::duration(heartbeat, HEARTBEAT_MIN, HEARTBEAT_MAX)
-        .map_err(|wrong| value("--heartbeat", "LONGSHORE_HEARTBEAT", wrong.to_string()))?;
-    let lease = quantity::duration(lease, LEASE_MIN, LEASE_MAX)
-        .map_err(|wrong| value("--lease", "LONGSHORE_LEASE", wrong.to_string()))?;
-    if lease < heartbeat * HEARTBEATS_PER_LEASE {
-        let reason = format!("it must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:?}");
-        return Err(value("--lease", "LONGSHORE_LEASE", reason));
-    }
-    Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
 }
 
 fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
@@ -296,16 +290,6 @@ fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<u
 
 const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
 const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
-
-const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
-const HEARTBEAT_MAX: Duration = Duration::from_secs(10);
-const LEASE_MIN: Duration = Duration::from_secs(1);
-/// The defaults of jobs assume this lease; a shorter one is for tests.
-const LEASE_MAX: Duration = Duration::from_secs(30);
-/// Two heartbeats may be lost.
-const HEARTBEATS_PER_LEASE: u32 = 3;
-/// Clocks may differ in speed by 5 % in each direction over a whole lease.
-const START_GATES_PER_LEASE: u32 = 10;
 
 /// 100 million jobs take 20 GB of memory, at some 200 bytes each.
 const JOBS_MAX: RangeInclusive<usize> = 1..=100_000_000;

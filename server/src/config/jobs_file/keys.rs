@@ -110,7 +110,7 @@ pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The most waits in `delays`: as many as there can be retries.
 pub(super) const DELAYS_MAX: usize = 100;
 /// The shortest heartbeat interval that the server's own flag allows.
-pub(super) const PING_MIN: Duration = crate::config::HEARTBEAT_MIN;
+pub(super) const PING_MIN: Duration = crate::config::intervals::HEARTBEAT_MIN;
 
 /// The keys of a job, in the order of the documentation.
 pub(super) const JOB: &[Key] = &[
