@@ -60,7 +60,7 @@ impl Api {
         let address = parse_address(&server_args.address)?;
         let base = base(&address)?;
         let trust = if address.is_tls() {
-            tls::trusting(server_args.ca_file.as_deref())
+            tls::trusting(server_args.ca_file.as_deref(), server_args.client_certificate().files()?)
         } else {
             tls::trusting_nobody()
         };
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped_into_one_segment_of_the_path() {
-        let server_args = ServerArgs::new(Some("http://a/base/"), None, None);
+        let server_args = ServerArgs::new(Some("http://a/base/"), None, None, Default::default());
         let request = Api::new(&server_args).unwrap().get(&["api", "jobs", "../x?y"]).build().unwrap();
         assert_eq!(request.url().as_str(), "http://a/base/api/jobs/..%2Fx%3Fy");
     }

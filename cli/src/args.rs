@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::client_certificate::ClientCertificateArgs;
 use crate::screen::Format;
 
 /// Address and token of a server, and the certificates that prove it.
@@ -24,15 +25,36 @@ pub(crate) struct ServerArgs {
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE", help_heading = "Server")]
     pub(crate) ca_file: Option<PathBuf>,
+    /// Certificate for a server that asks for one: a PEM file.
+    #[arg(long, env = "LONGSHORE_TLS_CLIENT_CERT", value_name = "FILE", help_heading = "Server")]
+    tls_client_cert: Option<PathBuf>,
+    /// Private key of that certificate: a PEM file, not readable by everyone.
+    #[arg(long, env = "LONGSHORE_TLS_CLIENT_KEY", value_name = "FILE", help_heading = "Server")]
+    tls_client_key: Option<PathBuf>,
 }
 
 impl ServerArgs {
     /// Uses the default address if none is given.
-    pub(crate) fn new(address: Option<&str>, token_file: Option<&Path>, ca_file: Option<&Path>) -> Self {
+    pub(crate) fn new(
+        address: Option<&str>,
+        token_file: Option<&Path>,
+        ca_file: Option<&Path>,
+        client_certificate: ClientCertificateArgs,
+    ) -> Self {
         Self {
             address: address.unwrap_or(DEFAULT_ADDRESS).to_owned(),
             token_file: token_file.map(Path::to_owned),
             ca_file: ca_file.map(Path::to_owned),
+            tls_client_cert: client_certificate.tls_client_cert,
+            tls_client_key: client_certificate.tls_client_key,
+        }
+    }
+
+    /// The certificate for a server that asks for one.
+    pub(crate) fn client_certificate(&self) -> ClientCertificateArgs {
+        ClientCertificateArgs {
+            tls_client_cert: self.tls_client_cert.clone(),
+            tls_client_key: self.tls_client_key.clone(),
         }
     }
 }

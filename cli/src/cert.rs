@@ -1,4 +1,4 @@
-//! `longshore cert`: a certificate for the server, signed by a certificate authority of one's own.
+//! `longshore cert`: certificates for the server and for clients, signed by a certificate authority of one's own.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,29 @@ use crate::failure::{Exit, Failure};
 use crate::files::{PRIVATE, PUBLIC, replace};
 use crate::screen;
 
-/// Make a certificate for the server, and a certificate authority that signs it.
+/// Make certificates for the server and for clients, and a certificate authority that signs them.
 ///
 /// For sites without a certificate authority. Workers and commands trust the authority with --ca-file. A directory that has one
-/// already keeps it: the command only renews the server's certificate, and a running server notices that.
+/// already keeps it: the command only renews the certificates, and running servers and workers notice that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore cert --host jobs.example --host 10.0.0.5
   longshore server --tls-cert tls/server.pem --tls-key tls/server-key.pem
   longshore worker --server https://jobs.example:8080 --ca-file ca.pem
+  longshore cert --client anna                      client-anna.pem, for --tls-client-cert
 
 Give ca.pem to workers and users. ca-key.pem signs certificates: keep it where only you can read it.")]
 pub(crate) struct Flags {
     /// Name or IP address by which clients reach the server. May be repeated; localhost and 127.0.0.1 are always added.
-    #[arg(long, value_name = "HOST", required = true, value_delimiter = ',')]
+    #[arg(long, value_name = "HOST", required_unless_present = "client", value_delimiter = ',')]
     host: Vec<String>,
+    /// Name of a worker or user that gets a certificate to show to the server: client-NAME.pem and client-NAME-key.pem. May be repeated.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    client: Vec<String>,
     /// Directory for ca.pem, ca-key.pem, server.pem and server-key.pem.
     #[arg(long, value_name = "DIR", default_value = "tls")]
     dir: PathBuf,
-    /// Days until the server's certificate expires, at most 825. The authority lasts ten years.
+    /// Days until the certificates expire, at most 825. The authority lasts ten years.
     #[arg(long, value_name = "N", default_value = "397", value_parser = clap::value_parser!(u16).range(1..=825))]
     days: u16,
 }
@@ -43,20 +47,16 @@ pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
     std::fs::create_dir_all(&flags.dir).with_context(|| format!("cannot create {}", flags.dir.display()))?;
     let today = Zoned::now().date();
     let authority = Authority::in_directory(&flags.dir, today)?;
-    let key = KeyPair::generate().context("cannot make a key")?;
-    let certificate = server_params(&flags.host, today, flags.days)?
-        .signed_by(&key, &authority.issuer)
-        .context("cannot sign the certificate")?;
-    // The key first: the server looks for a new certificate and its key at any time, and keeps the old pair while the two differ.
-    replace(&flags.dir.join(SERVER_KEY), &key.serialize_pem(), PRIVATE)?;
-    replace(&flags.dir.join(SERVER), &certificate.pem(), PUBLIC)?;
     let made = if authority.is_new { "made" } else { "kept" };
     screen::line(&format!("{made} the authority {}", flags.dir.join(AUTHORITY).display()))?;
-    screen::line(&format!(
-        "made the certificate {}, valid for {} days",
-        flags.dir.join(SERVER).display(),
-        flags.days
-    ))
+    if !flags.host.is_empty() {
+        authority.issue(server_params(&flags.host, today, flags.days)?, flags, SERVER, SERVER_KEY)?;
+    }
+    for name in &flags.client {
+        let files = (format!("client-{name}.pem"), format!("client-{name}-key.pem"));
+        authority.issue(client_params(name, today, flags.days)?, flags, &files.0, &files.1)?;
+    }
+    Ok(())
 }
 
 /// The certificate authority of a site.
@@ -93,6 +93,25 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// Signs a certificate and writes it with its key.
+    fn issue(
+        &self,
+        params: CertificateParams,
+        flags: &Flags,
+        certificate_file: &str,
+        key_file: &str,
+    ) -> anyhow::Result<()> {
+        let key = KeyPair::generate().context("cannot make a key")?;
+        let certificate = params.signed_by(&key, &self.issuer).context("cannot sign the certificate")?;
+        let path = flags.dir.join(certificate_file);
+        // The key first: a running program looks for a new certificate and its key at any time, and keeps the old pair while the two differ.
+        replace(&flags.dir.join(key_file), &key.serialize_pem(), PRIVATE)?;
+        replace(&path, &certificate.pem(), PUBLIC)?;
+        screen::line(&format!("made the certificate {}, valid for {} days", path.display(), flags.days))
+    }
+}
+
 fn authority_params(today: Date) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::default();
     // Renewed certificates name their authority by this text.
@@ -120,6 +139,27 @@ fn server_params(hosts: &[String], today: Date, days: u16) -> anyhow::Result<Cer
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     set_validity(&mut params, today, today.checked_add(i64::from(days).days())?)?;
     Ok(params)
+}
+
+fn client_params(name: &str, today: Date, days: u16) -> anyhow::Result<CertificateParams> {
+    if !is_client_name(name) {
+        let text = format!("--client: `{}` is no name for a file", name.escape_debug());
+        let hint = "up to 64 letters, digits, dots, dashes and underscores, such as anna or worker-3";
+        return Err(Failure::new(Exit::Usage, text).hint(hint).into());
+    }
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    // It cannot pose as the server, nor the server's as a client.
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    set_validity(&mut params, today, today.checked_add(i64::from(days).days())?)?;
+    Ok(params)
+}
+
+fn is_client_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    (1..=64).contains(&name.len()) && name.chars().all(is_plain)
 }
 
 /// Valid from the day before, because clocks and zones differ.

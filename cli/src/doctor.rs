@@ -9,6 +9,7 @@ use server::doctor::{self, Finding, FindingVerdict};
 
 use crate::args::OutputArgs;
 use crate::args::ServerArgs;
+use crate::client_certificate::ClientCertificateArgs;
 use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
@@ -35,6 +36,8 @@ pub(crate) struct Flags {
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    client_certificate: ClientCertificateArgs,
     /// Also read every index of the database and every record of output. Takes as long as reading the whole directory.
     #[arg(long)]
     deep: bool,
@@ -49,8 +52,12 @@ pub(crate) async fn doctor(flags: Flags) -> anyhow::Result<()> {
     if flags.data.is_given() || data.exists() {
         findings.extend(doctor::examine(&data, flags.deep));
     }
-    let server_args =
-        ServerArgs::new(flags.server.as_deref(), flags.token_file.as_deref(), flags.ca_file.as_deref());
+    let server_args = ServerArgs::new(
+        flags.server.as_deref(),
+        flags.token_file.as_deref(),
+        flags.ca_file.as_deref(),
+        flags.client_certificate,
+    );
     findings.extend(connection::check(&server_args, flags.server.is_some()).await);
     findings.push(engine::check().await);
     tell(&findings, flags.output.format)?;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
+use crate::client_certificate::ClientCertificateArgs;
 use crate::failure::{Exit, Failure};
 use crate::files::{PRIVATE, replace};
 use crate::screen;
@@ -37,6 +38,8 @@ pub(crate) struct Flags {
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    client_certificate: ClientCertificateArgs,
     /// Replace files that are there.
     #[arg(long)]
     force: bool,
@@ -57,11 +60,22 @@ pub(crate) async fn join(flags: Flags) -> anyhow::Result<()> {
     let token = if flags.token == "-" { read_token()? } else { flags.token };
     let token = token.trim();
     let ca_file = flags.ca_file.as_deref().map(std::path::absolute).transpose()?;
-    let server_args = ServerArgs::new(Some(&flags.server), None, ca_file.as_deref());
+    let client_certificate = ClientCertificateArgs {
+        tls_client_cert: flags.client_certificate.tls_client_cert.map(std::path::absolute).transpose()?,
+        tls_client_key: flags.client_certificate.tls_client_key.map(std::path::absolute).transpose()?,
+    };
+    let server_args =
+        ServerArgs::new(Some(&flags.server), None, ca_file.as_deref(), client_certificate.clone());
     Api::with_token(&server_args, token)?.check_worker_token().await?;
     let mut keys = vec![("server", flags.server), ("token_file", text_of(&token_file)?)];
     if let Some(file) = &ca_file {
         keys.push(("ca_file", text_of(file)?));
+    }
+    let ClientCertificateArgs { tls_client_cert, tls_client_key } = &client_certificate;
+    for (key, file) in [("tls_client_cert", tls_client_cert), ("tls_client_key", tls_client_key)] {
+        if let Some(file) = file {
+            keys.push((key, text_of(file)?));
+        }
     }
     keys.extend(flags.name.map(|name| ("name", name)));
     let mut text =

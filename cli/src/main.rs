@@ -5,11 +5,13 @@
 mod api;
 mod args;
 mod audit;
+mod auth_proxy;
 mod backfill;
 mod backup;
 mod batches;
 mod bulk;
 mod cert;
+mod client_certificate;
 mod completions;
 mod definitions;
 mod dev;

@@ -8,6 +8,7 @@ use server::store::LoadError;
 use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
 
+use crate::auth_proxy::AuthProxyArgs;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::{hangup, settings, systemd, validate};
@@ -76,6 +77,8 @@ pub(crate) struct Flags {
     // clap puts the heading of a group above all flags that follow, so groups come last.
     #[command(flatten)]
     access: AccessArgs,
+    #[command(flatten)]
+    auth_proxy: AuthProxyArgs,
     #[command(flatten)]
     mail: MailArgs,
     #[command(flatten)]
@@ -166,12 +169,21 @@ struct AccessArgs {
     /// Private key of the certificate: a PEM file, not readable by everyone. Both files are read again when they change.
     #[arg(long, env = "LONGSHORE_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Ask clients for a certificate that an authority in this PEM file has signed. It is read again when it changes.
+    #[arg(long, env = "LONGSHORE_TLS_CLIENT_CA", value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Treatment of clients without a certificate: required refuses them, optional lets them in [default: required].
+    #[arg(long, env = "LONGSHORE_TLS_CLIENT_AUTH", value_name = "HOW")]
+    tls_client_auth: Option<String>,
     /// Directory with the secrets of jobs, a file each. They are read for each attempt and sent over TLS or loopback only.
     #[arg(long, env = "LONGSHORE_SECRETS_DIR", value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
     /// File with limits on what definitions may do: images, volumes, networks, users, resources. It is read again with the jobs file.
     #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// File with logins for private registries. The worker that pulls an image gets the login of its registry, over TLS or loopback only.
+    #[arg(long, env = "LONGSHORE_REGISTRIES", value_name = "FILE")]
+    registries: Option<PathBuf>,
     /// Also answer to this host name. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
     allow_host: Vec<String>,
@@ -253,10 +265,14 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         worker_token_file: flags.access.worker_token_file,
         require_tokens: flags.access.require_tokens,
         insecure_no_auth: flags.access.insecure_no_auth,
+        auth_proxy: flags.auth_proxy.into(),
         tls_cert: flags.access.tls_cert,
         tls_key: flags.access.tls_key,
+        tls_client_ca: flags.access.tls_client_ca,
+        tls_client_auth: flags.access.tls_client_auth,
         secrets_dir: flags.access.secrets_dir,
         policy_file: flags.access.policy,
+        registries_file: flags.access.registries,
         base_path: flags.base_path,
         allowed_hosts: flags.access.allow_host,
         public_url: flags.public_url,
@@ -330,6 +346,9 @@ fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
             Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
         }
         ServerError::Policy(error) => {
+            Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
+        }
+        ServerError::Registries(error) => {
             Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
         }
         ServerError::Tls(error) => {

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client::config::{Config, OnTerm, parse_label};
+use client::tls::TrustError;
 use protocol::wire::SLOTS_MAX;
 use tokio::runtime::Runtime;
 
+use crate::client_certificate::ClientCertificateArgs;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::settings::Settings;
@@ -35,6 +37,8 @@ pub(crate) struct Flags {
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    client_certificate: ClientCertificateArgs,
     /// Join although the server does not know this state directory, because it was lost or the server's data was.
     #[arg(long, env = "LONGSHORE_REJOIN")]
     rejoin: bool,
@@ -159,6 +163,7 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     let mut config = config(&flags.server, flags.worker_args, flags.runtimes)?;
     config.token_file = flags.token_file;
     config.ca_file = flags.ca_file;
+    config.client_certificate = flags.client_certificate.files()?;
     config.secrets_tmpfs = flags.secrets_tmpfs;
     config.rejoin = flags.rejoin;
     config.health_file = flags.health_file;
@@ -206,6 +211,9 @@ pub(crate) fn failure_from(error: client::Error) -> anyhow::Error {
     match error {
         client::Error::Config(wrong) => usage(wrong),
         client::Error::Token(_) => usage_with_hint(error, "check --token-file"),
+        client::Error::Trust(TrustError::Own(_)) => {
+            usage_with_hint(error, "check --tls-client-cert and --tls-client-key")
+        }
         client::Error::Trust(_) => usage_with_hint(error, "check --ca-file"),
         client::Error::Secrets(_) => usage_with_hint(error, "check --secrets-tmpfs"),
         other => other.into(),

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use protocol::wire::{LABELS_MAX, SLOTS_MAX};
 
+use crate::client_certificate::ClientCertificateFiles;
 use crate::runtime::policy::Allow;
 use crate::ws::Address;
 
@@ -20,6 +21,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// A file with the certificates of authorities that may sign the server's certificate; `None`: those that the system trusts.
     pub ca_file: Option<PathBuf>,
+    /// The certificate for a server that asks for one.
+    pub client_certificate: Option<ClientCertificateFiles>,
     /// Directory of the identity and the attempts.
     pub state_dir: PathBuf,
     /// A tmpfs for secrets; `None`: `/dev/shm`. An engine that sees other file systems than the worker must see it at the same path.
@@ -118,6 +121,7 @@ impl Config {
             name: host_name(),
             token_file: None,
             ca_file: None,
+            client_certificate: None,
             state_dir: default_state_dir(),
             secrets_tmpfs: None,
             share_state_dir: false,

@@ -5,6 +5,7 @@
 
 pub mod attempt_dir;
 pub mod boot;
+pub mod client_certificate;
 pub mod clock;
 pub mod config;
 mod engine;
@@ -82,7 +83,8 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     config.check()?;
     let mut connector = Connector::new(config.server.clone(), config.token_file.clone());
     if config.server.is_tls() {
-        connector = connector.with_tls(tls::trusting(config.ca_file.as_deref())?);
+        connector =
+            connector.with_tls(tls::trusting(config.ca_file.as_deref(), config.client_certificate.clone())?);
     }
     let identity = if config.share_state_dir {
         Identity::open_shared(&config.state_dir)?

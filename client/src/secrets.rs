@@ -4,6 +4,8 @@
 //! <tmpfs>/longshore-<uid>-<device and inode of the state directory>/<job>-<fence>/
 //!   files/NAME   what a container gets at /run/secrets, readable for every user, in directories that only the worker can enter
 //!   values       variables, and all values that are masked in the output
+//! <tmpfs>/longshore-<uid>-<device and inode of the state directory>/pull-<number>/
+//!                the Docker configuration of a pull under way, if the server has sent a login for the registry
 //! ```
 //! The attempt directory names this directory in its file `secrets`. If that file is there and this directory is not, the machine was
 //! restarted: then the output that was not sent yet cannot be masked any more, and is withheld.
@@ -13,6 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use protocol::Token;
 use protocol::secret::{SecretValue, SecretValues, is_secret_name};
@@ -120,6 +123,15 @@ impl SecretDirs {
         write_file(&path.join(VALUES), &serde_json::to_vec(&record)?, 0o400)
     }
 
+    /// Creates an empty directory for the configuration of one pull. The next start of the worker removes it, if nobody else has.
+    pub(crate) fn create_pull_dir(&self) -> io::Result<PathBuf> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let path = self.root.join(format!("pull-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        remove(&path)?;
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(path)
+    }
+
     /// The directory of this attempt, whether it exists or not.
     pub(crate) fn path(&self, token: Token) -> PathBuf {
         self.root.join(format!("{}-{}", token.job, token.fence))
@@ -132,7 +144,7 @@ pub(crate) fn obstacle(
     secrets: &SecretValues,
     sees_disks: bool,
 ) -> Option<&'static str> {
-    if secrets.is_empty() {
+    if secrets.is_empty() && secrets.registry.is_none() {
         return None;
     }
     match dirs {
@@ -171,6 +183,7 @@ pub(crate) fn read(path: &Path) -> io::Result<SecretValues> {
         variables: record.variables.into_iter().map(|(name, value)| (name, SecretValue(value))).collect(),
         files: Vec::new(),
         masked: record.masked.into_iter().map(SecretValue).collect(),
+        registry: None,
     })
 }
 
@@ -201,6 +214,7 @@ mod tests {
             variables: vec![("PGPASSWORD".into(), value("hunter22"))],
             files: vec![("key".into(), value("line 1\nline 2\n"))],
             masked: vec![value("param")],
+            registry: None,
         }
     }
 

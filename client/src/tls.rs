@@ -1,4 +1,4 @@
-//! TLS of clients: the certificates that workers and commands trust.
+//! TLS of clients: the certificates that workers and commands trust, and the one that they show.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
+
+use crate::client_certificate::{ClientCertificate, ClientCertificateError, ClientCertificateFiles};
 
 /// The certificates that are trusted cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -28,16 +30,23 @@ pub enum TrustError {
         "this machine trusts no certificate authority: install the package ca-certificates, or name the server's with --ca-file"
     )]
     NoRoots,
+    /// The certificate of the client cannot be used.
+    #[error(transparent)]
+    Own(#[from] ClientCertificateError),
     /// The TLS library refuses its own defaults.
     #[error("TLS cannot be set up")]
     Setup(#[source] rustls::Error),
 }
 
-/// The TLS settings of a client that trusts the certificates in `ca_file`, or those that the system trusts if there is no such file.
+/// The TLS settings of a client that trusts the certificates in `ca_file`, or those that the system trusts if there is no such file. It
+/// shows the certificate `own` to a server that asks for one.
 ///
 /// # Errors
 /// See [`TrustError`].
-pub fn trusting(ca_file: Option<&Path>) -> Result<ClientConfig, TrustError> {
+pub fn trusting(
+    ca_file: Option<&Path>,
+    own: Option<ClientCertificateFiles>,
+) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         Some(path) => roots.add_parsable_certificates(read(path)?),
@@ -47,7 +56,7 @@ pub fn trusting(ca_file: Option<&Path>) -> Result<ClientConfig, TrustError> {
     match (roots.is_empty(), ca_file) {
         (true, Some(path)) => Err(TrustError::Empty(path.to_owned())),
         (true, None) => Err(TrustError::NoRoots),
-        (false, _) => with_roots(roots),
+        (false, _) => with_roots(roots, own),
     }
 }
 
@@ -56,14 +65,19 @@ pub fn trusting(ca_file: Option<&Path>) -> Result<ClientConfig, TrustError> {
 /// # Errors
 /// The TLS library refuses its own defaults.
 pub fn trusting_nobody() -> Result<ClientConfig, TrustError> {
-    with_roots(RootCertStore::empty())
+    with_roots(RootCertStore::empty(), None)
 }
 
-fn with_roots(roots: RootCertStore) -> Result<ClientConfig, TrustError> {
+fn with_roots(roots: RootCertStore, own: Option<ClientCertificateFiles>) -> Result<ClientConfig, TrustError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let own = own.map(|files| ClientCertificate::load(files, provider.clone())).transpose()?;
     let config = ClientConfig::builder_with_provider(provider);
     let config = config.with_safe_default_protocol_versions().map_err(TrustError::Setup)?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    let config = config.with_root_certificates(roots);
+    Ok(match own {
+        Some(own) => config.with_client_cert_resolver(Arc::new(own)),
+        None => config.with_no_client_auth(),
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
@@ -96,6 +110,20 @@ pub const fn advice_for(error: &rustls::Error) -> &'static str {
         rustls::Error::InvalidCertificate(
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. },
         ) => "the server's certificate is not valid yet: check this machine's clock",
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server wants a certificate of this client: name one with --tls-client-cert and --tls-client-key"
+        }
+        rustls::Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::DecryptError
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate,
+        ) => {
+            "the server does not trust the certificate of --tls-client-cert: an authority of its --tls-client-ca must have signed it, for clients"
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "the certificate of --tls-client-cert has expired: renew it"
+        }
         rustls::Error::InvalidMessage(_) => {
             "the server does not speak TLS on this port: use http:// if its network can be trusted"
         }

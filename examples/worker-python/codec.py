@@ -435,8 +435,18 @@ def body_fits(value):
 
 BODY = Struct(body_fits, environment=PAIRS, args=TEXTS, input=Option(TEXT))
 
+REGISTRY_LOGIN = Struct(host=TEXT, username=TEXT, password=Blob())
+
 SECRETS = Enum(
-    ("Given", Struct(variables=List(Tuple(TEXT, Blob())), files=List(Tuple(TEXT, Blob())), masked=List(Blob()))),
+    (
+        "Given",
+        Struct(
+            variables=List(Tuple(TEXT, Blob())),
+            files=List(Tuple(TEXT, Blob())),
+            masked=List(Blob()),
+            registry=Option(REGISTRY_LOGIN),
+        ),
+    ),
     ("Withheld", SHOWN),
 )
 

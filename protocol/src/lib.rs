@@ -19,6 +19,7 @@ pub mod ids;
 pub mod milliseconds;
 pub mod order;
 pub mod output;
+pub mod registry;
 pub mod report;
 pub mod secret;
 pub mod signal;

@@ -8,6 +8,8 @@ use core::fmt;
 
 use bincode::{Decode, Encode};
 
+use crate::registry::RegistryLogin;
+
 /// The secrets that come with one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum AttemptSecrets {
@@ -26,15 +28,17 @@ pub struct SecretValues {
     pub files: Vec<(String, SecretValue)>,
     /// Further values that are masked in the output: those of secret parameters.
     pub masked: Vec<SecretValue>,
+    /// The login for the registry of the image. It serves the pull only; the job never sees it, and it is not masked.
+    pub registry: Option<RegistryLogin>,
 }
 
 impl SecretValues {
-    /// All values.
+    /// All values that the job may show.
     pub fn all(&self) -> impl Iterator<Item = &SecretValue> {
         self.variables.iter().chain(&self.files).map(|(_, value)| value).chain(&self.masked)
     }
 
-    /// There are no values.
+    /// There are no values that the job may show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()

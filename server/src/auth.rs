@@ -6,9 +6,11 @@
 
 pub mod actor;
 pub mod audit;
+mod denial;
 pub(crate) mod failures;
 pub mod first_token;
 mod proof;
+pub mod proxy;
 pub mod records;
 pub mod role;
 pub(crate) mod sessions;
@@ -25,8 +27,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use actor::Actor;
+pub use denial::Denial;
 use failures::FailureLimiter;
 use proof::WorkerProof;
+use proxy::ProxyLogin;
 use role::{Permission, Role};
 use sessions::{SessionToken, Sessions};
 use site::Hosts;
@@ -38,13 +42,30 @@ use workers::{SecretVerdict, WorkerRegistry};
 pub struct Admission {
     /// The sender of the request.
     pub actor: Arc<Actor>,
-    /// True if the request has shown a valid token or session.
-    pub by_token: bool,
+    /// The proof that the request has shown.
+    pub proof: Proof,
+}
+
+/// The proof of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// None: this request needs none.
+    None,
+    /// A valid token or session.
+    Token,
+    /// The proxy that signs users in has sent it.
+    Proxy,
 }
 
 impl Admission {
     const fn by_token(actor: Arc<Actor>) -> Self {
-        Self { actor, by_token: true }
+        Self { actor, proof: Proof::Token }
+    }
+
+    /// True if the sender is known.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.proof != Proof::None
     }
 
     /// Refuses what the role of the token does not allow.
@@ -52,57 +73,8 @@ impl Admission {
     /// # Errors
     /// [`Denial::WrongRole`].
     pub fn check(&self, permission: Permission) -> Result<(), Denial> {
-        if self.by_token { self.actor.check(permission) } else { Ok(()) }
+        if self.is_authenticated() { self.actor.check(permission) } else { Ok(()) }
     }
-}
-
-/// The reason for which a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denial {
-    /// The request has no token.
-    #[error("this request needs a valid token")]
-    NoToken,
-    /// The token is unknown. The text equals that of [`Denial::NoToken`], so that a guesser learns nothing.
-    #[error("this request needs a valid token")]
-    InvalidToken,
-    /// The token was valid once.
-    #[error("the token has expired")]
-    Expired,
-    /// The token was valid once.
-    #[error("the token was revoked")]
-    Revoked,
-    /// The secret is that of a worker that was revoked.
-    #[error("this worker was revoked")]
-    WorkerRevoked,
-    /// The token is valid, but its role does not allow the request.
-    #[error("the token has the role {given}; this request needs the role {needed}")]
-    WrongRole {
-        /// The role of the token that was given.
-        given: Role,
-        /// The weakest role that allows the request.
-        needed: Role,
-    },
-    /// The token is valid, but not for jobs of this definition.
-    #[error("the token is not for jobs of this definition")]
-    OutOfScope,
-    /// Too many requests from its address had no valid token.
-    #[error("too many requests from this address had no valid token")]
-    TooManyFailures {
-        /// Seconds until the server checks a token of this address again.
-        retry_after_s: u64,
-    },
-    /// The request carries a token in its URL.
-    #[error("a token must not be part of an address")]
-    TokenInUrl,
-    /// The `Host` of the request is not a name of this server.
-    #[error("this server does not answer to the host \"{0}\"")]
-    Host(String),
-    /// A web page of another site sent the request.
-    #[error("the header {field} says that a page of another site sends this request")]
-    CrossSite {
-        /// The header that shows it.
-        field: &'static str,
-    },
 }
 
 /// The tokens, host names and failure limits of one server.
@@ -114,6 +86,8 @@ pub struct Access {
     workers: Arc<WorkerRegistry>,
     /// True if requests need a token even if none was given in a file.
     requires_tokens: bool,
+    /// The proxy that signs users in.
+    proxy: Option<ProxyLogin>,
     hosts: Hosts,
     failures: FailureLimiter,
     sessions: Sessions,
@@ -144,6 +118,7 @@ impl Access {
             tokens: Arc::default(),
             workers: Arc::default(),
             requires_tokens: false,
+            proxy: None,
             hosts: Hosts::new(listen),
             failures: FailureLimiter::default(),
             sessions: Sessions::default(),
@@ -183,6 +158,14 @@ impl Access {
     #[must_use]
     pub const fn require_tokens(mut self) -> Self {
         self.requires_tokens = true;
+        self
+    }
+
+    /// Accepts the users that this proxy has signed in. All requests need a token or such a user from now on.
+    #[must_use]
+    pub fn proxy(mut self, proxy: ProxyLogin) -> Self {
+        self.requires_tokens = true;
+        self.proxy = Some(proxy);
         self
     }
 
@@ -234,8 +217,8 @@ impl Access {
         if permission == Permission::Connect && request.headers().contains_key(header::ORIGIN) {
             return Err(Denial::CrossSite { field: "Origin" });
         }
-        // Health checks may use any host name: they read no data and change nothing.
-        if !admission.by_token && permission != Permission::Open {
+        // Health checks may use any host name: they read no data and change nothing. A user of a proxy is no secret that a page lacks.
+        if admission.proof != Proof::Token && permission != Permission::Open {
             self.hosts.check(request)?;
         }
         site::check(request)?;
@@ -254,7 +237,7 @@ impl Access {
             _ => self.needs_token(),
         };
         if !is_required {
-            return Ok(Admission { actor: Arc::clone(&self.anonymous), by_token: false });
+            return Ok(Admission { actor: Arc::clone(&self.anonymous), proof: Proof::None });
         }
         let now = Instant::now();
         let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -262,6 +245,14 @@ impl Access {
             && let Some(proof) = given.and_then(WorkerProof::parse)
         {
             return self.check_worker(&proof, peer, now).map(Admission::by_token);
+        }
+        // A token goes before the user of the proxy, and the user before a session of the dashboard.
+        if permission != Permission::Connect
+            && given.and_then(bearer).is_none()
+            && let Some(proxy) = &self.proxy
+            && let Some(actor) = proxy.user(headers, peer)?
+        {
+            return Ok(Admission { actor, proof: Proof::Proxy });
         }
         let actor = match permission != Permission::Connect && is_by_cookie(headers) {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.

@@ -23,6 +23,7 @@ mod near;
 pub mod notifications;
 mod params;
 pub mod policy;
+pub mod registries;
 pub mod reload;
 pub mod rfc3339;
 pub mod secrets;
@@ -56,6 +57,7 @@ use notifications::client::{WebClient, trust_the_system};
 use notifications::delivery::Delivery;
 use notifications::mail::client::MailClient;
 use policy::PolicyError;
+use registries::{Registries, RegistriesError};
 use reload::Reloader;
 use storage::Storage;
 use store::{AccessArchive, LoadError, NotificationArchive, ReadError, directory::DataDirectory, sqlite};
@@ -85,6 +87,9 @@ pub enum ServerError {
     /// The policy cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The logins for registries cannot be used.
+    #[error(transparent)]
+    Registries(#[from] RegistriesError),
     /// The data directory or the store in it is unusable.
     #[error(transparent)]
     Store(#[from] LoadError),
@@ -122,6 +127,7 @@ impl Server {
     /// Each names the cause, the place and the remedy; nothing is left behind that prevents another start.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
         let policy = policy::load_optional(config.policy_file.as_deref())?;
+        let registries = registries(&config)?;
         let mail = if config.mail.is_some() { MailSupport::Present } else { MailSupport::Absent };
         let environment = Environment::of_process()
             .with_intervals(config.intervals)
@@ -167,7 +173,8 @@ impl Server {
             leaving.clone(),
         )
         .with_worker_labels(config.worker_labels.clone())
-        .with_secrets(config.secrets.clone());
+        .with_secrets(config.secrets.clone())
+        .with_registries(registries);
         tokio::spawn(handles.event_feed.run());
         let catalogue = Arc::new(Catalogue::new(definitions));
         let reloader = Reloader::new(
@@ -321,6 +328,15 @@ fn connections(config: &Config) -> listener::Limits {
     }
 }
 
+fn registries(config: &Config) -> Result<Option<Arc<Registries>>, RegistriesError> {
+    let Some(path) = config.registries_file.clone() else { return Ok(None) };
+    let registries = Registries::load(path, config.secrets.clone())?;
+    for warning in registries.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(Some(Arc::new(registries)))
+}
+
 /// The client for e-mail, if the server was told of a mail server.
 fn mail_client(config: &Config) -> Result<Option<MailClient>, Box<dyn std::error::Error + Send + Sync>> {
     let Some(server) = config.mail.clone() else { return Ok(None) };
@@ -333,6 +349,9 @@ fn access(config: &Config, address: SocketAddr, records: &AccessRecords) -> Acce
     access = access.tokens(Arc::clone(&records.tokens)).workers(Arc::clone(&records.workers));
     if config.requires_tokens {
         access = access.require_tokens();
+    }
+    if let Some(proxy) = &config.proxy {
+        access = access.proxy(proxy.clone());
     }
     if let Some(token) = &config.api_token {
         access = access.api_token(token.reveal());

@@ -6,6 +6,7 @@
 //! [`Limits::write_timeout`]. A connection that becomes a WebSocket counts until its [`ConnectionPermit`] is dropped. At shutdown requests
 //! get [`Limits::drain_timeout`] to finish.
 
+pub mod client_certificates;
 pub mod expiry;
 mod heads;
 mod lingering;
@@ -28,7 +29,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
-use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ use tower::Service;
 
 use heads::{HeadBudget, Heads, Recorded};
 use lingering::{LingeringCloses, LingeringStream};
-use tls::Tls;
+use tls::{CurrentConfig, Tls};
 use unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
 use write_timeout::WriteTimeout;
 
@@ -227,7 +227,7 @@ struct ListenerState {
     unauthenticated: Arc<UnauthenticatedConnections>,
     head_budget: Arc<HeadBudget>,
     limits: Limits,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<CurrentConfig>,
     leaving: CancellationToken,
     closing: CancellationToken,
 }

@@ -128,6 +128,17 @@ pub fn read(dir: Option<&SecretsDir>, name: &str) -> Result<SecretValue, SecretE
     dir.ok_or(SecretError::NoDirectory)?.read(name)
 }
 
+/// Editors end files with a line break; a variable with one is no password.
+pub(crate) fn without_line_end(SecretValue(mut value): SecretValue) -> SecretValue {
+    if value.ends_with(b"\n") {
+        value.pop();
+        if value.ends_with(b"\r") {
+            value.pop();
+        }
+    }
+    SecretValue(value)
+}
+
 fn unreadable(name: &str, cause: io::Error) -> SecretError {
     SecretError::Unreadable { name: name.to_owned(), cause }
 }

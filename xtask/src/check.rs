@@ -162,12 +162,16 @@ async fn documentation(root: &Path) -> anyhow::Result<()> {
 /// Licences, sources and bans are judged from what is here; advisories need a database that only the network has.
 async fn dependencies(root: &Path) -> anyhow::Result<()> {
     if !step::is_installed(&["cargo", "deny", "--version"]).await {
-        println!("── dependencies: left out, cargo-deny is not installed (cargo install cargo-deny)");
+        println!(
+            "── dependencies: not checked (advisories, licences, bans, sources), because cargo-deny is not installed; cargo install --locked cargo-deny"
+        );
         return Ok(());
     }
     let mut check = step::command(root, &["cargo", "deny", "--all-features", "check"]);
     if !step::succeeds_silently(step::command(root, &["cargo", "deny", "fetch", "db"])).await {
-        println!("dependencies: `cargo deny fetch db` fails; advisories are left out");
+        println!(
+            "── dependencies: advisories not checked, because their database cannot be fetched; `cargo deny fetch db` says why"
+        );
         check.args(["bans", "licenses", "sources"]);
     }
     step::run("dependencies", step::succeed(check)).await

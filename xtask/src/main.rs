@@ -12,6 +12,7 @@ mod compose_test;
 mod demo;
 mod dist;
 mod docker;
+mod freeze;
 mod fuzz;
 mod http;
 mod images;
@@ -51,6 +52,8 @@ enum Command {
     Tidy,
     /// Rewrite the expected outputs that tests compare with; read the difference before committing it
     Bless,
+    /// Keep what this version reads and writes in frozen/, for the tests of later versions
+    Freeze(freeze::Options),
     /// Make the pictures of the dashboard in README and docs; look at them before committing them
     Pictures,
     /// Fuzz everything that reads bytes from a peer; needs a nightly compiler and cargo-fuzz
@@ -90,6 +93,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Planted(options) => planted::run(&root, &options).await,
         Command::Tidy => tidy::run(&root),
         Command::Bless => bless::run(&root).await,
+        Command::Freeze(options) => freeze::run(&root, &options).await,
         Command::Pictures => pictures::run(&root).await,
         Command::Fuzz(options) => fuzz::run(&root, &options).await,
         Command::PythonWorker => python_worker::run(&root, python_worker::Python::Required).await,

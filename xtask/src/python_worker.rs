@@ -14,7 +14,7 @@ use tokio::process::Command;
 
 use crate::children::Process;
 use crate::http::Api;
-use crate::{build, step};
+use crate::{build, freeze, step};
 
 /// When the steps that need Python run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,7 +38,13 @@ pub(crate) async fn run(root: &Path, wanted: Python) -> anyhow::Result<()> {
     }
     match provide(root).await {
         Ok(python) => {
-            step::run("python worker", check(root, &python)).await?;
+            let binary = build::longshore(root, false).await?;
+            let example = root.join("examples/worker-python");
+            step::run("python worker", check(&binary, &python, &example)).await?;
+            for frozen in workers_of_frozen_versions(root)? {
+                let name = format!("the worker in {}", frozen.display());
+                step::run(&name, check(&binary, &python, &frozen)).await?;
+            }
             step::run("python client", test_client(root, &python)).await
         }
         Err(missing) if wanted == Python::Required => Err(missing.context("--python required")),
@@ -78,12 +84,30 @@ async fn has_package(python: &Path) -> bool {
     step::succeeds_silently(import).await
 }
 
-async fn check(root: &Path, python: &Path) -> anyhow::Result<()> {
-    let binary = build::longshore(root, false).await?;
+/// The workers that `cargo xtask freeze` has kept, as far as they speak today's format. A release always does.
+fn workers_of_frozen_versions(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let format = |worker: &Path| {
+        let codec = std::fs::read_to_string(worker.join("codec.py")).ok()?;
+        codec.lines().find_map(|line| line.strip_prefix("WIRE_FORMAT = ").map(str::to_owned))
+    };
+    let today = format(&root.join("examples/worker-python"));
+    let mut workers = Vec::new();
+    for entry in std::fs::read_dir(root.join("frozen"))? {
+        let entry = entry?;
+        let is_release = !entry.file_name().to_string_lossy().contains('-');
+        let worker = entry.path().join(freeze::WORKER);
+        if worker.is_dir() && (is_release || format(&worker) == today) {
+            workers.push(worker);
+        }
+    }
+    workers.sort();
+    Ok(workers)
+}
+
+async fn check(binary: &Path, python: &Path, example: &Path) -> anyhow::Result<()> {
     let directory = tempfile::Builder::new().prefix("longshore-python-").tempdir()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let api = Api { address: TcpListener::bind(address)?.local_addr()? };
-    let example = root.join("examples/worker-python");
 
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"))
@@ -93,7 +117,7 @@ async fn check(root: &Path, python: &Path) -> anyhow::Result<()> {
     command.args(["server", "--listen", &api.address.to_string(), "--data"]);
     command.arg(directory.path().join("data")).arg("--jobs").arg(example.join("jobs.yaml"));
     let mut server = Process::start("server", command, directory.path())?;
-    let outcome = check_against(&mut server, api, python, &example).await;
+    let outcome = check_against(&mut server, api, python, example).await;
     if outcome.is_err() {
         eprintln!("── last lines of the server\n{}", server.log_tail());
     }

@@ -1,5 +1,7 @@
 //! Runs blocking work, such as a sync, on a thread of its own.
 
+use std::io;
+
 use crate::attempt_dir::{Error, describe};
 
 /// Runs `work` on a blocking thread. An error is logged and dropped.
@@ -21,4 +23,11 @@ pub(super) async fn try_blocking<T: Send + 'static>(
 ) -> Result<T, String> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| error.to_string())?.map_err(|error| describe(&error))
+}
+
+/// Runs `work` on a blocking thread. A panic of it is an error.
+pub(super) async fn spawn_io<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

@@ -17,6 +17,7 @@ pub mod fuzz;
 mod health;
 mod images;
 mod probe;
+mod pull_config;
 mod queries;
 mod recover_spec;
 mod registry;

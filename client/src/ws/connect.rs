@@ -213,6 +213,10 @@ impl Connector {
         match cause {
             tungstenite::Error::Http(response) => ConnectError::Status { address, status: response.status() },
             tungstenite::Error::Io(cause) if is_disconnect(cause.kind()) => ConnectError::Closed(address),
+            // With TLS 1.3 the server refuses the certificate of a client after the handshake.
+            tungstenite::Error::Io(cause) if tls::advice(&cause).is_some() => {
+                ConnectError::Tls { address, cause }
+            }
             tungstenite::Error::Io(cause) => ConnectError::Tcp { address, cause },
             tungstenite::Error::Protocol(ProtocolError::HandshakeIncomplete) => ConnectError::Closed(address),
             tungstenite::Error::Protocol(ProtocolError::SecWebSocketSubProtocolError(_)) => {

@@ -65,6 +65,9 @@ pub fn secrets_fit(values: &SecretValues) -> Checked {
     ensure(longest <= SECRET_BYTES_MAX, "secrets", || {
         format!("a value has {longest} bytes, at most {SECRET_BYTES_MAX} are allowed")
     })?;
+    if let Some(login) = &values.registry {
+        login.check().map_err(|why| Misfit { field: "registry", why })?;
+    }
     let bytes = values.all().map(|value| value.0.len()).sum::<usize>();
     ensure(bytes <= SECRETS_BYTES_MAX, "secrets", || {
         format!("the values have {bytes} bytes together, at most {SECRETS_BYTES_MAX} are allowed")

@@ -73,7 +73,7 @@ fn simplify(value: &mut Value) {
             }
             for (name, field) in fields {
                 match name.as_str() {
-                    "secret" | "Bytes" | "Replayed" => *field = hex(&bytes(field)).into(),
+                    "secret" | "password" | "Bytes" | "Replayed" => *field = hex(&bytes(field)).into(),
                     "variables" | "files" => {
                         for pair in field.as_array_mut().unwrap() {
                             pair[1] = hex(&bytes(&pair[1])).into();

@@ -3,6 +3,7 @@
 
 mod document;
 mod frames;
+mod frozen;
 mod golden;
 mod invalid;
 mod mirror;

@@ -97,7 +97,9 @@ mirrors! {
     struct Definition { revision: Revision, name: String, container: ContainerSpec }
     struct SecretValues {
         variables: Vec<(String, SecretValue)>, files: Vec<(String, SecretValue)>, masked: Vec<SecretValue>,
+        registry: Option<RegistryLogin>,
     }
+    struct RegistryLogin { host: String, username: String, password: SecretValue }
     enum AttemptSecrets { Given(SecretValues), Withheld(String) }
     struct Assignment {
         token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Overrides>,

@@ -7,6 +7,7 @@ use longshore_protocol::order::{
     Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
     Refused, StopCause, VersionRange, Welcome,
 };
+use longshore_protocol::registry::RegistryLogin;
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
     Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing, Usage,
@@ -162,10 +163,18 @@ fn assignment() -> impl Strategy<Value = Assignment> {
 fn secrets() -> impl Strategy<Value = AttemptSecrets> {
     let value = || vec(any::<u8>(), 0..20).prop_map(SecretValue);
     let files = vec(("[a-z_][a-z0-9_.-]{0,8}", value()), 0..3);
-    let given =
-        (vec((text(), value()), 0..3), files, vec(value(), 0..3)).prop_map(|(variables, files, masked)| {
-            AttemptSecrets::Given(SecretValues { variables, files, masked })
-        });
+    let registry = ("[a-z0-9.-]{1,20}(:[0-9]{1,5})?", "[a-z$+]{1,9}", "[ -~]{1,20}").prop_map(
+        |(host, username, password)| RegistryLogin {
+            host,
+            username,
+            password: SecretValue(password.into_bytes()),
+        },
+    );
+    let given = (vec((text(), value()), 0..3), files, vec(value(), 0..3), of(registry)).prop_map(
+        |(variables, files, masked, registry)| {
+            AttemptSecrets::Given(SecretValues { variables, files, masked, registry })
+        },
+    );
     prop_oneof![given, text().prop_map(AttemptSecrets::Withheld)]
 }
 

@@ -7,6 +7,7 @@ use scheduler::input::JoinPermit;
 use tokio_util::sync::CancellationToken;
 
 use super::Denial;
+use super::proxy::PREFIX as PROXY_PREFIX;
 use super::role::{Permission, Role};
 use crate::wildcard;
 
@@ -71,6 +72,12 @@ impl Actor {
     #[must_use]
     pub fn with_token(name: impl Into<Arc<str>>, role: Role) -> Self {
         Self { token: Some(name.into()), role, ..Self::anonymous() }
+    }
+
+    /// True for a user whom a proxy has signed in, and whom this server therefore cannot sign out.
+    #[must_use]
+    pub fn is_of_proxy(&self) -> bool {
+        self.token.as_ref().is_some_and(|name| name.starts_with(PROXY_PREFIX))
     }
 
     /// Returns the actor of the request that this task serves; the anonymous one outside of a request.

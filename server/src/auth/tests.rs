@@ -31,7 +31,7 @@ fn ask(
 ) -> Result<Option<Role>, Denial> {
     let admission = access.check(permission, &parts(method, "/x", headers), None)?;
     admission.check(permission)?;
-    Ok(admission.by_token.then_some(admission.actor.role))
+    Ok(admission.is_authenticated().then_some(admission.actor.role))
 }
 
 fn with_token(access: &Access, permission: Permission, token: &str) -> Result<Option<Role>, Denial> {

@@ -4,12 +4,15 @@
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
+mod auth_proxy;
+mod error;
 mod intervals;
 pub mod jobs_file;
 mod mail;
 pub mod next_slots;
 mod private_file;
 mod retention;
+mod tls;
 mod token;
 mod worker_labels;
 
@@ -21,11 +24,14 @@ use std::sync::Arc;
 use protocol::order::Intervals;
 use scheduler::ServerLimits;
 
+use crate::auth::proxy::ProxyLogin;
 use crate::listener::tls::TlsFiles;
 use crate::notifications::addresses::AllowedNetworks;
 use crate::notifications::mail::server::MailServer;
 use crate::secrets::SecretsDir;
 pub use address::BasePath;
+pub use auth_proxy::AuthProxySettings;
+pub use error::SettingsError;
 pub use intervals::intervals;
 pub use mail::MailSettings;
 pub use private_file::PrivateFileError;
@@ -50,14 +56,22 @@ pub struct Settings {
     pub require_tokens: bool,
     /// Listen beyond loopback without tokens.
     pub insecure_no_auth: bool,
+    /// A reverse proxy that signs users in.
+    pub auth_proxy: AuthProxySettings,
     /// A file with the certificate for TLS.
     pub tls_cert: Option<PathBuf>,
     /// A file with the key of the certificate.
     pub tls_key: Option<PathBuf>,
+    /// A file with the authorities that sign the certificates of clients.
+    pub tls_client_ca: Option<PathBuf>,
+    /// `required` or `optional`: treatment of clients without a certificate.
+    pub tls_client_auth: Option<String>,
     /// A directory with the secrets of jobs.
     pub secrets_dir: Option<PathBuf>,
     /// A file with limits on what definitions may do.
     pub policy_file: Option<PathBuf>,
+    /// A file with logins for registries.
+    pub registries_file: Option<PathBuf>,
     /// The path prefix of all URLs; empty for none.
     pub base_path: String,
     /// Host names to accept beside the own address.
@@ -96,10 +110,14 @@ impl Default for Settings {
             worker_token_file: None,
             require_tokens: false,
             insecure_no_auth: false,
+            auth_proxy: AuthProxySettings::default(),
             tls_cert: None,
             tls_key: None,
+            tls_client_ca: None,
+            tls_client_auth: None,
             secrets_dir: None,
             policy_file: None,
+            registries_file: None,
             base_path: String::new(),
             allowed_hosts: Vec::new(),
             public_url: None,
@@ -142,12 +160,16 @@ pub struct Config {
     pub worker_token: Option<Token>,
     /// True if every request needs a token, also if no token was given in a file.
     pub requires_tokens: bool,
+    /// A reverse proxy that signs users in.
+    pub proxy: Option<ProxyLogin>,
     /// Certificate and key for TLS; without them the server speaks plain HTTP.
     pub tls: Option<TlsFiles>,
     /// The secrets of jobs; without it there are none.
     pub secrets: Option<Arc<SecretsDir>>,
     /// The file of the policy; without it there are no rules.
     pub policy_file: Option<PathBuf>,
+    /// The file with logins for registries; without it workers use their own.
+    pub registries_file: Option<PathBuf>,
     /// The path prefix of all URLs.
     pub base_path: BasePath,
     /// Host names to accept beside the own address, in lower case.
@@ -190,24 +212,27 @@ impl Settings {
         if self.require_tokens && self.insecure_no_auth {
             return Err(SettingsError::OpenAndClosed);
         }
-        let requires_tokens = self.require_tokens || (!listen.ip().is_loopback() && !self.insecure_no_auth);
+        let proxy = self.auth_proxy.check()?;
+        if proxy.is_some() && self.insecure_no_auth {
+            return Err(SettingsError::OpenBehindProxy);
+        }
+        let requires_tokens =
+            self.require_tokens || proxy.is_some() || (!listen.ip().is_loopback() && !self.insecure_no_auth);
         match (&self.api_token_file, &self.worker_token_file) {
             (Some(_), None) => return Err(SettingsError::OneToken(API_TOKEN_FILE, WORKER_TOKEN_FILE)),
             (None, Some(_)) => return Err(SettingsError::OneToken(WORKER_TOKEN_FILE, API_TOKEN_FILE)),
             (Some(_), Some(_)) | (None, None) => {}
         }
-        let tls = match (self.tls_cert, self.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-            (None, None) => None,
-            (Some(_), None) => return Err(SettingsError::HalfOfTls(TLS_CERT, TLS_KEY)),
-            (None, Some(_)) => return Err(SettingsError::HalfOfTls(TLS_KEY, TLS_CERT)),
-        };
+        let tls =
+            tls::files(self.tls_cert, self.tls_key, self.tls_client_ca, self.tls_client_auth.as_deref())?;
         Ok(Config {
             listen,
             requires_tokens,
+            proxy,
             tls,
             secrets: self.secrets_dir.map(secrets).transpose()?,
             policy_file: self.policy_file,
+            registries_file: self.registries_file,
             intervals: intervals(&self.heartbeat, &self.lease)?,
             jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
             server_limits: ServerLimits {
@@ -238,47 +263,6 @@ impl Settings {
     }
 }
 
-/// A setting is wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// `--listen` is not an address.
-    #[error("cannot listen on {address}: {reason}")]
-    Listen {
-        /// The address as given.
-        address: String,
-        /// The fault.
-        reason: &'static str,
-    },
-    /// Tokens are both required and switched off.
-    #[error("--require-tokens and --insecure-no-auth exclude each other")]
-    OpenAndClosed,
-    /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
-    #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
-    OneToken(&'static str, &'static str),
-    /// Only one of certificate and key is given.
-    #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
-    HalfOfTls(&'static str, &'static str),
-    /// Only one of two settings of e-mail is given.
-    #[error("{0} is given and {1} is not: e-mail needs both")]
-    HalfOfMail(&'static str, &'static str),
-    /// A token file is unusable.
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    /// A file with a password is unusable.
-    #[error(transparent)]
-    PrivateFile(#[from] PrivateFileError),
-    /// A setting does not parse or is out of range.
-    #[error("{flag} ({variable}): {reason}")]
-    Value {
-        /// The flag of the setting.
-        flag: &'static str,
-        /// The environment variable of the setting.
-        variable: &'static str,
-        /// The fault, with the limits.
-        reason: String,
-    },
-}
-
 fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
     let shown = path.display().to_string();
     SecretsDir::open(path).map(Arc::new).map_err(|error| SettingsError::Value {
@@ -304,8 +288,6 @@ fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<u
     })
 }
 
-const TLS_CERT: &str = "--tls-cert (LONGSHORE_TLS_CERT)";
-const TLS_KEY: &str = "--tls-key (LONGSHORE_TLS_KEY)";
 const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
 const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
 

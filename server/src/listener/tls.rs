@@ -1,6 +1,6 @@
-//! TLS of the listener: certificate and key from files, which are read again when they change.
+//! TLS of the listener: certificate and key from files, and the authorities of clients, which are read again when they change.
 //!
-//! Connections that exist keep their certificate; the next handshake uses the new one. Files that cannot be used change nothing.
+//! Connections that exist stay as they are; the next handshake uses the new files. Files that cannot be used change nothing.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -13,16 +13,18 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use protocol::Timestamp;
+
 use crate::clock;
 
+use super::client_certificates::ClientCertificates;
 use super::expiry::{self, CertificateExpiry, REMIND_EVERY};
 use super::lingering::{LingeringCloses, LingeringStream};
 
@@ -33,6 +35,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The key of the server's certificate, in PEM.
     pub key: PathBuf,
+    /// Certificates of clients; without it nobody is asked for one.
+    pub clients: Option<ClientCertificates>,
 }
 
 /// Certificate or key are unusable.
@@ -73,6 +77,15 @@ pub enum TlsError {
     /// Certificate and key cannot be used together.
     #[error("{CERTIFICATE} and {KEY} cannot be used together")]
     Pair(#[source] rustls::Error),
+    /// A certificate in the file of authorities is not one of an authority.
+    #[error("--tls-client-ca: {} has a certificate that cannot be used", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// The error of the TLS library.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The TLS library refuses its own defaults.
     #[error("TLS cannot be set up")]
     Setup(#[source] rustls::Error),
@@ -82,9 +95,9 @@ pub enum TlsError {
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
-    config: Arc<ServerConfig>,
-    current: Arc<CurrentCertificate>,
-    versions: [Option<FileVersion>; 2],
+    provider: Arc<CryptoProvider>,
+    current: CurrentConfig,
+    versions: [Option<FileVersion>; 3],
     expiry: Option<CertificateExpiry>,
     /// Time of the next warning about the end of the certificate.
     remind_at: Instant,
@@ -99,14 +112,10 @@ impl Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // Taken before the files are read: a change in between is noticed.
         let versions = files.versions();
-        let key = files.read(&provider)?;
-        let expiry = expiry::not_after(&key.cert).map(CertificateExpiry::at);
-        let current = Arc::new(CurrentCertificate(RwLock::new(key)));
-        let config = ServerConfig::builder_with_provider(provider);
-        let config = config.with_safe_default_protocol_versions().map_err(TlsError::Setup)?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { files, config: Arc::new(config), current, versions, expiry, remind_at: Instant::now() })
+        let (config, ends) = files.config(&provider)?;
+        let expiry = ends.map(CertificateExpiry::at);
+        let current = CurrentConfig(Arc::new(RwLock::new(config)));
+        Ok(Self { files, provider, current, versions, expiry, remind_at: Instant::now() })
     }
 
     /// The end of the certificate in use; none if the certificate does not say.
@@ -116,8 +125,8 @@ impl Tls {
     }
 
     /// The settings for handshakes.
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
-        self.config.clone()
+    pub(super) fn config(&self) -> CurrentConfig {
+        self.current.clone()
     }
 
     /// Reads the files again whenever they have changed, for ever. Warns at the start, after each change and once a day if the certificate
@@ -155,26 +164,45 @@ impl Tls {
         }
         self.versions = versions;
         let certificate = self.files.certificate.display();
-        match self.files.read(self.config.crypto_provider()) {
-            Ok(key) => {
-                if let (Some(expiry), Some(at)) = (&self.expiry, expiry::not_after(&key.cert)) {
+        match self.files.config(&self.provider) {
+            Ok((config, ends)) => {
+                if let (Some(expiry), Some(at)) = (&self.expiry, ends) {
                     expiry.set(at);
                 }
                 self.remind_at = Instant::now();
-                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+                // Sessions of the old settings cannot be resumed, so that clients of a removed authority are asked again.
+                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = config;
                 tracing::info!(%certificate, "new TLS certificate in use");
             }
             Err(error) => tracing::warn!(
                 %certificate,
                 error = &error as &dyn std::error::Error,
-                "TLS certificate or key changed but cannot be used; the old ones stay in use"
+                "TLS certificate, key or authorities of clients changed but cannot be used; the old ones stay in use"
             ),
         }
     }
 }
 
 impl TlsFiles {
-    fn read(&self, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+    /// The settings for handshakes with the files as they are now, and the end of the certificate.
+    fn config(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<(Arc<ServerConfig>, Option<Timestamp>), TlsError> {
+        let key = self.read(provider)?;
+        let ends = expiry::not_after(&key.cert);
+        let config = ServerConfig::builder_with_provider(provider.clone());
+        let config = config.with_safe_default_protocol_versions().map_err(TlsError::Setup)?;
+        let config = match &self.clients {
+            Some(clients) => config.with_client_cert_verifier(clients.verifier(provider)?),
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok((Arc::new(config), ends))
+    }
+
+    fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let certificate = read(CERTIFICATE, &self.certificate)?;
         let key = read(KEY, &self.key)?;
         let mode = metadata(KEY, &self.key)?.permissions().mode() & 0o777;
@@ -192,11 +220,13 @@ impl TlsFiles {
             return Err(wrong(CERTIFICATE, &self.certificate, "certificate")(pem::Error::NoItemsFound));
         }
         let key = PrivateKeyDer::from_pem_slice(&key).map_err(wrong(KEY, &self.key, "private key"))?;
-        CertifiedKey::from_der(chain, key, provider).map(Arc::new).map_err(TlsError::Pair)
+        CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
     }
 
-    fn versions(&self) -> [Option<FileVersion>; 2] {
-        [&self.certificate, &self.key].map(|path| fs::metadata(path).ok().map(|it| FileVersion::of(&it)))
+    fn versions(&self) -> [Option<FileVersion>; 3] {
+        let authorities = self.clients.as_ref().map(|clients| &clients.authorities);
+        [Some(&self.certificate), Some(&self.key), authorities]
+            .map(|path| fs::metadata(path?).ok().map(|it| FileVersion::of(&it)))
     }
 }
 
@@ -213,19 +243,19 @@ impl FileVersion {
     }
 }
 
-/// The certificate that handshakes use now.
-#[derive(Debug)]
-struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
+/// The settings that handshakes use now.
+#[derive(Clone, Debug)]
+pub(super) struct CurrentConfig(Arc<RwLock<Arc<ServerConfig>>>);
 
-impl ResolvesServerCert for CurrentCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+impl CurrentConfig {
+    fn get(&self) -> Arc<ServerConfig> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Does the handshake of a connection within the time limit. A client that speaks plain HTTP is told so.
 pub(super) async fn accept(
-    config: &Arc<ServerConfig>,
+    config: &CurrentConfig,
     mut stream: TcpStream,
     time_limit: Duration,
     lingering_closes: &LingeringCloses,
@@ -237,12 +267,12 @@ pub(super) async fn accept(
             drop(LingeringStream::new(stream, lingering_closes.clone()));
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the client speaks plain HTTP"));
         }
-        TlsAcceptor::from(config.clone()).accept(LingeringStream::new(stream, lingering_closes.clone())).await
+        TlsAcceptor::from(config.get()).accept(LingeringStream::new(stream, lingering_closes.clone())).await
     };
     timeout(time_limit, handshake).await?
 }
 
-fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+pub(super) fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|cause| TlsError::Read { flag, path: path.to_owned(), cause })
 }
 

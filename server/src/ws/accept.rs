@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::secrets::SessionSecrets;
+use super::secrets::{SecretSources, SessionSecrets};
 use super::upgrade::{Socket, Upgrade};
 use super::{Machines, reader, session};
 use crate::auth::actor::Actor;
@@ -30,6 +30,7 @@ use crate::config::WorkerLabels;
 use crate::engine::{OverridesCache, SessionInbox};
 use crate::listener::Peer;
 use crate::logs::Logs;
+use crate::registries::Registries;
 use crate::secrets::SecretsDir;
 use crate::store::Archive;
 use crate::usage::LiveUsage;
@@ -64,6 +65,8 @@ pub struct WorkerAcceptor {
     pub worker_labels: Arc<WorkerLabels>,
     /// The secrets of jobs.
     pub secrets: Option<Arc<SecretsDir>>,
+    /// Logins for registries.
+    pub registries: Option<Arc<Registries>>,
     /// Cancelled at shutdown: each session sends GoAway and closes.
     pub leaving: CancellationToken,
     open: TaskTracker,
@@ -97,6 +100,7 @@ impl WorkerAcceptor {
             intervals,
             worker_labels: Arc::default(),
             secrets: None,
+            registries: None,
             leaving,
             open: TaskTracker::new(),
             sessions: Arc::default(),
@@ -113,6 +117,12 @@ impl WorkerAcceptor {
     #[must_use]
     pub fn with_secrets(self, secrets: Option<Arc<SecretsDir>>) -> Self {
         Self { secrets, ..self }
+    }
+
+    /// Sends these logins for registries with attempts.
+    #[must_use]
+    pub fn with_registries(self, registries: Option<Arc<Registries>>) -> Self {
+        Self { registries, ..self }
     }
 
     /// Waits at shutdown until every session has ended, or until the timeout.
@@ -174,7 +184,11 @@ async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer,
             let session = connected.session.0;
             drop_labels(&mut connected, &acceptor.worker_labels);
             tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
-            let secrets = SessionSecrets::new(acceptor.secrets.clone(), is_private);
+            let secrets = SessionSecrets::new(SecretSources {
+                dir: acceptor.secrets.clone(),
+                registries: acceptor.registries.clone(),
+                is_private,
+            });
             session::serve(acceptor, socket, connected, secrets, permit).await;
         }
         Err(close) => {

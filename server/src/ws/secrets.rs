@@ -5,34 +5,42 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use protocol::container::Overrides;
+use protocol::container::{Overrides, PullPolicy};
 use protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use protocol::{Revision, RuntimeKind, wire};
 use scheduler::definition::Definition;
 use scheduler::params::ParamKind;
 
 use crate::params::variable_of;
-use crate::secrets::{self, MASKED_BYTES_MIN, SecretsDir};
+use crate::registries::{self, Entries, Registries};
+use crate::secrets::{self, MASKED_BYTES_MIN, SecretsDir, without_line_end};
 
 /// The secrets of one session.
 #[derive(Debug, Default)]
 pub(super) struct SessionSecrets {
-    dir: Option<Arc<SecretsDir>>,
-    /// Nobody on the way can read what is sent: TLS, or this machine only.
-    is_private: bool,
-    /// Definitions of this session that have secrets or secret parameters.
+    sources: SecretSources,
+    /// Definitions of this session that have secrets, secret parameters, or an image that may need a login.
     definitions: HashMap<Revision, Arc<Definition>>,
 }
 
+/// The places from which the secrets of a session are read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SecretSources {
+    pub(super) dir: Option<Arc<SecretsDir>>,
+    pub(super) registries: Option<Arc<Registries>>,
+    /// Nobody on the way can read what is sent: TLS, or this machine only.
+    pub(super) is_private: bool,
+}
+
 impl SessionSecrets {
-    pub(super) fn new(dir: Option<Arc<SecretsDir>>, is_private: bool) -> Self {
-        Self { dir, is_private, definitions: HashMap::new() }
+    pub(super) fn new(sources: SecretSources) -> Self {
+        Self { sources, definitions: HashMap::new() }
     }
 
     /// Remembers a definition that is sent.
     pub(super) fn define(&mut self, definition: &Arc<Definition>) {
         let has_secret_params = definition.submission.params.declared.iter().any(|param| param.secret);
-        if !definition.secrets.is_empty() || has_secret_params {
+        if !definition.secrets.is_empty() || has_secret_params || self.sources.may_need_login(definition) {
             self.definitions.insert(definition.revision, definition.clone());
         }
     }
@@ -45,22 +53,20 @@ impl SessionSecrets {
         let mut wanted = HashMap::new();
         for definition in revisions.filter_map(|revision| self.definitions.get(&revision)) {
             // A simulated attempt needs no values.
-            if !definition.secrets.is_empty() && definition.runtime() != RuntimeKind::Fake {
+            let has_secrets = !definition.secrets.is_empty() && definition.runtime() != RuntimeKind::Fake;
+            if has_secrets || self.sources.may_need_login(definition) {
                 wanted.insert(definition.revision, definition.clone());
             }
         }
         if wanted.is_empty() {
             return HashMap::new();
         }
-        if !self.is_private {
-            let why =
-                "its secrets are not sent over plain HTTP: give the server TLS with --tls-cert and --tls-key";
-            return withheld(wanted.into_keys(), why);
-        }
-        let (dir, revisions): (_, Vec<_>) = (self.dir.clone(), wanted.keys().copied().collect());
+        let (sources, revisions): (_, Vec<_>) = (self.sources.clone(), wanted.keys().copied().collect());
         let read = move || {
-            let values = |definition: &Definition| given(dir.as_deref(), definition);
-            wanted.iter().map(|(revision, definition)| (*revision, values(definition))).collect()
+            let logins = sources.registries.as_ref().map(|registries| registries.entries());
+            let values = |definition: &Definition| sources.read(definition, logins.as_deref());
+            let read = wanted.iter().map(|(revision, definition)| Some((*revision, values(definition)?)));
+            read.flatten().collect()
         };
         let read = tokio::task::spawn_blocking(read).await;
         // Without its secrets no attempt may start.
@@ -103,10 +109,55 @@ fn withheld(revisions: impl Iterator<Item = Revision>, why: &str) -> HashMap<Rev
     revisions.map(|revision| (revision, AttemptSecrets::Withheld(why.to_owned()))).collect()
 }
 
-/// The values of a definition, or the reason why there are none.
-fn given(dir: Option<&SecretsDir>, definition: &Definition) -> AttemptSecrets {
-    let refs = &definition.secrets;
-    let read = || -> Result<SecretValues, secrets::SecretError> {
+impl SecretSources {
+    /// `true` if an image is pulled that may be in a registry with a login.
+    fn may_need_login(&self, definition: &Definition) -> bool {
+        let container = &definition.container;
+        self.registries.is_some()
+            && container.runtime == RuntimeKind::Docker
+            && container.pull_policy != PullPolicy::Never
+    }
+
+    /// The values of a definition, or the reason why they are not sent; `None` if it needs none.
+    fn read(&self, definition: &Definition, logins: Option<&Entries>) -> Option<AttemptSecrets> {
+        let image = definition.container.image.as_str();
+        let logins = logins.filter(|_| self.may_need_login(definition));
+        let has_login = logins.is_some_and(|logins| registries::find(logins, image).is_some());
+        if definition.secrets.is_empty() && !has_login {
+            return None;
+        }
+        if !self.is_private {
+            let kind = if definition.secrets.is_empty() {
+                "the login for its registry is"
+            } else {
+                "its secrets are"
+            };
+            return Some(AttemptSecrets::Withheld(format!(
+                "{kind} not sent over plain HTTP: give the server TLS with --tls-cert and --tls-key"
+            )));
+        }
+        let registries = self.registries.as_ref().zip(logins);
+        let login =
+            registries.and_then(|(registries, logins)| registries.login_for(logins, image)).transpose();
+        let values = login.and_then(|registry| {
+            let values = self.values(definition).map_err(|error| error.to_string())?;
+            Ok(SecretValues { registry, ..values })
+        });
+        Some(values.map_or_else(
+            |error| {
+                tracing::error!(
+                    definition = definition.name,
+                    error,
+                    "attempts are sent without a secret; workers give them back and their jobs wait"
+                );
+                AttemptSecrets::Withheld(error)
+            },
+            AttemptSecrets::Given,
+        ))
+    }
+
+    fn values(&self, definition: &Definition) -> Result<SecretValues, secrets::SecretError> {
+        let (dir, refs) = (self.dir.as_deref(), &definition.secrets);
         let file = |name: &String| Ok((name.clone(), secrets::read(dir, name)?));
         let variable = |(variable, name): &(String, String)| {
             Ok((variable.clone(), without_line_end(secrets::read(dir, name)?)))
@@ -114,27 +165,9 @@ fn given(dir: Option<&SecretsDir>, definition: &Definition) -> AttemptSecrets {
         Ok(SecretValues {
             files: refs.files.iter().map(file).collect::<Result<_, _>>()?,
             variables: refs.variables.iter().map(variable).collect::<Result<_, _>>()?,
-            masked: Vec::new(),
+            ..SecretValues::default()
         })
-    };
-    match read() {
-        Ok(values) => AttemptSecrets::Given(values),
-        Err(error) => {
-            tracing::error!(definition = definition.name, %error, "attempts are sent without a secret; workers give them back and their jobs wait");
-            AttemptSecrets::Withheld(error.to_string())
-        }
     }
-}
-
-/// Editors end files with a line break; a variable with one is no password.
-fn without_line_end(SecretValue(mut value): SecretValue) -> SecretValue {
-    if value.ends_with(b"\n") {
-        value.pop();
-        if value.ends_with(b"\r") {
-            value.pop();
-        }
-    }
-    SecretValue(value)
 }
 
 fn fitting(values: SecretValues) -> Option<AttemptSecrets> {
@@ -156,6 +189,10 @@ mod tests {
         loaded.definitions[0].definition.clone()
     }
 
+    fn session(dir: Option<Arc<SecretsDir>>, is_private: bool) -> SessionSecrets {
+        SessionSecrets::new(SecretSources { dir, registries: None, is_private })
+    }
+
     const JOB: &str = "- {name: a, image: busybox, secrets: [db], environment: {PW: {secret: db}}}";
 
     async fn sent(secrets: &mut SessionSecrets, definition: &Arc<Definition>) -> Option<AttemptSecrets> {
@@ -175,7 +212,7 @@ mod tests {
     async fn values_are_read_for_each_attempt_and_a_variable_has_no_line_break() {
         let root = tempfile::tempdir().unwrap();
         let dir = Arc::new(SecretsDir::open(root.path().to_path_buf()).unwrap());
-        let mut secrets = SessionSecrets::new(Some(dir), true);
+        let mut secrets = session(Some(dir), true);
         let definition = definition(JOB);
         assert_eq!(
             definition.secrets,
@@ -195,19 +232,52 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("db"), "value").unwrap();
         let dir = Arc::new(SecretsDir::open(root.path().to_path_buf()).unwrap());
-        let mut secrets = SessionSecrets::new(Some(dir), false);
+        let mut secrets = session(Some(dir), false);
         assert!(why(sent(&mut secrets, &definition(JOB)).await).contains("plain HTTP"));
     }
 
     #[tokio::test]
     async fn a_server_without_secrets_says_how_to_give_it_some() {
-        let mut secrets = SessionSecrets::new(None, true);
+        let mut secrets = session(None, true);
         assert!(why(sent(&mut secrets, &definition(JOB)).await).contains("--secrets-dir"));
+    }
+
+    #[tokio::test]
+    async fn the_login_of_a_registry_goes_with_attempts_that_pull_from_it() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("registries.yaml");
+        std::fs::write(&file, "registries: {a.example: {username: robot, password_file: pw}}").unwrap();
+        let sources = |is_private| SecretSources {
+            dir: None,
+            registries: Some(Arc::new(Registries::load(file.clone(), None).unwrap())),
+            is_private,
+        };
+        let app = definition("- {name: a, image: a.example/app}");
+        let mut secrets = SessionSecrets::new(sources(true));
+        assert!(why(sent(&mut secrets, &app).await).starts_with("the login for a.example cannot be used"));
+        std::fs::write(root.path().join("pw"), "hunter2\n").unwrap();
+        let Some(AttemptSecrets::Given(given)) = sent(&mut secrets, &app).await else { panic!() };
+        let login = given.registry.clone().unwrap();
+        assert_eq!((login.host.as_str(), login.password), ("a.example", SecretValue("hunter2".into())));
+        assert!(given.is_empty(), "the job itself gets nothing");
+        for other in [
+            "- {name: a, image: b.example/app}",
+            "- {name: a, image: a.example/app, pull_policy: never}",
+            "- {name: a, runtime: process, command: [a.example/app]}",
+        ] {
+            assert_eq!(sent(&mut secrets, &definition(other)).await, None, "{other}");
+        }
+        let plain = why(sent(&mut SessionSecrets::new(sources(false)), &app).await);
+        assert!(plain.contains("registry is not sent over plain HTTP"), "{plain}");
+        assert_eq!(
+            sent(&mut SessionSecrets::new(sources(false)), &definition("- {name: a, image: b}")).await,
+            None
+        );
     }
 
     #[test]
     fn values_of_secret_parameters_are_masked() {
-        let mut secrets = SessionSecrets::new(None, true);
+        let mut secrets = session(None, true);
         let params =
             "{token: {type: string, secret: true}, size: {type: string}, keys: {type: list, secret: true}}";
         let definition = definition(&format!("- {{name: a, image: busybox, params: {params}}}"));

@@ -100,14 +100,21 @@ impl Cli {
         self.answer(child, std::future::ready(()), limit).await
     }
 
-    /// Runs a long call with the same rules. `on_line` gets each line of its standard output, which is not kept.
+    /// Runs a long call with the same rules. `config` is the program's configuration, if it is not that of this user.
+    /// `on_line` gets each line of its standard output, which is not kept.
     pub(super) async fn follow<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
+        config: Option<&Path>,
         limit: Duration,
         on_line: impl FnMut(&str) + Send,
     ) -> Result<CallOutput, CallError> {
-        let mut child = self.spawn(args)?;
+        let mut command = self.command();
+        if let Some(directory) = config {
+            // Logins in the variable would go before those of the configuration.
+            command.env("DOCKER_CONFIG", directory).env_remove("DOCKER_AUTH_CONFIG");
+        }
+        let mut child = self.spawn_piped(command, args, Stdio::null())?;
         let stdout = child.stdout.take();
         self.answer(child, read_lines(stdout, on_line), limit).await
     }
@@ -137,7 +144,7 @@ impl Cli {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Child, CallError> {
-        self.spawn_by(args, Stdio::null())
+        self.spawn_piped(self.command(), args, Stdio::null())
     }
 
     /// Like [`Cli::spawn`], with an input that the caller writes to.
@@ -145,15 +152,15 @@ impl Cli {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Child, CallError> {
-        self.spawn_by(args, Stdio::piped())
+        self.spawn_piped(self.command(), args, Stdio::piped())
     }
 
-    fn spawn_by<S: AsRef<std::ffi::OsStr>>(
+    fn spawn_piped<S: AsRef<std::ffi::OsStr>>(
         &self,
+        mut command: Command,
         args: impl IntoIterator<Item = S>,
         input: Stdio,
     ) -> Result<Child, CallError> {
-        let mut command = self.command();
         command.args(args).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command.spawn().map_err(|source| self.failed(source))
     }
@@ -314,7 +321,7 @@ mod tests {
         let mut on_line = Vec::new();
         let script = r"printf 'one\n\377two\nthree'; echo no >&2; exit 3";
         let answer = Cli::new(Path::new("/bin/sh"))
-            .follow(["-c", script], Duration::from_secs(5), |line| on_line.push(line.to_owned()))
+            .follow(["-c", script], None, Duration::from_secs(5), |line| on_line.push(line.to_owned()))
             .await
             .expect("an answer");
         assert_eq!(on_line, ["one", "\u{fffd}two", "three"]);
@@ -326,8 +333,9 @@ mod tests {
         let (mut longest, mut bytes) = (0, 0);
         let on_line = |piece: &str| (longest, bytes) = (longest.max(piece.len()), bytes + piece.len());
         let script = "head -c 1000000 /dev/zero; echo; echo end";
-        let answer =
-            Cli::new(Path::new("/bin/sh")).follow(["-c", script], Duration::from_secs(60), on_line).await;
+        let answer = Cli::new(Path::new("/bin/sh"))
+            .follow(["-c", script], None, Duration::from_secs(60), on_line)
+            .await;
         assert!(answer.expect("an answer").ok);
         assert_eq!((longest, bytes), (4 << 10, 1_000_003));
     }

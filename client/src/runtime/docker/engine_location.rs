@@ -33,9 +33,13 @@ fn is_here(
 
 /// The context that `docker context use` has configured.
 fn current_context() -> Option<String> {
+    context_of(&fs::read(config_directory()?.join("config.json")).ok()?)
+}
+
+/// The directory of this user's Docker configuration, whether it exists or not.
+pub(super) fn config_directory() -> Option<PathBuf> {
     let directory = env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
-    let directory = directory.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".docker")))?;
-    context_of(&fs::read(directory.join("config.json")).ok()?)
+    directory.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".docker")))
 }
 
 fn context_of(config: &[u8]) -> Option<String> {

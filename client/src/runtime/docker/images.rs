@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::container::{ContainerSpec, PullPolicy};
+use protocol::registry::RegistryLogin;
 use protocol::report::Phase;
 use tokio::time::Instant;
 
@@ -18,6 +19,9 @@ use self::layers::Layers;
 use self::progress::PullProgress;
 use super::DockerContext;
 use super::cli::CallError;
+use super::engine_location::config_directory;
+use super::pull_config::PullConfig;
+use crate::runtime::blocking::spawn_io;
 
 /// Images seen lately, pulls under way, and failing registries.
 #[derive(Default)]
@@ -31,11 +35,11 @@ pub(super) struct Images {
 type PlatformImage = (String, Option<String>);
 
 /// The attempts that wait for one image. One of them pulls; if that fails, all attempts that waited meanwhile share the failure, because
-/// each would fail as slowly.
+/// each would fail as slowly. An attempt with another login does not share it: its password may be newer.
 #[derive(Default)]
 struct PullQueue {
     failures: AtomicU64,
-    last: tokio::sync::Mutex<PullFailure>,
+    last: tokio::sync::Mutex<(PullFailure, Option<RegistryLogin>)>,
     progress: PullProgress,
 }
 
@@ -67,6 +71,7 @@ impl Images {
         &self,
         shared: &DockerContext,
         spec: &ContainerSpec,
+        login: Option<&RegistryLogin>,
         permit: impl Future<Output = ()> + Send,
         pulling: impl Fn(Phase) + Send,
     ) -> Result<(), PullError> {
@@ -83,7 +88,7 @@ impl Images {
         }
         permit.await;
         let queue = self.queue(&wanted);
-        let pull = self.pull_in_order(shared, spec, &wanted, &queue);
+        let pull = self.pull_in_order(shared, (spec, login), &wanted, &queue);
         queue.progress.report_while(pulling, pull).await
     }
 
@@ -116,22 +121,22 @@ impl Images {
     async fn pull_in_order(
         &self,
         shared: &DockerContext,
-        spec: &ContainerSpec,
+        (spec, login): (&ContainerSpec, Option<&RegistryLogin>),
         wanted: &PlatformImage,
         queue: &PullQueue,
     ) -> Result<(), PullError> {
         let failures = queue.failures.load(Ordering::Acquire);
         let mut last = queue.last.lock().await;
-        if queue.failures.load(Ordering::Acquire) != failures {
-            return Err(PullError::Failed(last.clone()));
+        if queue.failures.load(Ordering::Acquire) != failures && last.1.as_ref() == login {
+            return Err(PullError::Failed(last.0.clone()));
         }
         // Another attempt may have pulled it meanwhile.
         if spec.pull_policy != PullPolicy::Always && self.is_there(shared, wanted).await? {
             return Ok(());
         }
-        let pulled = self.pull(shared, wanted, spec.pull_timeout, &queue.progress).await;
+        let pulled = self.pull(shared, (wanted, login), spec.pull_timeout, &queue.progress).await;
         if let Err(PullError::Failed(failure)) = &pulled {
-            last.clone_from(failure);
+            *last = (failure.clone(), login.cloned());
             queue.failures.fetch_add(1, Ordering::Release);
         }
         pulled
@@ -140,7 +145,7 @@ impl Images {
     async fn pull(
         &self,
         shared: &DockerContext,
-        wanted: &PlatformImage,
+        (wanted, login): (&PlatformImage, Option<&RegistryLogin>),
         limit: Duration,
         progress: &PullProgress,
     ) -> Result<(), PullError> {
@@ -149,7 +154,7 @@ impl Images {
         let mut tries = 0;
         loop {
             let began = Instant::now();
-            let failure = match self.pull_once(shared, wanted, limit, progress).await {
+            let failure = match self.pull_once(shared, (wanted, login), limit, progress).await {
                 Err(PullError::Failed(failure)) => failure,
                 pulled => return pulled,
             };
@@ -171,10 +176,11 @@ impl Images {
     async fn pull_once(
         &self,
         shared: &DockerContext,
-        wanted: &PlatformImage,
+        (wanted, login): (&PlatformImage, Option<&RegistryLogin>),
         limit: Duration,
         progress: &PullProgress,
     ) -> Result<(), PullError> {
+        let config = write_config(shared, login).await?;
         let (image, platform) = wanted;
         let mut args = vec!["pull".to_owned()];
         args.extend(platform.iter().map(|it| format!("--platform={it}")));
@@ -185,7 +191,7 @@ impl Images {
                 progress.reach(percent);
             }
         };
-        match shared.engine.cli.follow(&args, limit, heard).await {
+        match shared.engine.cli.follow(&args, config.as_ref().map(PullConfig::path), limit, heard).await {
             Ok(answer) if answer.ok => {
                 self.outages().remove(wanted);
                 // An image of this name for another platform is replaced.
@@ -231,6 +237,23 @@ impl Images {
     fn pulls(&self) -> MutexGuard<'_, HashMap<PlatformImage, Arc<PullQueue>>> {
         self.pulls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The configuration of a pull with this login; `None` without one: then that of the worker's user serves.
+async fn write_config(
+    shared: &DockerContext,
+    login: Option<&RegistryLogin>,
+) -> Result<Option<PullConfig>, PullError> {
+    let Some(login) = login.cloned() else { return Ok(None) };
+    let failed = |problem: String| {
+        let problem = format!("cannot write the login for {}: {problem}", login.host);
+        PullError::Failed(PullFailure { fault: PullFault::Host, problem })
+    };
+    // Attempts with a login are refused before if there is no tmpfs.
+    let dirs = shared.store.secrets().cloned().ok_or_else(|| failed("this worker has no tmpfs".into()))?;
+    let own = login.clone();
+    let written = spawn_io(move || PullConfig::write(&dirs, config_directory().as_deref(), &own)).await;
+    written.map(Some).map_err(|error| failed(error.to_string()))
 }
 
 /// `true` if Docker refuses to run an image because it is for another platform.

@@ -7,6 +7,7 @@ use longshore_protocol::order::{
     Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
     Refused, StopCause, Welcome,
 };
+use longshore_protocol::registry::RegistryLogin;
 use longshore_protocol::report::Stream;
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{ContainerSpec, Epoch, Order, ReportNo, RuntimeKind, SessionId, WorkerId};
@@ -125,6 +126,11 @@ fn enqueue() -> Sample<Order> {
             variables: vec![("PGPASSWORD".to_owned(), SecretValue(b"abcd".to_vec()))],
             files: vec![("db_password".to_owned(), SecretValue(b"abcd".to_vec()))],
             masked: vec![SecretValue(b"efgh".to_vec())],
+            registry: Some(RegistryLogin {
+                host: "registry.example:5000".to_owned(),
+                username: "robot".to_owned(),
+                password: SecretValue(b"abcd".to_vec()),
+            }),
         })),
     };
     let bare = Assignment {
@@ -148,7 +154,12 @@ fn enqueue() -> Sample<Order> {
         let notes = fields!(notes, it, time_left, memory_bytes);
         match &it.secrets {
             Some(AttemptSecrets::Given(values)) => {
-                fields!(notes.present("secrets").field("kind", &0_u8), values, variables, files, masked)
+                let notes =
+                    fields!(notes.present("secrets").field("kind", &0_u8), values, variables, files, masked);
+                match &values.registry {
+                    Some(login) => fields!(notes.present("registry"), login, host, username, password),
+                    None => notes.field("registry", &values.registry),
+                }
             }
             Some(AttemptSecrets::Withheld(why)) => {
                 notes.present("secrets").field("kind", &1_u8).field("withheld", why)

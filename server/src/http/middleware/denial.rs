@@ -28,6 +28,9 @@ impl From<Denial> for Problem {
             Denial::TooManyFailures { retry_after_s } => {
                 Self::new(Code::TooManyFailures, detail).retry_after(retry_after_s)
             }
+            Denial::ProxyHeader { field, .. } => Self::new(Code::InvalidRequest, detail)
+                .field(field)
+                .hint("the proxy that signs users in sets this header once, and removes what clients send"),
             Denial::TokenInUrl => Self::new(Code::TokenInUrl, detail).hint(
                 "addresses end up in logs: send the header \"Authorization: Bearer <token>\", and replace this token",
             ),

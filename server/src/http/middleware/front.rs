@@ -38,7 +38,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
     let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
     let admitted = admit(&state, permission, &request);
     let actor = admitted.as_ref().ok().map(|admission| Arc::clone(&admission.actor));
-    let is_authenticated = admitted.as_ref().is_ok_and(|admission| admission.by_token);
+    let is_authenticated = admitted.as_ref().is_ok_and(Admission::is_authenticated);
     let is_unauthenticated_in_a_crowd = is_crowded(&request) && !is_authenticated;
     let allowed = admitted.and_then(|admission| {
         admission.check(permission)?;
@@ -147,7 +147,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
     }
     let admission = state.services.access.check(permission, request, peer.map(|peer| peer.address.ip()))?;
-    if let Some(peer) = peer.filter(|_| admission.by_token) {
+    if let Some(peer) = peer.filter(|_| admission.is_authenticated()) {
         peer.permit.mark_authenticated();
     }
     Ok(admission)

@@ -33,12 +33,13 @@ pub(crate) struct Frame {
 impl Frame {
     /// The frame of a page in a section of the navigation.
     pub(crate) fn new(state: &AppState, section: &'static str, title: impl Into<String>) -> Self {
+        let actor = Actor::current();
         Self {
             base: state.services.base_path.clone(),
             title: title.into(),
             section,
-            has_login: state.services.access.needs_token(),
-            actor: Actor::current(),
+            has_login: state.services.access.needs_token() && !actor.is_of_proxy(),
+            actor,
         }
     }
 

@@ -17,6 +17,7 @@ use crate::store::{Archive, JobFilter, StoredDefinition, live_jobs};
 mod access;
 mod lists;
 mod notifications;
+mod older;
 mod pending_batch;
 mod power;
 mod remove;

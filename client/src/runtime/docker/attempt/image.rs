@@ -11,7 +11,8 @@ impl Attempt {
     /// Makes the image available. The attempt asks before it pulls.
     pub(super) async fn ensure_image(&self, shared: &DockerContext) -> Result<(), PullError> {
         let permit = self.pull_permit.request(self.token(), &shared.events);
-        shared.images.ensure(shared, &self.launch.spec, permit, |phase| self.progress(shared, phase)).await
+        let (spec, login) = (&self.launch.spec, self.launch.secrets.registry.as_ref());
+        shared.images.ensure(shared, spec, login, permit, |phase| self.progress(shared, phase)).await
     }
 
     pub(super) fn progress(&self, shared: &DockerContext, phase: Phase) {

@@ -1,0 +1,47 @@
+//! Wrong settings, each named by its flag.
+
+use super::{PrivateFileError, TokenError};
+
+/// A setting is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// `--listen` is not an address.
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        /// The address as given.
+        address: String,
+        /// The fault.
+        reason: &'static str,
+    },
+    /// Tokens are both required and switched off.
+    #[error("--require-tokens and --insecure-no-auth exclude each other")]
+    OpenAndClosed,
+    /// Users are signed in by a proxy, and everybody else may do everything.
+    #[error("--auth-proxy-header and --insecure-no-auth exclude each other")]
+    OpenBehindProxy,
+    /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
+    #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
+    OneToken(&'static str, &'static str),
+    /// Only one of certificate and key is given.
+    #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
+    HalfOfTls(&'static str, &'static str),
+    /// Only one of two settings of e-mail is given.
+    #[error("{0} is given and {1} is not: e-mail needs both")]
+    HalfOfMail(&'static str, &'static str),
+    /// A token file is unusable.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A file with a password is unusable.
+    #[error(transparent)]
+    PrivateFile(#[from] PrivateFileError),
+    /// A setting does not parse or is out of range.
+    #[error("{flag} ({variable}): {reason}")]
+    Value {
+        /// The flag of the setting.
+        flag: &'static str,
+        /// The environment variable of the setting.
+        variable: &'static str,
+        /// The fault, with the limits.
+        reason: String,
+    },
+}

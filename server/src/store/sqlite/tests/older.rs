@@ -1,0 +1,53 @@
+//! A store of every older schema, with jobs in it, opens in this version: live jobs go on, ended ones can be read with all their attempts.
+
+use super::*;
+
+/// The rows of a store that the first schema can hold.
+const CONTENT: &str = include_str!("older/content.sql");
+
+#[test]
+fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
+    for version in 1..=migrate::newest() {
+        let place = Place::new();
+        let mut shell = place.sql();
+        migrate::migrate_to(&mut shell, &place.file(), version);
+        shell.execute_batch(CONTENT).unwrap_or_else(|error| panic!("schema {version}: {error}"));
+        drop(shell);
+
+        let (mut store, archive) = place.open();
+        let mut live = Vec::new();
+        let loaded = store.load(&mut live_jobs(|job| live.push((job.job.0, job.state)))).unwrap();
+        live.sort_unstable_by_key(|(job, _)| *job);
+        assert_eq!(live, [(3, State::Running), (4, State::Queued)], "schema {version}");
+        assert_eq!(
+            (loaded.cluster.0, loaded.last_job.0, loaded.last_fence.0),
+            (77, 4, 13),
+            "schema {version}"
+        );
+        assert_eq!(loaded.workers.len(), 1, "schema {version}");
+
+        assert_eq!(list(&archive), [4, 3, 2, 1], "schema {version}");
+        let job = |id| archive.job(protocol::JobId(id)).unwrap().unwrap();
+        let succeeded = job(1);
+        let attempt = succeeded.row.attempt.as_ref().unwrap();
+        assert_eq!((succeeded.row.state, succeeded.row.priority, attempt.fence.0), (State::Succeeded, 5, 11));
+        assert_eq!(attempt.result.as_deref(), Some("{\"rows\":3}"));
+        assert_eq!((succeeded.past.len(), succeeded.past[0].exit_code), (1, Some(7)));
+        assert_eq!(
+            (succeeded.past[0].message.as_str(), &*succeeded.past[0].worker_name),
+            ("exit code 7", "anna")
+        );
+        assert_eq!((job(2).row.state, job(2).row.reason.as_str()), (State::Failed, "exit code 3"));
+        let waiting = job(4);
+        assert_eq!(waiting.row.labels, [("team".to_owned(), "press".to_owned())]);
+        assert_eq!(
+            (waiting.body.args, waiting.body.input.as_deref()),
+            (vec!["--fast".to_owned()], Some("an input"))
+        );
+
+        // It goes on: the next group follows the last one, and its job is a new one.
+        let next = Group { number: GroupNo(loaded.group.0 + 1), ..group(&loaded, 0, vec![added(5)]) };
+        store.commit(&next).unwrap();
+        assert_eq!(list(&archive), [5, 4, 3, 2, 1], "schema {version}");
+    }
+}
