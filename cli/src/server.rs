@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::config::{Config, RetentionSettings, Settings, SettingsError};
+use server::config::{Config, MailSettings, RetentionSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
@@ -76,6 +76,8 @@ pub(crate) struct Flags {
     // clap puts the heading of a group above all flags that follow, so groups come last.
     #[command(flatten)]
     access: AccessArgs,
+    #[command(flatten)]
+    mail: MailArgs,
     #[command(flatten)]
     retention: RetentionArgs,
 }
@@ -152,6 +154,35 @@ struct AccessArgs {
     allow_host: Vec<String>,
 }
 
+/// E-mail.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "E-mail")]
+struct MailArgs {
+    /// Mail server for notifications: smtp://HOST with STARTTLS, smtps://HOST with TLS, smtp+plain://HOST without encryption.
+    #[arg(long, env = "LONGSHORE_SMTP", value_name = "URL")]
+    smtp: Option<String>,
+    /// Sender of e-mail, such as 'Longshore <longshore@example.org>'.
+    #[arg(long, env = "LONGSHORE_SMTP_FROM", value_name = "ADDRESS")]
+    smtp_from: Option<String>,
+    /// User at the mail server.
+    #[arg(long, env = "LONGSHORE_SMTP_USER", value_name = "NAME")]
+    smtp_user: Option<String>,
+    /// File with the password of that user, readable by its owner only.
+    #[arg(long, env = "LONGSHORE_SMTP_PASSWORD_FILE", value_name = "FILE")]
+    smtp_password_file: Option<PathBuf>,
+}
+
+impl From<MailArgs> for MailSettings {
+    fn from(flags: MailArgs) -> Self {
+        Self {
+            server: flags.smtp,
+            from: flags.smtp_from,
+            user: flags.smtp_user,
+            password_file: flags.smtp_password_file,
+        }
+    }
+}
+
 /// Retention. Jobs that have not ended are never deleted.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Retention")]
@@ -207,6 +238,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         allowed_hosts: flags.access.allow_host,
         public_url: flags.public_url,
         allowed_webhooks: flags.allow_webhook,
+        mail: flags.mail.into(),
         heartbeat: flags.heartbeat,
         lease: flags.lease,
         max_jobs: flags.max_jobs,

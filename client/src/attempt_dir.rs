@@ -20,7 +20,6 @@ mod exchange;
 pub mod fuzz;
 mod outputs;
 mod record;
-mod spec_record;
 mod start;
 mod stopping;
 mod store;
@@ -93,21 +92,24 @@ pub struct AttemptEnd {
     pub at: RecordedInstant,
 }
 
-/// The acknowledged part of an attempt's output, and the part that was freed in its middle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The acknowledged part of an attempt's output, and the part that was freed in its middle: the content of `acknowledged`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputProgress {
     /// The server has all bytes before these offsets; they may be freed.
     pub acknowledged: OutputLengths,
     /// The freed middle of an output above its limit, from and to these offsets. The server is told of it as a gap.
+    #[serde(default)]
     pub hollow: Option<(OutputLengths, OutputLengths)>,
 }
 
-/// The part of the output files that was read again from the engine's log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The part of the output files that was read again from the engine's log: the content of `replayed`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayRange {
     /// Offsets of the first byte that was read again.
+    #[serde(flatten)]
     pub from: OutputLengths,
     /// The number of bytes after `from` that the log no longer had. The server is told of them as a gap.
+    #[serde(default)]
     pub missing: OutputLengths,
 }
 
@@ -208,7 +210,7 @@ impl AttemptDir {
     /// # Errors
     /// The disk is full.
     pub fn record_progress(&self, progress: OutputProgress) -> Result<(), Error> {
-        self.write_synced(ACKNOWLEDGED, &record::ProgressRecord::from(progress))
+        self.write_synced(ACKNOWLEDGED, &progress)
     }
 
     /// The recorded progress: the server has at least this much.
@@ -216,10 +218,7 @@ impl AttemptDir {
     /// # Errors
     /// The file cannot be read.
     pub fn progress(&self) -> Result<OutputProgress, Error> {
-        Ok(self
-            .read_if_any::<record::ProgressRecord>(ACKNOWLEDGED)?
-            .map(OutputProgress::from)
-            .unwrap_or_default())
+        Ok(self.read_if_any(ACKNOWLEDGED)?.unwrap_or_default())
     }
 
     /// Records the offsets from which the files hold bytes of the engine's log. The first record stays and is returned.
@@ -230,7 +229,7 @@ impl AttemptDir {
         if let Some(first) = self.replayed()? {
             return Ok(first);
         }
-        self.write_synced(REPLAYED, &record::ReplayRecord::from(replayed))?;
+        self.write_synced(REPLAYED, &replayed)?;
         Ok(replayed)
     }
 
@@ -239,7 +238,7 @@ impl AttemptDir {
     /// # Errors
     /// The file cannot be read.
     pub fn replayed(&self) -> Result<Option<ReplayRange>, Error> {
-        Ok(self.read_if_any::<record::ReplayRecord>(REPLAYED)?.map(ReplayRange::from))
+        self.read_if_any(REPLAYED)
     }
 
     /// Records the process that writes the output files.
@@ -280,8 +279,8 @@ impl AttemptDir {
     /// # Errors
     /// The file cannot be read.
     pub fn program(&self) -> Result<Option<ProgramState>, Error> {
-        let kept: Option<Option<ProcessId>> = self.read_if_any(PROGRAM)?;
-        Ok(kept.map(|pid| pid.map_or(ProgramState::Starting, ProgramState::Started)))
+        let state = |pid: Option<ProcessId>| pid.map_or(ProgramState::Starting, ProgramState::Started);
+        Ok(self.read_if_any(PROGRAM)?.map(state))
     }
 
     /// The recorded process that writes, or wrote, the output files.

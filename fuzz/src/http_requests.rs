@@ -83,6 +83,7 @@ async fn serve(directory: &Path) -> axum::Router {
         catalogue: catalogue.clone(),
         writer: handles.record_writer,
         client: WebClient::new(AllowedNetworks::default()).expect("a client"),
+        mail: None,
         public_url: None,
         metrics: handles.metrics.clone(),
     };

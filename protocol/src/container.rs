@@ -9,9 +9,15 @@ use core::fmt;
 use core::time::Duration;
 
 use bincode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::milliseconds;
 
 /// Kind of execution on the worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum RuntimeKind {
     /// A container by `docker run`.
     #[default]
@@ -44,7 +50,11 @@ impl fmt::Display for RuntimeKind {
 }
 
 /// A definition as a worker needs it. Identified by its revision; sent once per session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+///
+/// Its serde form is a part of the stored form of a definition, of which the revision is the hash, and is kept in attempt directories. A new
+/// field is left out while it has its default (`skip_serializing_if`), so that older files keep their revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContainerSpec {
     /// The runtime that runs it.
     pub runtime: RuntimeKind,
@@ -81,23 +91,28 @@ pub struct ContainerSpec {
     /// Pull policy.
     pub pull_policy: PullPolicy,
     /// Timeout of one pull.
+    #[serde(rename = "pull_timeout_ms", alias = "pull_timeout", with = "milliseconds")]
     pub pull_timeout: Duration,
     /// Resource limits.
+    #[serde(flatten)]
     pub resources: Resources,
     /// The signal that asks it to stop; the image's own if absent.
     pub stop_signal: Option<String>,
     /// Time to stop before it is killed.
+    #[serde(rename = "stop_grace_ms", alias = "stop_grace", with = "milliseconds")]
     pub stop_grace: Duration,
     /// The worker asks (`Starting`) and waits for the answer before it creates the container.
     pub ask_before_start: bool,
     /// Stop the container so that it is gone this long after the last heartbeat that the server answered; absent: let it run.
+    #[serde(rename = "self_fence_ms", alias = "self_fence", with = "milliseconds::optional")]
     pub self_fence: Option<Duration>,
     /// Bytes of output kept per attempt.
     pub log_bytes_max: u64,
 }
 
 /// Pull policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PullPolicy {
     /// Before every attempt.
     Always,
@@ -108,8 +123,8 @@ pub enum PullPolicy {
     Never,
 }
 
-/// A bind mount or volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+/// A bind mount or volume. The order of its fields is that of the lists in attempt directories of older workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Volume {
     /// An absolute path of the host, or the name of a volume.
     pub source: String,
@@ -131,7 +146,8 @@ impl Volume {
 pub const MEMORY_BYTES_MAX: u64 = 1 << 50;
 
 /// Limits of one container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Resources {
     /// Thousandths of a core; no limit if absent.
     pub cpus_milli: Option<u32>,
@@ -142,7 +158,8 @@ pub struct Resources {
 }
 
 /// Overrides of one job over its definition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Overrides {
     /// Laid over the definition's environment.
     pub environment: Vec<(String, String)>,

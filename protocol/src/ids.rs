@@ -7,11 +7,14 @@ use alloc::string::String;
 use core::fmt;
 
 use bincode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 macro_rules! number_types {
     ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+        )]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {

@@ -4,8 +4,8 @@
 //! or `Refused`. After that the server sends [`Order`]s and the worker sends [`Report`]s, one frame per
 //! binary message. `docs/protocol.md` specifies every byte.
 //!
-//! This crate has the types ([`order`], [`report`], [`container`], [`signal`]) and their bytes ([`wire`]).
-//! Sockets, clocks, JSON and SQL are elsewhere. The pure crates build on it, hence `no_std`.
+//! This crate has the types ([`order`], [`report`], [`container`], [`signal`]) and their bytes ([`wire`]). What is to be run
+//! ([`ContainerSpec`]) has a serde form as well: stores and attempt directories keep it. Sockets, clocks and SQL are elsewhere. The pure crates build on it, hence `no_std`.
 //!
 //! Version rule: nothing is frozen before the first tagged release. After it a body never changes; a change
 //! gets a new tag, and a peer may skip unknown tags of 128 and above.
@@ -16,6 +16,7 @@ extern crate alloc;
 pub mod close;
 pub mod container;
 pub mod ids;
+pub mod milliseconds;
 pub mod order;
 pub mod output;
 pub mod report;

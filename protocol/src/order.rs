@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bincode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use crate::container::{ContainerSpec, Overrides};
 use crate::ids::{ClusterId, Epoch, ReportNo, Revision, SessionId, Token, WorkerId};
@@ -180,7 +181,10 @@ pub struct Cancel {
 }
 
 /// Cause of a stop. The first recorded cause decides the outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum StopCause {
     /// The job was cancelled.
     Cancel,

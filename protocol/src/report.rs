@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bincode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
@@ -181,7 +182,10 @@ pub struct Failed {
 }
 
 /// The outcome of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Exit code 0.
     Succeeded,
@@ -257,7 +261,7 @@ pub struct Timing {
 }
 
 /// Length of an attempt's output in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct OutputLengths {
     /// Standard output.
     pub stdout: u64,

@@ -1,4 +1,9 @@
 //! A definition: an entry of jobs.yaml, validated by `server::config::jobs_file`.
+//!
+//! The serde form of these types, as JSON with sorted keys, is what the store keeps with jobs. Its hash is the revision, so the form of an
+//! older file never changes: a new field is left out while it has its default (`skip_serializing_if`).
+
+mod backoff_form;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,7 +11,8 @@ use core::time::Duration;
 
 use protocol::container::ContainerSpec;
 use protocol::report::Outcome;
-use protocol::{Revision, RuntimeKind};
+use protocol::{Revision, RuntimeKind, milliseconds};
+use serde::{Deserialize, Serialize};
 
 use crate::hooks::Hooks;
 use crate::limits::rules::LimitRules;
@@ -14,50 +20,69 @@ use crate::params::SubmissionRules;
 use crate::placement::rules::PlacementRules;
 use crate::retry;
 use crate::schedule::Timetable;
+use backoff_form::BackoffForm;
 
 /// An entry of jobs.yaml.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     /// Name, unique in the file.
     pub name: String,
     /// Hash of the resolved content.
+    #[serde(skip)]
     pub revision: Revision,
     /// Jobs of it may be submitted.
     pub enabled: bool,
     /// Higher goes first; −100 to 100.
     pub priority: i8,
     /// Timeout of one attempt; none if absent.
+    #[serde(rename = "timeout_ms", with = "milliseconds::optional")]
     pub timeout: Option<Duration>,
     /// Policy after a job failure.
     pub retry: RetryPolicy,
     /// Policy after an infrastructure failure.
     pub loss: LossPolicy,
     /// How long its jobs may wait.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub waits: WaitLimits,
-    /// Expectations of its jobs.
+    /// Expectations of its jobs. Not kept with jobs: the present expectation of the name holds for all of them.
+    #[serde(skip)]
     pub expect: Expect,
     /// Rules for the choice of its workers.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub placement: PlacementRules,
-    /// When jobs are made of it without a request.
+    /// When jobs are made of it without a request. Not kept with jobs: schedules make jobs of the definition as it is now.
+    #[serde(skip)]
     pub timetable: Timetable,
-    /// Parameters, and the fields that a submission may carry.
+    /// Parameters, and the fields that a submission may carry. The server adds them to the stored form.
+    #[serde(skip)]
     pub submission: SubmissionRules,
     /// Definitions that get a job when one of its jobs starts or ends.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hooks: Hooks,
     /// Limits on its jobs.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitRules,
     /// Names of the secrets that its jobs get.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub secrets: SecretRefs,
     /// The container or process to run.
     pub container: ContainerSpec,
 }
 
+/// The value is not written, because it is the default.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Names of secrets, never values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SecretRefs {
     /// Secrets that a job gets as files, sorted.
+    #[serde(skip_serializing_if = "is_default")]
     pub files: Vec<String>,
     /// Variables whose value is a secret: the variable's name and the secret's.
+    #[serde(skip_serializing_if = "is_default")]
     pub variables: Vec<(String, String)>,
 }
 
@@ -117,13 +142,21 @@ pub struct Expect {
 }
 
 /// How long jobs of a definition may wait; none: without limit. A job that waits for longer ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WaitLimits {
     /// For the start of an attempt, from the time at which it is due (`queue_timeout`).
+    #[serde(rename = "queue_ms", with = "milliseconds::optional", skip_serializing_if = "is_default")]
     pub queue: Option<Duration>,
     /// In quarantine (`quarantine_timeout`).
+    #[serde(rename = "quarantine_ms", with = "milliseconds::optional", skip_serializing_if = "is_default")]
     pub quarantine: Option<Duration>,
     /// With [`OnLost::Wait`], for a silent worker, from its last heartbeat (`on_lost_timeout`).
+    #[serde(
+        rename = "silent_worker_ms",
+        with = "milliseconds::optional",
+        skip_serializing_if = "is_default"
+    )]
     pub silent_worker: Option<Duration>,
 }
 
@@ -133,7 +166,7 @@ const FASTEST_CLOCK: u32 = 105;
 const SLOWEST_CLOCK: u32 = 95;
 
 /// Policy after a job failure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     /// Maximum number of retries; 0 to 100.
     pub max: u32,
@@ -145,9 +178,11 @@ pub struct RetryPolicy {
     /// [`RetryOn::Other`].
     pub on: RetryOn,
     /// Delay before a retry.
+    #[serde(flatten)]
     pub backoff: Backoff,
     /// Factor for the memory limit after each attempt that was killed for memory, in thousandths; unchanged
     /// if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub memory_factor_milli: Option<u32>,
 }
 
@@ -171,7 +206,8 @@ impl Default for RetryPolicy {
 }
 
 /// Workers allowed for the next attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RetryOn {
     /// Any worker.
     #[default]
@@ -183,7 +219,8 @@ pub enum RetryOn {
 }
 
 /// Delay before a retry: a ceiling that depends on the number of failures, of which a random part is waited.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "BackoffForm", from = "BackoffForm")]
 pub struct Backoff {
     /// The ceilings.
     pub delays: Delays,
@@ -287,18 +324,31 @@ impl Default for Backoff {
 }
 
 /// Policy after an infrastructure failure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossPolicy {
     /// Losses within a day after which the job is quarantined.
     pub limit: u32,
     /// Time from the last heartbeat of a silent worker until its attempts are lost.
+    #[serde(rename = "after_ms", with = "milliseconds")]
     pub after: Duration,
     /// Reaction to a lost worker.
     pub on_lost: OnLost,
     /// Delay before the next attempt. If absent, a random part of a second that doubles with each loss up to
     /// a minute.
+    #[serde(
+        rename = "delay_ms",
+        default,
+        with = "milliseconds::optional",
+        skip_serializing_if = "is_default"
+    )]
     pub delay: Option<Duration>,
     /// Maximum heartbeat interval of a worker that holds such a job; the server's interval if absent.
+    #[serde(
+        rename = "ping_ms",
+        default,
+        with = "milliseconds::optional",
+        skip_serializing_if = "is_default"
+    )]
     pub ping: Option<Duration>,
 }
 
@@ -309,7 +359,8 @@ impl Default for LossPolicy {
 }
 
 /// Reaction to a lost worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnLost {
     /// The job is retried.
     #[default]

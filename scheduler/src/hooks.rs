@@ -10,25 +10,32 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::{AttemptNo, JobId, Revision, Timestamp};
+use serde::{Deserialize, Serialize};
 
-use crate::definition::Definition;
+use crate::definition::{Definition, is_default};
 use crate::job::State;
 use crate::params::ParamDefaults;
+use crate::shared_text;
 
 /// Hooks may make hooks; a chain of them ends after this many. Loops within a jobs.yaml are refused when it is loaded, but jobs of older
 /// revisions can still close one.
 pub const DEPTH_MAX: u8 = 8;
 
 /// The hooks of a definition: names of other definitions by event, each name once an event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Hooks {
     /// For the first start of a job.
+    #[serde(with = "shared_text::list", skip_serializing_if = "is_default")]
     pub on_start: Vec<Arc<str>>,
     /// For a job that ends as succeeded.
+    #[serde(with = "shared_text::list", skip_serializing_if = "is_default")]
     pub on_success: Vec<Arc<str>>,
     /// For a job that ends as failed, lost or expired.
+    #[serde(with = "shared_text::list", skip_serializing_if = "is_default")]
     pub on_failure: Vec<Arc<str>>,
     /// For a job that ends.
+    #[serde(with = "shared_text::list", skip_serializing_if = "is_default")]
     pub on_end: Vec<Arc<str>>,
 }
 

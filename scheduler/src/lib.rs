@@ -59,6 +59,7 @@ pub mod restore;
 pub mod retry;
 pub mod schedule;
 pub mod schedules;
+mod shared_text;
 pub mod snapshot;
 pub mod step;
 pub mod table;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::container::Overrides;
+use serde::{Deserialize, Serialize};
 
 /// Rules for the submissions of a definition.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +43,8 @@ pub enum ParamDefaults {
 }
 
 /// A field of a submission that `allow` can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Field {
     /// Words behind the command.
     Args,

@@ -8,11 +8,12 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::JobId;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::input::{JobDetails, NewJob};
@@ -23,7 +24,7 @@ use crate::limits::rules::KeySource;
 pub const KEPT_MAX: usize = 100_000;
 
 /// The rule of a definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UniqueRule {
     /// The source of the key; the overrides of the job if absent.
     pub key: Option<KeySource>,
@@ -34,7 +35,8 @@ pub struct UniqueRule {
 }
 
 /// Answer to a job whose key is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnDuplicate {
     /// No job is made; the answer is the job that has the key.
     #[default]
@@ -51,8 +53,9 @@ impl OnDuplicate {
         [("return", Self::Return), ("replace", Self::Replace), ("reject", Self::Reject)];
 }
 
-/// Ends that free the key of a job. A cancel always does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Ends that free the key of a job. A cancel always does. Its serde form is the list of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<String>", try_from = "Vec<String>")]
 pub enum Clear {
     /// Every end.
     Always,
@@ -81,6 +84,21 @@ impl Clear {
             Self::Success => &["success"],
             Self::Failed => &["failed"],
         }
+    }
+}
+
+impl From<Clear> for Vec<String> {
+    fn from(clear: Clear) -> Self {
+        clear.names().iter().map(ToString::to_string).collect()
+    }
+}
+
+impl TryFrom<Vec<String>> for Clear {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
+        let known = [Self::Always, Self::Success, Self::Failed].into_iter().find(|it| it.names() == names);
+        known.ok_or("these ends are unknown")
     }
 }
 

@@ -46,14 +46,15 @@ use auth::Access;
 use auth::first_token::{self, FirstTokenError};
 use auth::records::AccessRecords;
 use catalogue::{Catalogue, Definitions};
-use config::jobs_file::{self, Environment, Faults};
+use config::jobs_file::{self, Environment, Faults, MailSupport};
 use config::{Config, RemovedDefinitions};
 use engine::{Engine, EngineError, JobLimits};
 use listener::tls::{Tls, TlsError};
 use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
-use notifications::client::WebClient;
+use notifications::client::{WebClient, trust_the_system};
 use notifications::delivery::Delivery;
+use notifications::mail::client::MailClient;
 use policy::PolicyError;
 use reload::Reloader;
 use storage::Storage;
@@ -102,6 +103,9 @@ pub enum ServerError {
     /// The client for notifications cannot be set up.
     #[error("cannot set up the client for notifications")]
     WebClient(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The client for e-mail cannot be set up.
+    #[error("cannot set up the client for e-mail")]
+    MailClient(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file for the first token cannot be written.
     #[error(transparent)]
     FirstToken(#[from] FirstTokenError),
@@ -118,9 +122,11 @@ impl Server {
     /// Each names the cause, the place and the remedy; nothing is left behind that prevents another start.
     pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
         let policy = policy::load_optional(config.policy_file.as_deref())?;
+        let mail = if config.mail.is_some() { MailSupport::Present } else { MailSupport::Absent };
         let environment = Environment::of_process()
             .with_intervals(config.intervals)
             .with_secrets(config.secrets.clone())
+            .with_mail(mail)
             .with_policy(policy.clone());
         let loaded = jobs_file::load(&config.jobs_file, &environment).map_err(ServerError::JobsFile)?;
         for warning in &loaded.warnings {
@@ -170,8 +176,8 @@ impl Server {
             config.jobs_file.clone(),
             config.intervals,
         );
-        let reloader =
-            Arc::new(reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone()));
+        let reloader = reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone());
+        let reloader = Arc::new(reloader.with_mail(mail));
         if config.removed_definitions == RemovedDefinitions::Cancel {
             let (reloader, archive, leaving) = (reloader.clone(), archive.clone(), leaving.clone());
             tokio::spawn(async move { reloader.cancel_removed(archive, leaving).await });
@@ -182,6 +188,7 @@ impl Server {
             catalogue: catalogue.clone(),
             writer: handles.record_writer,
             client: WebClient::new(config.webhook_networks.clone()).map_err(ServerError::WebClient)?,
+            mail: mail_client(&config).map_err(ServerError::MailClient)?,
             public_url: config.public_url.clone(),
             metrics: handles.metrics.clone(),
         });
@@ -312,6 +319,13 @@ fn connections(config: &Config) -> listener::Limits {
         true => listener::Limits { unauthenticated: UNAUTHENTICATED_MAX, ..limits },
         false => limits,
     }
+}
+
+/// The client for e-mail, if the server was told of a mail server.
+fn mail_client(config: &Config) -> Result<Option<MailClient>, Box<dyn std::error::Error + Send + Sync>> {
+    let Some(server) = config.mail.clone() else { return Ok(None) };
+    let tls = Arc::new(trust_the_system()?);
+    MailClient::new(server, tls).map(Some)
 }
 
 fn access(config: &Config, address: SocketAddr, records: &AccessRecords) -> Access {

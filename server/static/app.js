@@ -27,7 +27,7 @@ document.addEventListener("click", (event) => {
 });
 
 // Keys.
-const pages = { o: "/", j: "/jobs", b: "/batches", d: "/definitions", s: "/schedules", w: "/workers" };
+const pages = { o: "/", j: "/jobs", b: "/batches", d: "/definitions", s: "/schedules", w: "/workers", n: "/notifications" };
 let leading = false;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;

@@ -52,8 +52,16 @@ impl Browser {
         } else {
             "--blink-settings=preferredColorScheme=1"
         };
-        let arguments =
-            ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", scheme];
+        // Pictures are half as large without colours at the edges of letters.
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-lcd-text",
+            "--hide-scrollbars",
+            scheme,
+        ];
         let wanted = json!({"capabilities": {"alwaysMatch": {"goog:chromeOptions": {"args": arguments}}}});
         let session = wait_for("the browser starts", async || {
             let answer = http.post(format!("{address}/session")).json(&wanted).send().await.ok()?;

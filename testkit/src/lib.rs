@@ -17,6 +17,7 @@ pub mod http;
 mod port;
 mod process;
 mod rng;
+pub mod smtp;
 mod wait;
 
 pub use api::{Api, ApiResponse};

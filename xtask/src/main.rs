@@ -17,6 +17,7 @@ mod http;
 mod images;
 mod openapi;
 mod package_test;
+mod pictures;
 mod planted;
 mod python_worker;
 mod sim;
@@ -50,6 +51,8 @@ enum Command {
     Tidy,
     /// Rewrite the expected outputs that tests compare with; read the difference before committing it
     Bless,
+    /// Make the pictures of the dashboard in README and docs; look at them before committing them
+    Pictures,
     /// Fuzz everything that reads bytes from a peer; needs a nightly compiler and cargo-fuzz
     Fuzz(fuzz::Options),
     /// Run the worker of examples/worker-python and the tests of clients/python; `test` does so too
@@ -87,6 +90,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Planted(options) => planted::run(&root, &options).await,
         Command::Tidy => tidy::run(&root),
         Command::Bless => bless::run(&root).await,
+        Command::Pictures => pictures::run(&root).await,
         Command::Fuzz(options) => fuzz::run(&root, &options).await,
         Command::PythonWorker => python_worker::run(&root, python_worker::Python::Required).await,
         Command::Openapi => openapi::run(&root, openapi::OpenApi::Required).await,

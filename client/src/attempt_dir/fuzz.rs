@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use worker::step::Launch;
 
-use super::record::{EndRecord, LaunchRecord, LengthsRecord, ProgressRecord, StoppingRecord};
+use super::record::{EndRecord, LaunchRecord, StoppingRecord};
 use super::{AttemptEnd, OutputProgress, ProcessId, Stopping};
 use crate::runtime::{Membership, argv};
 
@@ -18,8 +18,8 @@ pub fn found(file: u8, content: &[u8]) {
         0 => launch(content),
         1 => drop(kept::<StoppingRecord, Stopping>(content, |it| StoppingRecord::from(*it))),
         2 => drop(kept::<EndRecord, AttemptEnd>(content, |it| EndRecord::from(it))),
-        3 => drop(kept::<ProgressRecord, OutputProgress>(content, |it| ProgressRecord::from(*it))),
-        4 => drop(kept::<LengthsRecord, OutputLengths>(content, |it| LengthsRecord::from(*it))),
+        3 => drop(kept::<OutputProgress, OutputProgress>(content, |it| *it)),
+        4 => drop(kept::<OutputLengths, OutputLengths>(content, |it| *it)),
         _ => drop(kept::<ProcessId, ProcessId>(content, |it| *it)),
     }
 }

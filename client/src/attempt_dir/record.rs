@@ -1,5 +1,5 @@
-//! The JSON of an attempt directory. Own types, so that neither a change of the protocol nor one of the state machine makes what an older
-//! worker has written unreadable: a new field gets a default here.
+//! The JSON of an attempt directory. Types of the state machine have their own form here, so that a change of theirs does not make
+//! unreadable what an older worker has written. Those of the protocol have one serde form. A new field gets a default.
 
 use std::time::Duration;
 
@@ -13,9 +13,8 @@ use worker::step::Launch;
 
 use crate::boot::{BootId, RecordedInstant};
 
-use super::spec_record::SpecRecord;
 use super::usage::UsageRecord;
-use super::{AttemptEnd, OutputProgress, ReplayRange, Stopping};
+use super::{AttemptEnd, Stopping};
 
 /// `attempt.json`.
 #[derive(Serialize, Deserialize)]
@@ -27,17 +26,9 @@ pub(super) struct LaunchRecord {
     name: String,
     #[serde(default)]
     time_left: Option<Duration>,
-    spec: SpecRecord,
+    spec: ContainerSpec,
     #[serde(default)]
-    body: Option<OverridesRecord>,
-}
-
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct OverridesRecord {
-    environment: Vec<(String, String)>,
-    args: Vec<String>,
-    input: Option<String>,
+    body: Option<Overrides>,
 }
 
 /// An instant of `stopping` and `exit`.
@@ -53,44 +44,9 @@ pub(super) struct InstantRecord {
 /// `stopping`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoppingRecord {
-    cause: StopCauseRecord,
+    cause: StopCause,
     #[serde(flatten)]
     at: InstantRecord,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StopCauseRecord {
-    Cancel,
-    Timeout,
-    Superseded,
-    Pinning,
-    Drain,
-    SelfFence,
-}
-
-/// `acknowledged`.
-#[derive(Serialize, Deserialize)]
-pub(super) struct ProgressRecord {
-    acknowledged: LengthsRecord,
-    #[serde(default)]
-    hollow: Option<(LengthsRecord, LengthsRecord)>,
-}
-
-/// `replayed`.
-#[derive(Serialize, Deserialize)]
-pub(super) struct ReplayRecord {
-    #[serde(flatten)]
-    from: LengthsRecord,
-    #[serde(default)]
-    missing: LengthsRecord,
-}
-
-/// Part of others.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct LengthsRecord {
-    stdout: u64,
-    stderr: u64,
 }
 
 /// `exit`.
@@ -98,7 +54,7 @@ pub(super) struct LengthsRecord {
 pub(super) struct EndRecord {
     #[serde(flatten)]
     at: InstantRecord,
-    output: LengthsRecord,
+    output: OutputLengths,
     #[serde(default)]
     usage: UsageRecord,
     exit: ExitRecord,
@@ -146,12 +102,8 @@ impl From<&Launch> for LaunchRecord {
             revision: launch.revision.to_string(),
             name: launch.name.to_string(),
             time_left: launch.time_left,
-            spec: SpecRecord::from(&*launch.spec),
-            body: launch.body.clone().map(|Overrides { environment, args, input }| OverridesRecord {
-                environment,
-                args,
-                input,
-            }),
+            spec: (*launch.spec).clone(),
+            body: launch.body.clone(),
         }
     }
 }
@@ -162,12 +114,8 @@ impl From<LaunchRecord> for Launch {
             token: Token { job: JobId(record.job), fence: Fence(record.fence), nonce: Nonce(record.nonce) },
             revision: Revision(u128::from_str_radix(&record.revision, 16).unwrap_or_default()),
             name: record.name.into(),
-            spec: ContainerSpec::from(record.spec).into(),
-            body: record.body.map(|OverridesRecord { environment, args, input }| Overrides {
-                environment,
-                args,
-                input,
-            }),
+            spec: record.spec.into(),
+            body: record.body,
             time_left: record.time_left,
             secrets: Default::default(),
         }
@@ -188,81 +136,13 @@ impl From<InstantRecord> for RecordedInstant {
 
 impl From<Stopping> for StoppingRecord {
     fn from(stopping: Stopping) -> Self {
-        Self { cause: stopping.cause.into(), at: stopping.at.into() }
+        Self { cause: stopping.cause, at: stopping.at.into() }
     }
 }
 
 impl From<StoppingRecord> for Stopping {
     fn from(stopped: StoppingRecord) -> Self {
-        Self { cause: stopped.cause.into(), at: stopped.at.into() }
-    }
-}
-
-impl From<StopCause> for StopCauseRecord {
-    fn from(cause: StopCause) -> Self {
-        match cause {
-            StopCause::Cancel => Self::Cancel,
-            StopCause::Timeout => Self::Timeout,
-            StopCause::Superseded => Self::Superseded,
-            StopCause::Pinning => Self::Pinning,
-            StopCause::Drain => Self::Drain,
-            StopCause::SelfFence => Self::SelfFence,
-        }
-    }
-}
-
-impl From<StopCauseRecord> for StopCause {
-    fn from(cause: StopCauseRecord) -> Self {
-        match cause {
-            StopCauseRecord::Cancel => Self::Cancel,
-            StopCauseRecord::Timeout => Self::Timeout,
-            StopCauseRecord::Superseded => Self::Superseded,
-            StopCauseRecord::Pinning => Self::Pinning,
-            StopCauseRecord::Drain => Self::Drain,
-            StopCauseRecord::SelfFence => Self::SelfFence,
-        }
-    }
-}
-
-impl From<OutputLengths> for LengthsRecord {
-    fn from(lengths: OutputLengths) -> Self {
-        Self { stdout: lengths.stdout, stderr: lengths.stderr }
-    }
-}
-
-impl From<LengthsRecord> for OutputLengths {
-    fn from(lengths: LengthsRecord) -> Self {
-        Self { stdout: lengths.stdout, stderr: lengths.stderr }
-    }
-}
-
-impl From<ReplayRange> for ReplayRecord {
-    fn from(replayed: ReplayRange) -> Self {
-        Self { from: replayed.from.into(), missing: replayed.missing.into() }
-    }
-}
-
-impl From<ReplayRecord> for ReplayRange {
-    fn from(again: ReplayRecord) -> Self {
-        Self { from: again.from.into(), missing: again.missing.into() }
-    }
-}
-
-impl From<OutputProgress> for ProgressRecord {
-    fn from(progress: OutputProgress) -> Self {
-        Self {
-            acknowledged: progress.acknowledged.into(),
-            hollow: progress.hollow.map(|(from, to)| (from.into(), to.into())),
-        }
-    }
-}
-
-impl From<ProgressRecord> for OutputProgress {
-    fn from(sent: ProgressRecord) -> Self {
-        Self {
-            acknowledged: sent.acknowledged.into(),
-            hollow: sent.hollow.map(|(from, to)| (from.into(), to.into())),
-        }
+        Self { cause: stopped.cause, at: stopped.at.into() }
     }
 }
 
@@ -270,7 +150,7 @@ impl From<&AttemptEnd> for EndRecord {
     fn from(ending: &AttemptEnd) -> Self {
         Self {
             at: ending.at.into(),
-            output: ending.output.into(),
+            output: ending.output,
             usage: ending.usage.into(),
             exit: match ending.exit.clone() {
                 Exit::Ran { code, oom, ran, result } => {
@@ -301,7 +181,7 @@ impl From<EndRecord> for AttemptEnd {
     fn from(ended: EndRecord) -> Self {
         Self {
             at: ended.at.into(),
-            output: ended.output.into(),
+            output: ended.output,
             usage: ended.usage.into(),
             exit: match ended.exit {
                 ExitRecord::Ran { code, oom, ran, result, result_fault } => {

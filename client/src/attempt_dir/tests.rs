@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use protocol::container::{Overrides, Volume};
+use protocol::container::{Overrides, PullPolicy, Volume};
 use protocol::order::StopCause;
 use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, RuntimeKind, Timestamp, Uptime};
 use worker::input::ResultFile;
@@ -231,4 +231,32 @@ fn half_of_a_directory_does_not_stay_and_one_that_cannot_be_read_does() {
     std::os::unix::fs::symlink(ATTEMPT, &file).expect("a link to itself");
     store.create(&launch(2)).expect_err("nobody knows whose it is");
     assert!(known.path().exists());
+}
+
+#[test]
+fn the_definition_of_an_attempt_of_an_older_worker_is_read_as_it_was() {
+    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/attempt_records/attempt");
+    let older = fs::read(seed).expect("a seed");
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
+    fs::write(dir.path().join(ATTEMPT), &older[1..]).expect("written");
+    let read = dir.launch().expect("an older record");
+    let expected = ContainerSpec {
+        cap_drop: vec!["ALL".into()],
+        labels: vec![("team".into(), "a=b".into())],
+        network: Some("none".into()),
+        pull_policy: PullPolicy::Never,
+        ..(*launch(1).spec).clone()
+    };
+    assert_eq!(*read.spec, expected);
+    dir.remove().expect("gone");
+
+    let dir = store.create(&read).expect("made");
+    let written = fs::read_to_string(dir.path().join(ATTEMPT)).expect("read");
+    assert!(written.contains("\"stop_grace_ms\":1500"), "{written}");
+    let again = ContainerSpec { environment: Vec::new(), ..expected };
+    assert_eq!(
+        ContainerSpec { environment: Vec::new(), ..(*dir.launch().expect("read").spec).clone() },
+        again
+    );
 }

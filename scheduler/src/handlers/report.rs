@@ -145,12 +145,11 @@ fn stop_superseded(scheduler: &mut Scheduler, session: SessionId, token: Token) 
 /// Resets the backoff of exclusions after a successful start.
 fn reset_backoff(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
     let Some(definition) = definition_of(scheduler, token) else { return };
-    if let Some(worker) = scheduler.fleet.worker_mut(id) {
-        if worker.health.record_start(&definition) {
-            scheduler.fleet.refresh(id);
-            scheduler.fleet.mark_capacity_grown(id);
-            scheduler.changed = true;
-        }
+    let worker = scheduler.fleet.worker_mut(id);
+    if worker.is_some_and(|worker| worker.health.record_start(&definition)) {
+        scheduler.fleet.refresh(id);
+        scheduler.fleet.mark_capacity_grown(id);
+        scheduler.changed = true;
     }
 }
 

@@ -5,18 +5,28 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
+use protocol::milliseconds;
+use serde::{Deserialize, Serialize};
+
+use crate::definition::is_default;
+use crate::shared_text;
 use crate::unique::UniqueRule;
 
 /// The limits of a definition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LimitRules {
     /// Jobs at once; unlimited if absent.
+    #[serde(skip_serializing_if = "is_default")]
     pub concurrency: Option<Concurrency>,
     /// Starts within a time; unlimited if absent.
+    #[serde(skip_serializing_if = "is_default")]
     pub rate: Option<RateLimit>,
     /// Jobs of the definition that may wait at once; unlimited if absent.
+    #[serde(skip_serializing_if = "is_default")]
     pub queued_max: Option<u32>,
     /// Jobs are unique by a key; none are if absent.
+    #[serde(skip_serializing_if = "is_default")]
     pub unique: Option<UniqueRule>,
 }
 
@@ -29,7 +39,7 @@ impl LimitRules {
 }
 
 /// Jobs that hold a worker at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Concurrency {
     /// Jobs at once for each value of the key; at least 1.
     pub limit: u32,
@@ -42,7 +52,8 @@ pub struct Concurrency {
 }
 
 /// Answer to a submission while no permit is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnFull {
     /// The job waits.
     #[default]
@@ -56,11 +67,12 @@ pub enum OnFull {
 }
 
 /// Starts within a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimit {
     /// Starts within `per`; at least 1.
     pub limit: u32,
     /// The time that `limit` counts for.
+    #[serde(rename = "per_ms", with = "milliseconds")]
     pub per: Duration,
     /// Starts that may follow each other at once after a quiet time; at least 1.
     pub burst: u32,
@@ -69,10 +81,11 @@ pub struct RateLimit {
 }
 
 /// The source of a key's value. The value is computed at the submission and stored with the job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum KeySource {
     /// The same value for all jobs.
-    Constant(Arc<str>),
+    Constant(#[serde(with = "shared_text")] Arc<str>),
     /// The job's label of this name; empty if the job has no such label.
     Label(String),
     /// The value of this parameter, as the variable `PARAM_*` has it; empty if the job has none.

@@ -2,27 +2,39 @@
 //!
 //! A worker's label is text. A comparison holds only if the label is a whole number.
 
+mod rule_form;
+
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use protocol::WorkerId;
+use serde::{Deserialize, Serialize};
+
+use crate::definition::is_default;
+use rule_form::RuleForm;
 
 /// Workers that may run the jobs of a definition, and those that are chosen first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PlacementRules {
     /// Conditions that a worker must meet, all of them.
+    #[serde(skip_serializing_if = "is_default")]
     pub requires: Vec<LabelRule>,
     /// Conditions by which a worker is chosen before others.
+    #[serde(skip_serializing_if = "is_default")]
     pub prefers: Vec<Preference>,
     /// The only workers that may run the jobs; any if empty.
+    #[serde(skip_serializing_if = "is_default")]
     pub workers: Vec<WorkerSelector>,
     /// Order of the workers that are able to take a job.
+    #[serde(skip_serializing_if = "is_default")]
     pub strategy: PlacementStrategy,
 }
 
 /// A condition on one label.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "RuleForm", try_from = "RuleForm")]
 pub struct LabelRule {
     /// Name of the label.
     pub label: String,
@@ -84,7 +96,7 @@ impl Comparison {
 }
 
 /// A preference: workers that meet the condition score its weight.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Preference {
     /// The condition.
     pub rule: LabelRule,
@@ -93,7 +105,8 @@ pub struct Preference {
 }
 
 /// A worker in the list of a definition.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WorkerSelector {
     /// The worker with this id.
     Id(WorkerId),
@@ -111,7 +124,8 @@ impl fmt::Display for WorkerSelector {
 }
 
 /// Order in which able workers are tried. A free slot always goes before a place in a backlog, and a preferred worker before others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PlacementStrategy {
     /// The least loaded worker first.
     #[default]

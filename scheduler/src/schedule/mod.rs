@@ -182,7 +182,8 @@ impl Schedule {
     pub fn describe(&self) -> String {
         let zone = if self.rule.depends_on_zone() { self.zone.name() } else { "" };
         let words = self.rule.describe();
-        if zone.is_empty() { words } else { alloc::format!("{words} ({zone})") }
+        let phrase = words.trim_end_matches('.');
+        if zone.is_empty() { words } else { alloc::format!("{phrase} ({zone})") }
     }
 }
 

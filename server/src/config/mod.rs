@@ -4,8 +4,11 @@
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
+mod intervals;
 pub mod jobs_file;
+mod mail;
 pub mod next_slots;
+mod private_file;
 mod retention;
 mod token;
 mod worker_labels;
@@ -14,16 +17,18 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::order::Intervals;
 use scheduler::ServerLimits;
 
 use crate::listener::tls::TlsFiles;
 use crate::notifications::addresses::AllowedNetworks;
+use crate::notifications::mail::server::MailServer;
 use crate::secrets::SecretsDir;
 pub use address::BasePath;
-use jobs_file::quantity;
+pub use intervals::intervals;
+pub use mail::MailSettings;
+pub use private_file::PrivateFileError;
 pub use retention::{Retention, RetentionSettings};
 pub use token::{Token, TokenError};
 pub use worker_labels::WorkerLabels;
@@ -61,6 +66,8 @@ pub struct Settings {
     pub public_url: Option<String>,
     /// Networks to which notifications may be posted beside public addresses, such as `10.0.0.0/8`.
     pub allowed_webhooks: Vec<String>,
+    /// The mail server for notifications.
+    pub mail: MailSettings,
     /// The interval between two heartbeats of a worker.
     pub heartbeat: String,
     /// The duration of a worker's lease after a heartbeat.
@@ -97,6 +104,7 @@ impl Default for Settings {
             allowed_hosts: Vec::new(),
             public_url: None,
             allowed_webhooks: Vec::new(),
+            mail: MailSettings::default(),
             heartbeat: "5s".to_owned(),
             lease: "30s".to_owned(),
             max_jobs: "5000000".to_owned(),
@@ -148,6 +156,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Networks to which notifications may be posted beside public addresses.
     pub webhook_networks: AllowedNetworks,
+    /// The mail server for notifications; without it there is no e-mail.
+    pub mail: Option<MailServer>,
     /// Heartbeat, lease and margins, as workers receive them.
     pub intervals: Intervals,
     /// The limit of jobs that have not ended.
@@ -216,6 +226,7 @@ impl Settings {
             base_path: BasePath::parse(&self.base_path)?,
             public_url: self.public_url.as_deref().map(address::public_url).transpose()?,
             webhook_networks: address::networks(&self.allowed_webhooks)?,
+            mail: self.mail.check()?,
             allowed_hosts: self
                 .allowed_hosts
                 .iter()
@@ -247,9 +258,15 @@ pub enum SettingsError {
     /// Only one of certificate and key is given.
     #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
     HalfOfTls(&'static str, &'static str),
+    /// Only one of two settings of e-mail is given.
+    #[error("{0} is given and {1} is not: e-mail needs both")]
+    HalfOfMail(&'static str, &'static str),
     /// A token file is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// A file with a password is unusable.
+    #[error(transparent)]
+    PrivateFile(#[from] PrivateFileError),
     /// A setting does not parse or is out of range.
     #[error("{flag} ({variable}): {reason}")]
     Value {
@@ -260,23 +277,6 @@ pub enum SettingsError {
         /// The fault, with the limits.
         reason: String,
     },
-}
-
-/// Parses heartbeat and lease as the flags `--heartbeat` and `--lease` give them.
-///
-/// # Errors
-/// One of them is malformed or out of range, or the lease is too short for the heartbeat.
-pub fn intervals(heartbeat: &str, lease: &str) -> Result<Intervals, SettingsError> {
-    let value = |flag, variable, reason| SettingsError::Value { flag, variable, reason };
-    let heartbeat = quantity::duration(heartbeat, HEARTBEAT_MIN, HEARTBEAT_MAX)
-        .map_err(|wrong| value("--heartbeat", "LONGSHORE_HEARTBEAT", wrong.to_string()))?;
-    let lease = quantity::duration(lease, LEASE_MIN, LEASE_MAX)
-        .map_err(|wrong| value("--lease", "LONGSHORE_LEASE", wrong.to_string()))?;
-    if lease < heartbeat * HEARTBEATS_PER_LEASE {
-        let reason = format!("it must be at least {HEARTBEATS_PER_LEASE} heartbeats of {heartbeat:?}");
-        return Err(value("--lease", "LONGSHORE_LEASE", reason));
-    }
-    Ok(Intervals { heartbeat, lease, start_gate: lease / START_GATES_PER_LEASE })
 }
 
 fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
@@ -308,16 +308,6 @@ const TLS_CERT: &str = "--tls-cert (LONGSHORE_TLS_CERT)";
 const TLS_KEY: &str = "--tls-key (LONGSHORE_TLS_KEY)";
 const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
 const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
-
-const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
-const HEARTBEAT_MAX: Duration = Duration::from_secs(10);
-const LEASE_MIN: Duration = Duration::from_secs(1);
-/// The defaults of jobs assume this lease; a shorter one is for tests.
-const LEASE_MAX: Duration = Duration::from_secs(30);
-/// Two heartbeats may be lost.
-const HEARTBEATS_PER_LEASE: u32 = 3;
-/// Clocks may differ in speed by 5 % in each direction over a whole lease.
-const START_GATES_PER_LEASE: u32 = 10;
 
 /// 100 million jobs take 20 GB of memory, at some 200 bytes each.
 const JOBS_MAX: RangeInclusive<usize> = 1..=100_000_000;

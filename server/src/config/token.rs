@@ -1,9 +1,9 @@
 //! Token files: one token each, readable only by the server's user.
 
 use std::fmt;
-use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use super::private_file::{self, PrivateFileError};
 
 /// A bearer token. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,35 +26,9 @@ impl fmt::Debug for Token {
 /// A token file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file cannot be read.
-    #[error("cannot read the token file {}", .file.display())]
-    Unreadable {
-        /// The path of the token file.
-        file: PathBuf,
-        /// The error of the system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The path is a directory or another non-regular file.
-    #[error("the token file {} is not a regular file", .file.display())]
-    NotAFile {
-        /// The path of the token file.
-        file: PathBuf,
-    },
-    /// Other users can read or change the file.
-    #[error("the token file {} has mode {mode:04o}: others can read or change it; run: chmod 600 {}", .file.display(), .file.display())]
-    Exposed {
-        /// The path of the token file.
-        file: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// The file holds no token.
-    #[error("the token file {} is empty", .file.display())]
-    Empty {
-        /// The path of the token file.
-        file: PathBuf,
-    },
+    /// The file cannot be read, is empty, or others can read it.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// The token does not fit into a header.
     #[error("the token file {} must hold one line of at most {TOKEN_BYTES_MAX} visible ASCII characters", .file.display())]
     Malformed {
@@ -76,30 +50,12 @@ pub enum TokenError {
 
 /// The token in a file, without the blanks around it.
 pub(super) fn read(file: &Path) -> Result<Token, TokenError> {
-    let unreadable = |source| TokenError::Unreadable { file: file.to_owned(), source };
-    // Without O_NONBLOCK, opening a FIFO blocks until a writer opens it.
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let mut options = std::fs::OpenOptions::new();
-    let mut opened = options.read(true).custom_flags(nonblocking).open(file).map_err(unreadable)?;
-    let metadata = opened.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(TokenError::NotAFile { file: file.to_owned() });
-    }
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & OTHERS_MAY_READ_OR_WRITE != 0 {
-        return Err(TokenError::Exposed { file: file.to_owned(), mode });
-    }
-    let mut content = Vec::new();
-    opened.by_ref().take(FILE_BYTES_MAX).read_to_end(&mut content).map_err(unreadable)?;
-    let content = content.trim_ascii();
-    if content.is_empty() {
-        return Err(TokenError::Empty { file: file.to_owned() });
-    }
+    let content = private_file::read(file, "token file")?;
     let is_token = content.len() <= TOKEN_BYTES_MAX && content.iter().all(u8::is_ascii_graphic);
-    match std::str::from_utf8(content) {
-        Ok(token) if is_token => match entropy_bits_max(token) {
+    match String::from_utf8(content) {
+        Ok(token) if is_token => match entropy_bits_max(&token) {
             bits if bits < TOKEN_BITS_MIN => Err(TokenError::Weak { file: file.to_owned(), bits }),
-            _ => Ok(Token(token.to_owned())),
+            _ => Ok(Token(token)),
         },
         _ => Err(TokenError::Malformed { file: file.to_owned() }),
     }
@@ -124,19 +80,17 @@ fn entropy_bits_max(token: &str) -> u32 {
     if distinct.len() < LETTERS_MIN { 0 } else { length.saturating_mul(tenths) / 10 }
 }
 
-const OTHERS_MAY_READ_OR_WRITE: u32 = 0o066;
 /// Fewer different letters are a repetition and not a random token.
 const LETTERS_MIN: usize = 8;
 /// The least entropy of a token: 32 hexadecimal digits.
 const TOKEN_BITS_MIN: u32 = 128;
 /// The token must fit into a header line.
 const TOKEN_BYTES_MAX: usize = 1024;
-/// A larger file is certainly not a token.
-const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -166,7 +120,10 @@ mod tests {
 
     #[test]
     fn empty_and_malformed_tokens_are_refused() {
-        assert!(matches!(read_content(b" \n\n", 0o600), Err(TokenError::Empty { .. })));
+        assert!(matches!(
+            read_content(b" \n\n", 0o600),
+            Err(TokenError::File(PrivateFileError::Empty { .. }))
+        ));
         for content in [&b"two words"[..], b"two\nlines", b"\xff\xfe", &[b'a'; 2000]] {
             let error = read_content(content, 0o600).expect_err("malformed");
             assert!(matches!(error, TokenError::Malformed { .. }), "{error}");
@@ -192,8 +149,8 @@ mod tests {
     #[test]
     fn a_path_that_is_not_a_file_is_refused_by_name() {
         let directory = tempfile::tempdir().expect("a directory");
-        assert!(matches!(read(directory.path()), Err(TokenError::NotAFile { .. })));
+        assert!(matches!(read(directory.path()), Err(TokenError::File(PrivateFileError::NotAFile { .. }))));
         let missing = directory.path().join("missing");
-        assert!(matches!(read(&missing), Err(TokenError::Unreadable { .. })));
+        assert!(matches!(read(&missing), Err(TokenError::File(PrivateFileError::Unreadable { .. }))));
     }
 }

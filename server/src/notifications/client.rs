@@ -47,11 +47,7 @@ impl WebClient {
     /// # Errors
     /// The TLS library cannot be set up.
     pub fn new(allowed: AllowedNetworks) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let tls = tls.with_root_certificates(roots).with_no_client_auth();
+        let tls = trust_the_system()?;
         let allowed = Arc::new(allowed);
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -100,6 +96,18 @@ impl PostError {
         }
         Self::Connection(error)
     }
+}
+
+/// TLS that trusts the certificates of the system.
+///
+/// # Errors
+/// The TLS library cannot be set up.
+pub fn trust_the_system() -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(tls.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// An error with its causes in one line.

@@ -7,15 +7,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use protocol::{JobId, Timestamp};
+use reqwest::header::HeaderMap;
 use tokio::task::{Id, JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{PostError, WebClient};
+use super::mail::client::{MailClient, MailError};
+use super::mail::compose::Mail;
 use super::message::{Message, webhook_headers};
 use super::occasion::Occasion;
-use super::target::{Target, TargetKey};
+use super::target::{Endpoint, Target, TargetKey};
 use crate::catalogue::{Catalogue, Entry};
 use crate::clock;
 use crate::engine::RecordWriter;
@@ -46,8 +50,10 @@ pub struct Delivery {
     pub catalogue: Arc<Catalogue>,
     /// Records the tries.
     pub writer: RecordWriter,
-    /// Posts the messages.
+    /// Posts the messages to URLs.
     pub client: WebClient,
+    /// Sends the mails; absent if the server was not told of a mail server.
+    pub mail: Option<MailClient>,
     /// The URL of the server for people, for links in messages.
     pub public_url: Option<String>,
     /// Counts the tries.
@@ -66,7 +72,29 @@ pub struct TestResult {
     /// The target.
     pub target: Target,
     /// The reason for which it did not take the message.
-    pub error: Option<PostError>,
+    pub error: Option<SendError>,
+}
+
+/// A target did not take a message.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// It has a URL.
+    #[error(transparent)]
+    Post(#[from] PostError),
+    /// It is a mailbox.
+    #[error(transparent)]
+    Mail(#[from] MailError),
+}
+
+impl SendError {
+    /// True if another try has the same result.
+    const fn is_permanent(&self) -> bool {
+        match self {
+            // The operator of the receiver can mend it: a wrong path, or a program that refuses this body.
+            Self::Post(_) => false,
+            Self::Mail(error) => error.is_permanent(),
+        }
+    }
 }
 
 impl Delivery {
@@ -101,11 +129,10 @@ impl Delivery {
         }
     }
 
-    /// Sends a message to each target of a definition at once, and waits for the results.
+    /// Sends a message to all targets of a definition at once, and waits for the results.
     pub async fn test(&self, entry: &Entry) -> Vec<TestResult> {
         let now = clock::now().utc;
-        let mut results = Vec::new();
-        for target in entry.notify.iter() {
+        let test = async |target: &Target| {
             let row = test_row(&entry.definition.name, target, now);
             let message = Message {
                 row: &row,
@@ -115,10 +142,10 @@ impl Delivery {
                 is_test: true,
             };
             let id = format!("test_{:016x}", rand::random::<u64>());
-            let error = self.post(target, &id, &message, now).await.err();
-            results.push(TestResult { target: target.clone(), error });
-        }
-        results
+            let error = self.deliver(target, &id, &message, now).await.err();
+            TestResult { target: target.clone(), error }
+        };
+        join_all(entry.notify.iter().map(test)).await
     }
 
     /// The last try of each target that did not take its message, newest first; of targets that jobs.yaml still has.
@@ -161,8 +188,8 @@ impl Delivery {
         let reason = job.as_ref().map(why_ended);
         let public_url = self.public_url.as_deref();
         let message = Message { row: &row, job: job.as_ref(), reason, public_url, is_test: false };
-        let result = self.post(&target, &format!("msg_{}", row.message), &message, now).await;
-        let (definition, kind, host) = (&*row.definition, target.kind.name(), target.host());
+        let result = self.deliver(&target, &format!("msg_{}", row.message), &message, now).await;
+        let (definition, kind, host) = (&*row.definition, target.kind().name(), target.host());
         let change = match result {
             Ok(()) => {
                 tracing::info!(
@@ -173,6 +200,10 @@ impl Delivery {
                     "notification delivered"
                 );
                 NotificationChange::Delivered(row.id)
+            }
+            Err(error) if error.is_permanent() => {
+                tracing::error!(%error, definition, kind, host, "notification refused for good; it is not sent again");
+                NotificationChange::GivenUp(row.id, error.to_string())
             }
             Err(error) if row.give_up_at.is_some_and(|at| at <= now) => {
                 tracing::error!(%error, definition, kind, host, tries = row.tries, "notification given up after a day");
@@ -207,16 +238,30 @@ impl Delivery {
         read.await.unwrap_or((kept, None))
     }
 
-    async fn post(
+    /// Hands a message to its target once.
+    async fn deliver(
         &self,
         target: &Target,
         id: &str,
         message: &Message<'_>,
         now: Timestamp,
-    ) -> Result<(), PostError> {
-        let body = message.body(target.kind);
-        let headers = webhook_headers(target, id, now.0.div_euclid(1_000), &body);
-        self.client.post(&target.url, headers, body).await
+    ) -> Result<(), SendError> {
+        match &target.endpoint {
+            Endpoint::Webhook { url, secrets } => {
+                let body = message.webhook_body();
+                let headers = webhook_headers(secrets, id, now.0.div_euclid(1_000), &body);
+                self.client.post(url, headers, body).await?;
+            }
+            Endpoint::Slack(url) => {
+                self.client.post(url, HeaderMap::new(), message.slack_body()).await?;
+            }
+            Endpoint::Email(recipient) => {
+                let client = self.mail.as_ref().ok_or(MailError::NoServer)?;
+                let mail = Mail::compose(message, recipient, &client.server().sender, id, now)?;
+                client.send(&mail).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns true if the change is durable.
@@ -246,7 +291,7 @@ fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRo
         message: String::new(),
         definition: definition.into(),
         target: target.key(),
-        kind: target.kind,
+        kind: target.kind(),
         host: target.host(),
         occasion: target.on.iter().next().unwrap_or(Occasion::Failed),
         count: 1,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use sha2::Sha256;
 
 use super::occasion::Occasion;
-use super::target::{Target, TargetKind};
+use super::target::SigningSecret;
 use crate::rfc3339::Time;
 use crate::store::{JobRow, NotificationRow};
 
@@ -100,16 +100,9 @@ impl Message<'_> {
         })
     }
 
-    /// The body for a target.
+    /// The JSON for a webhook.
     #[must_use]
-    pub fn body(&self, kind: TargetKind) -> String {
-        match kind {
-            TargetKind::Webhook => self.webhook_body(),
-            TargetKind::Slack => self.slack_body(),
-        }
-    }
-
-    fn webhook_body(&self) -> String {
+    pub fn webhook_body(&self) -> String {
         let row = self.row;
         let job = self.job.map(|job| WebhookJob {
             id: job.job.0,
@@ -139,7 +132,9 @@ impl Message<'_> {
         serde_json::to_string(&body).unwrap_or_default()
     }
 
-    fn slack_body(&self) -> String {
+    /// The JSON for Slack.
+    #[must_use]
+    pub fn slack_body(&self) -> String {
         let text = escape_for_slack(&self.text());
         let text = match self.url() {
             Some(url) => format!("{text}\n<{url}>"),
@@ -156,13 +151,10 @@ fn escape_for_slack(text: &str) -> String {
 
 /// The headers of Standard Webhooks: the id is the same at each try, the signature covers id, time and body.
 #[must_use]
-pub fn webhook_headers(target: &Target, id: &str, seconds: i64, body: &str) -> HeaderMap {
+pub fn webhook_headers(secrets: &[SigningSecret], id: &str, seconds: i64, body: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    if target.kind != TargetKind::Webhook {
-        return headers;
-    }
     let signatures: Vec<String> =
-        target.secrets.iter().map(|secret| signature(secret.reveal(), id, seconds, body)).collect();
+        secrets.iter().map(|secret| signature(secret.reveal(), id, seconds, body)).collect();
     let mut add = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(name, value);

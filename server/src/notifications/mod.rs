@@ -6,6 +6,7 @@
 pub mod addresses;
 pub mod client;
 pub mod delivery;
+pub mod mail;
 pub mod message;
 pub mod occasion;
 pub mod target;

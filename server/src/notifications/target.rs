@@ -8,6 +8,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use reqwest::Url;
 use sha2::{Digest, Sha256};
 
+use super::mail::Recipient;
 use super::occasion::Occasions;
 use crate::store::NotifyRule;
 
@@ -18,11 +19,13 @@ pub enum TargetKind {
     Webhook,
     /// A text in the format of Slack's incoming webhooks.
     Slack,
+    /// An e-mail to one recipient.
+    Email,
 }
 
 impl TargetKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Webhook, Self::Slack];
+    pub const ALL: [Self; 3] = [Self::Webhook, Self::Slack, Self::Email];
 
     /// The name in jobs.yaml, the store and the API.
     #[must_use]
@@ -30,6 +33,7 @@ impl TargetKind {
         match self {
             Self::Webhook => "webhook",
             Self::Slack => "slack",
+            Self::Email => "email",
         }
     }
 
@@ -40,7 +44,7 @@ impl TargetKind {
     }
 }
 
-/// Tells targets apart in the store without their URL: a part of the SHA-256 of kind and URL.
+/// Tells targets apart in the store without their URL: a part of the SHA-256 of kind and URL or address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetKey(pub String);
 
@@ -69,15 +73,27 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
-/// One entry of `notify`.
+/// The place that messages go to. URLs often hold a secret, so they are never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A program that takes JSON.
+    Webhook {
+        /// The URL that messages are posted to.
+        url: Url,
+        /// The secrets by which messages are signed: several while one is replaced.
+        secrets: Vec<SigningSecret>,
+    },
+    /// An incoming webhook of Slack, by its URL.
+    Slack(Url),
+    /// A mailbox.
+    Email(Recipient),
+}
+
+/// One entry of `notify`, or one recipient of an entry with `email`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The format of its messages.
-    pub kind: TargetKind,
-    /// The URL that messages are posted to. It often holds a secret, so it is never shown.
-    pub url: Url,
-    /// The secrets by which messages are signed: several while one is replaced.
-    pub secrets: Vec<SigningSecret>,
+    /// The place that its messages go to.
+    pub endpoint: Endpoint,
     /// The occasions of which it is told.
     pub on: Occasions,
     /// The shortest time between two messages about one occasion.
@@ -86,22 +102,50 @@ pub struct Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Target").field("kind", &self.kind).field("host", &self.host()).finish_non_exhaustive()
+        f.debug_struct("Target")
+            .field("kind", &self.kind())
+            .field("host", &self.host())
+            .finish_non_exhaustive()
     }
 }
 
 impl Target {
-    /// The host and port of its URL.
+    /// The format of its messages.
+    #[must_use]
+    pub const fn kind(&self) -> TargetKind {
+        match self.endpoint {
+            Endpoint::Webhook { .. } => TargetKind::Webhook,
+            Endpoint::Slack(_) => TargetKind::Slack,
+            Endpoint::Email(_) => TargetKind::Email,
+        }
+    }
+
+    /// The host and port of its URL, or the address of its mailbox.
     #[must_use]
     pub fn host(&self) -> String {
-        let host = self.url.host_str().unwrap_or_default();
-        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+        match &self.endpoint {
+            Endpoint::Webhook { url, .. } | Endpoint::Slack(url) => {
+                let host = url.host_str().unwrap_or_default();
+                url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+            }
+            Endpoint::Email(recipient) => recipient.normal_form(),
+        }
+    }
+
+    /// True if its messages are signed.
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        matches!(&self.endpoint, Endpoint::Webhook { secrets, .. } if !secrets.is_empty())
     }
 
     /// Its key in the store.
     #[must_use]
     pub fn key(&self) -> TargetKey {
-        let hash = Sha256::digest(format!("{}\0{}", self.kind.name(), self.url));
+        let place = match &self.endpoint {
+            Endpoint::Webhook { url, .. } | Endpoint::Slack(url) => url.as_str().to_owned(),
+            Endpoint::Email(recipient) => recipient.normal_form(),
+        };
+        let hash = Sha256::digest(format!("{}\0{place}", self.kind().name()));
         TargetKey(HEXLOWER.encode(&hash[..KEY_BYTES]))
     }
 
@@ -110,7 +154,7 @@ impl Target {
     pub fn rule(&self) -> NotifyRule {
         NotifyRule {
             target: self.key(),
-            kind: self.kind,
+            kind: self.kind(),
             host: self.host(),
             on: self.on,
             period_ms: i64::try_from(self.period.as_millis()).unwrap_or(i64::MAX),
@@ -129,9 +173,8 @@ mod tests {
     use super::*;
 
     fn target(url: &str) -> Target {
-        let kind = TargetKind::Slack;
-        let period = Duration::from_secs(300);
-        Target { kind, url: url.parse().unwrap(), secrets: Vec::new(), on: Occasions::standard(), period }
+        let endpoint = Endpoint::Slack(url.parse().unwrap());
+        Target { endpoint, on: Occasions::standard(), period: Duration::from_secs(300) }
     }
 
     #[test]
@@ -155,7 +198,21 @@ mod tests {
     fn targets_with_another_url_or_kind_have_another_key() {
         let (one, other) = (target("https://a.example/1"), target("https://a.example/2"));
         assert_ne!(one.key(), other.key());
-        assert_ne!(one.key(), Target { kind: TargetKind::Webhook, ..one.clone() }.key());
+        let url = "https://a.example/1".parse().unwrap();
+        let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
+        assert_ne!(one.key(), Target { endpoint, ..one.clone() }.key());
         assert_eq!(one.key(), Target { period: Duration::ZERO, ..one.clone() }.key());
+    }
+
+    #[test]
+    fn a_mailbox_is_the_same_target_in_each_spelling_of_its_domain() {
+        let mailbox = |address| {
+            let endpoint = Endpoint::Email(Recipient::parse(address).unwrap());
+            Target { endpoint, on: Occasions::standard(), period: Duration::ZERO }
+        };
+        let target = mailbox("ops@Example.org");
+        assert_eq!((target.host(), target.is_signed()), ("ops@example.org".to_owned(), false));
+        assert_eq!(target.key(), mailbox("ops@example.org").key());
+        assert_ne!(target.key(), mailbox("dev@example.org").key());
     }
 }

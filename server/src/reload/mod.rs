@@ -11,7 +11,7 @@ use protocol::order::Intervals;
 use tokio::sync::{Mutex, Notify};
 
 use crate::catalogue::{Catalogue, Definitions, Entry};
-use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, Position};
+use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
 use crate::engine::{Busy, Handle};
 use crate::policy::{self, PolicyError};
 use crate::secrets::SecretsDir;
@@ -27,6 +27,7 @@ pub struct Reloader {
     secrets: Option<Arc<SecretsDir>>,
     /// The file of the server's policy; it is read again with jobs.yaml.
     policy_file: Option<PathBuf>,
+    mail: MailSupport,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
     /// Notified after each replacement of the definitions.
@@ -101,6 +102,7 @@ impl Reloader {
             intervals,
             secrets: None,
             policy_file: None,
+            mail: MailSupport::Absent,
             turn: Mutex::new(()),
             loaded: Notify::new(),
         }
@@ -116,6 +118,12 @@ impl Reloader {
     #[must_use]
     pub fn with_policy(self, policy_file: Option<PathBuf>) -> Self {
         Self { policy_file, ..self }
+    }
+
+    /// Accepts recipients of e-mail if the server has a mail server.
+    #[must_use]
+    pub fn with_mail(self, mail: MailSupport) -> Self {
+        Self { mail, ..self }
     }
 
     /// Reads the file and replaces the definitions, if the present ones have the `expected` revision. The result is logged.
@@ -181,12 +189,13 @@ impl Reloader {
     /// Reads definitions under the present policy. Returns them with the warnings, each with its position.
     async fn read(&self, source: Source) -> Result<(Definitions, Vec<String>), ReloadError> {
         let (file, policy_file) = (self.jobs_file.clone(), self.policy_file.clone());
-        let (intervals, secrets) = (self.intervals, self.secrets.clone());
+        let (intervals, secrets, mail) = (self.intervals, self.secrets.clone(), self.mail);
         let read = move || {
             let policy = policy::load_optional(policy_file.as_deref())?;
             let environment = Environment::of_process()
                 .with_intervals(intervals)
                 .with_secrets(secrets)
+                .with_mail(mail)
                 .with_policy(policy.clone());
             let loaded = match source {
                 Source::File => jobs_file::load(&file, &environment),

@@ -27,7 +27,7 @@ pub struct NotifyRule {
     pub target: TargetKey,
     /// Its kind.
     pub kind: TargetKind,
-    /// The host of its URL, for people.
+    /// The host of its URL, or the address of its mailbox, for people.
     pub host: String,
     /// The occasions of which it is told.
     pub on: Occasions,

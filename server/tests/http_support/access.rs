@@ -62,6 +62,7 @@ pub fn no_notifications(
         catalogue,
         writer: RecordWriter::closed(),
         client: WebClient::new(AllowedNetworks::default()).unwrap(),
+        mail: None,
         public_url: None,
         metrics,
     }

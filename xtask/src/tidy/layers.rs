@@ -167,8 +167,8 @@ const APART: &str = "fuzz";
 
 /// The crates that must stay pure, and the libraries that they may use outside of tests.
 const LIBRARIES: [(&str, &[&str]); 3] = [
-    ("protocol", &["bincode", "thiserror"]),
-    ("scheduler", &["croner", "hashbrown", "jiff", "rand", "sha2", "thiserror"]),
+    ("protocol", &["bincode", "serde", "thiserror"]),
+    ("scheduler", &["croner", "hashbrown", "jiff", "rand", "serde", "sha2", "thiserror"]),
     ("worker", &["croner", "hashbrown", "jiff", "rand", "thiserror"]),
 ];
 

@@ -35,6 +35,7 @@ use super::DockerContext;
 use super::cli::{self, CallError, RunError};
 use super::container::Container;
 use super::images::{self, PullError};
+use super::replay::append::DiskTurn;
 use crate::attempt_dir::{AttemptDir, AttemptEnd, ProcessId, Stopping, describe};
 use crate::boot::RecordedInstant;
 use crate::clock;
@@ -64,6 +65,8 @@ pub(super) struct Attempt {
     pub(super) withdrawn: Notify,
     /// Number of bytes that are known to be missing at the end of its output.
     missing: Mutex<OutputLengths>,
+    /// Orders the file work of replays of its output.
+    pub(super) replay_turn: DiskTurn,
     /// Id of its container, set once the start is reported and the output is followed.
     started: OnceCell<String>,
     oom: AtomicBool,
@@ -94,6 +97,7 @@ impl Attempt {
             start_permit: StartPermit::default(),
             withdrawn: Notify::new(),
             missing: Mutex::default(),
+            replay_turn: DiskTurn::default(),
             started: OnceCell::new(),
             oom: AtomicBool::new(false),
             output: OnceLock::new(),

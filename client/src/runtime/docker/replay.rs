@@ -5,23 +5,24 @@
 //! so the log is read once more after the end. Bytes that cannot be read or written are reported as a gap at the end; bytes that the log
 //! has dropped (`position`) as a gap before the rest.
 
+pub(super) mod append;
 mod cli_messages;
 mod position;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use protocol::report::{ChunkData, OutputLengths, Stream};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
-use self::cli_messages::{certain_bytes, cli_death_message_len};
+use self::append::{Replay, ReplayWriter, append};
+use self::cli_messages::cli_death_message_len;
 use self::position::{FileSamples, LogPosition};
 use super::DockerContext;
 use super::attempt::Attempt;
-use crate::attempt_dir::{AttemptDir, Error, ReplayRange, describe};
+use crate::attempt_dir::{AttemptDir, Error, describe};
 use crate::runtime::argv;
 use crate::runtime::blocking::try_blocking;
 
@@ -77,6 +78,8 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
         let _ = shared.engine.ping().await;
         shared.engine.health.wait_until_up().await;
     }
+    // A write that was under way when the time was up belongs to the output.
+    drop(attempt.replay_turn.lock().await);
     let mut missing = attempt.missing();
     missing.stdout = missing.stdout.max(ChunkData::UNKNOWN_GAP);
     missing.stderr = missing.stderr.max(ChunkData::UNKNOWN_GAP);
@@ -166,20 +169,32 @@ async fn copy(
     args: &[&str],
     on_mismatch: OnMismatch,
 ) -> io::Result<()> {
-    let [stdout, stderr] = locate(shared, attempt).await?;
-    let unplaceable = open_gaps(shared, attempt, [&stdout, &stderr])?;
+    let replay = Replay {
+        attempt: attempt.token(),
+        dir: attempt.dir.clone(),
+        logs: shared.logs.clone(),
+        turn: attempt.replay_turn.clone(),
+    };
+    let found = locate(shared, attempt, &replay).await?;
+    let gaps = replay.clone();
+    let open_gaps = move || gaps.open_gaps(&found).map(|unplaceable| (found, unplaceable));
+    let ([stdout, stderr], unplaceable) = replay.on_disk(open_gaps).await?;
     let mut logs = shared.engine.cli.spawn(args).map_err(io::Error::other)?;
     let (out, err) = outputs(&mut logs)?;
     let follows = args.contains(&"-f");
-    let stdout = append(shared, attempt, &stdout, out, (on_mismatch, follows));
-    let stderr = append(shared, attempt, &stderr, err, (on_mismatch, follows));
+    let stdout = append(replay.clone(), stdout, out, (on_mismatch, follows));
+    let stderr = append(replay.clone(), stderr, err, (on_mismatch, follows));
     let (stdout, mut stderr) = tokio::try_join!(stdout, stderr)?;
     let status = logs.wait().await?;
     if status.success() && !stderr.held.is_empty() {
-        let mut writer = ReplayWriter::new(shared, attempt, Stream::Stderr)?;
-        writer.lost = stderr.lost;
-        writer.take(&stderr.held);
-        stderr.lost = writer.lost;
+        let own = replay.clone();
+        let write = move || {
+            let mut writer = ReplayWriter::new(own, Stream::Stderr)?;
+            writer.lost = stderr.lost;
+            writer.take(&stderr.held);
+            Ok(Copied { lost: writer.lost, ..stderr })
+        };
+        stderr = replay.on_disk(write).await?;
     }
     let missing =
         OutputLengths { stdout: stdout.lost + unplaceable.stdout, stderr: stderr.lost + unplaceable.stderr };
@@ -192,12 +207,11 @@ async fn copy(
 }
 
 /// Reads the log up to now to find the positions at which it continues.
-async fn locate(shared: &DockerContext, attempt: &Attempt) -> io::Result<[OutputFile; 2]> {
+async fn locate(shared: &DockerContext, attempt: &Attempt, replay: &Replay) -> io::Result<[OutputFile; 2]> {
     let dir = attempt.dir.clone();
     let open = move || Ok([OutputFile::open(&dir, Stream::Stdout)?, OutputFile::open(&dir, Stream::Stderr)?]);
     // It reads samples of all of the files.
-    let mut found: [OutputFile; 2] =
-        tokio::task::spawn_blocking(open).await.map_err(io::Error::other).flatten()?;
+    let mut found: [OutputFile; 2] = replay.on_disk(open).await?;
     if found.iter().any(|it| it.known.bytes > 0) {
         let mut logs = shared.engine.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
         let (stdout, stderr) = outputs(&mut logs)?;
@@ -209,123 +223,6 @@ async fn locate(shared: &DockerContext, attempt: &Attempt) -> io::Result<[Output
         [found[0].place, found[1].place] = places.into();
     }
     Ok(found)
-}
-
-/// Makes gaps in the files for bytes that the log has dropped. Returns the lengths for which there was no room, because there is a
-/// gap already.
-fn open_gaps(
-    shared: &DockerContext,
-    attempt: &Attempt,
-    outputs: [&OutputFile; 2],
-) -> io::Result<OutputLengths> {
-    let dir = &attempt.dir;
-    let [stdout, stderr] =
-        outputs.map(|it| if it.place == LogPosition::Beyond { ChunkData::UNKNOWN_GAP } else { 0 });
-    let missing = OutputLengths { stdout, stderr };
-    if missing == OutputLengths::default() {
-        return Ok(missing);
-    }
-    tracing::warn!(attempt = %attempt.token(), "the log of the engine has dropped output; it is reported as a gap");
-    let lengths = dir.lengths();
-    let kept = dir.record_replayed(ReplayRange { from: lengths, missing }).map_err(other)?;
-    shared.logs.replaying(attempt.token(), kept);
-    let room = |output: &OutputFile, wanted: u64| -> io::Result<u64> {
-        let (stream, there) = (output.stream, of(lengths, output.stream));
-        let ends = of(kept.from, stream) + of(kept.missing, stream);
-        let is_free = of(kept.missing, stream) > 0 && there <= ends;
-        if is_free && there < ends {
-            output.file.set_len(ends)?;
-        }
-        Ok(if is_free { 0 } else { wanted })
-    };
-    Ok(OutputLengths { stdout: room(outputs[0], stdout)?, stderr: room(outputs[1], stderr)? })
-}
-
-/// Appends the bytes behind those that the file holds. The log is always read to its end, so that the CLI's exit code is known.
-async fn append(
-    shared: &DockerContext,
-    attempt: &Attempt,
-    output: &OutputFile,
-    mut log: impl AsyncRead + Unpin,
-    (on_mismatch, follows): (OnMismatch, bool),
-) -> io::Result<Copied> {
-    let freed = of(attempt.dir.progress().map_err(other)?.acknowledged, output.stream);
-    let (skip, is_unsure) = match output.place {
-        LogPosition::After(bytes) => (bytes, false),
-        LogPosition::Unsure(bytes) => (bytes, true),
-        LogPosition::Beyond => (0, false),
-    };
-    let mut writer = ReplayWriter::new(shared, attempt, output.stream)?;
-    let (mut at, mut believes_file, mut held) = (0, false, Vec::new());
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let read = log.read(&mut buffer).await?;
-        if read == 0 {
-            return Ok(Copied { lost: writer.lost, held });
-        }
-        let skipped = usize::try_from(skip.saturating_sub(at)).unwrap_or(usize::MAX).min(read);
-        if is_unsure
-            && on_mismatch == OnMismatch::KeepFile
-            && at >= freed
-            && !output.holds(at, &buffer[..skipped])?
-        {
-            believes_file = true;
-        }
-        at += read as u64;
-        if skipped < read && !believes_file {
-            held.extend_from_slice(&buffer[skipped..read]);
-            let certain = match output.stream {
-                Stream::Stdout => held.len(),
-                Stream::Stderr => certain_bytes(&held, follows),
-            };
-            writer.take(&held[..certain]);
-            held.drain(..certain);
-        }
-    }
-}
-
-/// Appends replayed bytes to an output file.
-struct ReplayWriter<'a> {
-    shared: &'a DockerContext,
-    attempt: &'a Attempt,
-    file: File,
-    is_marked: bool,
-    /// Number of bytes that could not be written. After the first failure nothing is written, so that they are at the end.
-    lost: u64,
-}
-
-impl<'a> ReplayWriter<'a> {
-    fn new(shared: &'a DockerContext, attempt: &'a Attempt, stream: Stream) -> io::Result<Self> {
-        let file = attempt.dir.output(stream).map_err(other)?;
-        Ok(Self { shared, attempt, file, is_marked: false, lost: 0 })
-    }
-
-    fn take(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.lost == 0 {
-            match self.mark().and_then(|()| self.file.write(bytes)) {
-                Ok(written) if written > 0 => bytes = &bytes[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::error!(attempt = %self.attempt.token(), %error, "cannot write replayed output; the rest is reported as missing");
-                    break;
-                }
-            }
-        }
-        self.lost += bytes.len() as u64;
-    }
-
-    /// Records, before the first byte, that the rest of the files is replayed.
-    fn mark(&mut self) -> io::Result<()> {
-        if !self.is_marked {
-            let dir = &self.attempt.dir;
-            let replayed = ReplayRange { from: dir.lengths(), ..ReplayRange::default() };
-            let replayed = dir.record_replayed(replayed).map_err(other)?;
-            self.shared.logs.replaying(self.attempt.token(), replayed);
-            self.is_marked = true;
-        }
-        Ok(())
-    }
 }
 
 fn bytes_before(file: &File, end: u64, bytes: u64) -> io::Result<Vec<u8>> {
@@ -378,8 +275,6 @@ const COMPLETE_LIMIT: Duration = Duration::from_secs(60);
 /// A quarter of the measured speed with short lines, which are the slowest (docs/design/worker-and-docker.md, W10): the machine may
 /// be busy.
 const READ_BYTES_PER_SECOND: u64 = 3 << 20;
-
-const BUFFER_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {

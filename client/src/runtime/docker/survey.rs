@@ -278,8 +278,8 @@ async fn find(
     let (container, complete) = match container {
         // The list is older than the end of the CLI, so the container is inspected once more. Without a CLI the answer is final.
         None if complete && !has_cli => match inspect_until(shared, attempt, until).await {
-            Some(found) => (found, true),
-            None => (None, false),
+            Ok(found) => (found, true),
+            Err(NoAnswer) => (None, false),
         },
         listed => (listed, complete),
     };
@@ -323,14 +323,18 @@ async fn find(
     found
 }
 
-/// Inspects the container; `None` if the engine does not answer in time.
+/// The engine did not answer in time.
+struct NoAnswer;
+
+/// Inspects the container; `None` if there is none.
 async fn inspect_until(
     shared: &DockerContext,
     attempt: &Attempt,
     until: Instant,
-) -> Option<Option<Container>> {
-    let found = tokio::time::timeout_at(until, shared.engine.inspect(&[&attempt.name])).await.ok()?.ok()?;
-    Some(found.into_iter().find(|it| attempt.owns(it)))
+) -> Result<Option<Container>, NoAnswer> {
+    let answer = tokio::time::timeout_at(until, shared.engine.inspect(&[&attempt.name])).await;
+    let found = answer.map_err(|_| NoAnswer)?.map_err(|_| NoAnswer)?;
+    Ok(found.into_iter().find(|it| attempt.owns(it)))
 }
 
 pub(super) fn availability(answer: Result<(), CallError>) -> Availability {

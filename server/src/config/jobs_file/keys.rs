@@ -11,7 +11,7 @@ use std::time::Duration;
 use protocol::RuntimeKind;
 use protocol::container::PullPolicy;
 use protocol::report::Outcome;
-use scheduler::definition::{Delays, OnLost, RetryOn};
+use scheduler::definition::{OnLost, RetryOn};
 
 pub(super) use misnomers::{MISNOMERS, PLANNED};
 
@@ -110,7 +110,7 @@ pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(10);
 /// The most waits in `delays`: as many as there can be retries.
 pub(super) const DELAYS_MAX: usize = 100;
 /// The shortest heartbeat interval that the server's own flag allows.
-pub(super) const PING_MIN: Duration = crate::config::HEARTBEAT_MIN;
+pub(super) const PING_MIN: Duration = crate::config::intervals::HEARTBEAT_MIN;
 
 /// The keys of a job, in the order of the documentation.
 pub(super) const JOB: &[Key] = &[
@@ -439,16 +439,6 @@ pub(super) enum BackoffKind {
     Linear,
     Fixed,
     List,
-}
-
-/// The kind of these delays.
-pub(super) const fn kind_of(delays: &Delays) -> BackoffKind {
-    match delays {
-        Delays::Exponential { .. } => BackoffKind::Exponential,
-        Delays::Linear { .. } => BackoffKind::Linear,
-        Delays::Fixed(_) => BackoffKind::Fixed,
-        Delays::List(_) => BackoffKind::List,
-    }
 }
 
 pub(super) const BACKOFF_KINDS: [(&str, BackoffKind); 4] = [

@@ -6,9 +6,11 @@ use super::fault::Code;
 use super::keys::{self, notify as notify_keys};
 use super::reader::Reader;
 use super::scope::{self, Scope};
+use super::substitute::MailSupport;
 use super::tree::{Node, Value};
+use crate::notifications::mail::Recipient;
 use crate::notifications::occasion::{Occasion, Occasions};
-use crate::notifications::target::{SigningSecret, Target, TargetKind, Targets};
+use crate::notifications::target::{Endpoint, SigningSecret, Target, TargetKind, Targets};
 
 /// Targets of one definition: each end of a job looks at all of them.
 const TARGETS_MAX: usize = 16;
@@ -31,29 +33,38 @@ fn targets(node: &Node, reader: &mut Reader<'_>) -> Targets {
         Value::List(items) => items.as_slice(),
         Value::Map(_) | Value::Scalar(_) => std::slice::from_ref(node),
     };
-    if items.len() > TARGETS_MAX {
-        let text = format!("{} targets are too many (max {TARGETS_MAX})", items.len());
-        reader.fault(node.at, Code::TooLong, text);
-    }
+    let mut count = items.len();
     let mut targets: Vec<Target> = Vec::new();
     for item in items {
-        let Some(target) = target(item, reader) else { continue };
-        if targets.iter().any(|other| other.key() == target.key()) {
-            reader.fault(
-                item.at,
-                Code::DuplicateKey,
-                "the same target stands above; put their occasions together",
-            );
+        let read = entry(item, reader);
+        count += read.len().saturating_sub(1);
+        // A long list of addresses is not compared with itself.
+        if count > TARGETS_MAX {
+            continue;
         }
-        targets.push(target);
+        for target in read {
+            if targets.iter().any(|other| other.key() == target.key()) {
+                reader.fault(
+                    item.at,
+                    Code::DuplicateKey,
+                    "the same target stands above; put their occasions together",
+                );
+            }
+            targets.push(target);
+        }
+    }
+    if count > TARGETS_MAX {
+        let text = format!("{count} targets are too many (max {TARGETS_MAX})");
+        reader.fault(node.at, Code::TooLong, text);
     }
     targets.into()
 }
 
-fn target(node: &Node, reader: &mut Reader<'_>) -> Option<Target> {
+/// Reads an entry: a target for each recipient of e-mail, or one.
+fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
     let Value::Map(map) = &node.value else {
-        reader.wrong_type(node, "a map with webhook or slack");
-        return None;
+        reader.wrong_type(node, "a map with webhook, slack or email");
+        return Vec::new();
     };
     scope::check_keys(map, notify_keys::TARGET, &[], reader);
     let scope = Scope::new(map, None);
@@ -62,28 +73,55 @@ fn target(node: &Node, reader: &mut Reader<'_>) -> Option<Target> {
         .find("period")
         .and_then(|node| reader.duration(node, keys::DURATION_MIN, notify_keys::PERIOD_MAX));
     let secrets = scope.find("secret").map(|node| secrets(node, reader)).unwrap_or_default();
-    let mut urls = TargetKind::ALL.into_iter().filter_map(|kind| Some((kind, scope.find(kind.name())?)));
-    let (kind, url) = match (urls.next(), urls.next()) {
+    let mut kinds = TargetKind::ALL.into_iter().filter_map(|kind| Some((kind, scope.find(kind.name())?)));
+    let (kind, place) = match (kinds.next(), kinds.next()) {
         (Some(only), None) => only,
         (Some(_), Some((_, second))) => {
-            reader.fault(second.at, Code::InvalidValue, "a target has one URL; make two targets of these");
-            return None;
+            let text = "a target has one of webhook, slack and email; make two targets of these";
+            reader.fault(second.at, Code::InvalidValue, text);
+            return Vec::new();
         }
         (None, _) => {
-            reader.fault(node.at, Code::MissingField, "a target needs \"webhook\" or \"slack\" with a URL");
-            return None;
+            let text = "a target needs \"webhook\" or \"slack\" with a URL, or \"email\" with an address";
+            reader.fault(node.at, Code::MissingField, text);
+            return Vec::new();
         }
     };
     if let Some(node) = scope.find("secret").filter(|_| kind != TargetKind::Webhook) {
         reader.fault(node.at, Code::InvalidValue, "only messages to a webhook are signed");
     }
-    Some(Target {
-        kind,
-        url: read_url(url, reader)?,
-        secrets,
-        on: on.unwrap_or_else(Occasions::standard),
-        period: period.unwrap_or(notify_keys::PERIOD),
-    })
+    let endpoints = match kind {
+        TargetKind::Webhook => {
+            read_url(place, reader).map(|url| Endpoint::Webhook { url, secrets }).into_iter().collect()
+        }
+        TargetKind::Slack => read_url(place, reader).map(Endpoint::Slack).into_iter().collect(),
+        TargetKind::Email => recipients(place, reader),
+    };
+    let on = on.unwrap_or_else(Occasions::standard);
+    let period = period.unwrap_or(notify_keys::PERIOD);
+    endpoints.into_iter().map(|endpoint| Target { endpoint, on, period }).collect()
+}
+
+fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
+    if reader.environment.mail() == MailSupport::Absent {
+        let text = "this server sends no e-mail; start it with --smtp and --smtp-from (LONGSHORE_SMTP, LONGSHORE_SMTP_FROM)";
+        reader.fault(node.at, Code::InvalidValue, text);
+    }
+    let texts = reader.texts(node);
+    if texts.is_empty() {
+        reader.fault(node.at, Code::InvalidValue, "name at least one address");
+    }
+    let mut recipients = Vec::new();
+    for (at, text) in texts {
+        match Recipient::parse(&text) {
+            Some(recipient) => recipients.push(Endpoint::Email(recipient)),
+            None => {
+                let text = "this is not an address such as ops@example.org, without a name";
+                reader.fault(at, Code::InvalidValue, text);
+            }
+        }
+    }
+    recipients
 }
 
 fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {

@@ -4,12 +4,27 @@
 //! written even if it has its default: a default that changes later must not change jobs that were submitted before. A field that is added
 //! later is left out while it has its default, so that a new Longshore does not change every revision.
 
+use std::borrow::Cow;
+
 use protocol::Revision;
 use scheduler::definition::Definition;
+use scheduler::params::Field;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::stored_form::StoredEntry;
+use super::stored_params::{self, StoredParams};
 use crate::store::StoredDefinition;
+
+/// The serde form of the definition, and the rules for its submissions.
+#[derive(Serialize, Deserialize)]
+struct StoredEntry<'d> {
+    #[serde(flatten)]
+    definition: Cow<'d, Definition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allow: Option<Cow<'d, [Field]>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    params: Option<StoredParams>,
+}
 
 /// A stored definition cannot be read: it was damaged, or written by a newer Longshore.
 #[derive(Debug, thiserror::Error)]
@@ -23,12 +38,7 @@ pub struct Damaged {
 
 /// Sets the definition's revision and returns its stored form.
 pub(super) fn store(definition: &mut Definition) -> StoredDefinition {
-    let entry = StoredEntry::of(definition);
-    #[expect(
-        clippy::expect_used,
-        reason = "strings, numbers, lists and maps with text keys always have a JSON form"
-    )]
-    let entry = serde_json::to_string(&entry).expect("a stored entry has a JSON form");
+    let entry = text_of(definition);
     definition.revision = revision_of(&entry);
     StoredDefinition { revision: definition.revision, name: definition.name.clone(), entry }
 }
@@ -42,11 +52,32 @@ pub fn parse_stored(stored: &StoredDefinition) -> Result<Definition, Damaged> {
     if revision_of(&stored.entry) != stored.revision {
         return Err(damaged("its hash is another one".to_owned()));
     }
-    let entry: StoredEntry =
+    let entry: StoredEntry<'_> =
         serde_json::from_str(&stored.entry).map_err(|error| damaged(error.to_string()))?;
-    let mut definition = entry.definition().ok_or_else(|| damaged("it holds an unknown word".to_owned()))?;
+    let mut definition = entry.definition.into_owned();
+    definition.submission = stored_params::rules(entry.allow.map(Cow::into_owned), entry.params)
+        .ok_or_else(|| damaged("it holds an unknown word".to_owned()))?;
+    // A key that is not known here would be left out.
+    if text_of(&definition) != stored.entry {
+        return Err(damaged("it holds a key or value that is unknown to this version".to_owned()));
+    }
     definition.revision = stored.revision;
     Ok(definition)
+}
+
+/// The JSON text with sorted keys.
+#[expect(
+    clippy::expect_used,
+    reason = "strings, numbers, lists and maps with text keys always have a JSON form"
+)]
+fn text_of(definition: &Definition) -> String {
+    let entry = StoredEntry {
+        definition: Cow::Borrowed(definition),
+        allow: definition.submission.allow.as_deref().map(Cow::Borrowed),
+        params: StoredParams::of(&definition.submission.params),
+    };
+    // The maps of a JSON value are sorted by key.
+    serde_json::to_value(&entry).expect("a stored entry has a JSON form").to_string()
 }
 
 fn revision_of(entry: &str) -> Revision {

@@ -1,4 +1,5 @@
-//! The serde types of a definition's parameters in its stored form, and the conversion in both directions.
+//! The stored form of a definition's parameters. It is not the serde form of their types: defaults and limits are JSON values of the
+//! parameter's own type, and patterns and values are checked when they are read.
 
 use std::time::Duration;
 
@@ -51,18 +52,8 @@ struct StoredParam {
     kind: String,
 }
 
-/// The fields that submissions may carry.
-pub(super) fn allow_of(rules: &SubmissionRules) -> Option<Vec<String>> {
-    rules.allow.as_ref().map(|fields| fields.iter().map(|field| field.name().to_owned()).collect())
-}
-
 /// The rules; none if a word in them is unknown.
-pub(super) fn rules(allow: Option<Vec<String>>, params: Option<StoredParams>) -> Option<SubmissionRules> {
-    let field = |name: &String| Field::ALL.into_iter().find(|field| field.name() == name);
-    let allow = match allow {
-        None => None,
-        Some(names) => Some(names.iter().map(field).collect::<Option<_>>()?),
-    };
+pub(super) fn rules(allow: Option<Vec<Field>>, params: Option<StoredParams>) -> Option<SubmissionRules> {
     let params = match params {
         None => Params::default(),
         Some(stored) => stored.params()?,

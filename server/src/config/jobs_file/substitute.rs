@@ -18,6 +18,19 @@ pub struct Environment {
     intervals: Intervals,
     secrets: SecretNames,
     policy: Arc<Policy>,
+    mail: MailSupport,
+}
+
+/// Knowledge of the server's e-mail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MailSupport {
+    /// The file is checked away from its server.
+    #[default]
+    Unknown,
+    /// The server has no mail server.
+    Absent,
+    /// The server sends e-mail.
+    Present,
 }
 
 /// Knowledge of the secrets that exist.
@@ -59,6 +72,16 @@ impl Environment {
         Self { policy, ..self }
     }
 
+    /// Refuses recipients of e-mail if the server has no mail server.
+    #[must_use]
+    pub fn with_mail(self, mail: MailSupport) -> Self {
+        Self { mail, ..self }
+    }
+
+    pub(super) const fn mail(&self) -> MailSupport {
+        self.mail
+    }
+
     pub(super) const fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
@@ -83,6 +106,7 @@ impl FromIterator<(String, String)> for Environment {
             intervals: Intervals::default(),
             secrets: SecretNames::Unknown,
             policy: Arc::default(),
+            mail: MailSupport::Unknown,
         }
     }
 }

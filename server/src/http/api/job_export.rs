@@ -31,26 +31,41 @@ pub(crate) enum ExportFormat {
     Ndjson,
 }
 
-impl ExportFormat {
-    /// The format that a request asks for: the first of its `Accept` that lists of jobs have. `None` is an array in JSON.
-    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
-        let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).find_map(Self::of_range).flatten()
-    }
+/// A type that lists of jobs have.
+enum AcceptedType {
+    /// An array in JSON.
+    Array,
+    /// An export.
+    Export(ExportFormat),
+}
 
-    /// `Some(None)` is an array in JSON, `None` a type that lists of jobs do not have, or that is refused by its weight.
-    fn of_range(range: &str) -> Option<Option<Self>> {
+impl AcceptedType {
+    /// `None` is a type that lists of jobs do not have, or that is refused by its weight.
+    fn of_range(range: &str) -> Option<Self> {
         let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
         let name = parts.next()?;
         if parts.any(|part| part.strip_prefix("q=").is_some_and(|weight| weight.parse() == Ok(0.0))) {
             return None;
         }
         match name.as_str() {
-            "text/csv" | "text/*" => Some(Some(Self::Csv)),
-            "application/x-ndjson" => Some(Some(Self::Ndjson)),
-            "application/json" | "application/*" | "*/*" => Some(None),
+            "text/csv" | "text/*" => Some(Self::Export(ExportFormat::Csv)),
+            "application/x-ndjson" => Some(Self::Export(ExportFormat::Ndjson)),
+            "application/json" | "application/*" | "*/*" => Some(Self::Array),
             _ => None,
         }
+    }
+}
+
+impl ExportFormat {
+    /// The format that a request asks for: the first of its `Accept` that lists of jobs have. `None` is an array in JSON.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let values = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).find_map(AcceptedType::of_range).and_then(|accepted| {
+            match accepted {
+                AcceptedType::Array => None,
+                AcceptedType::Export(format) => Some(format),
+            }
+        })
     }
 
     const fn content_type(self) -> HeaderValue {

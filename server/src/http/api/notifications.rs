@@ -110,11 +110,11 @@ pub(crate) async fn test(
 /// The JSON of a target: its URL and secrets are not shown.
 pub(crate) fn target(target: &Target) -> shapes::NotifyTarget {
     shapes::NotifyTarget {
-        kind: target.kind.name().into(),
+        kind: target.kind().name().into(),
         host: target.host(),
         on: target.on.iter().map(|occasion| occasion.name().into()).collect(),
         period_ms: shapes::millis(target.period),
-        signed: !target.secrets.is_empty(),
+        signed: target.is_signed(),
     }
 }
 

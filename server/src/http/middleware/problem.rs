@@ -296,7 +296,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "the workers that could run it have refused it, or failed to start it: its attempts tell why"
         }
         PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
-        PendingReason::Limited => "a limit (concurrency) has no permit left: GET /api/limits tells which",
+        PendingReason::Limited => "all permits of a limit (concurrency) are in use",
         PendingReason::RateLimited => "its rate limit allows no start now",
         PendingReason::Busy => "the slots and backlogs of all workers that could run it are taken",
         PendingReason::Soon => "it is about to be placed",

@@ -22,13 +22,16 @@ pub(crate) fn moment(time: Time) -> Moment {
 }
 
 fn relative(at: Timestamp, now: Timestamp) -> String {
-    if at > now {
-        return format!("in {}", span(at.since(now)));
-    }
-    match now.since(at) {
-        just if just < Duration::from_secs(1) => "now".to_owned(),
-        past => format!("{} ago", span(past)),
-    }
+    let (distance, is_future) = if at > now { (at.since(now), true) } else { (now.since(at), false) };
+    let seconds = distance.as_secs();
+    // The script of the pages writes the same.
+    let text = match seconds {
+        0 => return "now".to_owned(),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        _ => span(distance),
+    };
+    if is_future { format!("in {text}") } else { format!("{text} ago") }
 }
 
 /// A duration in its two largest units: `1.25s`, `3m 20s`, `5h 2m`, `4d 1h`.
@@ -103,8 +106,9 @@ mod tests {
     fn a_moment_is_seen_from_now() {
         let now = Timestamp(1_000_000);
         assert_eq!(relative(Timestamp(1_000_000), now), "now");
-        assert_eq!(relative(Timestamp(940_000), now), "1m 0s ago");
-        assert_eq!(relative(Timestamp(1_005_500), now), "in 5.50s");
+        assert_eq!(relative(Timestamp(1_000_000 + 7_800_000), now), "in 2h 10m");
+        assert_eq!(relative(Timestamp(940_000), now), "1m ago");
+        assert_eq!(relative(Timestamp(1_005_500), now), "in 5s");
     }
 
     #[test]

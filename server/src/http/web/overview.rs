@@ -51,6 +51,8 @@ struct OverviewPage {
     succeeded: u64,
     failed: u64,
     is_empty: bool,
+    /// A definition for the first job; none if there are none.
+    first: Option<String>,
 }
 
 /// Rows of each table.
@@ -88,6 +90,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
         bars: hours.as_deref().map(chart::hours).unwrap_or_default(),
         succeeded: hours.iter().flatten().map(|hour| hour.succeeded).sum(),
         failed: hours.iter().flatten().map(|hour| hour.failed).sum(),
+        first: state.services.catalogue.current().iter().next().map(|entry| entry.definition.name.clone()),
         is_empty: running.is_empty() && last.is_empty() && snapshot.live_jobs == 0,
         hours,
         running: running.into_iter().map(Row::of).collect(),
@@ -127,8 +130,11 @@ async fn attention(
     }
     let quarantined = list(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
     if quarantined > 0 {
-        let more = if quarantined >= 100 { " or more" } else { "" };
-        let text = format!("{quarantined}{more} jobs are quarantined: each waits for a decision");
+        let text = match quarantined {
+            1 => "1 job is quarantined: it waits for a decision".to_owned(),
+            100.. => format!("{quarantined} or more jobs are quarantined: each waits for a decision"),
+            _ => format!("{quarantined} jobs are quarantined: each waits for a decision"),
+        };
         all.push(entry("warn", text, "/jobs?state=quarantined"));
     }
     let since = Time(Timestamp(clock::now().utc.0 - HOURS * HOUR_MS)).to_string();
@@ -138,13 +144,17 @@ async fn attention(
         *by_name.entry(job.name).or_default() += 1;
     }
     for (name, count) in by_name {
-        let text = format!("{name}: {count} of its jobs ended badly within 24 hours");
+        let text = format!("{name}: {} ended badly within 24 hours", counted(count));
         all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
     }
     if has_paused {
         all.push(entry("warn", "schedules are paused".to_owned(), "/schedules"));
     }
     Ok(all)
+}
+
+fn counted(count: u32) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }
 
 /// The ends of the last 24 hours, counted now and then: counting reads every job that ended.

@@ -13,6 +13,7 @@ pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
         Shape::Text,
         "The URL of an incoming webhook of Slack, Mattermost, or Discord with /slack at its end.",
     ),
+    key("email", Shape::Texts, "Addresses that get a mail each; the server needs --smtp."),
     key("on", Shape::Choices(occasions), "The occasions; all but succeeded if absent."),
     key(
         "secret",

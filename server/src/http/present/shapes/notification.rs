@@ -12,10 +12,10 @@ pub struct Notification {
     pub id: u64,
     /// The definition that it is about.
     pub definition: String,
-    /// The kind of its target: `webhook` or `slack`.
+    /// The kind of its target: `webhook`, `slack` or `email`.
     #[schema(value_type = String)]
     pub kind: Text,
-    /// The host of its target.
+    /// The host of its target; of e-mail the address of the recipient.
     pub host: String,
     /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late` or `stale`.
     #[schema(value_type = String)]
@@ -48,10 +48,10 @@ pub struct Notification {
 /// A target of a definition. Its URL is not shown, because it often holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NotifyTarget {
-    /// Its kind: `webhook` or `slack`.
+    /// Its kind: `webhook`, `slack` or `email`.
     #[schema(value_type = String)]
     pub kind: Text,
-    /// Its host.
+    /// Its host; of e-mail the address of the recipient.
     pub host: String,
     /// The occasions of which it is told.
     #[schema(value_type = Vec<String>)]

@@ -3,8 +3,11 @@
 //! It needs Chromium and its driver. `LONGSHORE_TEST_BROWSER=required` asks for it; the pictures go to `target/pictures`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its browser fails")]
 
+mod busy_day;
+
 use std::path::{Path, PathBuf};
 
+use busy_day::BusyDay;
 use testkit::browser::{self, Browser};
 use testkit::{Api, Cluster, Process, wait_until};
 
@@ -74,7 +77,8 @@ async fn an_operator_sees_and_steers_jobs_in_a_browser() {
 
     // An empty server shows how to make the first job.
     browser.open(base).await;
-    assert!(browser.text().await.contains("Nothing has run yet"));
+    let text = browser.text().await;
+    assert!(text.contains("Nothing has run yet") && text.contains("/api/jobs/broken"), "{text}");
 
     // A page that is open learns of a job that is made meanwhile.
     browser.open(&format!("{base}/jobs")).await;
@@ -121,7 +125,21 @@ async fn an_operator_sees_and_steers_jobs_in_a_browser() {
     api.wait_for_job(long, |job| job["state"] == "cancelled").await;
     wait_until("the page shows it", async || browser.text().await.contains("cancelled")).await;
 
-    // Keys: the search field, and rows.
+    // Keys: past the navigation, the list of keys, the search field, and rows.
+    browser.open(&format!("{base}/jobs")).await;
+    browser.enter("body", "\u{e004}").await;
+    let shown = "
+        const link = document.activeElement;
+        return link.className === 'skip' && link.getBoundingClientRect().width > 20 && getComputedStyle(link).outlineStyle !== 'none' ? 1 : 0";
+    assert_eq!(number(&browser, shown).await, 1, "the first Tab shows a way past the navigation");
+    browser.enter(".skip", "\n").await;
+    let inside = "return document.activeElement.id === 'main' ? 1 : 0";
+    wait_until("the content has the focus", async || number(&browser, inside).await == 1).await;
+    browser.enter("body", "?").await;
+    let open = "return document.getElementById('help').open ? 1 : 0";
+    assert_eq!(number(&browser, open).await, 1);
+    browser.enter("#help button", "\n").await;
+    wait_until("the list of keys is closed", async || number(&browser, open).await == 0).await;
     browser.open(&format!("{base}/jobs")).await;
     browser.enter("body", "j").await;
     let focused = "return document.activeElement.classList.contains('row') ? 1 : 0";
@@ -138,43 +156,43 @@ async fn every_page_fits_its_window_and_can_be_read() {
     if !browser::is_required() {
         return;
     }
-    let running = Running::start().await;
-    let (api, base) = (&running.api, running.base.as_str());
-    for name in ["colours", "colours", "broken", "broken", "long"] {
-        submit(api, name).await;
-    }
-    api.wait_for_job(4, |job| job["state"] == "failed").await;
-    let array = serde_json::json!({"count": 3, "batch_name": "nightly import", "max_failures": 2});
-    api.post("/api/jobs/broken", Some(&array)).await;
-    api.wait_for_job(6, |job| job["state"] == "failed").await;
-    wait_until("a target has failed", async || {
-        !api.get("/api/notifications?failing=1").await.as_array().unwrap().is_empty()
-    })
-    .await;
+    let day = BusyDay::start().await;
+    let base = day.base.as_str();
+    let page = |name: &'static str, path: &str| (name, path.to_owned());
     let pages = [
-        ("overview", "/"),
-        ("jobs", "/jobs"),
-        ("job", "/jobs/3"),
-        ("again", "/jobs/3/again"),
-        ("batches", "/batches"),
-        ("batch", "/batches/6"),
-        ("definitions", "/definitions"),
-        ("definition", "/definitions/colours"),
-        ("schedules", "/schedules?name=nightly"),
-        ("workers", "/workers"),
-        ("worker", "/workers/1"),
-        ("notifications", "/notifications"),
-        ("api", "/api-docs"),
-        ("search", "/logs/search?q=plain&since=2026-01-01T00:00:00Z"),
-        ("search-form", "/logs/search"),
+        page("overview", "/"),
+        page("jobs", "/jobs"),
+        page("job", &format!("/jobs/{}", day.failed)),
+        page("job-running", &format!("/jobs/{}", day.running)),
+        page("job-waiting", &format!("/jobs/{}", day.waiting)),
+        page("output", &format!("/jobs/{}/output", day.failed)),
+        page("again", &format!("/jobs/{}/again", day.failed)),
+        page("batches", "/batches"),
+        page("batch", &format!("/batches/{}", day.batch)),
+        page("definitions", "/definitions"),
+        page("definition", "/definitions/build-site"),
+        page("schedules", "/schedules"),
+        page("schedule", "/schedules?name=backup-db"),
+        page("workers", "/workers"),
+        page("worker", "/workers/1"),
+        page("notifications", "/notifications"),
+        page("api", "/api-docs"),
+        page("search", "/logs/search?q=chapter&since=2026-01-01T00:00:00Z"),
+        page("search-form", "/logs/search"),
     ];
     for scheme in ["light", "dark"] {
         let browser = Browser::start(scheme == "dark").await;
         for (size, width, height) in SIZES {
             browser.resize(width, height).await;
-            for (name, path) in pages {
+            for (name, path) in &pages {
                 browser.open(&format!("{base}{path}")).await;
+                if *name == "output" {
+                    let lines = "return document.querySelectorAll('#output .line').length";
+                    wait_until("the output is shown", async || number(&browser, lines).await > 3).await;
+                }
                 keep_picture(&browser, &format!("{name}-{size}-{scheme}")).await;
+                let inexact = number(&browser, INEXACT).await;
+                assert_eq!(inexact, 0, "{path} has times without the exact instant in UTC");
                 let over = number(&browser, "return document.documentElement.scrollWidth - innerWidth").await;
                 assert!(over <= 0, "{path} is {over} px wider than a {size} window");
                 let weak = browser.run(CONTRAST).await;
@@ -208,6 +226,11 @@ for (const element of document.querySelectorAll('body *')) {
   if ((a + 0.05) / (b + 0.05) < 4.5) weak.push(element.outerHTML.slice(0, 120));
 }
 return weak;
+";
+
+/// Times that do not show the exact instant and its zone to a pointer that rests on them.
+const INEXACT: &str = r"
+return [...document.querySelectorAll('time')].filter((time) => !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/.test(time.title)).length;
 ";
 
 /// Links, buttons and fields that a screen reader could not name.
