@@ -118,7 +118,7 @@ struct CpuStats {
 
 #[derive(Debug, Default, Deserialize)]
 struct CpuUsage {
-    /// Nanoseconds.
+    /// CPU time in nanoseconds.
     #[serde(default)]
     total_usage: u64,
 }
