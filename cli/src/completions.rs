@@ -5,7 +5,7 @@
 //! once gives no names: completion never waits long and never prints an error.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
+use crate::client_certificate::ClientCertificateArgs;
 
 /// Write a completion script for a shell to standard output.
 #[derive(Debug, clap::Args)]
@@ -90,10 +91,15 @@ fn read(path: &[&str]) -> Option<Value> {
     let server = given("--server", "LONGSHORE_SERVER");
     let token = given("--token-file", "LONGSHORE_API_TOKEN_FILE");
     let ca = given("--ca-file", "LONGSHORE_CA_FILE");
+    let client_certificate = ClientCertificateArgs {
+        tls_client_cert: given("--tls-client-cert", "LONGSHORE_TLS_CLIENT_CERT").map(PathBuf::from),
+        tls_client_key: given("--tls-client-key", "LONGSHORE_TLS_CLIENT_KEY").map(PathBuf::from),
+    };
     let server_args = ServerArgs::new(
         server.as_ref().and_then(|it| it.to_str()),
         token.as_deref().map(Path::new),
         ca.as_deref().map(Path::new),
+        client_certificate,
     );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let api = Api::new(&server_args).ok()?;

@@ -32,7 +32,8 @@ pub(crate) struct Program {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    Server(server::Flags),
+    // Boxed: it has several times as many flags as the others.
+    Server(Box<server::Flags>),
     Worker(worker::Flags),
     Dev(dev::Flags),
     Run(run::Flags),
@@ -111,7 +112,7 @@ pub(crate) fn describe_more(words: impl IntoIterator<Item = OsString>) {
 
 fn perform(verb: Verb) -> anyhow::Result<()> {
     match verb {
-        Verb::Server(flags) => server::server(flags),
+        Verb::Server(flags) => server::server(*flags),
         Verb::Worker(flags) => worker::worker(flags),
         Verb::Dev(flags) => dev::dev(flags),
         Verb::Run(flags) => block_on(run::run(flags)),

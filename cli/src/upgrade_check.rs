@@ -11,6 +11,7 @@ use server::config::jobs_file::{self, Environment};
 use server::doctor::{self, Finding, FindingVerdict};
 
 use crate::args::{OutputArgs, ServerArgs};
+use crate::client_certificate::ClientCertificateArgs;
 use crate::failure::{Exit, Failure};
 use crate::server::CheckedFiles;
 
@@ -43,6 +44,8 @@ pub(crate) struct Flags {
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    client_certificate: ClientCertificateArgs,
     /// Fail also if there is only a warning.
     #[arg(long)]
     strict: bool,
@@ -74,8 +77,12 @@ pub(crate) async fn check(flags: Flags, parse: ParseWords) -> anyhow::Result<()>
     }
     findings.splice(0..0, directories.iter().flat_map(|data| doctor::examine_upgrade(data)));
     if let Some(address) = &flags.server {
-        let server_args =
-            ServerArgs::new(Some(address), flags.token_file.as_deref(), flags.ca_file.as_deref());
+        let server_args = ServerArgs::new(
+            Some(address),
+            flags.token_file.as_deref(),
+            flags.ca_file.as_deref(),
+            flags.client_certificate,
+        );
         findings.extend(running::check(&server_args).await);
     }
     if findings.is_empty() {

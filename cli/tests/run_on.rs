@@ -1,5 +1,7 @@
 //! One job on several workers, by the real program: partial success, retries of what failed, distinct workers, cancels, and a crash of the server.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
 mod stub;
 
 use std::collections::BTreeSet;

@@ -31,7 +31,6 @@ pub mod optional {
     ///
     /// # Errors
     /// As the serializer says.
-    #[expect(clippy::ref_option, reason = "serde asks for this reference")]
     pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         duration.map(Milliseconds).serialize(serializer)
     }

@@ -11,6 +11,8 @@ mod dependency_words;
 mod keys;
 #[path = "world/limit_words.rs"]
 mod limit_words;
+#[path = "world/token_words.rs"]
+mod token_words;
 #[path = "world/trace.rs"]
 mod trace_of;
 #[path = "world/unique_words.rs"]
@@ -23,6 +25,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use keys::{hooks, placement, seconds, timetable};
+use token_words::{held, job_id, parse_token};
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
 use world::protocol::{
     ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId,
@@ -400,36 +403,6 @@ fn happen(world: &mut World, words: &[&str]) {
         [name, "docker_up"] => world.condition(name, Availability::Available, false),
         _ => panic!("nobody knows what this means: {words:?}"),
     }
-}
-
-fn job_id(text: &str) -> JobId {
-    JobId(text.trim_start_matches('j').parse().unwrap())
-}
-
-/// `j3#2`: the attempt of job 3 with fence 2.
-fn parse_token(world: &World, text: &str) -> Token {
-    if let Some(text) = text.strip_prefix("other:") {
-        let mut token = parse_token(world, text);
-        token.nonce.0 ^= 1;
-        return token;
-    }
-    let (job, fence) = text.trim_start_matches('j').split_once('#').unwrap();
-    world.token(job.parse().unwrap(), fence.parse().unwrap())
-}
-
-/// `j3#2:running`; with `other:` in front it has another nonce.
-fn held(world: &World, text: &str) -> (Token, Phase) {
-    let (is_other, text) = text.strip_prefix("other:").map_or((false, text), |text| (true, text));
-    let (token, phase) = text.split_once(':').unwrap();
-    let phase = match phase {
-        "running" => Phase::Running,
-        "starting" => Phase::Starting,
-        "ended" => Phase::Ended,
-        _ => Phase::Backlog,
-    };
-    let mut token = parse_token(world, token);
-    token.nonce.0 ^= u64::from(is_other);
-    (token, phase)
 }
 
 /// Larger than any batch of a story that does not say otherwise.

@@ -19,7 +19,7 @@ use crate::script::{Act, Kind, Script};
 use crate::server::Server;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
-use crate::workload::Workload;
+use crate::workload::{AspectDice, Workload};
 
 #[derive(Debug)]
 pub(crate) struct World {
@@ -92,13 +92,15 @@ impl World {
             network: Network::new(swarm.machines, swarm.delay, stream(12)),
             workload: Workload::new(
                 swarm.definitions,
-                stream(13),
-                stream(15),
-                stream(18),
-                stream(29),
-                stream(19),
-                stream(30),
-                stream(40),
+                AspectDice {
+                    nature: stream(13),
+                    delays: stream(15),
+                    timetables: stream(18),
+                    waits: stream(29),
+                    limits: stream(19),
+                    hooks: stream(30),
+                    sets: stream(40),
+                },
             ),
             requests: Vec::new(),
             cuts: Vec::new(),

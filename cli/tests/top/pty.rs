@@ -2,9 +2,10 @@
 //!
 //! The screen understands what `longshore top` may send, and nothing else: any other control sequence ends the test.
 
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -44,7 +45,7 @@ impl Pty {
         drop((command, user));
         let screen = Arc::new(Mutex::new(Screen::new(80, 24)));
         let shown = Arc::clone(&screen);
-        let controller = File::from(OwnedFd::from(controller));
+        let controller = File::from(controller);
         let mut reader = controller.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];

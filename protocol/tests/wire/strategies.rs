@@ -1,5 +1,7 @@
 //! Any message whose values are within their ranges.
 
+mod usage;
+
 use std::time::Duration;
 
 use longshore_protocol::container::{Overrides, PullPolicy, Resources, Volume};
@@ -10,8 +12,7 @@ use longshore_protocol::order::{
 use longshore_protocol::registry::RegistryLogin;
 use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
-    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing, Usage,
-    UsageSample,
+    Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{
@@ -21,6 +22,8 @@ use longshore_protocol::{
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
+
+use usage::{sample, usage};
 
 pub(crate) fn order() -> impl Strategy<Value = Order> {
     prop_oneof![
@@ -245,25 +248,6 @@ fn failed() -> impl Strategy<Value = Failed> {
             usage,
         },
     )
-}
-
-fn sample() -> impl Strategy<Value = UsageSample> {
-    (token(), usage(), of(0..=wire::OFFSET_MAX)).prop_map(|(token, usage, memory_bytes)| UsageSample {
-        token,
-        usage,
-        memory_bytes,
-    })
-}
-
-fn usage() -> impl Strategy<Value = Usage> {
-    proptest::array::uniform6(of(0..=wire::OFFSET_MAX)).prop_map(|it| Usage {
-        cpu_ms: it[0],
-        memory_peak_bytes: it[1],
-        network_received_bytes: it[2],
-        network_sent_bytes: it[3],
-        disk_read_bytes: it[4],
-        disk_written_bytes: it[5],
-    })
 }
 
 fn foreign() -> impl Strategy<Value = Foreign> {

@@ -23,7 +23,7 @@ use super::target::{Endpoint, Target, TargetKey};
 use crate::catalogue::{Catalogue, Entry};
 use crate::clock;
 use crate::engine::RecordWriter;
-use crate::http::present::presenter::why_ended;
+use crate::http::present::ending::why_ended;
 use crate::metrics::Metrics;
 use crate::store::{
     Archive, JobRow, NotificationArchive, NotificationChange, NotificationId, NotificationRow,

@@ -40,7 +40,7 @@ impl Disk {
             }
             Change::Member(member) => {
                 let parent = self.sets.parents.get(&member.parent);
-                if !parent.is_some_and(|parent| !parent.is_complete) {
+                if parent.is_none_or(|parent| parent.is_complete) {
                     return Err(format!("I27 {member:?} is made for a parent that has all of its members"));
                 }
                 let is_twin = |it: &MemberRow| it.parent == member.parent && it.pinned == member.pinned;

@@ -14,7 +14,7 @@ use super::{End, Oracle, Scene};
 use crate::clock::Moment;
 use crate::dice::Dice;
 use crate::disk::{Disk, Group};
-use crate::workload::Workload;
+use crate::workload::{AspectDice, Workload};
 
 const JOB: JobId = JobId(1);
 const SCENE: Scene<'static> =
@@ -27,13 +27,15 @@ fn token(fence: u64) -> Token {
 fn workload() -> Workload {
     Workload::new(
         1,
-        Dice::new(1, 1),
-        Dice::new(1, 2),
-        Dice::new(1, 3),
-        Dice::new(1, 4),
-        Dice::new(1, 5),
-        Dice::new(1, 6),
-        Dice::new(1, 7),
+        AspectDice {
+            nature: Dice::new(1, 1),
+            delays: Dice::new(1, 2),
+            timetables: Dice::new(1, 3),
+            waits: Dice::new(1, 4),
+            limits: Dice::new(1, 5),
+            hooks: Dice::new(1, 6),
+            sets: Dice::new(1, 7),
+        },
     )
 }
 

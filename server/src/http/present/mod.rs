@@ -1,9 +1,10 @@
-//! Answers as JSON: `shapes` declares them, `show` and `timeline` fill them from rows of the store and the snapshot.
+//! Answers as JSON: `shapes` declares them, `presenter`, `timeline` and `ending` fill them from rows of the store and the snapshot.
 
 pub(crate) mod batch;
 mod committed;
 pub(crate) mod csv;
 pub(crate) mod earlier;
+pub(crate) mod ending;
 mod members;
 pub(crate) mod presenter;
 pub mod shapes;

@@ -199,7 +199,7 @@ impl Archive for SqliteArchive {
     }
 
     fn member_places(&self, parent: JobId, limit: usize) -> Result<Vec<MemberPlace>, ReadError> {
-        self.read(|connection| Ok(run_on::places(connection, parent, limit)?))
+        self.read(|connection| run_on::places(connection, parent, limit))
     }
 
     fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::reader::{Item, Reader};
 use super::text::{LossyText, Streams, missing_bytes};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::presenter;
+use crate::http::present::ending;
 use crate::logs::{Piece, PieceData};
 
 /// Output as events: `attempt`, `output`, `gap`, `late`, and at the end `end` or `leaving`. A client with `resumed` continues there.
@@ -120,7 +120,7 @@ impl EventEncoder {
                         attempt: None,
                         outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name()),
                         exit_code: attempt.and_then(|attempt| attempt.exit_code),
-                        text: Some(presenter::last_line(&row)),
+                        text: Some(ending::last_line(&row)),
                     },
                 );
             }

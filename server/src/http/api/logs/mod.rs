@@ -25,7 +25,7 @@ use crate::http::api::jobs::find;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::front::accepts;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::presenter;
+use crate::http::present::ending;
 use crate::http::request::path::Id;
 use crate::http::request::query::{Query, wrong};
 use crate::http::state::AppState;
@@ -329,7 +329,7 @@ fn plain(reader: Reader, annotated: bool) -> Body {
                 Ok(Item::Late { bytes }) if annotated => {
                     plain.line(&format!("longshore: {bytes} bytes of output have not arrived yet"))
                 }
-                Ok(Item::Ended(row)) if annotated => plain.line(&presenter::last_line(&row)),
+                Ok(Item::Ended(row)) if annotated => plain.line(&ending::last_line(&row)),
                 Ok(Item::ShuttingDown) if annotated => {
                     plain.line("longshore: the server is leaving; the job is not affected")
                 }
