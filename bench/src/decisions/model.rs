@@ -128,7 +128,7 @@ impl Model {
             output: OutputLengths::default(),
             result: None,
             note: None,
-            usage: None,
+            usage: Default::default(),
         };
         self.step(Input::Reported(session, Report::Success(Numbered { first, list: vec![succeeded] })))
     }

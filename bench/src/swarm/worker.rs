@@ -215,7 +215,7 @@ fn started(token: Token) -> Started {
 
 fn succeeded(token: Token) -> Succeeded {
     let (timing, output) = (Timing::default(), OutputLengths::default());
-    Succeeded { token, timing, output, result: None, note: None, usage: None }
+    Succeeded { token, timing, output, result: None, note: None, usage: Default::default() }
 }
 
 /// As in the worker program.
