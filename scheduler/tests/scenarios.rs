@@ -27,9 +27,7 @@ use std::time::Duration;
 use keys::{hooks, placement, seconds, timetable};
 use token_words::{held, job_id, parse_token};
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
-use world::protocol::{
-    ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId,
-};
+use world::protocol::{ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 use world::scheduler::ServerLimits;
 use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
