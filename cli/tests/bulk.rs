@@ -74,7 +74,10 @@ fn ids_and_filters_exclude_each_other_and_one_of_them_is_needed() {
         assert!(none.code == 2 && none.err.contains("which jobs?"), "{none:?}");
     }
     let changed = run(&mut stub.longshore(&["retry", "--name", "x", "--yes", "-e", "SIZE=640"]));
-    assert!(changed.code == 2 && changed.err.contains("-e, -- ARGS and --key are for jobs"), "{changed:?}");
+    assert!(
+        changed.code == 2 && changed.err.contains("-e, --members, -- ARGS and --key are for jobs"),
+        "{changed:?}"
+    );
     assert!(stub.requests().is_empty());
 }
 

@@ -31,8 +31,9 @@ async fn job_killed_for_its_memory_limit_is_retried_with_a_higher_limit() {
     let ends = ends(&job);
     let (before, last) = ends.split_at(ends.len() - 2);
     assert!(last == ["oom_killed", "succeeded"] && before.iter().all(|it| *it == "failed"), "{job}");
-    let message = &job["attempts"][before.len()]["message"];
-    assert_eq!(message, "killed for its memory limit of 16 MiB", "{job}");
+    // The peak follows, where the engine told it in time.
+    let message = job["attempts"][before.len()]["message"].as_str().unwrap();
+    assert!(message.starts_with("killed for its memory limit of 16 MiB"), "{job}");
     worker.terminate().await;
 }
 

@@ -86,11 +86,11 @@ fn impossible_values() -> Vec<(&'static str, Vec<u8>)> {
     let huge: &[u8] = &[0xfd, 1, 0, 0, 0, 0, 0, 0x20, 0];
     let in_the_year_3000: &[u8] = &[0xfd, 0, 0xce, 0x3a, 0x29, 7, 0, 0, 0, 0];
     vec![
-        ("exit_code", report(3, &entry, &[1, 1], million, &[0, 0, 0, 0, 0, 0])),
-        ("exit_code", report(3, &entry, &[1, 1], below_a_byte, &[0, 0, 0, 0, 0, 0])),
+        ("exit_code", report(3, &entry, &[1, 1], million, &[0; 12])),
+        ("exit_code", report(3, &entry, &[1, 1], below_a_byte, &[0; 12])),
         ("offset", report(7, &token, &[0], negative, &[0, 1, b'x'])),
         ("offset", report(7, &token, &[0], huge, &[0, 1, b'x'])),
-        ("stdout", report(2, &entry, &[0, 0, 0], huge, &[0, 0, 0])),
+        ("stdout", report(2, &entry, &[0, 0, 0], huge, &[0; 9])),
         ("ago", report(1, &entry, &[0], in_the_year_3000, &[])),
     ]
 }

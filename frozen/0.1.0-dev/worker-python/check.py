@@ -266,7 +266,7 @@ async def check_hostile(api, server, token, frames):
     gap = codec.encode_report("Running", {"first": 1, "list": [alive]})
     gap = [gap, codec.encode_report("Running", {"first": 3, "list": [alive]})]
     bad_result = {"token": alive["token"], "ended_ago": 0, "ran": None, "stdout": 0, "stderr": 0, "note": None}
-    bad_result = {"first": 1, "list": [dict(bad_result, result="{not json")]}
+    bad_result = {"first": 1, "list": [dict(bad_result, result="{not json", usage=codec.UNKNOWN_USAGE)]}
     for why, messages, code, words, joined in [
         ("text instead of Hello", ["hello"], 1003, "text_frame", False),
         ("a heartbeat instead of Hello", [beat], 4004, "the first message was another", False),

@@ -562,7 +562,19 @@ LENGTHS = {
     "stdout": Unsigned(8, "output.stdout", 0, OFFSET_MAX),
     "stderr": Unsigned(8, "output.stderr", 0, OFFSET_MAX),
 }
-SUCCESS = Struct(result_fits, token=TOKEN, **TIMES, **LENGTHS, result=Option(TEXT), note=Option(SHOWN))
+FIGURES = (
+    "cpu_ms",
+    "memory_peak_bytes",
+    "network_received_bytes",
+    "network_sent_bytes",
+    "disk_read_bytes",
+    "disk_written_bytes",
+)
+USAGE = Struct(**{name: Option(Unsigned(8, name, 0, OFFSET_MAX)) for name in FIGURES})
+UNKNOWN_USAGE = dict.fromkeys(FIGURES)
+SUCCESS = Struct(
+    result_fits, token=TOKEN, **TIMES, **LENGTHS, result=Option(TEXT), note=Option(SHOWN), usage=USAGE
+)
 FAILURE = Struct(
     failure_fits,
     token=TOKEN,
@@ -571,6 +583,7 @@ FAILURE = Struct(
     message=SHOWN,
     **TIMES,
     **LENGTHS,
+    usage=USAGE,
 )
 CHUNK = Struct(
     chunk_fits,
@@ -618,6 +631,10 @@ REPORTS = {
     11: ("Wanted", List(Revision())),
     12: ("Starting", numbered(TOKEN)),
     128: ("Foreign", FOREIGN),
+    129: (
+        "Usage",
+        List(Struct(token=TOKEN, usage=USAGE, memory_bytes=Option(Unsigned(8, "memory_bytes", 0, OFFSET_MAX)))),
+    ),
 }
 
 

@@ -610,6 +610,8 @@ class Worker:
         attempt.ended_at = at
         attempt.lengths = lengths
         entry = {"token": attempt.token, "ended_ago": 0, "ran": end["ran"], **lengths}
+        # This worker measures nothing.
+        entry["usage"] = codec.UNKNOWN_USAGE
         if end["outcome"] == "Succeeded":
             attempt.final = ("Success", dict(entry, result=None, note=None), at)
         else:
