@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::config::{Config, OnTerm, parse_label};
+use client::config::{Config, ConfigError, OnTerm, parse_label};
+use client::offer;
 use client::tls::TrustError;
 use protocol::wire::SLOTS_MAX;
 use tokio::runtime::Runtime;
@@ -95,6 +96,18 @@ pub(crate) struct WorkerArgs {
     /// Label of this worker, which definitions may require. May be repeated; in the variable separated by commas.
     #[arg(long, env = "LONGSHORE_LABELS", value_name = "KEY=VALUE", value_delimiter = ',')]
     label: Vec<String>,
+    /// Cores that jobs may reserve together; 0: cores are not counted [default: the cores of this process].
+    #[arg(long, env = "LONGSHORE_CPUS", value_name = "CORES")]
+    cpus: Option<String>,
+    /// Memory that jobs may reserve together, such as 16g; 0: memory is not counted [default: the memory of the machine or container].
+    #[arg(long, env = "LONGSHORE_MEMORY", value_name = "SIZE")]
+    memory: Option<String>,
+    /// Ids of the GPUs that jobs may reserve, separated by commas, such as 0,1 [default: none].
+    #[arg(long, env = "LONGSHORE_OFFERED_GPUS", value_name = "IDS", value_delimiter = ',')]
+    gpus: Vec<String>,
+    /// Amount of a resource that jobs may reserve under this name, such as license=2. May be repeated; in the variable separated by commas.
+    #[arg(long, env = "LONGSHORE_RESOURCES", value_name = "NAME=AMOUNT", value_delimiter = ',')]
+    resource: Vec<String>,
     /// Effect of the first SIGTERM [default: detach in a container, else drain].
     #[arg(long, env = "LONGSHORE_ON_TERM", value_enum, value_name = "WHAT", hide_possible_values = true, help = ON_TERM)]
     on_term: Option<OnTermArg>,
@@ -196,6 +209,10 @@ impl WorkerArgs {
             backlog: None,
             pull_slots: None,
             label: Vec::new(),
+            cpus: None,
+            memory: None,
+            gpus: Vec::new(),
+            resource: Vec::new(),
             on_term: Some(OnTermArg::Interrupt),
         }
     }
@@ -259,6 +276,18 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
     config.pull_slots = worker_args.pull_slots.unwrap_or(config.pull_slots);
     config.labels =
         worker_args.label.iter().map(|text| parse_label(text)).collect::<Result<_, _>>().map_err(usage)?;
+    if let Some(cpus) = &worker_args.cpus {
+        config.resources.cpus_milli =
+            offer::parse_cpus(cpus).map_err(|wrong| usage(ConfigError::Resources(wrong)))?;
+    }
+    if let Some(memory) = &worker_args.memory {
+        config.resources.memory_bytes =
+            offer::parse_memory(memory).map_err(|wrong| usage(ConfigError::Resources(wrong)))?;
+    }
+    offer::check_gpus(&worker_args.gpus).map_err(|wrong| usage(ConfigError::Resources(wrong)))?;
+    config.resources.gpus.clone_from(&worker_args.gpus);
+    config.resources.custom =
+        offer::parse_custom(&worker_args.resource).map_err(|wrong| usage(ConfigError::Resources(wrong)))?;
     config.on_term = match worker_args.on_term {
         Some(OnTermArg::Drain) => OnTerm::Drain,
         Some(OnTermArg::Interrupt) => OnTerm::Interrupt,

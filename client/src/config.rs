@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use protocol::resources::OfferedResources;
 use protocol::wire::{LABELS_MAX, SLOTS_MAX};
 
 use crate::client_certificate::ClientCertificateFiles;
+use crate::offer;
 use crate::runtime::policy::Allow;
 use crate::ws::Address;
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub pull_slots: u32,
     /// Labels that jobs may require.
     pub labels: Vec<(String, String)>,
+    /// Resources that jobs may reserve.
+    pub resources: OfferedResources,
     /// The runtimes that it offers.
     pub runtimes: Runtimes,
     /// The reaction to SIGTERM.
@@ -102,6 +106,9 @@ pub enum ConfigError {
     /// More labels than a server takes.
     #[error("--label: there are {0}, at most {LABELS_MAX} are allowed")]
     Labels(usize),
+    /// See [`OfferError`](offer::OfferError).
+    #[error(transparent)]
+    Resources(#[from] offer::OfferError),
     /// The worker could run nothing.
     #[error("no runtime is left: allow docker, process or fake")]
     NoRuntime,
@@ -130,6 +137,7 @@ impl Config {
             backlog: cores.min(SLOTS_MAX),
             pull_slots: PULL_SLOTS,
             labels: Vec::new(),
+            resources: offer::measured(),
             runtimes: Runtimes {
                 docker: Some(PathBuf::from("docker")),
                 allow: Allow::default(),

@@ -14,6 +14,7 @@ pub mod identity;
 mod latest_file;
 pub mod logs;
 mod machine;
+pub mod offer;
 pub mod runtime;
 pub mod secrets;
 pub mod tls;
@@ -251,6 +252,7 @@ fn worker_state(
         policy: policy_of(config),
         labels: config.labels.clone(),
         runtimes,
+        resources: config.resources.clone(),
     };
     Ok(Worker::new(about, seed))
 }

@@ -62,6 +62,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let config = Config {
+            resources: Default::default(),
             name: "w1".into(),
             secret: [7; 32],
             cluster: None,

@@ -163,6 +163,7 @@ fn connected(session: SessionId, hello: Hello) -> Connected {
         version: hello.version,
         slots: hello.slots,
         backlog: hello.backlog,
+        resources: hello.resources,
         labels: hello.labels,
         runtimes: hello.runtimes,
         address: "here".into(),

@@ -155,6 +155,17 @@ pub struct Resources {
     pub memory_bytes: Option<u64>,
     /// Processes and threads; the worker's default if absent.
     pub pids: Option<u32>,
+    /// GPUs that are reserved for it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gpus: u32,
+    /// Amounts of resources that operators of workers named, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub custom: Vec<(String, u32)>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Overrides of one job over its definition.

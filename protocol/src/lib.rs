@@ -21,6 +21,7 @@ pub mod order;
 pub mod output;
 pub mod registry;
 pub mod report;
+pub mod resources;
 pub mod secret;
 pub mod signal;
 pub mod time;

@@ -147,6 +147,8 @@ pub struct Assignment {
     pub memory_bytes: Option<u64>,
     /// Secrets of the job; absent if it has none.
     pub secrets: Option<AttemptSecrets>,
+    /// Ids of the GPUs that are reserved for it.
+    pub gpus: Vec<String>,
 }
 
 /// The answer to a whole Inventory. More than one frame if it is long; only the last has `last`.

@@ -15,6 +15,7 @@ use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
 use crate::order::VersionRange;
 pub use crate::output::{Chunk, ChunkData, Stream};
+use crate::resources::OfferedResources;
 pub use crate::usage::{Usage, UsageSample};
 
 /// One message from a worker to its server.
@@ -101,6 +102,8 @@ pub struct Hello {
     pub labels: Vec<(String, String)>,
     /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// Resources that jobs may reserve.
+    pub resources: OfferedResources,
 }
 
 impl core::fmt::Debug for Hello {

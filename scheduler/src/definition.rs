@@ -18,6 +18,7 @@ use crate::hooks::Hooks;
 use crate::limits::rules::LimitRules;
 use crate::params::SubmissionRules;
 use crate::placement::rules::PlacementRules;
+use crate::reservation::Reservation;
 use crate::retry;
 use crate::schedule::Timetable;
 use backoff_form::BackoffForm;
@@ -99,6 +100,12 @@ impl Definition {
     #[must_use]
     pub const fn runtime(&self) -> RuntimeKind {
         self.container.runtime
+    }
+
+    /// Its jobs go to free slots only, never into a backlog: they need permits, or reserve resources.
+    #[must_use]
+    pub const fn takes_free_slots_only(&self) -> bool {
+        self.limits.gate_starts() || Reservation::is_made_by(self)
     }
 
     /// Memory limit in bytes of the next attempt after `oom_kills` attempts that were killed for memory;

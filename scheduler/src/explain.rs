@@ -14,7 +14,7 @@ use protocol::{JobId, Now, RuntimeKind, Uptime, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::Worker;
-use crate::fleet::classes::Need;
+use crate::fleet::classes::{Need, NeedId};
 use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
 use crate::handlers::run_on;
 use crate::job::{Job, LiveState, State};
@@ -23,6 +23,7 @@ use crate::placement;
 use crate::placement::exclusion::Excluded;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
 use crate::queue::LaneKey;
+use crate::reservation::{ResourceKind, never_fits};
 use crate::step::PendingReason;
 
 /// The state of a job that has not ended, with reasons.
@@ -86,6 +87,8 @@ pub enum Obstacle {
     Requirement(u16),
     /// The worker takes only jobs that ask for each of its exclusive labels.
     Exclusive,
+    /// The worker offers less of this resource than the job reserves.
+    TooLarge(ResourceKind),
     /// The worker has the job's runtime, but the runtime does not answer.
     RuntimeUnavailable,
     /// The worker finishes its attempts and leaves.
@@ -99,6 +102,8 @@ pub enum Obstacle {
     Probing,
     /// All slots and backlog positions of the worker are taken.
     Busy,
+    /// Other attempts have reserved too much of this resource of the worker.
+    Resources(ResourceKind),
     /// The worker has just connected and is not reconciled yet.
     Joining,
 }
@@ -113,6 +118,7 @@ impl Obstacle {
             Self::Sibling => "sibling",
             Self::Requirement(_) => "requirement",
             Self::Exclusive => "exclusive",
+            Self::TooLarge(_) => "too_large",
             Self::Offline => "offline",
             Self::Unreachable => "unreachable",
             Self::NoRuntime => "no_runtime",
@@ -122,6 +128,7 @@ impl Obstacle {
             Self::Excluded(..) => "excluded",
             Self::Probing => "probing",
             Self::Busy => "busy",
+            Self::Resources(_) => "resources",
             Self::Joining => "joining",
         }
     }
@@ -135,10 +142,12 @@ impl Obstacle {
             Self::NotListed | Self::Sibling | Self::Requirement(_) | Self::Exclusive => {
                 PendingReason::NoMatch
             }
+            Self::TooLarge(_) => PendingReason::TooLarge,
             Self::RuntimeUnavailable => PendingReason::RuntimeUnavailable,
             Self::Cordoned | Self::Draining => PendingReason::Cordoned,
             Self::Excluded(..) | Self::Probing => PendingReason::Excluded,
             Self::Busy => PendingReason::Busy,
+            Self::Resources(_) => PendingReason::Resources,
             Self::Joining => PendingReason::Soon,
         }
     }
@@ -212,13 +221,13 @@ pub(crate) fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: Pendi
 /// to date ([`Fleet::regroup`](crate::fleet::Fleet::regroup)).
 pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
     let definition = scheduler.definitions.at(lane.definition());
-    let need = scheduler.fleet.classes().need_of(lane.definition()).map(|(_, need)| need);
+    let need = scheduler.fleet.classes().need_of(lane.definition());
     let is_general = lane.pinned_to().is_none() && lane.distinct_of().is_none();
-    let (true, Some(definition), Some(need)) = (is_general, definition, need) else {
+    let (true, Some(definition), Some((need_id, need))) = (is_general, definition, need) else {
         return why_waiting_by_search(scheduler, lane);
     };
     if need.workers.is_empty() {
-        return nearest_group(scheduler, definition, need);
+        return nearest_group(scheduler, definition, (need_id, need));
     }
     let listed: BTreeSet<WorkerId> =
         need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
@@ -250,7 +259,7 @@ fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> PendingRe
 }
 
 /// The best reason of all groups, for a need without a list of workers.
-fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: &Need) -> PendingReason {
+fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, &Need)) -> PendingReason {
     let mut best = PendingReason::NoWorker;
     for (group, count) in scheduler.fleet.groups().of_revision(definition.revision) {
         let reason = reason_of_group(scheduler, group, definition.runtime(), need);
@@ -272,23 +281,34 @@ fn reason_of_group(
     scheduler: &Scheduler,
     group: &WorkerGroup,
     runtime: RuntimeKind,
-    need: &Need,
+    (need_id, need): (NeedId, &Need),
 ) -> PendingReason {
-    let WorkerGroup::Connected { class, runtimes, intake } = group else { return PendingReason::NoWorker };
+    let WorkerGroup::Connected { class, runtimes, intake, fitting } = group else {
+        return PendingReason::NoWorker;
+    };
     let of_runtime = RuntimeKind::ALL.into_iter().zip(runtimes).find(|(kind, _)| *kind == runtime);
     let state = of_runtime.map_or(RuntimeState::Missing, |(_, state)| *state);
     let has_labels = || {
         let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
         facts.is_none_or(|facts| facts.meets_by_labels(need))
     };
+    let reservation = scheduler.fleet.classes().reservation_of(need_id);
+    let is_large_enough = || {
+        let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
+        facts.is_none_or(|facts| facts.meets_by_resources(reservation))
+    };
     match (state, intake) {
         (RuntimeState::Missing, _) => PendingReason::NoRuntime,
         _ if !has_labels() => PendingReason::NoMatch,
+        _ if !is_large_enough() => PendingReason::TooLarge,
         (RuntimeState::Unavailable, _) => PendingReason::RuntimeUnavailable,
         (_, Intake::Withdrawn) => PendingReason::Cordoned,
         (RuntimeState::Excluded, _) | (_, Intake::Probing) => PendingReason::Excluded,
         (RuntimeState::Available, Intake::Full) => PendingReason::Busy,
-        (RuntimeState::Available, Intake::Open) => PendingReason::Soon,
+        (RuntimeState::Available, Intake::Open) => match reservation {
+            Some(reservation) if !fitting.contains(&reservation) => PendingReason::Resources,
+            _ => PendingReason::Soon,
+        },
     }
 }
 
@@ -319,8 +339,14 @@ pub(crate) fn obstacles<'s>(
     let unmet = (0..).zip(requires).filter(|(_, rule)| !rule.holds(worker.label(&rule.label)));
     let is_exclusive = known
         .is_some_and(|need| exclusive_labels(worker.label(EXCLUSIVE)).any(|label| !need.asks_for(&label)));
+    // The offer of a disconnected worker may change until it returns.
+    let offer = &worker.capacity.offer;
+    let reserves = known.filter(|_| !is_away).map(|need| &need.reserves);
+    let too_large = reserves.and_then(|reserves| never_fits(offer, reserves));
+    let lacking = reserves.and_then(|reserves| worker.holdings.in_use().lacking(offer, reserves));
     let rest = [
         is_exclusive.then_some(Obstacle::Exclusive),
+        too_large.map(Obstacle::TooLarge),
         runtime
             .is_some_and(|runtime| worker.capacity.has(runtime) && !worker.capacity.offers(runtime))
             .then_some(Obstacle::RuntimeUnavailable),
@@ -333,6 +359,7 @@ pub(crate) fn obstacles<'s>(
             .map(|(of, until)| Obstacle::Excluded(of, until)),
         worker.health.breaker.probe().map(|_| Obstacle::Probing),
         (!is_away && !worker.has_room()).then_some(Obstacle::Busy),
+        lacking.filter(|_| too_large.is_none()).map(Obstacle::Resources),
         worker.link.is_joining().then_some(Obstacle::Joining),
     ];
     let unmet = unmet.map(|(index, _)| Obstacle::Requirement(index));

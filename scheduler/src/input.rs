@@ -9,6 +9,7 @@ use core::time::Duration;
 use protocol::container::Overrides;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
+use protocol::resources::OfferedResources;
 use protocol::{
     ClusterId, Fence, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime,
     WorkerId,
@@ -307,6 +308,8 @@ pub struct Connected {
     pub labels: Vec<(String, String)>,
     /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// Resources that jobs may reserve.
+    pub resources: OfferedResources,
     /// Network address, for people.
     pub address: String,
     /// Its right to join, if the secret is not known.

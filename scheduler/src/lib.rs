@@ -55,6 +55,7 @@ pub mod pending_batch;
 pub mod placement;
 pub mod queue;
 mod reconcile;
+pub mod reservation;
 pub mod restore;
 pub mod retry;
 pub mod run_on;

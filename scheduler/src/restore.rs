@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -21,6 +22,7 @@ use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
 use crate::placement;
 use crate::reconcile;
+use crate::reservation::Reserved;
 use crate::run_on::SetRole;
 use crate::schedules::{PauseTarget, ScheduleRow};
 use crate::step::WorkerRow;
@@ -111,6 +113,8 @@ pub struct LiveAttempt {
     /// It was created before the backup that this store was restored from, so it may have run and been
     /// forgotten since.
     pub begun: bool,
+    /// Ids of the GPUs that are reserved for it.
+    pub gpus: Vec<String>,
 }
 
 impl Scheduler {
@@ -268,8 +272,10 @@ impl Scheduler {
 
     fn watch_unconfirmed(&mut self, of: Unconfirmed) {
         let definition = self.definitions.find(of.revision).and_then(|number| self.definitions.at(number));
-        if let Some(runtime) = definition.map(|definition| definition.runtime()) {
-            reconcile::unconfirmed::await_confirmation(self, of.worker, of.token, runtime, true);
+        if let Some(definition) = definition.cloned() {
+            // The store does not tell the GPUs of ended attempts.
+            let reserves = (&*definition, Vec::new());
+            reconcile::unconfirmed::await_confirmation(self, of.worker, of.token, reserves, true);
         }
     }
 
@@ -294,8 +300,11 @@ impl Scheduler {
             recalled: false,
             stopping: live.stopping,
             loss_at: None,
+            gpus: live.gpus.clone().into(),
         };
-        self.fleet.hold(live.worker, id);
+        let definition = self.definitions.at(job.definition);
+        let reserved = definition.and_then(|definition| Reserved::of(definition, live.gpus));
+        self.fleet.hold(live.worker, live.token, reserved);
         if let SetRole::Member(member) = job.role() {
             self.parents.hold(member.parent, id, live.worker);
         }

@@ -257,6 +257,8 @@ pub struct Assigned {
     pub session: SessionId,
     /// Wall-clock time of the assignment.
     pub at: Timestamp,
+    /// Ids of the GPUs that are reserved for it.
+    pub gpus: Vec<String>,
 }
 
 /// The new values of a waiting job.
@@ -332,7 +334,7 @@ pub enum Effect {
 }
 
 /// An attempt to be sent to a worker.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     /// The attempt's token.
     pub token: Token,
@@ -350,6 +352,8 @@ pub struct Grant {
     pub memory_bytes: Option<u64>,
     /// Its position in its batch, if the job has one.
     pub member: Option<BatchMember>,
+    /// Ids of the GPUs that are reserved for it.
+    pub gpus: Vec<String>,
 }
 
 /// Latest time for the next step.

@@ -27,6 +27,7 @@ use std::time::Duration;
 use keys::{hooks, placement, seconds, timetable};
 use token_words::{held, job_id, parse_token};
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
+use world::protocol::resources::OfferedResources;
 use world::protocol::{ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 use world::scheduler::ServerLimits;
 use world::scheduler::batches::BatchOptions;
@@ -120,6 +121,7 @@ fn obstacle(world: &World, obstacle: Obstacle) -> String {
         Obstacle::Excluded(of, Some(until)) => {
             format!("excluded ({}) for {}ms", kind(of), until.since(world.now.up).as_millis())
         }
+        Obstacle::TooLarge(kind) | Obstacle::Resources(kind) => format!("{} {kind:?}", obstacle.name()),
         Obstacle::Requirement(index) => format!("requirement {index}"),
         Obstacle::PinnedElsewhere(worker) => format!("pinned_elsewhere (worker {worker})"),
         other => other.name().into(),
@@ -149,6 +151,9 @@ fn happen(world: &mut World, words: &[&str]) {
             it.retry.memory_factor_milli = option("memory_factor").map(|factor| factor.parse().unwrap());
             it.container.resources.memory_bytes =
                 option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
+            it.container.resources.cpus_milli = option("cpus").map(|milli| milli.parse().unwrap());
+            it.container.resources.gpus = number("gpus", 0);
+            it.container.resources.custom = option("custom").map_or_else(Vec::new, amounts);
             it.retry.on = match option("on") {
                 Some("same") => RetryOn::Same,
                 Some("other") => RetryOn::Other,
@@ -243,6 +248,15 @@ fn happen(world: &mut World, words: &[&str]) {
                 (name.to_owned(), value.to_owned())
             };
             world.label(name, labels.iter().map(label).collect());
+        }
+        ["offer", name, ..] => {
+            let list = |names: &str| names.split(',').map(Into::into).collect();
+            world.member(name).offer = OfferedResources {
+                cpus_milli: option("cpus").map(|milli| milli.parse().unwrap()),
+                memory_bytes: option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20),
+                gpus: option("gpus").map_or_else(Vec::new, list),
+                custom: option("custom").map_or_else(Vec::new, amounts),
+            };
         }
         ["hello", name, ..] => {
             let secret = option("secret").map(|value| value.parse().unwrap());
@@ -401,6 +415,15 @@ fn happen(world: &mut World, words: &[&str]) {
         [name, "docker_up"] => world.condition(name, Availability::Available, false),
         _ => panic!("nobody knows what this means: {words:?}"),
     }
+}
+
+/// Amounts by name, such as `seat:2,disk:1`.
+fn amounts(words: &str) -> Vec<(String, u32)> {
+    let amount = |word: &str| {
+        let (name, amount) = word.split_once(':').unwrap();
+        (name.to_owned(), amount.parse().unwrap())
+    };
+    words.split(',').map(amount).collect()
 }
 
 /// Larger than any batch of a story that does not say otherwise.

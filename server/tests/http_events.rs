@@ -51,6 +51,7 @@ fn token(job: u64) -> Token {
 
 fn assigned(job: u64) -> Change {
     Change::Assigned(Assigned {
+        gpus: Default::default(),
         token: token(job),
         number: AttemptNo(1),
         worker: WorkerId(1),

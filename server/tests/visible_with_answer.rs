@@ -89,6 +89,7 @@ async fn a_watcher_of_a_job_wakes_when_a_commit_has_ended_it() {
 
 fn hello(number: u64) -> Connected {
     Connected {
+        resources: Default::default(),
         session: SessionId(number),
         name: format!("w{number}").into(),
         secret_hash: [u8::try_from(number).unwrap(); 32],

@@ -131,6 +131,7 @@ async fn order(worker: &mut Socket) -> Order {
 
 fn hello() -> Hello {
     Hello {
+        resources: Default::default(),
         versions: VERSIONS,
         name: "one".to_owned(),
         secret: [1; 32],

@@ -3,12 +3,14 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 
 use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase};
+use protocol::resources::GPUS_VARIABLE;
 use protocol::secret::SecretValues;
 use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime, Usage};
 
@@ -17,6 +19,15 @@ use crate::outbox::Entry;
 use crate::pulls::Image;
 use crate::step::StopStep;
 use crate::unsent_output::UnsentNo;
+
+/// Resources of an attempt that its definition does not tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Granted {
+    /// Memory limit in bytes, if it differs from the definition's.
+    pub(crate) memory_bytes: Option<u64>,
+    /// Ids of the GPUs that are reserved for it.
+    pub(crate) gpus: Vec<String>,
+}
 
 /// A definition that the server has sent.
 #[derive(Clone, Debug)]
@@ -28,10 +39,16 @@ pub(crate) struct ResolvedDefinition {
 }
 
 impl ResolvedDefinition {
-    /// The same definition with another memory limit, if one is given.
-    pub(crate) fn with_memory(mut self, memory_bytes: Option<u64>) -> Self {
+    /// The same definition with the memory limit and the GPUs of an attempt, if it has any.
+    pub(crate) fn with_granted(mut self, granted: &Granted) -> Self {
+        let Granted { memory_bytes, gpus } = granted;
         if memory_bytes.is_some() {
-            Arc::make_mut(&mut self.spec).resources.memory_bytes = memory_bytes;
+            Arc::make_mut(&mut self.spec).resources.memory_bytes = *memory_bytes;
+        }
+        if !gpus.is_empty() {
+            let environment = &mut Arc::make_mut(&mut self.spec).environment;
+            environment.retain(|(name, _)| name != GPUS_VARIABLE);
+            environment.push((GPUS_VARIABLE.into(), gpus.join(",")));
         }
         self
     }
@@ -69,8 +86,8 @@ pub(crate) struct Attempt {
 pub(crate) enum Stage {
     /// Waits for its definition.
     Parked {
-        /// Memory limit to set in the definition when it arrives.
-        memory_bytes: Option<u64>,
+        /// Values to set in the definition when it arrives.
+        granted: Granted,
     },
     /// In the local queue.
     Waiting,

@@ -212,6 +212,7 @@ mod tests {
             pull_slots: 1,
             policy: Policy::allow_all(),
             labels: Vec::new(),
+            resources: Default::default(),
             runtimes: vec![(RuntimeKind::Docker, Availability::Available)],
         };
         let welcome = Welcome {
@@ -234,6 +235,7 @@ mod tests {
             time_left: None,
             memory_bytes: None,
             secrets: None,
+            gpus: Vec::new(),
         };
         let orders = [
             Order::Welcome(welcome),

@@ -7,6 +7,7 @@ use core::mem;
 
 use protocol::order::{Intervals, Order};
 use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
+use protocol::resources::OfferedResources;
 use protocol::{ClusterId, Incarnation, Now, Revision, RuntimeKind, Token, Uptime};
 
 use crate::attempt::{Attempt, EndFacts, Ended, Stage};
@@ -51,6 +52,8 @@ pub struct Config {
     pub policy: Policy,
     /// The worker's labels.
     pub labels: Vec<(String, String)>,
+    /// Resources that jobs may reserve.
+    pub resources: OfferedResources,
     /// Runtimes and their availability. Attempts of a runtime that is not listed are released as `policy`.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
 }

@@ -86,6 +86,7 @@ impl Model {
             backlog,
             labels,
             runtimes: runtimes.clone(),
+            resources: Default::default(),
             address: "loopback".to_owned(),
             join: Default::default(),
         }))?;

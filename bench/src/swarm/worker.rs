@@ -180,6 +180,7 @@ impl SimulatedWorker {
             slots: self.shared.members.slots,
             backlog: 0,
             labels: Vec::new(),
+            resources: Default::default(),
             runtimes: runtimes(),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use protocol::Token;
 use protocol::container::{ContainerSpec, Overrides, Volume};
+use protocol::resources::GPUS_VARIABLE;
 use protocol::secret::SecretValue;
 use worker::step::Launch;
 
@@ -105,6 +106,16 @@ fn secret_variables(launch: &Launch) -> Result<Vec<(&str, String)>, Invalid> {
         variables.push((name.as_str(), text.to_owned()));
     }
     Ok(variables)
+}
+
+/// The option that gives a container its GPUs; `None` if none is reserved for it. Its value is a line of CSV, hence the quotes.
+#[must_use]
+pub fn gpus_option(launch: &Launch) -> Option<String> {
+    if launch.spec.resources.gpus == 0 {
+        return None;
+    }
+    let (_, ids) = launch.spec.environment.iter().find(|(name, _)| name == GPUS_VARIABLE)?;
+    Some(format!("--gpus=\"device={ids}\""))
 }
 
 fn own_environment(token: Token) -> [(&'static str, String); 2] {

@@ -247,6 +247,7 @@ pub(crate) fn definition(environment: &[(&str, &str)]) -> Definition {
 
 pub(crate) fn assignment(job: u64, environment: &[(&str, &str)]) -> Assignment {
     Assignment {
+        gpus: Default::default(),
         token: token(job),
         priority: 0,
         waited: Duration::ZERO,

@@ -97,6 +97,7 @@ pub fn container_fits(spec: &ContainerSpec) -> Checked {
     inner("cap_add", spec.cap_add.len())?;
     inner("cap_drop", spec.cap_drop.len())?;
     inner("labels", spec.labels.len())?;
+    inner("resources.custom", spec.resources.custom.len())?;
     duration("pull_timeout", spec.pull_timeout)?;
     duration("stop_grace", spec.stop_grace)?;
     spec.self_fence.map_or(Ok(()), |fence| duration("self_fence", fence))
@@ -119,6 +120,7 @@ pub(super) fn order(order: &mut Order) -> Checked {
             duration("waited", it.waited)?;
             it.time_left.map_or(Ok(()), |left| duration("time_left", left))?;
             it.secrets.as_mut().map_or(Ok(()), secrets)?;
+            inner("gpus", it.gpus.len())?;
             it.body.as_ref().map_or(Ok(()), body_fits)
         }),
         Order::Reconciled(it) => it.attempts.iter().try_for_each(|(it, _)| token(*it)),

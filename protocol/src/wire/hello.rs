@@ -1,10 +1,13 @@
 //! Validity of a Hello. The scheduler decides whether the name is free and the secret is known.
 
 use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::check::{Checked, ensure, plain, runtimes, slots};
 use super::limits::{LABELS_MAX, NAME_BYTES_MAX};
 use crate::report::Hello;
+use crate::resources::{OfferedResources, RESOURCE_NAME_BYTES_MAX, RESOURCES_MAX, is_resource_name};
 
 /// The Hello is well-formed. A worker checks its own before it connects.
 ///
@@ -34,7 +37,30 @@ pub fn check_hello(hello: &Hello) -> Checked {
             format!("{name:?} is given twice")
         })?;
     }
-    runtimes(&hello.runtimes)
+    runtimes(&hello.runtimes)?;
+    offer(&hello.resources)
+}
+
+fn offer(offer: &OfferedResources) -> Checked {
+    let counts = [("resources.gpus", offer.gpus.len()), ("resources.custom", offer.custom.len())];
+    for (field, count) in counts {
+        ensure(count <= RESOURCES_MAX, field, || {
+            format!("there are {count}, at most {RESOURCES_MAX} are allowed")
+        })?;
+    }
+    let gpus: Vec<&str> = offer.gpus.iter().map(String::as_str).collect();
+    let custom: Vec<&str> = offer.custom.iter().map(|(name, _)| name.as_str()).collect();
+    for (field, names) in [("resources.gpus", gpus), ("resources.custom", custom)] {
+        for (index, name) in names.iter().enumerate() {
+            ensure(is_resource_name(name), field, || {
+                format!(
+                    "each must be 1 to {RESOURCE_NAME_BYTES_MAX} of A-Z a-z 0-9 . _ : - and begin with a letter or a digit"
+                )
+            })?;
+            ensure(!names[..index].contains(name), field, || format!("{name:?} is given twice"))?;
+        }
+    }
+    Ok(())
 }
 
 fn is_name(name: &str) -> bool {
@@ -45,9 +71,7 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::String;
     use alloc::vec;
-    use alloc::vec::Vec;
 
     use super::*;
     use crate::ids::Incarnation;
@@ -69,6 +93,7 @@ mod tests {
             backlog: 4,
             labels: Vec::new(),
             runtimes: Vec::new(),
+            resources: OfferedResources::default(),
         }
     }
 
@@ -93,6 +118,21 @@ mod tests {
             refused(|it| it.runtimes = vec![(RuntimeKind::Docker, Availability::Available); 2]),
             "runtimes"
         );
+    }
+
+    #[test]
+    fn offered_resources_are_few_named_and_unique() {
+        assert_eq!(refused(|it| it.resources.gpus = vec!["0".into(), "0".into()]), "resources.gpus");
+        assert_eq!(refused(|it| it.resources.gpus = vec!["0,1".into()]), "resources.gpus");
+        assert_eq!(
+            refused(|it| it.resources.gpus = (0..65).map(|id| format!("{id}")).collect()),
+            "resources.gpus"
+        );
+        assert_eq!(refused(|it| it.resources.custom = vec![(String::new(), 1)]), "resources.custom");
+        let mut good = hello();
+        good.resources.gpus = vec!["GPU-3a23c669-1f69".into(), "0:1".into()];
+        good.resources.custom = vec![("license".into(), 0)];
+        assert_eq!(check_hello(&good), Ok(()));
     }
 
     #[test]

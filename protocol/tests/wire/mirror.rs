@@ -79,7 +79,8 @@ mirrors! {
     struct VersionRange { lowest: u16, highest: u16 }
     struct Intervals { heartbeat: Duration, lease: Duration, start_gate: Duration }
     struct Volume { source: String, target: String, read_only: bool }
-    struct Resources { cpus_milli: Option<u32>, memory_bytes: Option<u64>, pids: Option<u32> }
+    struct Resources { cpus_milli: Option<u32>, memory_bytes: Option<u64>, pids: Option<u32>, gpus: u32, custom: Vec<(String, u32)> }
+    struct OfferedResources { cpus_milli: Option<u32>, memory_bytes: Option<u64>, gpus: Vec<String>, custom: Vec<(String, u32)> }
     struct Overrides { environment: Vec<(String, String)>, args: Vec<String>, input: Option<String> }
     struct ContainerSpec {
         runtime: RuntimeKind, image: String, entrypoint: Option<Vec<String>>, command: Vec<String>,
@@ -104,6 +105,7 @@ mirrors! {
     struct Assignment {
         token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Overrides>,
         time_left: Option<Duration>, memory_bytes: Option<u64>, secrets: Option<AttemptSecrets>,
+        gpus: Vec<String>,
     }
     struct Reconciled { attempts: Vec<(Token, ReconcileVerdict)>, last: bool }
     struct Cancel { token: Token, grace: Option<Duration>, cause: StopCause }
@@ -115,7 +117,7 @@ mirrors! {
     struct Hello {
         format: u16, versions: VersionRange, name: String, secret: [u8; 32], cluster: Option<ClusterId>, rejoin: bool,
         incarnation: Incarnation, process: u64, engine: Option<String>, version: String, slots: u32, backlog: u32,
-        labels: Vec<(String, String)>, runtimes: Vec<(RuntimeKind, Availability)>,
+        labels: Vec<(String, String)>, runtimes: Vec<(RuntimeKind, Availability)>, resources: OfferedResources,
     }
     struct Timing { ended_ago: Duration, ran: Option<Duration> }
     struct OutputLengths { stdout: u64, stderr: u64 }

@@ -14,6 +14,7 @@ use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
     Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
+use longshore_protocol::resources::OfferedResources;
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{
     ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Order, Report, ReportNo, Revision,
@@ -148,9 +149,9 @@ fn assignment() -> impl Strategy<Value = Assignment> {
         args,
         input,
     });
-    let limits = (of(duration()), of(any::<u64>()), of(secrets()));
+    let limits = (of(duration()), of(any::<u64>()), of(secrets()), vec(text(), 0..3));
     (token(), any::<i8>(), duration(), any::<u128>(), of(body), limits).prop_map(
-        |(token, priority, waited, revision, body, (time_left, memory_bytes, secrets))| Assignment {
+        |(token, priority, waited, revision, body, (time_left, memory_bytes, secrets, gpus))| Assignment {
             token,
             priority,
             waited,
@@ -159,6 +160,7 @@ fn assignment() -> impl Strategy<Value = Assignment> {
             time_left,
             memory_bytes,
             secrets,
+            gpus,
         },
     )
 }
@@ -187,14 +189,14 @@ fn hello() -> impl Strategy<Value = Hello> {
     let labels = proptest::collection::btree_map("[a-z]{1,9}", "[^\\p{C}]{0,20}", 0..5);
     let room = (0..=wire::SLOTS_MAX, 0..=wire::SLOTS_MAX);
     let program = (any::<u64>(), any::<u64>(), of("[a-z0-9-]{1,30}"), "[0-9.]{1,9}");
-    (versions, identity, program, room, labels, runtimes()).prop_map(
+    (versions, identity, program, room, labels, (runtimes(), offer())).prop_map(
         |(
             (lowest, highest),
             (name, secret, cluster, rejoin),
             program,
             (slots, backlog),
             labels,
-            runtimes,
+            (runtimes, resources),
         )| {
             let (incarnation, process, engine, version) = program;
             Hello {
@@ -211,9 +213,20 @@ fn hello() -> impl Strategy<Value = Hello> {
                 backlog,
                 labels: labels.into_iter().collect(),
                 runtimes,
+                resources,
             }
         },
     )
+}
+
+fn offer() -> impl Strategy<Value = OfferedResources> {
+    let name = "[A-Za-z0-9][A-Za-z0-9._:-]{0,20}";
+    let gpus = proptest::collection::btree_set(name, 0..3);
+    let custom = proptest::collection::btree_map(name, any::<u32>(), 0..3);
+    (of(any::<u32>()), of(any::<u64>()), gpus, custom).prop_map(|(cpus_milli, memory_bytes, gpus, custom)| {
+        let (gpus, custom) = (gpus.into_iter().collect(), custom.into_iter().collect());
+        OfferedResources { cpus_milli, memory_bytes, gpus, custom }
+    })
 }
 
 fn started() -> impl Strategy<Value = Started> {
@@ -363,8 +376,16 @@ fn volumes() -> impl Strategy<Value = Vec<Volume>> {
 }
 
 fn resources() -> impl Strategy<Value = Resources> {
-    (of(any::<u32>()), of(any::<u64>()), of(any::<u32>()))
-        .prop_map(|(cpus_milli, memory_bytes, pids)| Resources { cpus_milli, memory_bytes, pids })
+    let custom = vec((text(), any::<u32>()), 0..3);
+    (of(any::<u32>()), of(any::<u64>()), of(any::<u32>()), any::<u32>(), custom).prop_map(
+        |(cpus_milli, memory_bytes, pids, gpus, custom)| Resources {
+            cpus_milli,
+            memory_bytes,
+            pids,
+            gpus,
+            custom,
+        },
+    )
 }
 
 fn timing() -> impl Strategy<Value = Timing> {

@@ -2,9 +2,12 @@
 
 use alloc::vec::Vec;
 
+use protocol::Token;
+
 use super::Fleet;
 use super::facts::WorkerFacts;
 use super::groups::WorkerGroup;
+use crate::reservation::InUse;
 
 impl Fleet {
     /// Inconsistencies, for the audit.
@@ -16,6 +19,23 @@ impl Fleet {
             if worker.load_now() != worker.load.map(|(load, _)| load) || worker.load.is_some() != indexed {
                 faults.push("a worker's load is not what the order says");
             }
+            let in_use = worker.holdings.in_use();
+            if worker.fitting != self.classes.fitting(&worker.capacity.offer, in_use)
+                && worker.class.is_some()
+            {
+                faults.push("a worker has other resources left than its position says");
+            }
+            let mut right = InUse::default();
+            worker.holdings.reserved().for_each(|(_, reserved)| right.add(reserved));
+            if right != *in_use {
+                faults.push("the sum of a worker's reservations is wrong");
+            }
+            let is_held = |token: Token| {
+                worker.holdings.jobs.contains(&token.job) || worker.holdings.unconfirmed.contains_key(&token)
+            };
+            if !worker.holdings.reserved().all(|(token, _)| is_held(token)) {
+                faults.push("a worker keeps a reservation for an attempt that it does not hold");
+            }
             let is_indexed = self.by_secret.get(&worker.row.secret_hash) == Some(id)
                 && self.by_name.contains(&(worker.row.name.clone(), *id));
             if !is_indexed {
@@ -24,7 +44,8 @@ impl Fleet {
             let position = worker.load.map(|(load, tie)| (load, tie, *id));
             let facts = worker.class_facts(&self.classes);
             let is_of_class = |class| {
-                self.classes.facts(class) == Some(&facts) && self.classes.lists_as(class, *id, position)
+                self.classes.facts(class) == Some(&facts)
+                    && self.classes.lists_as(class, *id, position, &worker.fitting)
             };
             if !worker.class.map_or_else(|| position.is_none(), is_of_class) {
                 faults.push("a worker is not in the class of its facts");

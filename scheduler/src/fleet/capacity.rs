@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use protocol::RuntimeKind;
 use protocol::report::Availability;
+use protocol::resources::OfferedResources;
 
 /// The capacity that a worker reports.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +16,8 @@ pub struct Capacity {
     pub backlog: u32,
     /// Runtimes and their availability.
     pub runtimes: Vec<(RuntimeKind, Availability)>,
+    /// Resources that jobs may reserve.
+    pub offer: OfferedResources,
 }
 
 impl Capacity {

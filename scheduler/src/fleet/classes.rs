@@ -10,12 +10,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use protocol::resources::OfferedResources;
 use protocol::{RuntimeKind, WorkerId};
 
 use super::FULL;
 use crate::definition::Definition;
 use crate::definitions::DefinitionNo;
 use crate::placement::rules::{LabelRule, Preference, WorkerSelector};
+use crate::reservation::{InUse, Reservation};
 
 /// Identifies a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +26,10 @@ pub struct ClassId(u32);
 /// Identifies a need until the next load of jobs.yaml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeedId(pub(crate) u32);
+
+/// Identifies a reservation that some need asks for, until the next load of jobs.yaml.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReservationId(u32);
 
 /// Facts that the workers of a class have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +40,8 @@ pub struct ClassFacts {
     pub labels: Vec<(String, String)>,
     /// Exclusive labels, ordered.
     pub exclusive: Vec<String>,
+    /// Reservations that fit on these workers while they are idle, ordered.
+    pub fitting: Vec<ReservationId>,
 }
 
 impl ClassFacts {
@@ -43,8 +51,16 @@ impl ClassFacts {
 
     /// Workers of this class may take jobs with this need. The list of workers in the need is not looked at.
     #[must_use]
-    pub fn meets(&self, need: &Need) -> bool {
-        self.runtimes.contains(&need.runtime) && self.meets_by_labels(need)
+    pub fn meets(&self, need: &Need, reservation: Option<ReservationId>) -> bool {
+        self.runtimes.contains(&need.runtime)
+            && self.meets_by_labels(need)
+            && self.meets_by_resources(reservation)
+    }
+
+    /// Workers of this class offer as much as this reservation.
+    #[must_use]
+    pub fn meets_by_resources(&self, reservation: Option<ReservationId>) -> bool {
+        reservation.is_none_or(|reservation| self.fitting.contains(&reservation))
     }
 
     /// The labels of this class are such as jobs with this need ask for. Neither the runtime nor the list of workers is looked at.
@@ -73,6 +89,8 @@ pub struct Need {
     pub prefers: Vec<Preference>,
     /// The only workers; any if empty.
     pub workers: Vec<WorkerSelector>,
+    /// Resources that each of its jobs reserves.
+    pub reserves: Reservation,
 }
 
 impl Need {
@@ -85,6 +103,7 @@ impl Need {
             requires: rules.requires.clone(),
             prefers: rules.prefers.clone(),
             workers: workers.to_vec(),
+            reserves: Reservation::of(definition),
         }
     }
 
@@ -126,6 +145,8 @@ pub struct Classes {
     listing: BTreeMap<WorkerSelector, BTreeSet<NeedId>>,
     /// Names of labels that some need names.
     labels: BTreeSet<String>,
+    /// Reservations that some need asks for.
+    reservations: Vec<Reservation>,
 }
 
 #[derive(Debug, Default)]
@@ -133,16 +154,43 @@ struct Class {
     facts: ClassFacts,
     workers: BTreeSet<WorkerId>,
     /// Workers with room by load.
-    open: BTreeSet<Position>,
-    /// The same as (1 if no slot is free, else 0; tie-breaker; id).
-    by_tie: BTreeSet<Position>,
+    open: OpenWorkers,
+    /// Those of them that have enough left for a reservation.
+    with_room: BTreeMap<ReservationId, OpenWorkers>,
     /// Needs without a list of workers that the class meets.
     needs: BTreeSet<NeedId>,
+}
+
+/// Workers with room.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct OpenWorkers {
+    /// By load.
+    pub by_load: BTreeSet<Position>,
+    /// The same as (1 if no slot is free, else 0; tie-breaker; id).
+    pub by_tie: BTreeSet<Position>,
+}
+
+impl OpenWorkers {
+    fn insert(&mut self, (load, tie, worker): Position) {
+        self.by_load.insert((load, tie, worker));
+        self.by_tie.insert((u32::from(load >= FULL), tie, worker));
+    }
+
+    fn remove(&mut self, (load, tie, worker): Position) {
+        self.by_load.remove(&(load, tie, worker));
+        self.by_tie.remove(&(u32::from(load >= FULL), tie, worker));
+    }
+
+    fn contains(&self, (load, tie, worker): Position) -> bool {
+        self.by_load.contains(&(load, tie, worker))
+            && self.by_tie.contains(&(u32::from(load >= FULL), tie, worker))
+    }
 }
 
 #[derive(Debug)]
 struct NeedEntry {
     need: Need,
+    reservation: Option<ReservationId>,
     /// Classes that meet it, with their scores.
     classes: BTreeMap<ClassId, i64>,
 }
@@ -155,31 +203,34 @@ impl Classes {
         self.of_definition.clear();
         self.listing.clear();
         self.labels.clear();
+        self.reservations.clear();
         self.classes.iter_mut().for_each(|class| class.needs.clear());
         for (number, need) in needs {
             self.add_need(number, need);
         }
     }
 
-    /// Sets the need of a definition. Returns true if it names a label that no other need does: then all workers must be classified again.
+    /// Sets the need of a definition. Returns true if it names a label or a reservation that no other need does: then all workers must be
+    /// classified again.
     pub fn add_need(&mut self, number: DefinitionNo, need: Need) -> bool {
         let id = self.by_need.get(&need).copied();
-        let (id, has_new_label) = id.map_or_else(|| self.intern_need(need), |id| (id, false));
+        let (id, is_new_fact) = id.map_or_else(|| self.intern_need(need), |id| (id, false));
         self.of_definition.insert(number, id);
-        has_new_label
+        is_new_fact
     }
 
     // Matches the need with all classes. It happens once for a kind of need, when jobs.yaml is read.
     fn intern_need(&mut self, need: Need) -> (NeedId, bool) {
         let id = NeedId(u32::try_from(self.needs.len()).unwrap_or(u32::MAX));
-        let before = self.labels.len();
+        let before = (self.labels.len(), self.reservations.len());
         self.labels.extend(need.labels().cloned());
+        let reservation = (!need.reserves.is_empty()).then(|| self.intern_reservation(&need.reserves));
         for listed in &need.workers {
             self.listing.entry(listed.clone()).or_default().insert(id);
         }
         let mut classes = BTreeMap::new();
         for (class_id, class) in (0..).map(ClassId).zip(&mut self.classes) {
-            if !class.workers.is_empty() && class.facts.meets(&need) {
+            if !class.workers.is_empty() && class.facts.meets(&need, reservation) {
                 classes.insert(class_id, class.facts.score(&need));
                 if need.workers.is_empty() {
                     class.needs.insert(id);
@@ -187,8 +238,31 @@ impl Classes {
             }
         }
         self.by_need.insert(need.clone(), id);
-        self.needs.push(NeedEntry { need, classes });
-        (id, self.labels.len() > before)
+        self.needs.push(NeedEntry { need, reservation, classes });
+        (id, (self.labels.len(), self.reservations.len()) != before)
+    }
+
+    fn intern_reservation(&mut self, reservation: &Reservation) -> ReservationId {
+        let known = self.reservations.iter().position(|known| known == reservation);
+        let index = known.unwrap_or_else(|| {
+            self.reservations.push(reservation.clone());
+            self.reservations.len() - 1
+        });
+        ReservationId(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// The reservation of a need; `None` if it reserves nothing.
+    #[must_use]
+    pub fn reservation_of(&self, need: NeedId) -> Option<ReservationId> {
+        self.needs.get(need.0 as usize).and_then(|entry| entry.reservation)
+    }
+
+    /// The reservations, of all that some need asks for, that fit into what is left of an offer. The cost follows from the number of
+    /// different reservations in jobs.yaml.
+    #[must_use]
+    pub fn fitting(&self, offer: &OfferedResources, in_use: &InUse) -> Vec<ReservationId> {
+        let numbered = (0..).map(ReservationId).zip(&self.reservations);
+        numbered.filter(|(_, wanted)| in_use.lacking(offer, wanted).is_none()).map(|(id, _)| id).collect()
     }
 
     /// The need of a definition.
@@ -263,7 +337,7 @@ impl Classes {
         let id = ClassId(index);
         let mut met = BTreeSet::new();
         for (need_id, entry) in (0..).map(NeedId).zip(&mut self.needs) {
-            if facts.meets(&entry.need) {
+            if facts.meets(&entry.need, entry.reservation) {
                 entry.classes.insert(id, facts.score(&entry.need));
                 if entry.need.workers.is_empty() {
                     met.insert(need_id);
@@ -292,42 +366,49 @@ impl Classes {
     }
 
     /// Lists a worker of this class as one with room.
-    pub fn open(&mut self, id: ClassId, (load, tie, worker): Position) {
+    pub fn open(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
         if let Some(class) = self.classes.get_mut(id.0 as usize) {
-            class.open.insert((load, tie, worker));
-            class.by_tie.insert((u32::from(load >= FULL), tie, worker));
+            class.open.insert(position);
+            for reservation in fitting {
+                class.with_room.entry(*reservation).or_default().insert(position);
+            }
         }
     }
 
     /// Removes a worker from those with room.
-    pub fn close(&mut self, id: ClassId, (load, tie, worker): Position) {
+    pub fn close(&mut self, id: ClassId, position: Position) {
         if let Some(class) = self.classes.get_mut(id.0 as usize) {
-            class.open.remove(&(load, tie, worker));
-            class.by_tie.remove(&(u32::from(load >= FULL), tie, worker));
+            class.open.remove(position);
+            class.with_room.values_mut().for_each(|open| open.remove(position));
+            class.with_room.retain(|_, open| !open.by_load.is_empty());
         }
     }
 
-    /// Workers of a class with room by load.
+    /// Workers of a class with room, and enough left for the reservation of a need.
     #[must_use]
-    pub fn by_load(&self, id: ClassId) -> Option<&BTreeSet<Position>> {
-        self.class(id).map(|class| &class.open)
-    }
-
-    /// Workers of a class with room, as (1 if no slot is free, else 0; tie-breaker; id).
-    #[must_use]
-    pub fn by_tie(&self, id: ClassId) -> Option<&BTreeSet<Position>> {
-        self.class(id).map(|class| &class.by_tie)
+    pub fn open_for(&self, id: ClassId, need: NeedId) -> Option<&OpenWorkers> {
+        let class = self.class(id)?;
+        match self.reservation_of(need) {
+            Some(reservation) => class.with_room.get(&reservation),
+            None => Some(&class.open),
+        }
     }
 
     /// The worker is in this class, and listed with room at this position or not at all. For the audit.
     #[must_use]
-    pub fn lists_as(&self, id: ClassId, worker: WorkerId, position: Option<Position>) -> bool {
+    pub fn lists_as(
+        &self,
+        id: ClassId,
+        worker: WorkerId,
+        position: Option<Position>,
+        fitting: &[ReservationId],
+    ) -> bool {
         self.class(id).is_some_and(|class| {
-            class.workers.contains(&worker)
-                && position.is_none_or(|(load, tie, it)| {
-                    class.open.contains(&(load, tie, it))
-                        && class.by_tie.contains(&(u32::from(load >= FULL), tie, it))
-                })
+            let is_listed = |position: Position| {
+                let listed = class.with_room.iter().filter(|(_, open)| open.contains(position));
+                class.open.contains(position) && listed.map(|(id, _)| id).eq(fitting)
+            };
+            class.workers.contains(&worker) && position.is_none_or(is_listed)
         })
     }
 
@@ -335,7 +416,7 @@ impl Classes {
     #[must_use]
     pub fn open_counts(&self) -> (usize, usize) {
         let sum = |count: fn(&Class) -> usize| self.classes.iter().map(count).sum();
-        (sum(|class| class.open.len()), sum(|class| class.by_tie.len()))
+        (sum(|class| class.open.by_load.len()), sum(|class| class.open.by_tie.len()))
     }
 
     /// Each need knows the classes that meet it, for the audit.
@@ -345,7 +426,7 @@ impl Classes {
             || (0..).map(ClassId).zip(&self.classes).filter(|(_, class)| !class.workers.is_empty());
         (0..).map(NeedId).zip(&self.needs).all(|(need_id, entry)| {
             numbered().all(|(id, class)| {
-                let meets = class.facts.meets(&entry.need);
+                let meets = class.facts.meets(&entry.need, entry.reservation);
                 let lists = meets && entry.need.workers.is_empty();
                 entry.classes.contains_key(&id) == meets && class.needs.contains(&need_id) == lists
             })

@@ -6,10 +6,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::report::{Availability, Phase};
+use protocol::resources::OfferedResources;
 use protocol::{RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 use super::breaker::Breaker;
 use super::{Link, Worker};
+use crate::reservation::InUse;
 
 /// Facts about a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,10 @@ pub struct WorkerFacts {
     pub unmanaged: Arc<BTreeMap<Token, Phase>>,
     /// Addresses of the clones, if the worker is cloned.
     pub clone_addresses: Vec<String>,
+    /// Resources that jobs may reserve.
+    pub offer: OfferedResources,
+    /// Resources that attempts have reserved.
+    pub in_use: InUse,
 }
 
 /// Why a worker is suspect.
@@ -155,6 +161,8 @@ impl WorkerFacts {
             address: worker.info.address.clone(),
             unmanaged: worker.holdings.unmanaged.clone(),
             clone_addresses: worker.claims.addresses().map(String::from).collect(),
+            offer: worker.capacity.offer.clone(),
+            in_use: worker.holdings.in_use().clone(),
         })
     }
 }

@@ -2,11 +2,12 @@
 //! with the number of workers: a fleet of one kind has a handful of groups.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 use protocol::{Revision, RuntimeKind, WorkerId};
 
 use super::Worker;
-use super::classes::ClassId;
+use super::classes::{ClassId, ReservationId};
 
 /// Facts that the workers of a group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,8 @@ pub enum WorkerGroup {
         runtimes: [RuntimeState; RuntimeKind::ALL.len()],
         /// Its readiness for further attempts of any kind.
         intake: Intake,
+        /// Reservations that fit into the resources it has left.
+        fitting: Vec<ReservationId>,
     },
 }
 
@@ -69,7 +72,8 @@ impl WorkerGroup {
             () if !worker.has_room() => Intake::Full,
             () => Intake::Open,
         };
-        Self::Connected { class: worker.class(), runtimes: RuntimeKind::ALL.map(state), intake }
+        let fitting = worker.fitting.clone();
+        Self::Connected { class: worker.class(), runtimes: RuntimeKind::ALL.map(state), intake, fitting }
     }
 }
 

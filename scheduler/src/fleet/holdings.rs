@@ -2,11 +2,13 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use protocol::report::Phase;
 use protocol::{JobId, RuntimeKind, SessionId, Token};
 
 use crate::queue::QueueKey;
+use crate::reservation::{InUse, Reserved};
 
 /// The attempts of a worker.
 #[derive(Debug, Default)]
@@ -19,6 +21,10 @@ pub struct Holdings {
     pub unconfirmed: BTreeMap<Token, UnconfirmedAttempt>,
     /// Unmanaged attempts: they run until an operator decides.
     pub unmanaged: Arc<BTreeMap<Token, Phase>>,
+    /// Reservations of its current attempts and of its unconfirmed ones; those that reserve nothing are not listed.
+    reserved: BTreeMap<Token, Reserved>,
+    /// All of them together.
+    in_use: InUse,
 }
 
 /// A lost attempt whose container may still exist.
@@ -40,12 +46,62 @@ impl Holdings {
         u32::try_from(self.jobs.len() + self.unmanaged.len()).unwrap_or(u32::MAX)
     }
 
-    /// Waits for the worker to confirm that this attempt is gone.
-    pub fn await_confirmation(&mut self, token: Token, attempt: UnconfirmedAttempt) {
+    /// Waits for the worker to confirm that this attempt is gone. It keeps its reservation until then.
+    pub fn await_confirmation(
+        &mut self,
+        token: Token,
+        attempt: UnconfirmedAttempt,
+        reserved: Option<Reserved>,
+    ) {
         self.unconfirmed.insert(token, attempt);
-        if self.unconfirmed.len() > UNCONFIRMED_MAX {
-            self.unconfirmed.pop_first();
+        self.reserve(token, reserved);
+        if self.unconfirmed.len() > UNCONFIRMED_MAX
+            && let Some((oldest, _)) = self.unconfirmed.pop_first()
+        {
+            self.give_back(oldest);
         }
+    }
+
+    /// Does not wait for the worker to confirm this attempt any longer. Returns what it waited for.
+    pub fn drop_unconfirmed(&mut self, token: Token) -> Option<UnconfirmedAttempt> {
+        let dropped = self.unconfirmed.remove(&token)?;
+        self.give_back(token);
+        Some(dropped)
+    }
+
+    /// Drops the unconfirmed attempts of a job.
+    pub fn drop_unconfirmed_of(&mut self, job: JobId) {
+        let of_job: Vec<Token> = self.unconfirmed.keys().filter(|it| it.job == job).copied().collect();
+        for token in of_job {
+            self.drop_unconfirmed(token);
+        }
+    }
+
+    /// Records the reservation of an attempt.
+    pub fn reserve(&mut self, token: Token, reserved: Option<Reserved>) {
+        self.give_back(token);
+        if let Some(reserved) = reserved {
+            self.in_use.add(&reserved);
+            self.reserved.insert(token, reserved);
+        }
+    }
+
+    /// Gives the reservation of an attempt back.
+    pub fn give_back(&mut self, token: Token) {
+        if let Some(reserved) = self.reserved.remove(&token) {
+            self.in_use.remove(&reserved);
+        }
+    }
+
+    /// Reservations of attempts, unconfirmed ones included.
+    pub fn reserved(&self) -> impl Iterator<Item = (Token, &Reserved)> {
+        self.reserved.iter().map(|(token, reserved)| (*token, reserved))
+    }
+
+    /// All reservations together.
+    #[must_use]
+    pub const fn in_use(&self) -> &InUse {
+        &self.in_use
     }
 
     /// Removes an unmanaged attempt. Returns whether it was one.

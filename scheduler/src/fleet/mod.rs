@@ -23,7 +23,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::{JobId, SessionId, WorkerId};
+use protocol::{JobId, SessionId, Token, WorkerId};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
@@ -39,6 +39,7 @@ pub use worker::{Worker, WorkerInfo};
 use crate::definitions::DefinitionNo;
 use crate::placement::rules::WorkerSelector;
 use crate::queue::QueueKey;
+use crate::reservation::Reserved;
 
 /// All workers.
 #[derive(Debug)]
@@ -183,20 +184,22 @@ impl Fleet {
         }
     }
 
-    /// Adds an attempt of this job to a worker.
-    pub fn hold(&mut self, id: WorkerId, job: JobId) {
+    /// Adds an attempt to a worker, with its reservation.
+    pub fn hold(&mut self, id: WorkerId, token: Token, reserved: Option<Reserved>) {
         if let Some(worker) = self.worker_mut(id) {
-            worker.holdings.jobs.insert(job);
-            worker.health.breaker.assign(job);
+            worker.holdings.jobs.insert(token.job);
+            worker.holdings.reserve(token, reserved);
+            worker.health.breaker.assign(token.job);
             self.refresh(id);
         }
     }
 
-    /// Removes the attempt of this job from a worker.
-    pub fn remove_attempt(&mut self, id: WorkerId, job: JobId) {
+    /// Removes an attempt from a worker. The only place where the reservation of a current attempt is given back.
+    pub fn remove_attempt(&mut self, id: WorkerId, token: Token) {
         if let Some(worker) = self.worker_mut(id) {
-            worker.holdings.jobs.remove(&job);
-            worker.health.breaker.remove(job);
+            worker.holdings.jobs.remove(&token.job);
+            worker.holdings.give_back(token);
+            worker.health.breaker.remove(token.job);
             self.refresh(id);
         }
     }
@@ -271,7 +274,12 @@ impl Fleet {
     /// Drops the unconfirmed attempts of a job from all workers.
     pub fn drop_unconfirmed(&mut self, job: JobId) {
         for worker in self.workers.values_mut() {
-            worker.holdings.unconfirmed.retain(|token, _| token.job != job);
+            worker.holdings.drop_unconfirmed_of(job);
+        }
+        let all: Vec<WorkerId> = self.workers.keys().copied().collect();
+        for id in all {
+            self.touched.insert(id);
+            self.refresh(id);
         }
     }
 
@@ -281,11 +289,14 @@ impl Fleet {
             return;
         };
         let load = worker.load_now();
-        if worker.load.map(|(old, _)| old) == load {
+        let fitting = self.classes.fitting(&worker.capacity.offer, worker.holdings.in_use());
+        if worker.load.map(|(old, _)| old) == load && worker.fitting == fitting {
             return;
         }
+        self.touched.insert(id);
         let has_free_slot = |load: Option<u32>| load.is_some_and(|load| load < FULL);
-        if has_free_slot(load) && !has_free_slot(worker.load.map(|(old, _)| old)) {
+        let has_gained = fitting.iter().any(|it| !worker.fitting.contains(it));
+        if has_free_slot(load) && (has_gained || !has_free_slot(worker.load.map(|(old, _)| old))) {
             self.freed.insert(id);
         }
         if let Some((old, tie)) = worker.load.take() {
@@ -293,15 +304,16 @@ impl Fleet {
             if let Some(class) = worker.class {
                 self.classes.close(class, (old, tie, id));
             }
-        } else {
+        } else if load.is_some() {
             self.grown.insert(id);
         }
+        worker.fitting = fitting;
         if let Some(load) = load {
             let tie = self.ties.next_u32();
             worker.load = Some((load, tie));
             self.open.insert((load, tie, id));
             if let Some(class) = worker.class {
-                self.classes.open(class, (load, tie, id));
+                self.classes.open(class, (load, tie, id), &worker.fitting);
             }
         }
     }
@@ -318,8 +330,10 @@ impl Fleet {
         self.touched.insert(id);
         let facts = worker.class_facts(&self.classes);
         if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
-            return;
+            // Other resources may be left, or other definitions may ask for them.
+            return self.refresh(id);
         }
+        worker.fitting = self.classes.fitting(&worker.capacity.offer, worker.holdings.in_use());
         let position = worker.load.map(|(load, tie)| (load, tie, id));
         if let Some(old) = worker.class.take() {
             if let Some(position) = position {
@@ -330,7 +344,7 @@ impl Fleet {
         let class = self.classes.join(facts, id);
         worker.class = Some(class);
         if let Some(position) = position {
-            self.classes.open(class, position);
+            self.classes.open(class, position, &worker.fitting);
             self.grown.insert(id);
         }
     }

@@ -115,6 +115,8 @@ mod tests {
             address: alloc::string::String::new(),
             unmanaged: Arc::default(),
             clone_addresses: Vec::new(),
+            offer: Default::default(),
+            in_use: Default::default(),
         }
     }
 

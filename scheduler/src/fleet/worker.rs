@@ -11,11 +11,12 @@ use protocol::{ReportNo, RuntimeKind, Timestamp, Uptime};
 use super::Link;
 use super::capacity::Capacity;
 use super::claims::Claims;
-use super::classes::{ClassFacts, ClassId, Classes};
+use super::classes::{ClassFacts, ClassId, Classes, ReservationId};
 use super::health::Health;
 use super::holdings::Holdings;
 use super::lease::Lease;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
+use crate::reservation::InUse;
 use crate::step::WorkerRow;
 
 /// A worker with its current session.
@@ -45,6 +46,8 @@ pub struct Worker {
     pub(super) class: Option<ClassId>,
     /// Load and tie-breaker under which the fleet lists it, if it has room.
     pub(super) load: Option<(u32, u32)>,
+    /// Reservations that fit into the resources it has left, ordered.
+    pub(super) fitting: Vec<ReservationId>,
 }
 
 /// Facts that a worker reports about itself, for people.
@@ -74,6 +77,7 @@ impl Worker {
             last_report: None,
             class: None,
             load: None,
+            fitting: Vec::new(),
             row,
         }
     }
@@ -130,6 +134,11 @@ impl Worker {
         self.load
     }
 
+    /// A reservation fits into the resources that it has left.
+    pub(crate) fn has_left(&self, reservation: ReservationId) -> bool {
+        self.fitting.contains(&reservation)
+    }
+
     /// The facts by which it is put into a class.
     pub(super) fn class_facts(&self, classes: &Classes) -> ClassFacts {
         let names = self.labels().map(|(name, _)| name);
@@ -140,6 +149,7 @@ impl Worker {
             runtimes: RuntimeKind::ALL.into_iter().filter(|runtime| self.capacity.offers(*runtime)).collect(),
             labels: names.into_iter().filter_map(label).collect(),
             exclusive: exclusive.into_iter().collect(),
+            fitting: classes.fitting(&self.capacity.offer, &InUse::default()),
         }
     }
 

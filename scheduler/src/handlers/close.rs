@@ -313,7 +313,7 @@ fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
     if attempt.is_prefetched() {
         scheduler.fleet.leave_backlog(attempt.worker, key);
     }
-    scheduler.fleet.remove_attempt(attempt.worker, id);
+    scheduler.fleet.remove_attempt(attempt.worker, attempt.token(id));
     scheduler.phases.remove(&id);
     if let Some(at) = attempt.run().and_then(|run| run.overrun_at) {
         scheduler.timers.clear_alarm(at, Alarm::Overrun(id, attempt.fence));

@@ -142,7 +142,12 @@ fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hell
     worker.lease.unreconciled_since.get_or_insert(now.up);
     worker.row.seen_at = now.utc;
     worker.since = now.utc;
-    worker.capacity = Capacity { slots: hello.slots, backlog: hello.backlog, runtimes: hello.runtimes };
+    worker.capacity = Capacity {
+        slots: hello.slots,
+        backlog: hello.backlog,
+        runtimes: hello.runtimes,
+        offer: hello.resources,
+    };
     worker.info = WorkerInfo { labels: hello.labels, version: hello.version, address: hello.address };
     let last_report = worker.last_report.unwrap_or_default();
     scheduler.fleet.rename(id, hello.name);

@@ -1,5 +1,8 @@
 //! The current attempt of a job: how far it has come on its worker, and what the server waits for.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+
 use protocol::order::StopCause;
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, Token, Uptime, WorkerId};
 
@@ -32,6 +35,8 @@ pub struct Attempt {
     pub stopping: Option<StopCause>,
     /// When it will be given up, if its worker is unreachable.
     pub loss_at: Option<Uptime>,
+    /// Ids of the GPUs that are reserved for it.
+    pub gpus: Box<[String]>,
 }
 
 /// How far an attempt has come on its worker.

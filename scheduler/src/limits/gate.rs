@@ -19,6 +19,7 @@ use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};
 use crate::placement::{self, choice};
 use crate::queue::{First, LaneKey, QueueKey};
+use crate::reservation::Reservation;
 use crate::step::{Change, PendingReason};
 
 /// The answer about the next lane.
@@ -99,8 +100,11 @@ pub(crate) fn is_held_back(scheduler: &mut Scheduler, now: Now, position: QueueK
     }
 }
 
+/// A worker may run jobs of this lane, and has enough left of what they reserve.
 pub(crate) fn can_run(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> bool {
-    placement::may_run(scheduler, lane, worker)
+    let classes = scheduler.fleet.classes();
+    let reservation = classes.need_of(lane.definition()).and_then(|(need, _)| classes.reservation_of(need));
+    placement::may_run(scheduler, lane, worker) && reservation.is_none_or(|it| worker.has_left(it))
 }
 
 /// A worker with room may take the first job of this lane.
@@ -149,7 +153,9 @@ pub(crate) fn without_keys(
         by_workers
     } else if running_max.is_some_and(|max| scheduler.limits.held >= max) {
         PendingReason::ServerFull
-    } else if (definition.limits.gate_starts() || running_max.is_some()) && !scheduler.fleet.has_free_slot() {
+    } else if (definition.takes_free_slots_only() || running_max.is_some())
+        && !scheduler.fleet.has_free_slot()
+    {
         PendingReason::Busy
     } else {
         by_workers
@@ -179,8 +185,13 @@ pub(crate) fn park_under(scheduler: &mut Scheduler, lane: LaneKey, limit: LimitN
 /// No worker can take a job of this lane now, or none has a free slot for it. Other lanes of its limits may go.
 pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_slot: bool) {
     let parked_for = placement::parked_for(scheduler, lane);
-    if lacks_slot {
-        scheduler.ready.park_for_slot(lane, parked_for);
+    let reserves = scheduler.definitions.at(lane.definition()).is_some_and(|it| Reservation::is_made_by(it));
+    if lacks_slot || reserves {
+        if lacks_slot {
+            scheduler.ready.park_for_slot(lane, parked_for);
+        } else {
+            scheduler.ready.park_for_resources(lane, parked_for);
+        }
         // Its definition is excluded from the worker with the free slot; others with the same need may not be.
         if choice::has_free_slot(scheduler, lane) {
             scheduler.ready.unpark_slot_after(lane, parked_for);

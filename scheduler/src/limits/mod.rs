@@ -117,7 +117,7 @@ impl Limits {
         (number, definition): (DefinitionNo, &Definition),
         keys: Option<&JobKeys>,
     ) -> KeySetNo {
-        if !definition.limits.gate_starts() && keys.is_none_or(|keys| keys.batch.is_none()) {
+        if !definition.takes_free_slots_only() && keys.is_none_or(|keys| keys.batch.is_none()) {
             return KeySetNo::UNLIMITED;
         }
         let key_set = keys.map_or(KeySetNo::UNKEYED, |keys| self.key_sets.take(keys));

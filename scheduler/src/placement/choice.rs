@@ -10,7 +10,7 @@ use protocol::{JobId, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::fleet::classes::{ClassId, NeedId};
+use crate::fleet::classes::{ClassId, NeedId, OpenWorkers};
 use crate::fleet::{FULL, Fleet, Worker};
 use crate::job::Job;
 use crate::placement::rules::PlacementStrategy;
@@ -75,8 +75,8 @@ pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor) -> bool {
             let classes = fleet.classes();
             let Some(need) = classes.need(id) else { return false };
             if need.workers.is_empty() {
-                let by_load = classes.meeting(id).filter_map(|(class, _)| classes.by_load(class));
-                return by_load.into_iter().any(|workers| !workers.is_empty());
+                let open = classes.meeting(id).filter_map(|(class, _)| classes.open_for(class, id));
+                return open.into_iter().any(|workers| !workers.by_load.is_empty());
             }
             need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(is_open)
         }
@@ -89,11 +89,13 @@ pub(crate) fn has_free_slot(scheduler: &Scheduler, lane: LaneKey) -> bool {
     let Some((need_id, need)) = classes.need_of(lane.definition()) else { return false };
     if need.workers.is_empty() {
         let full = (FULL, 0, WorkerId(0));
-        let by_load = classes.meeting(need_id).filter_map(|(class, _)| classes.by_load(class));
-        return by_load.into_iter().any(|workers| workers.range(..full).next().is_some());
+        let open = classes.meeting(need_id).filter_map(|(class, _)| classes.open_for(class, need_id));
+        return open.into_iter().any(|workers| workers.by_load.range(..full).next().is_some());
     }
+    let has_left = |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.has_left(it));
     need.workers.iter().flat_map(|selector| scheduler.fleet.selected(selector)).any(|id| {
-        let load = scheduler.fleet.worker(id).and_then(Worker::position).map(|(load, _)| load);
+        let worker = scheduler.fleet.worker(id).filter(has_left);
+        let load = worker.and_then(Worker::position).map(|(load, _)| load);
         load.is_some_and(|load| load < FULL)
     })
 }
@@ -125,7 +127,7 @@ impl Search<'_> {
     /// this definition, which is rare.
     fn look_at_class(&mut self, class: ClassId) {
         let classes = self.scheduler.fleet.classes();
-        let (Some(by_load), Some(by_tie)) = (classes.by_load(class), classes.by_tie(class)) else { return };
+        let Some(OpenWorkers { by_load, by_tie }) = classes.open_for(class, self.need) else { return };
         let full = (FULL, 0, WorkerId(0));
         match self.definition.placement.strategy {
             PlacementStrategy::Spread if self.free_only => {
@@ -156,10 +158,14 @@ impl Search<'_> {
         !is_avoided
     }
 
-    /// Absent if the worker has no room.
+    /// Absent if the worker has no room, or too little left of a resource.
     fn rank(&self, worker: &Worker) -> Option<Rank> {
         let (load, tie) = worker.position()?;
-        let score = self.scheduler.fleet.classes().score(self.need, worker.class()?)?;
+        let classes = self.scheduler.fleet.classes();
+        let score = classes.score(self.need, worker.class()?)?;
+        if classes.reservation_of(self.need).is_some_and(|it| !worker.has_left(it)) {
+            return None;
+        }
         let is_full = load >= FULL;
         if is_full && self.free_only {
             return None;

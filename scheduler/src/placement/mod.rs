@@ -20,6 +20,7 @@ pub(crate) mod reload;
 pub mod rules;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Token, WorkerId};
@@ -28,6 +29,7 @@ use rand::Rng;
 use crate::batches::BatchMember;
 use crate::core::{Scheduler, timeout_of};
 use crate::definition::{Definition, RetryOn};
+use crate::definitions::DefinitionNo;
 use crate::explain;
 use crate::fleet::Worker;
 use crate::fleet::classes::NeedId;
@@ -37,6 +39,7 @@ use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
 use crate::queue::{LaneKey, ParkedFor};
+use crate::reservation::Reserved;
 use crate::run_on::SetRole;
 use crate::step::{Assigned, Change, Grant, PendingReason};
 
@@ -175,7 +178,7 @@ pub(crate) fn key_set_of(scheduler: &Scheduler, job: &Job) -> KeySetNo {
     let own = job.history.as_ref().map(|history| history.key_set).filter(|key_set| key_set.is_keyed());
     own.unwrap_or_else(|| {
         let definition = scheduler.definitions.at(job.definition);
-        let is_limited = definition.is_some_and(|definition| definition.limits.gate_starts());
+        let is_limited = definition.is_some_and(|definition| definition.takes_free_slots_only());
         if is_limited { KeySetNo::UNKEYED } else { KeySetNo::UNLIMITED }
     })
 }
@@ -234,8 +237,13 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
         return;
     };
     let key = job.queue_key(id);
+    let job_definition = job.definition;
     scheduler.ready.start(lane, key);
     let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
+    let gpus = gpus_for(scheduler, job_definition, to);
+    let Some(job) = scheduler.jobs.get_mut(&id) else {
+        return;
+    };
     let asks_first = scheduler.definitions.at(job.definition).is_some_and(|it| it.container.ask_before_start);
     job.live_state = LiveState::Held(Box::new(Attempt {
         fence,
@@ -251,6 +259,7 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
         recalled: false,
         stopping: None,
         loss_at: None,
+        gpus: gpus.clone().into(),
     }));
     let Some(definition) = scheduler.definitions.at(job.definition).cloned() else {
         return;
@@ -259,7 +268,8 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
     let grant = grant_of(job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
     let key = job.queue_key(id);
-    scheduler.fleet.hold(to, id);
+    let reserved = Reserved::of(&definition, gpus);
+    scheduler.fleet.hold(to, grant.token, reserved);
     if let Some(parent) = run_on::member_of(scheduler, id) {
         scheduler.parents.hold(parent, id, to);
     }
@@ -276,6 +286,7 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
         worker: to,
         session,
         at: now.utc,
+        gpus: grant.gpus.clone(),
     }));
     scheduler.send_definition(to, session, number_of_definition);
     scheduler.grant(session, grant);
@@ -298,7 +309,15 @@ pub(crate) fn grant_of(
         time_left: timeout_of(job, definition),
         memory_bytes: job.history.as_ref().and_then(|history| definition.raised_memory(history.oom_kills)),
         member,
+        gpus: job.attempt().map(|attempt| attempt.gpus.to_vec()).unwrap_or_default(),
     }
+}
+
+/// GPUs for a job of this definition: the first that nobody holds.
+fn gpus_for(scheduler: &Scheduler, definition: DefinitionNo, worker: WorkerId) -> Vec<String> {
+    let count = scheduler.definitions.at(definition).map_or(0, |it| it.container.resources.gpus as usize);
+    let Some(worker) = scheduler.fleet.worker(worker) else { return Vec::new() };
+    worker.holdings.in_use().free_gpus(&worker.capacity.offer).take(count).cloned().collect()
 }
 
 #[cfg(test)]
@@ -337,6 +356,7 @@ mod tests {
             slots: 10_000,
             backlog: 0,
             labels: Vec::new(),
+            resources: Default::default(),
             runtimes: runtimes.clone(),
             address: "here".into(),
             join: Default::default(),

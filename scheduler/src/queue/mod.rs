@@ -83,9 +83,9 @@ pub struct ReadyQueue {
     woken_rooms: BTreeMap<ParkedFor, Option<(QueueKey, LaneKey)>>,
     /// Number of lanes in `rooms` by the priority of their first job; no entry is zero.
     parked_priorities: BTreeMap<i8, usize>,
-    /// Lanes that wait for a free slot only, by the workers that may run them.
+    /// Lanes that wait for a free slot, or for a free slot with resources, by the workers that may run them.
     slots: BTreeMap<ParkedFor, Heads>,
-    /// The same lanes by their first job.
+    /// Those that wait for a free slot only, by their first job.
     slot_waiters: BTreeSet<(QueueKey, LaneKey)>,
     /// Lanes that wait for a limit.
     limits: BTreeMap<LimitNo, Heads>,
@@ -125,6 +125,8 @@ enum Parked {
     Workers(ParkedFor),
     /// It has limits, and the workers that could take its first job have no free slot.
     Slot(ParkedFor),
+    /// No worker that could take its first job has enough left of the resources that it reserves. Nothing is held back for it.
+    Resources(ParkedFor),
     /// The limit has no room.
     Limit(LimitNo),
 }
@@ -255,6 +257,11 @@ impl ReadyQueue {
     /// Parks a lane with limits until one of these workers has a free slot.
     pub fn park_for_slot(&mut self, lane: LaneKey, parked_for: ParkedFor) {
         self.put_aside(lane, Parked::Slot(parked_for));
+    }
+
+    /// Parks a lane until one of these workers has a free slot and enough resources left.
+    pub fn park_for_resources(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        self.put_aside(lane, Parked::Resources(parked_for));
     }
 
     /// Parks a lane until the limit has room.

@@ -77,7 +77,7 @@ impl ReadyQueue {
                     *last = None;
                 }
             }
-            Some(Parked::Slot(_)) | None => {}
+            Some(Parked::Slot(_) | Parked::Resources(_)) | None => {}
         }
     }
 
@@ -152,6 +152,9 @@ impl ReadyQueue {
                 self.slots.entry(parked_for).or_default().insert(lane, head, turn);
                 self.slot_waiters.insert((head, lane));
             }
+            Some(Parked::Resources(parked_for)) => {
+                self.slots.entry(parked_for).or_default().insert(lane, head, turn);
+            }
             Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
         }
     }
@@ -179,7 +182,7 @@ impl ReadyQueue {
                     self.drop_parked_priority(head.priority());
                 }
             }
-            Some(Parked::Slot(parked_for)) => {
+            Some(Parked::Slot(parked_for) | Parked::Resources(parked_for)) => {
                 self.slot_waiters.remove(&(head, lane));
                 if let Some(heads) = self.slots.get_mut(&parked_for) {
                     heads.remove(lane, head, turn);

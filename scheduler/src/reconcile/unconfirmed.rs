@@ -2,15 +2,18 @@
 //! exist. The worker confirms them later: by a report of the end, or by an inventory without them. If the job
 //! was cancelled, the last confirmation confirms the cancel.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::report::Phase;
-use protocol::{JobId, Now, RuntimeKind, Token, WorkerId};
+use protocol::{JobId, Now, Token, WorkerId};
 
 use crate::core::Scheduler;
+use crate::definition::Definition;
 use crate::fleet::UnconfirmedAttempt;
 use crate::job::{Attempt, Job};
 use crate::reconcile::inventory::ReceivedInventory;
+use crate::reservation::Reserved;
 use crate::step::{Change, Note};
 
 /// Unconfirmed attempts per job. With more of them not all are known, and a cancel is confirmed after the
@@ -26,12 +29,11 @@ pub(crate) fn add_unconfirmed(scheduler: &mut Scheduler, id: JobId, attempt: &At
         return;
     }
     unconfirmed.push((token, attempt.worker));
-    let Some(runtime) =
-        scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)).map(|it| it.runtime())
-    else {
+    let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else {
         return;
     };
-    await_confirmation(scheduler, attempt.worker, token, runtime, attempt.is_unconfirmed());
+    let gpus = attempt.gpus.to_vec();
+    await_confirmation(scheduler, attempt.worker, token, (&definition, gpus), attempt.is_unconfirmed());
 }
 
 /// Waits for the worker to confirm this attempt. An attempt that `is_unconfirmed` was not sent in this session, and
@@ -40,12 +42,14 @@ pub(crate) fn await_confirmation(
     scheduler: &mut Scheduler,
     id: WorkerId,
     token: Token,
-    runtime: RuntimeKind,
+    (definition, gpus): (&Definition, Vec<String>),
     is_unconfirmed: bool,
 ) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     let session = worker.link.ready().filter(|_| !is_unconfirmed);
-    worker.holdings.await_confirmation(token, UnconfirmedAttempt { runtime, session });
+    let attempt = UnconfirmedAttempt { runtime: definition.runtime(), session };
+    worker.holdings.await_confirmation(token, attempt, Reserved::of(definition, gpus));
+    scheduler.fleet.refresh(id);
 }
 
 /// Drops all unconfirmed attempts of a job that has ended otherwise.
@@ -53,7 +57,8 @@ pub(crate) fn drop_all(scheduler: &mut Scheduler, job: JobId) {
     let Some(history) = scheduler.jobs.get_mut(&job).and_then(|job| job.history.as_mut()) else { return };
     for (token, holder) in core::mem::take(&mut history.unconfirmed) {
         if let Some(worker) = scheduler.fleet.worker_mut(holder) {
-            worker.holdings.unconfirmed.remove(&token);
+            worker.holdings.drop_unconfirmed(token);
+            scheduler.fleet.refresh(holder);
         }
     }
 }
@@ -79,7 +84,12 @@ fn awaits(scheduler: &Scheduler, holder: WorkerId, token: Token) -> bool {
 /// jobs are dropped, too. Walks over all workers: forgetting one is rare.
 pub(crate) fn drop_worker(scheduler: &mut Scheduler, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    for token in core::mem::take(&mut worker.holdings.unconfirmed).into_keys() {
+    let tokens: Vec<Token> = worker.holdings.unconfirmed.keys().copied().collect();
+    for token in &tokens {
+        worker.holdings.drop_unconfirmed(*token);
+    }
+    scheduler.fleet.refresh(id);
+    for token in tokens {
         if !scheduler.jobs.contains_key(&token.job) && scheduler.unconfirmed.remove(&token.job).is_some() {
             scheduler.fleet.drop_unconfirmed(token.job);
         }
@@ -88,11 +98,11 @@ pub(crate) fn drop_worker(scheduler: &mut Scheduler, id: WorkerId) {
 
 /// Records that the worker confirmed the end of an attempt that is not current.
 pub(crate) fn confirm(scheduler: &mut Scheduler, now: Now, id: WorkerId, token: Token) {
-    let doubted =
-        scheduler.fleet.worker_mut(id).and_then(|worker| worker.holdings.unconfirmed.remove(&token));
+    let doubted = scheduler.fleet.worker_mut(id).and_then(|worker| worker.holdings.drop_unconfirmed(token));
     if doubted.is_none() {
         return;
     }
+    scheduler.fleet.refresh(id);
     let is_over = match scheduler.jobs.get_mut(&token.job).map(Job::history_mut) {
         Some(history) if history.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX => {
             history.unconfirmed.retain(|(of, _)| *of != token);

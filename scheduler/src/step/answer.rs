@@ -132,6 +132,8 @@ pub enum PendingReason {
     NoRuntime,
     /// No connected worker with its runtime meets its other requirements: labels, a list of workers.
     NoMatch,
+    /// No connected worker that it may run on offers as much as it reserves.
+    TooLarge,
     /// All workers that could run it are cordoned or draining.
     Cordoned,
     /// The runtime of a worker that could run it does not answer. Ranks above [`Self::Cordoned`]: an operator
@@ -147,6 +149,8 @@ pub enum PendingReason {
     RateLimited,
     /// All workers that could run it have no room.
     Busy,
+    /// Workers that could run it have too little left of a resource that it reserves.
+    Resources,
     /// It is about to be placed.
     Soon,
     /// It is in quarantine after repeated losses.
@@ -166,6 +170,7 @@ impl PendingReason {
             Self::PinnedWorkerAway => "pinned_worker_away",
             Self::NoRuntime => "no_runtime",
             Self::NoMatch => "no_match",
+            Self::TooLarge => "no_worker_fits",
             Self::Cordoned => "cordoned",
             Self::RuntimeUnavailable => "runtime_unavailable",
             Self::Excluded => "excluded",
@@ -173,6 +178,7 @@ impl PendingReason {
             Self::Limited => "limit",
             Self::RateLimited => "rate_limit",
             Self::Busy => "busy",
+            Self::Resources => "resources",
             Self::Soon => "soon",
             Self::Quarantined => "quarantined",
         }

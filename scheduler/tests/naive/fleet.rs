@@ -80,6 +80,7 @@ impl Model {
         worker.backlog = hello.backlog;
         worker.offers = offers(&hello.runtimes);
         worker.labels = hello.labels;
+        worker.offer = hello.resources;
         worker.is_known = true;
         worker.runtime_broken = runtime_broken(&hello.runtimes);
         worker.told.clear();
@@ -136,6 +137,7 @@ impl Model {
             slots_ordered: None,
             backlog: 0,
             offers: false,
+            offer: Default::default(),
             labels: Vec::new(),
             labels_set: Vec::new(),
             is_known: false,

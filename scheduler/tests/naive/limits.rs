@@ -1,6 +1,6 @@
 //! Limits: holders and waiting jobs are counted each time, by a search through all jobs. Turns of keys are a list.
 
-use super::{Job, LiveState, Model};
+use super::{Job, LiveState, Model, resources};
 use crate::world::protocol::WorkerId;
 use crate::world::scheduler::limits::keys::JobKeys;
 use crate::world::scheduler::limits::{LimitId, LimitKind};
@@ -84,7 +84,9 @@ impl Model {
         let mut before =
             self.jobs.iter().filter(waits).filter(|it| it.order() < job.order() && self.is_let(it));
         before.any(|it| {
-            self.workers.iter().any(|worker| self.load(worker).is_some() && self.may_run(worker, it))
+            let able =
+                |worker: &super::Worker| self.may_run(worker, it) && self.has_left(worker, &it.definition);
+            self.workers.iter().any(|worker| self.load(worker).is_some() && able(worker))
         })
     }
 
@@ -152,7 +154,8 @@ impl Model {
 
 impl Job {
     pub(super) fn is_limited(&self) -> bool {
-        self.definition.limits.concurrency.is_some() || self.definition.limits.rate.is_some()
+        let limits = &self.definition.limits;
+        limits.concurrency.is_some() || limits.rate.is_some() || resources::reserves(&self.definition)
     }
 }
 

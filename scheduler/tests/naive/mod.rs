@@ -13,12 +13,14 @@ mod life;
 mod limits;
 mod placing;
 mod reports;
+mod resources;
 pub(crate) mod said;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::world::protocol::order::{Intervals, StopCause};
+use crate::world::protocol::resources::OfferedResources;
 use crate::world::protocol::{Now, SessionId, Timestamp, Token, Uptime, WorkerId};
 use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::input::{Input, Ticket};
@@ -54,6 +56,8 @@ pub(crate) struct Model {
     said: Vec<String>,
     /// Results of random draws: the worker of each next attempt, and the due times.
     assigned: Vec<Assigned>,
+    /// Each attempt that was ever assigned, with the GPUs that it got.
+    granted: Vec<resources::Granted>,
     due_again: Vec<(Token, Timestamp)>,
     /// Requests that were accepted in this step: the answer tells where the first job stands at its end.
     accepted: Vec<(Ticket, u64, u32)>,
@@ -149,6 +153,8 @@ pub(crate) struct Worker {
     slots_ordered: Option<u32>,
     backlog: u32,
     offers: bool,
+    /// Resources that it offers.
+    offer: OfferedResources,
     /// Labels: its own, with those of an operator over them.
     labels: Vec<(String, String)>,
     labels_set: Vec<(String, String)>,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::budgets;
+use super::resources;
 use super::{Attempt, Job, LiveState, Model, Worker};
 use crate::world::protocol::{SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, RetryOn};
@@ -30,6 +31,7 @@ impl Model {
                 return Err(format!("fence {} follows {}", assigned.token.fence, self.last_fence));
             }
             self.last_fence += 1;
+            self.reserve(id, &assigned)?;
             self.grant(id, assigned.worker, assigned.token);
         }
         match drawn.next() {
@@ -46,7 +48,13 @@ impl Model {
     /// The least loaded worker that may have this job; another one than last time, if the job should avoid that.
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
         let is_free = |it: &Worker| self.load(it).is_some_and(|load| load < 1_000);
-        let has_room = |it: &Worker| if job.is_limited() { is_free(it) } else { self.load(it).is_some() };
+        let has_room = |it: &Worker| {
+            if job.is_limited() {
+                is_free(it) && self.has_left(it, &job.definition)
+            } else {
+                self.load(it).is_some()
+            }
+        };
         let able: Vec<&Worker> =
             self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job)).collect();
         let avoided = avoided(job);
@@ -157,8 +165,11 @@ impl Model {
     pub(super) fn say_enqueue(&mut self, job: &Job, session: SessionId) {
         let token = job.attempt().expect("it is held").token;
         let (priority, due, timeout) = (job.priority, job.due.0, job.definition.timeout);
-        let line =
-            format!("enqueue {token} p{priority} due {due} for {timeout:?} with {:?}", budgets::memory(job));
+        let line = format!(
+            "enqueue {token} p{priority} due {due} for {timeout:?} with {:?} and {:?}",
+            budgets::memory(job),
+            self.gpus_of(token)
+        );
         self.say(format!("to {session}: {line}"));
     }
 
@@ -292,7 +303,9 @@ impl Model {
         let mut waiting: Vec<Waiting> = Vec::new();
         for it in told {
             let definition = self.definitions.iter().find(|definition| definition.revision == it.revision);
-            let limited = definition.filter(|it| it.limits.concurrency.is_some() || it.limits.rate.is_some());
+            let limited = definition.filter(|it| {
+                it.limits.concurrency.is_some() || it.limits.rate.is_some() || resources::reserves(it)
+            });
             let reason = limited.map_or(it.reason, |definition| self.why(definition, it.pinned_to));
             match waiting
                 .iter_mut()
@@ -327,11 +340,13 @@ impl Model {
             () if it.session.is_none() => PendingReason::NoWorker,
             () if !it.offers && !it.runtime_broken => PendingReason::NoRuntime,
             () if !matches(it, definition) => PendingReason::NoMatch,
+            () if !resources::is_offered(it, definition) => PendingReason::TooLarge,
             () if !it.offers => PendingReason::RuntimeUnavailable,
             () if it.cordoned || it.leaving => PendingReason::Cordoned,
             () if is_excluded(it, definition) => PendingReason::Excluded,
             () if self.is_probing(it) => PendingReason::Excluded,
             () if !has_room(it) => PendingReason::Busy,
+            () if !self.has_left(it, definition) => PendingReason::Resources,
             () => PendingReason::Soon,
         };
         let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));

@@ -93,8 +93,8 @@ fn effect(effect: &Effect) -> Vec<String> {
         Effect::Enqueue(to, grants) => {
             let line = |it: &crate::world::scheduler::step::Grant| {
                 format!(
-                    "to {to}: enqueue {} p{} due {} for {:?} with {:?}",
-                    it.token, it.priority, it.due_at.0, it.time_left, it.memory_bytes
+                    "to {to}: enqueue {} p{} due {} for {:?} with {:?} and {:?}",
+                    it.token, it.priority, it.due_at.0, it.time_left, it.memory_bytes, it.gpus
                 )
             };
             grants.iter().map(line).collect()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
+use crate::world::protocol::resources::OfferedResources;
 use crate::world::protocol::{Fence, JobId, Nonce, SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, RetryOn, WaitLimits};
 use crate::world::scheduler::hooks::Hooks;
@@ -145,7 +146,9 @@ pub(crate) fn kind(number: usize) -> Definition {
         _ => it.retry.backoff.delays,
     };
     it.retry.memory_factor_milli = [None, Some(1_500), Some(2_000), Some(1_000)][number];
-    it.container.resources.memory_bytes = [Some(8 << 20), None, Some(8 << 20), Some(9 << 20)][number];
+    it.container.resources.memory_bytes = [None, None, Some(8 << 20), Some(9 << 20)][number];
+    it.container.resources.gpus = [0, 0, 1, 0][number];
+    it.container.resources.custom = if number == 3 { vec![("seat".into(), 1)] } else { Vec::new() };
     it.retry.exit_codes = if number == 3 { vec![1, 2] } else { Vec::new() };
     it.loss.limit = [3, 1, 2, 3][number];
     it.waits = [
@@ -255,6 +258,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Pass(millis) => world.pass(Duration::from_millis(u64::from(millis))),
         Act::Connect { worker, slots, backlog } => {
+            world.member(&name(worker)).offer = offer(worker, slots);
             world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
         }
         Act::Inventory { worker, known, silent, strange } => {
@@ -321,6 +325,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
             world.operate(WorkerId(u64::from(worker)), operation);
         }
         Act::Arrive { worker, slots, backlog } => {
+            world.member(&name(worker)).offer = offer(worker, slots);
             world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
             world.inventory(&name(worker), Vec::new(), Availability::Available);
         }
@@ -373,6 +378,20 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 world.progress(&name(worker), *token, phase);
             }
         }
+    }
+}
+
+/// Resources of a worker, which differ from one connection to the next.
+fn offer(worker: u8, slots: u8) -> OfferedResources {
+    let worker = usize::from(worker);
+    let memory = [Some(20 << 20), None, Some(8 << 20), Some(17 << 20)][worker];
+    let gpus = [2, 1, 1, 3][worker] - usize::from(slots == 3);
+    let seats = [1, 2, 0, 3][worker];
+    OfferedResources {
+        cpus_milli: None,
+        memory_bytes: memory,
+        gpus: (0..gpus).map(|id| id.to_string()).collect(),
+        custom: if seats > 0 { vec![("seat".into(), seats)] } else { Vec::new() },
     }
 }
 

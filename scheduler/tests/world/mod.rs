@@ -23,6 +23,7 @@ use protocol::report::{
     Availability, Condition, Failed, Foreign, Heartbeat, Inventory, Numbered, Outcome, Phase, ReleaseCause,
     Released, Started, Succeeded, Timing,
 };
+use protocol::resources::OfferedResources;
 use protocol::{
     ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, Now, Report, ReportNo, Revision, RuntimeKind,
     SessionId, Timestamp, Token, Uptime, WorkerId,
@@ -77,6 +78,8 @@ pub struct Member {
     pub alias: Option<String>,
     /// Labels of its own.
     pub labels: Vec<(String, String)>,
+    /// Resources that it offers.
+    pub offer: OfferedResources,
     /// The cluster that it joined.
     pub cluster: Option<ClusterId>,
     /// The right of its connections to join.
@@ -287,6 +290,7 @@ impl World {
             backlog,
             labels: member.labels.clone(),
             runtimes: vec![(RuntimeKind::Fake, Availability::Available)],
+            resources: member.offer.clone(),
             address: member.place.into(),
             join: member.join.clone(),
         };

@@ -302,6 +302,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
                 started_at: None,
                 stopping: None,
                 begun: false,
+                gpus: assigned.gpus.clone(),
             });
         }
         Change::Started { at, .. } => {

@@ -199,7 +199,8 @@ fn end(closed: &ClosedAttempt) -> String {
 
 fn grant_words(grant: &Grant) -> String {
     let memory = grant.memory_bytes.map(|bytes| format!(" memory={}m", bytes >> 20)).unwrap_or_default();
-    format!("j{}{memory}", grant.token)
+    let gpus = if grant.gpus.is_empty() { String::new() } else { format!(" gpus={}", grant.gpus.join(",")) };
+    format!("j{}{memory}{gpus}", grant.token)
 }
 
 fn effect_line(world: &World, effect: &Effect) -> String {

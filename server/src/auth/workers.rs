@@ -241,6 +241,7 @@ mod tests {
         labels: &[(&str, &str)],
     ) -> (JoinPermit, Vec<(String, String)>) {
         let mut hello = Connected {
+            resources: Default::default(),
             session: SessionId(1),
             name: "w".into(),
             secret_hash: [0; 32],

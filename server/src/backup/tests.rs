@@ -107,7 +107,14 @@ fn added(job: u64) -> Change {
 
 fn assigned(job: u64) -> Change {
     let (token, number) = (token(job), AttemptNo(1));
-    Change::Assigned(Assigned { token, number, worker: WorkerId(1), session: SessionId(1), at: Timestamp(1) })
+    Change::Assigned(Assigned {
+        gpus: Default::default(),
+        token,
+        number,
+        worker: WorkerId(1),
+        session: SessionId(1),
+        at: Timestamp(1),
+    })
 }
 
 fn ended(job: u64) -> Change {

@@ -272,6 +272,7 @@ mod tests {
     fn grant(token: Token) -> Grant {
         let (due_at, revision) = (Timestamp(0), Revision(0));
         Grant {
+            gpus: Default::default(),
             token,
             priority: 0,
             due_at,

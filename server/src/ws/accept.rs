@@ -258,6 +258,7 @@ fn connected(hello: &Hello, session: SessionId, peer: SocketAddr) -> Connected {
         backlog: hello.backlog,
         labels: hello.labels.clone(),
         runtimes: hello.runtimes.clone(),
+        resources: hello.resources.clone(),
         address: peer.to_string(),
         join: JoinPermit::default(),
     }

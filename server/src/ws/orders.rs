@@ -136,6 +136,7 @@ impl Orders {
                     time_left: grant.time_left,
                     memory_bytes: grant.memory_bytes,
                     secrets,
+                    gpus: grant.gpus,
                 }
             })
             .collect();

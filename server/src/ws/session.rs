@@ -224,6 +224,7 @@ mod tests {
     fn enqueue(job: u64, has_overrides: bool) -> ToSession {
         let (due_at, revision) = (Timestamp(0), Revision(0));
         ToSession::Enqueue(vec![Grant {
+            gpus: Default::default(),
             token: token(job),
             priority: 0,
             due_at,

@@ -62,6 +62,7 @@ mod tests {
     fn enqueue(jobs: &[u64]) -> ToSession {
         let (due_at, revision) = (Timestamp(0), Revision(0));
         let grant = |token| Grant {
+            gpus: Default::default(),
             token,
             priority: 0,
             due_at,

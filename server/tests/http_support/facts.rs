@@ -113,6 +113,8 @@ const UNMANAGED: Token = Token { job: JobId(70), fence: Fence(80), nonce: Nonce(
 
 pub fn snapshot() -> Snapshot {
     let worker = WorkerFacts {
+        in_use: Default::default(),
+        offer: Default::default(),
         id: WorkerId(1),
         name: "w1".into(),
         session: Some(SessionId(1)),

@@ -103,7 +103,13 @@ fn every_key_of_the_container_arrives() {
         labels: vec![pair("cost", ""), pair("team", "a")],
         pull_policy: PullPolicy::Always,
         pull_timeout: Duration::from_secs(60),
-        resources: Resources { cpus_milli: Some(1250), memory_bytes: Some(1 << 30), pids: Some(10) },
+        resources: Resources {
+            custom: Default::default(),
+            gpus: Default::default(),
+            cpus_milli: Some(1250),
+            memory_bytes: Some(1 << 30),
+            pids: Some(10),
+        },
         stop_signal: text("2"),
         stop_grace: Duration::from_secs(20),
         ask_before_start: false,
@@ -121,7 +127,13 @@ fn the_restricted_profile_stands_for_every_value_that_is_not_written() {
         cap_drop: vec!["ALL".to_owned()],
         read_only: true,
         tmpfs: vec!["/tmp:rw,exec,nosuid,nodev,size=64m,mode=1777".to_owned()],
-        resources: Resources { cpus_milli: Some(1000), memory_bytes: Some(256 << 20), pids: Some(256) },
+        resources: Resources {
+            custom: Default::default(),
+            gpus: Default::default(),
+            cpus_milli: Some(1000),
+            memory_bytes: Some(256 << 20),
+            pids: Some(256),
+        },
         ..only("jobs:\n  a: {image: app, profile: default}\n").container
     };
     assert_eq!(restricted, expected);
@@ -135,7 +147,13 @@ fn the_restricted_profile_stands_for_every_value_that_is_not_written() {
     );
     assert_eq!(
         own.resources,
-        Resources { cpus_milli: Some(1000), memory_bytes: Some(1 << 30), pids: Some(256) }
+        Resources {
+            custom: Default::default(),
+            gpus: Default::default(),
+            cpus_milli: Some(1000),
+            memory_bytes: Some(1 << 30),
+            pids: Some(256)
+        }
     );
 }
 

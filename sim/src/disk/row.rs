@@ -59,6 +59,8 @@ pub(crate) struct Tried {
     /// It was to be stopped because its worker leaves or is not listed any more, whatever was ordered after that.
     pub(crate) interrupted: bool,
     pub(crate) outcome: Option<Outcome>,
+    /// Ids of the GPUs that are reserved for it.
+    pub(crate) gpus: Vec<String>,
 }
 
 /// A move of a job.
@@ -122,6 +124,7 @@ impl Row {
                     stopping: None,
                     interrupted: false,
                     outcome: None,
+                    gpus: it.gpus.clone(),
                 };
                 self.before = self.latest.replace(tried).map(|before| before.token);
             }
@@ -225,6 +228,7 @@ impl Row {
                 started_at: latest.started_at,
                 stopping: latest.stopping,
                 begun: latest.session.0 >> 32 < restored_in.0,
+                gpus: latest.gpus.clone(),
             }),
         }
     }

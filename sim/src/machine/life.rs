@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use protocol::report::Availability;
+use protocol::resources::OfferedResources;
 use protocol::{Incarnation, RuntimeKind};
 use worker::input::{Leave, RuntimeEvent};
 use worker::{Config, Effect, Input, Policy, Worker};
@@ -110,6 +111,7 @@ impl World {
             policy: Policy::allow_all(),
             labels: vec![("zone".to_owned(), ["a", "b"][usize::from(no) % 2].to_owned())],
             runtimes: vec![(RuntimeKind::Docker, availability.clone())],
+            resources: offered(no),
         };
         let (seed, number) = (machine.dice.any(), config.process);
         let Some(process) = machine.process(life) else { return };
@@ -286,3 +288,14 @@ impl World {
 pub(crate) const PULL_SLOTS: u32 = 1;
 /// As the real body does it at last; in the beginning that looks more often.
 const LOOK_AROUND_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// What a machine offers. Every third does not count its memory; some have GPUs, and every second a license.
+fn offered(no: u16) -> OfferedResources {
+    let gpus = [2, 1, 0][usize::from(no) % 3];
+    OfferedResources {
+        cpus_milli: None,
+        memory_bytes: (!no.is_multiple_of(3)).then_some(160 << 20),
+        gpus: (0..gpus).map(|id: u8| id.to_string()).collect(),
+        custom: if no.is_multiple_of(2) { vec![("license".to_owned(), 1)] } else { Vec::new() },
+    }
+}

@@ -57,6 +57,7 @@ fn added(workload: &Workload) -> Change {
 
 fn assigned(fence: u64, number: u32) -> Change {
     Change::Assigned(Assigned {
+        gpus: Default::default(),
         token: token(fence),
         number: AttemptNo(number),
         worker: WorkerId(1),

@@ -46,6 +46,7 @@ impl World {
                     body: None,
                     time_left: grant.time_left,
                     memory_bytes: grant.memory_bytes,
+                    gpus: grant.gpus.clone(),
                     secrets: None,
                 };
                 self.send(session, Order::Enqueue(grants.into_iter().map(assignment).collect()));

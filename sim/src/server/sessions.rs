@@ -76,6 +76,7 @@ fn connected(hello: Hello, session: SessionId) -> Connected {
         version: hello.version,
         slots: hello.slots,
         backlog: hello.backlog,
+        resources: hello.resources,
         labels: hello.labels,
         runtimes: hello.runtimes,
         address: String::new(),

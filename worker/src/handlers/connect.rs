@@ -138,6 +138,7 @@ fn hello(worker: &Worker) -> Hello {
         backlog: config.backlog,
         labels: config.labels.clone(),
         runtimes: config.runtimes.clone(),
+        resources: config.resources.clone(),
     }
 }
 

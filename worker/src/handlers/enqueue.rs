@@ -9,7 +9,7 @@ use protocol::report::{Availability, ReleaseCause};
 use protocol::secret::{AttemptSecrets, SecretValues};
 use protocol::{RuntimeKind, Token, Uptime};
 
-use crate::attempt::{Attempt, QueuePosition, Stage};
+use crate::attempt::{Attempt, Granted, QueuePosition, Stage};
 use crate::core::Worker;
 use core::cmp::Reverse;
 
@@ -40,9 +40,9 @@ pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
         let known = worker.definitions.insert(definition, &worker.config.policy);
         for token in worker.backlog.unpark(revision) {
             if let Some(attempt) = worker.attempts.get_mut(&token)
-                && let Stage::Parked { memory_bytes } = attempt.stage
+                && let Stage::Parked { granted } = &attempt.stage
             {
-                attempt.definition = Some(known.clone().with_memory(memory_bytes));
+                attempt.definition = Some(known.clone().with_granted(granted));
                 attempt.stage = Stage::Waiting;
                 queue(worker, token);
             }
@@ -57,9 +57,9 @@ fn has_room(worker: &Worker) -> bool {
 
 fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
     let Assignment { token, revision, .. } = assignment;
-    let memory_bytes = assignment.memory_bytes;
-    let definition = worker.definitions.find(revision).map(|known| known.with_memory(memory_bytes));
-    let stage = if definition.is_some() { Stage::Waiting } else { Stage::Parked { memory_bytes } };
+    let granted = Granted { memory_bytes: assignment.memory_bytes, gpus: assignment.gpus.clone() };
+    let definition = worker.definitions.find(revision).map(|known| known.with_granted(&granted));
+    let stage = if definition.is_some() { Stage::Waiting } else { Stage::Parked { granted } };
     let position = QueuePosition {
         priority: Reverse(assignment.priority),
         due: due(now, &assignment),

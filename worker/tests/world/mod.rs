@@ -41,6 +41,7 @@ impl World {
                 forbidden.then(|| "this worker does not allow the host's network".into())
             }),
             labels: Vec::new(),
+            resources: Default::default(),
             runtimes: vec![
                 (RuntimeKind::Docker, Availability::Available),
                 (RuntimeKind::Fake, Availability::Available),
@@ -121,6 +122,7 @@ pub(crate) fn assignment(token: Token, name: &str) -> Assignment {
         time_left: None,
         memory_bytes: None,
         secrets: None,
+        gpus: Vec::new(),
     }
 }
 

@@ -188,6 +188,7 @@ pub(crate) async fn ask_without_subprotocol(port: u16, offer: Option<&str>) -> (
 
 pub(crate) fn hello(name: &str, secret: u8) -> Hello {
     Hello {
+        resources: Default::default(),
         versions: VERSIONS,
         name: name.to_owned(),
         secret: [secret; 32],

@@ -50,7 +50,13 @@ fn the_whole_line_is_as_documented() {
         read_only: true,
         cap_drop: vec!["ALL".into()],
         labels: vec![("team".into(), "a=b".into())],
-        resources: Resources { cpus_milli: Some(1_050), memory_bytes: Some(1 << 26), pids: Some(99) },
+        resources: Resources {
+            custom: Default::default(),
+            gpus: Default::default(),
+            cpus_milli: Some(1_050),
+            memory_bytes: Some(1 << 26),
+            pids: Some(99),
+        },
         stop_signal: Some("SIGINT".into()),
         ..spec()
     };
@@ -189,7 +195,13 @@ fn any_spec() -> impl Strategy<Value = ContainerSpec> {
         volumes: machine.3,
         labels: machine.4,
         read_only: machine.5,
-        resources: Resources { cpus_milli: limits.0, memory_bytes: limits.1, pids: limits.2 },
+        resources: Resources {
+            custom: Default::default(),
+            gpus: Default::default(),
+            cpus_milli: limits.0,
+            memory_bytes: limits.1,
+            pids: limits.2,
+        },
         ..spec()
     })
 }

@@ -236,7 +236,7 @@ impl Attempt {
         let (mut tries, mut name_tries, mut problem) = (0, 0, String::new());
         while tries < TRIES {
             // Nothing is fetched for an invalid definition.
-            if let Err(invalid) = command_line(&self.launch, membership) {
+            if let Err(invalid) = command_line(&self.launch, membership, false) {
                 return not_started(Fault::Definition, invalid.to_string());
             }
             let mut stopping = self.stopping.subscribe();
@@ -265,7 +265,8 @@ impl Attempt {
                 return not_started(Fault::Stopped, "stopped before it started".into());
             }
             // The deadline counts from here.
-            let line = match command_line(&launch, membership) {
+            let has_gpu_runtime = shared.engine.has_gpu_runtime();
+            let line = match command_line(&launch, membership, has_gpu_runtime) {
                 Ok(line) => line,
                 Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
             };

@@ -1,7 +1,7 @@
 //! The client of the container engine: its command line, its state, its clock and its number of processors. Queries are in `queries`.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::cli::Cli;
 use super::health::Health;
@@ -16,7 +16,12 @@ pub(super) struct EngineClient {
     pub(super) skew: Skew,
     /// Number of the engine's processors; zero until it is known.
     processors: AtomicU32,
+    /// The engine can give GPUs to containers.
+    has_gpu_runtime: AtomicBool,
 }
+
+/// The engine has this runtime if NVIDIA's container toolkit is set up. Without it the option `--gpus` would be an error.
+const GPU_RUNTIME: &str = "nvidia";
 
 impl EngineClient {
     pub(super) fn new(program: &Path, events: Events) -> Self {
@@ -25,6 +30,7 @@ impl EngineClient {
             health: Health::new(events),
             skew: Skew::default(),
             processors: AtomicU32::new(0),
+            has_gpu_runtime: AtomicBool::new(false),
         }
     }
 
@@ -33,10 +39,16 @@ impl EngineClient {
         self.processors.load(Ordering::Relaxed)
     }
 
+    /// The engine can give GPUs to containers; false until that is known.
+    pub(super) fn has_gpu_runtime(&self) -> bool {
+        self.has_gpu_runtime.load(Ordering::Relaxed)
+    }
+
     /// The engine's own id, if it answers. The call also updates the number of processors and the clock offset.
     pub(super) async fn info(&self) -> Option<String> {
         let before = clock::now();
-        let format = "{{.ID}} {{.NCPU}} {{.SystemTime}}";
+        let format =
+            "{{.ID}} {{.NCPU}} {{.SystemTime}} {{range $name, $runtime := .Runtimes}}{{$name}},{{end}}";
         let answer = self.call(["info", "--format", format]).await.ok().filter(|it| it.ok)?;
         let after = clock::now();
         let mut words = answer.stdout.split_whitespace();
@@ -45,6 +57,9 @@ impl EngineClient {
         if let Some(time) = words.next().and_then(skew::instant) {
             self.skew.add_sample(before, time, after);
         }
+        let has_gpu_runtime =
+            words.next().is_some_and(|names| names.split(',').any(|name| name == GPU_RUNTIME));
+        self.has_gpu_runtime.store(has_gpu_runtime, Ordering::Relaxed);
         Some(id.to_owned())
     }
 }

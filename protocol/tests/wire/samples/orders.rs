@@ -77,7 +77,13 @@ fn definitions() -> Sample<Order> {
         labels: vec![pair("team", "press")],
         pull_policy: PullPolicy::Missing,
         pull_timeout: Duration::from_secs(600),
-        resources: Resources { cpus_milli: Some(1_500), memory_bytes: Some(256 << 20), pids: Some(4_096) },
+        resources: Resources {
+            cpus_milli: Some(1_500),
+            memory_bytes: Some(256 << 20),
+            pids: Some(4_096),
+            gpus: 1,
+            custom: vec![("license".to_owned(), 1)],
+        },
         stop_signal: Some("SIGINT".to_owned()),
         stop_grace: Duration::from_secs(10),
         ask_before_start: true,
@@ -103,7 +109,7 @@ fn definitions() -> Sample<Order> {
         let notes =
             fields!(notes, spec, network, tmpfs, read_only, cap_add, cap_drop, init, platform, labels);
         let notes = fields!(notes, spec, pull_policy, pull_timeout);
-        let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids);
+        let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids, gpus, custom);
         fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max)
     })
 }
@@ -132,6 +138,7 @@ fn enqueue() -> Sample<Order> {
                 password: SecretValue(b"abcd".to_vec()),
             }),
         })),
+        gpus: vec!["0".to_owned()],
     };
     let bare = Assignment {
         token: OTHER,
@@ -141,6 +148,7 @@ fn enqueue() -> Sample<Order> {
         time_left: None,
         memory_bytes: None,
         secrets: None,
+        gpus: Vec::new(),
         ..it.clone()
     };
     let withheld = AttemptSecrets::Withheld("the secret db_password does not exist".to_owned());
@@ -152,7 +160,7 @@ fn enqueue() -> Sample<Order> {
             None => notes.field("body", &it.body),
         };
         let notes = fields!(notes, it, time_left, memory_bytes);
-        match &it.secrets {
+        let notes = match &it.secrets {
             Some(AttemptSecrets::Given(values)) => {
                 let notes =
                     fields!(notes.present("secrets").field("kind", &0_u8), values, variables, files, masked);
@@ -165,7 +173,8 @@ fn enqueue() -> Sample<Order> {
                 notes.present("secrets").field("kind", &1_u8).field("withheld", why)
             }
             None => notes.field("secrets", &it.secrets),
-        }
+        };
+        notes.field("gpus", &it.gpus)
     })
 }
 

@@ -6,6 +6,7 @@ use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Outcome,
     OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing, Usage, UsageSample,
 };
+use longshore_protocol::resources::OfferedResources;
 use longshore_protocol::{Incarnation, Report, RuntimeKind, VERSIONS, WIRE_FORMAT, WorkerId};
 
 use super::{
@@ -67,6 +68,12 @@ fn hello() -> Sample<Report> {
             (RuntimeKind::Docker, Availability::Available),
             (RuntimeKind::Process, Availability::Unavailable("not allowed".to_owned())),
         ],
+        resources: OfferedResources {
+            cpus_milli: Some(4_000),
+            memory_bytes: Some(8 << 30),
+            gpus: vec!["0".to_owned()],
+            custom: vec![("license".to_owned(), 2)],
+        },
     };
     single(Report::Hello(it.clone()), |notes| {
         let notes = notes
@@ -75,7 +82,7 @@ fn hello() -> Sample<Report> {
             .field("versions.highest", &it.versions.highest)
             .field("name", &it.name)
             .field("secret", &it.secret);
-        fields!(
+        let notes = fields!(
             notes,
             it,
             cluster,
@@ -88,7 +95,8 @@ fn hello() -> Sample<Report> {
             backlog,
             labels,
             runtimes
-        )
+        );
+        fields!(notes, it.resources, cpus_milli, memory_bytes, gpus, custom)
     })
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::container::{ContainerSpec, MEMORY_BYTES_MAX, Resources, RuntimeKind};
+use protocol::resources::{RESOURCE_NAME_BYTES_MAX, RESOURCES_MAX, is_resource_name};
 use protocol::signal;
 use scheduler::params::Word;
 
@@ -11,7 +12,7 @@ use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
-use super::tree::Node;
+use super::tree::{Node, Value};
 use super::{image, pairs, volume};
 
 /// The places of a job that name parameters and secrets.
@@ -215,7 +216,36 @@ fn resources(scope: Scope<'_>, reader: &mut Reader<'_>) -> Resources {
             .find("memory")
             .and_then(|node| reader.size(node, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX)),
         pids: part.find("pids").and_then(|node| u32::try_from(reader.integer(node, keys::PIDS)?).ok()),
+        gpus: part
+            .find("gpus")
+            .and_then(|node| u32::try_from(reader.integer(node, keys::GPUS)?).ok())
+            .unwrap_or(0),
+        custom: part.find("custom").map(|node| custom_resources(node, reader)).unwrap_or_default(),
     }
+}
+
+/// Amounts by name, sorted: the order has no meaning.
+fn custom_resources(node: &Node, reader: &mut Reader<'_>) -> Vec<(String, u32)> {
+    let Value::Map(map) = &node.value else {
+        reader.wrong_type(node, "a map of names to amounts, such as {license: 1}");
+        return Vec::new();
+    };
+    if map.pairs.len() > RESOURCES_MAX {
+        let text = format!("{} resources are too many (max {RESOURCES_MAX})", map.pairs.len());
+        reader.fault(node.at, Code::TooLong, text);
+    }
+    let amounts = map.pairs.iter().filter_map(|pair| {
+        let amount = reader.integer(&pair.value, keys::AMOUNTS)?;
+        if !is_resource_name(&pair.key) {
+            let form = format!("must be 1 to {RESOURCE_NAME_BYTES_MAX} of A-Z a-z 0-9 . _ : - and begin with a letter or a digit");
+            let wrong: Result<(), ValueFault> = Err(ValueFault::input(Code::InvalidValue, &pair.key, form));
+            reader.accept(pair.key_at, wrong)?;
+        }
+        Some((pair.key.clone(), u32::try_from(amount).ok()?))
+    });
+    let mut amounts: Vec<(String, u32)> = amounts.collect();
+    amounts.sort();
+    amounts
 }
 
 fn log_bytes_max(scope: Scope<'_>, reader: &mut Reader<'_>) -> u64 {

@@ -100,6 +100,8 @@ pub(super) const LOSSES: Range = range(0, 100);
 pub(super) const EXIT_CODES: Range = range(1, 255);
 /// The init of the container counts as one; the kernel ends at 2^22.
 pub(super) const PIDS: Range = range(2, 4_194_304);
+pub(super) const GPUS: Range = range(1, 64);
+pub(super) const AMOUNTS: Range = range(1, 1_000_000);
 
 /// The longest duration anywhere.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -152,7 +154,11 @@ pub(super) const JOB: &[Key] = &[
         "When the image is pulled; missing if absent.",
     ),
     key("pull_timeout", Shape::Duration, "How long one pull may take; 15m if absent."),
-    key("resources", Shape::Part(RESOURCES), "What the container may use."),
+    key(
+        "resources",
+        Shape::Part(RESOURCES),
+        "What the job reserves on its worker, and what its container may use.",
+    ),
     key("stop_signal", Shape::LooseText, "The signal that asks the program to stop."),
     key(
         "stop_grace_period",
@@ -295,6 +301,12 @@ pub(super) const RESOURCES: &[Key] = &[
     key("cpus", Shape::Number, "Cores, with up to three decimals."),
     key("memory", Shape::Size, "Memory without swap; at least 6m."),
     key("pids", Shape::Integer(PIDS), "Processes and threads."),
+    key("gpus", Shape::Integer(GPUS), "GPUs that are reserved for the job."),
+    key(
+        "custom",
+        Shape::Weights(AMOUNTS),
+        "Amounts of resources that workers offer by a name of your own, such as {license: 1}.",
+    ),
 ];
 
 /// The keys of `retry`; the first one is what a bare number means.

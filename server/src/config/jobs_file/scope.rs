@@ -33,6 +33,19 @@ impl<'a> Scope<'a> {
     pub(super) fn for_plain_process(self, reader: &mut Reader<'_>) -> Self {
         let Some(Layer::Map(own)) = self.own else { return self };
         for pair in &own.pairs {
+            // It may reserve what only the server counts.
+            if let ("resources", Value::Map(resources)) = (&*pair.key, &pair.value.value) {
+                for limit in
+                    resources.pairs.iter().filter(|it| ["cpus", "memory", "pids"].contains(&&*it.key))
+                {
+                    let text = format!(
+                        "resources.{} cannot be had with runtime process: nothing bounds what it uses; remove it, or use runtime docker",
+                        limit.key
+                    );
+                    reader.fault(limit.key_at, Code::UnsupportedField, text);
+                }
+                continue;
+            }
             if let Some((name, reason)) = keys::CONTAINER_ONLY.iter().find(|(name, _)| *name == pair.key) {
                 let text = format!(
                     "{} cannot be had with runtime process: {reason}; remove it, or use runtime docker",

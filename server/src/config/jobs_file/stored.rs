@@ -163,8 +163,16 @@ mod tests {
             target,
             read_only,
         });
-        let resources = any::<(Option<u32>, Option<u64>, Option<u32>)>()
-            .prop_map(|(cpus_milli, memory_bytes, pids)| Resources { cpus_milli, memory_bytes, pids });
+        let resources =
+            any::<(Option<u32>, Option<u64>, Option<u32>)>().prop_map(|(cpus_milli, memory_bytes, pids)| {
+                Resources {
+                    custom: Default::default(),
+                    gpus: Default::default(),
+                    cpus_milli,
+                    memory_bytes,
+                    pids,
+                }
+            });
         let kinds = (value(&keys::RUNTIMES), value(&keys::PULL_POLICIES));
         let flags = any::<(bool, bool, bool, u64)>();
         let durations = (duration(), duration(), option::of(duration()));

@@ -15,6 +15,7 @@ use scheduler::job::State as JobState;
 use scheduler::limits::LimitFacts;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::EXCLUSIVE;
+use scheduler::reservation::{Reservation, ResourceKind};
 use scheduler::snapshot::{Snapshot, WorkerFacts};
 use scheduler::step::PendingReason;
 
@@ -154,6 +155,44 @@ impl ObstacleText<'_> {
         shapes::Obstacle { code: obstacle.name().into(), text: self.text(obstacle, until).into(), until }
     }
 
+    /// A resource with the amounts that decide: what the job reserves, and what the worker offers and others have reserved.
+    fn resource(&self, kind: ResourceKind, with_use: bool) -> String {
+        let wanted = Reservation::of(self.definition);
+        let offer = self.facts.map(|facts| &facts.offer);
+        let used = self.facts.map(|facts| &facts.in_use).filter(|_| with_use);
+        let cores = |milli: u64| format!("{}.{:03}", milli / 1_000, milli % 1_000);
+        let (name, wanted, offered, used) = match kind {
+            ResourceKind::Cpus => (
+                "cpus".to_owned(),
+                cores(u64::from(wanted.cpus_milli)),
+                offer.and_then(|it| it.cpus_milli).map(|milli| cores(u64::from(milli))),
+                used.map(|it| cores(it.cpus_milli)),
+            ),
+            ResourceKind::Memory => (
+                "memory".to_owned(),
+                format!("{} bytes", wanted.memory_bytes),
+                offer.and_then(|it| it.memory_bytes).map(|bytes| bytes.to_string()),
+                used.map(|it| it.memory_bytes.to_string()),
+            ),
+            ResourceKind::Gpus => (
+                "gpus".to_owned(),
+                wanted.gpus.to_string(),
+                offer.map(|it| it.gpus.len().to_string()),
+                used.map(|it| it.gpus.len().to_string()),
+            ),
+            ResourceKind::Custom(index) => {
+                let (name, amount) = wanted.custom.get(usize::from(index)).cloned().unwrap_or_default();
+                let offered =
+                    offer.map(|it| it.custom.iter().find(|(of, _)| *of == name).map_or(0, |it| it.1));
+                let used = used.map(|it| it.custom.get(&name).copied().unwrap_or(0).to_string());
+                (name, amount.to_string(), offered.map(|amount| amount.to_string()), used)
+            }
+        };
+        let offered = offered.map(|offered| format!(", it offers {offered}")).unwrap_or_default();
+        let used = used.map(|used| format!(", {used} reserved")).unwrap_or_default();
+        format!("{name} (the job needs {wanted}{offered}{used})")
+    }
+
     fn text(&self, obstacle: Obstacle, until: Option<Time>) -> String {
         match obstacle {
             Obstacle::PinnedElsewhere(only) => {
@@ -179,6 +218,10 @@ impl ObstacleText<'_> {
                 }
                 None => "it takes only jobs that require each of its exclusive labels".into(),
             },
+            Obstacle::TooLarge(kind) => format!("it offers too little {}", self.resource(kind, false)),
+            Obstacle::Resources(kind) => {
+                format!("other jobs have reserved too much of its {}", self.resource(kind, true))
+            }
             Obstacle::RuntimeUnavailable => {
                 format!("its runtime {} does not work{}", self.runtime().name(), self.cause())
             }

@@ -341,6 +341,7 @@ pub(crate) fn warning(reason: PendingReason) -> Option<shapes::Reason> {
         PendingReason::NoWorker
             | PendingReason::NoRuntime
             | PendingReason::NoMatch
+            | PendingReason::TooLarge
             | PendingReason::Cordoned
             | PendingReason::RuntimeUnavailable
     );

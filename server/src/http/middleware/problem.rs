@@ -289,7 +289,10 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         }
         PendingReason::NoRuntime => "workers are connected, but none offers its runtime",
         PendingReason::NoMatch => {
-            "no connected worker is allowed to run it: its labels, resources or name do not fit the definition"
+            "no connected worker is allowed to run it: its labels or name do not fit the definition"
+        }
+        PendingReason::TooLarge => {
+            "it reserves more than any connected worker offers that is allowed to run it: GET /api/jobs/{id}/explain tells which resource"
         }
         PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
         PendingReason::RuntimeUnavailable => {
@@ -302,6 +305,9 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::Limited => "all permits of a limit (concurrency) are in use",
         PendingReason::RateLimited => "its rate limit allows no start now",
         PendingReason::Busy => "the slots and backlogs of all workers that could run it are taken",
+        PendingReason::Resources => {
+            "workers that could run it have too little left of a resource that it reserves: other jobs hold it"
+        }
         PendingReason::Soon => "it is about to be placed",
         PendingReason::Quarantined => {
             "it is held because it kept losing its workers: release it, or cancel it"

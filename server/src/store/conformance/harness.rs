@@ -163,6 +163,7 @@ pub(in crate::store) fn assigned(job: u64, fence: u64) -> Change {
 
 pub(in crate::store) fn assigned_as(job: u64, fence: u64, number: u32, worker: u64) -> Change {
     Change::Assigned(Assigned {
+        gpus: Default::default(),
         token: token(job, fence),
         number: AttemptNo(number),
         worker: WorkerId(worker),

@@ -29,6 +29,7 @@ fn added(state: State) -> Change {
 
 fn assigned(fence: u64) -> Change {
     Change::Assigned(Assigned {
+        gpus: Default::default(),
         token: token(fence),
         number: AttemptNo(1),
         worker: WorkerId(1),

@@ -11,7 +11,9 @@ use scheduler::input::GroupNo;
 use scheduler::job::LastPlacement;
 use scheduler::restore::LiveSchedules;
 
-use super::{batches, codes, dependencies, expectations, faults, limits, rows, run_on, schedules, unique};
+use super::{
+    batches, codes, dependencies, expectations, faults, gpus, limits, rows, run_on, schedules, unique,
+};
 use crate::store::{
     JobOrigin, LiveAttempt, LiveJob, LoadError, LoadItem, Loaded, StoredDefinition, Unconfirmed, directory,
 };
@@ -122,13 +124,17 @@ fn live_jobs(
     visit: &mut dyn FnMut(LoadItem<'_>),
 ) -> Result<(), Failure> {
     let restored_in = last_restore(connection)?;
+    let mut gpus = gpus::load(connection)?;
     let mut statement = connection.prepare(include_str!("queries/load_jobs.sql"))?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let Some(revision) = hand_out(definitions, row.get(1)?, visit) else {
             return Err(Failure::Invalid(format!("job {} refers to no definition", row.get::<_, i64>(0)?)));
         };
-        let live = live_job(row, revision, restored_in)?;
+        let mut live = live_job(row, revision, restored_in)?;
+        if let Some(attempt) = &mut live.attempt {
+            attempt.gpus = gpus.remove(&(live.job, attempt.token.fence)).unwrap_or_default();
+        }
         let was_lost = row.get::<_, bool>(20)?;
         let lost = if was_lost { lost_attempts(connection, live.job)? } else { Vec::new() };
         let batch = row.get::<_, Option<i64>>(23)?.map(|first| JobId(first.cast_unsigned()));
@@ -262,6 +268,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
                 started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
                 stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
                 begun: term_of(SessionId(number(13)?)) < restored_in,
+                gpus: Vec::new(),
             })
         } else {
             None

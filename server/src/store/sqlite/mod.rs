@@ -15,6 +15,7 @@ pub mod copy;
 mod dependencies;
 mod expectations;
 mod faults;
+mod gpus;
 mod hooks;
 mod limits;
 mod list;

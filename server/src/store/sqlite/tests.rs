@@ -97,6 +97,7 @@ fn added(job: u64) -> Change {
 
 fn assigned(job: u64) -> Change {
     Change::Assigned(Assigned {
+        gpus: Default::default(),
         token: Token { job: protocol::JobId(job), fence: Fence(job), nonce: Nonce(job) },
         number: protocol::AttemptNo(1),
         worker: WorkerId(1),

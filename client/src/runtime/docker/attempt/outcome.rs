@@ -27,10 +27,19 @@ pub(super) enum AttemptOutcome {
     Withdrawn,
 }
 
-pub(super) fn command_line(launch: &Launch, membership: Membership) -> Result<CommandLine, argv::Invalid> {
+pub(super) fn command_line(
+    launch: &Launch,
+    membership: Membership,
+    has_gpu_runtime: bool,
+) -> Result<CommandLine, argv::Invalid> {
     let now = clock::now().utc.0 / 1000;
     let deadline = launch.time_left.map(|left| now.saturating_add_unsigned(left.as_secs()));
-    argv::docker_run(launch, membership, deadline)
+    let mut line = argv::docker_run(launch, membership, deadline)?;
+    if let Some(gpus) = argv::gpus_option(launch).filter(|_| has_gpu_runtime) {
+        // After `run`.
+        line.args.insert(1, gpus);
+    }
+    Ok(line)
 }
 
 pub(super) fn not_started(fault: Fault, message: String) -> AttemptOutcome {

@@ -27,6 +27,8 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("delay", "initial"),
     ("cpu", "cpus"),
     ("mem", "memory"),
+    ("gpu", "gpus"),
+    ("gpus", "resources.gpus"),
     ("mem_limit", "memory"),
     ("pids_limit", "pids"),
     ("max_size", "max_bytes"),
@@ -47,4 +49,4 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
 ];
 
 /// Planned keys: the reader tells them apart from typing mistakes.
-pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["shm_size", "input", "retention", "gpus", "mask"];
+pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["shm_size", "input", "retention", "mask"];

@@ -20,8 +20,8 @@ pub(super) use self::remove::remove;
 use self::statements::Statements;
 use super::run_on;
 use super::{
-    access, batches, dependencies, faults, hooks, limits, notes, notifications, param_rows, pending_batch,
-    rows, schedules, unique,
+    access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, param_rows,
+    pending_batch, rows, schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -383,6 +383,7 @@ impl<'c> TransactionWriter<'c> {
     fn assigned(&mut self, assigned: &Assigned) -> Done {
         self.highest.fence = self.highest.fence.max(assigned.token.fence.0.cast_signed());
         let WorkerId(worker) = assigned.worker;
+        gpus::put(self.connection, assigned)?;
         self.see(SEEN_WORKER, worker.cast_signed(), assigned.token.job.0.cast_signed() >> BLOCK_SHIFT)
     }
 
