@@ -205,8 +205,13 @@ impl Workload {
 pub(crate) const LABEL: &str = "tenant";
 
 /// The memory limit of an attempt after so many attempts that were killed for their memory. Each of them doubles it.
-pub(crate) fn memory_after(oom_kills: u32) -> Option<u64> {
-    MEMORY_BYTES.checked_shl(oom_kills)
+pub(crate) fn memory_after(revision: Revision, oom_kills: u32) -> Option<u64> {
+    MEMORY_BYTES.checked_shl(oom_kills).filter(|_| has_memory_limit(revision))
+}
+
+/// Half of the definitions limit, and so reserve, their memory. The others may be prefetched.
+fn has_memory_limit(revision: Revision) -> bool {
+    revision.0.is_multiple_of(2)
 }
 
 const MEMORY_BYTES: u64 = 64 << 20;

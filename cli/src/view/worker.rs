@@ -1,7 +1,7 @@
 //! Workers as table rows, and all fields of one worker.
 
 use jiff::Timestamp;
-use server::http::present::shapes::{Runtime, Worker, WorkerRef};
+use server::http::present::shapes::{Runtime, Worker, WorkerRef, WorkerResources};
 
 use super::{optional, pairs, since};
 use crate::screen;
@@ -46,7 +46,7 @@ impl WorkerView for Worker {
     }
 
     fn wide_heading() -> Vec<&'static str> {
-        [&Self::HEADING[..], &["ADDRESS", "LOAD", "DISK FREE", "ENGINE"]].concat()
+        [&Self::HEADING[..], &["ADDRESS", "LOAD", "DISK FREE", "ENGINE", "RESERVED"]].concat()
     }
 
     fn wide_row(&self, now: Timestamp) -> Vec<String> {
@@ -55,6 +55,7 @@ impl WorkerView for Worker {
             self.load_milli.map(load_average).unwrap_or_default(),
             self.disk_free_bytes.map(screen::size).unwrap_or_default(),
             optional(self.engine_id.as_ref()),
+            self.resources.as_ref().map(reserved_text).unwrap_or_default(),
         ];
         self.row(now).into_iter().chain(more).collect()
     }
@@ -75,6 +76,7 @@ impl WorkerView for Worker {
             ("engine", optional(self.engine_id.as_ref())),
             ("load", self.load_milli.map(load_average).unwrap_or_default()),
             ("disk free", self.disk_free_bytes.map(screen::size).unwrap_or_default()),
+            ("reserved", self.resources.as_ref().map(reserved_text).unwrap_or_default()),
             ("labels", pairs(&self.labels)),
             ("granted", pairs(&self.labels_granted)),
             ("revoked", optional(self.revoked_at.as_ref())),
@@ -92,6 +94,30 @@ impl WorkerView for Worker {
             _ => self.state.to_string(),
         }
     }
+}
+
+/// What is reserved of each resource that the worker offers: `cpus 1.5/4 memory 512 MiB/8 GiB gpus 0/2 license 1/2`.
+fn reserved_text(resources: &WorkerResources) -> String {
+    let WorkerResources { offered, reserved } = resources;
+    let cores = |milli: u64| {
+        let text = format!("{}.{:03}", milli / 1_000, milli % 1_000);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    let mut parts = Vec::new();
+    if let Some(all) = offered.cpus_milli {
+        parts.push(format!("cpus {}/{}", cores(reserved.cpus_milli.unwrap_or(0)), cores(all)));
+    }
+    if let Some(all) = offered.memory_bytes {
+        let used = screen::size(reserved.memory_bytes.unwrap_or(0));
+        parts.push(format!("memory {used}/{}", screen::size(all)));
+    }
+    if !offered.gpus.is_empty() {
+        parts.push(format!("gpus {}/{}", reserved.gpus.len(), offered.gpus.len()));
+    }
+    for (name, all) in &offered.custom {
+        parts.push(format!("{name} {}/{all}", reserved.custom.get(name).copied().unwrap_or(0)));
+    }
+    parts.join(" ")
 }
 
 /// Texts about a reference to a worker.

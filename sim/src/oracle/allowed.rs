@@ -3,6 +3,7 @@
 use scheduler::Scheduler;
 use scheduler::definition::Definition;
 use scheduler::placement::rules::{EXCLUSIVE, WorkerSelector, exclusive_labels};
+use scheduler::reservation::Reservation;
 use scheduler::snapshot::WorkerFacts;
 use scheduler::step::{Assigned, Change, Step};
 
@@ -45,8 +46,31 @@ impl Oracle {
                 let what = format!("{} of {} goes to worker {}", it.token, definition.name, it.worker);
                 self.fault(now, "placement: a job runs where its definition allows it", what);
             }
+            let is_over = |facts: &&WorkerFacts| Reservation::is_made_by(definition) && is_overbooked(facts);
+            if let Some(facts) = worker.filter(is_over) {
+                let what = format!(
+                    "{} leaves worker {} with {:?} of {:?}",
+                    it.token, it.worker, facts.in_use, facts.offer
+                );
+                self.fault(
+                    now,
+                    "resources: attempts reserve no more than their worker offers, and no GPU twice",
+                    what,
+                );
+            }
         }
     }
+}
+
+/// More is reserved than the worker offers, or a GPU twice.
+fn is_overbooked(facts: &WorkerFacts) -> bool {
+    let (offer, used) = (&facts.offer, &facts.in_use);
+    let is_offered = |name: &String, amount: u64| {
+        offer.custom.iter().any(|(offered, most)| offered == name && amount <= u64::from(*most))
+    };
+    offer.memory_bytes.is_some_and(|most| used.memory_bytes > most)
+        || used.gpus.iter().any(|(id, holders)| *holders > 1 || !offer.gpus.contains(id))
+        || used.custom.iter().any(|(name, amount)| !is_offered(name, *amount))
 }
 
 fn meets(facts: &WorkerFacts, definition: &Definition) -> bool {

@@ -92,7 +92,7 @@ fn may_go(
         return !verdicts().iter().any(is_awaited);
     }
     // A job with limits takes free slots only.
-    let is_limited = row.limited_by.is_some() || workload.definition(row.revision).limits.gate_starts();
+    let is_limited = row.limited_by.is_some() || workload.definition(row.revision).takes_free_slots_only();
     if is_limited || !is_back || (on != RetryOn::Other && !last.infrastructure_failure) {
         return true;
     }

@@ -141,7 +141,7 @@ impl Oracle {
     fn has_its_memory(&mut self, now: Moment, disk: &Disk, launch: &Launch) {
         let token = launch.token;
         let row = disk.row(token.job).filter(|_| disk.is_current(token) && !self.is_of_the_past(token));
-        let Some(due) = row.map(|row| workload::memory_after(row.oom_kills)) else { return };
+        let Some(due) = row.map(|row| workload::memory_after(row.revision, row.oom_kills)) else { return };
         let given = launch.spec.resources.memory_bytes;
         if given != due {
             let what = format!("{token} has {given:?} bytes and not {due:?}");

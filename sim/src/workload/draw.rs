@@ -17,7 +17,7 @@ use scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
 use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
-use super::{LABEL, MEMORY_BYTES, Nature};
+use super::{LABEL, MEMORY_BYTES, Nature, has_memory_limit};
 use crate::dice::Dice;
 
 /// The limits of a definition. All members of the group have the same limit.
@@ -121,11 +121,23 @@ pub(super) fn definition(dice: &mut Dice, name: usize, revision: Revision, natur
             runtime: RuntimeKind::Docker,
             image: format!("image-{name}"),
             stop_grace,
-            resources: Resources { memory_bytes: Some(MEMORY_BYTES), ..Resources::default() },
+            resources: resources(revision),
             ask_before_start: self_fence || on_lost == OnLost::Wait,
             self_fence: self_fence.then(|| after.saturating_sub(FENCE_MARGIN)),
             ..ContainerSpec::default()
         },
+    }
+}
+
+/// Half of the definitions reserve memory, and some of these also a GPU or a license.
+fn resources(revision: Revision) -> Resources {
+    let has_limit = has_memory_limit(revision);
+    let license = || ("license".to_owned(), 1);
+    Resources {
+        memory_bytes: has_limit.then_some(MEMORY_BYTES),
+        gpus: u32::from(has_limit && revision.0 % 8 == 2),
+        custom: if has_limit && revision.0 % 8 == 4 { vec![license()] } else { Vec::new() },
+        ..Resources::default()
     }
 }
 

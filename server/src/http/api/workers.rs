@@ -191,6 +191,7 @@ pub(crate) fn live_worker(state: &AppState, facts: &WorkerFacts, cluster: Cluste
         labels_set: facts.set_labels.iter().cloned().collect(),
         labels_granted: facts.granted_labels.iter().cloned().collect(),
         revoked_at: facts.revoked_at.map(Time),
+        resources: Some(resources(facts)),
         runtimes: facts
             .runtimes
             .iter()
@@ -222,6 +223,23 @@ pub(crate) fn live_worker(state: &AppState, facts: &WorkerFacts, cluster: Cluste
         copies: facts.clone_addresses.clone(),
         joined_at: None,
     }
+}
+
+fn resources(facts: &WorkerFacts) -> shapes::WorkerResources {
+    let (offer, in_use) = (&facts.offer, &facts.in_use);
+    let offered = shapes::ResourceAmounts {
+        cpus_milli: offer.cpus_milli.map(u64::from),
+        memory_bytes: offer.memory_bytes,
+        gpus: offer.gpus.clone(),
+        custom: offer.custom.iter().map(|(name, amount)| (name.clone(), u64::from(*amount))).collect(),
+    };
+    let reserved = shapes::ResourceAmounts {
+        cpus_milli: Some(in_use.cpus_milli),
+        memory_bytes: Some(in_use.memory_bytes),
+        gpus: in_use.gpus.keys().cloned().collect(),
+        custom: in_use.custom.clone(),
+    };
+    shapes::WorkerResources { offered, reserved }
 }
 
 fn suspicion(suspicion: &Suspicion) -> shapes::Suspicion {

@@ -60,6 +60,9 @@ pub struct Worker {
     /// Its runtimes and their availability.
     #[serde(default)]
     pub runtimes: Vec<Runtime>,
+    /// Resources that jobs may reserve on it, and those that they have reserved; while it is connected or has attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<WorkerResources>,
     /// The version of its program.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
@@ -84,6 +87,32 @@ pub struct Worker {
     /// The time of its first join; in the answer about one worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<Time>,
+}
+
+/// Resources of a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerResources {
+    /// What it offers.
+    pub offered: ResourceAmounts,
+    /// What attempts on it have reserved. Lost attempts that may still run count.
+    pub reserved: ResourceAmounts,
+}
+
+/// Amounts of resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResourceAmounts {
+    /// Thousandths of a core; absent in an offer if cores are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus_milli: Option<u64>,
+    /// Memory in bytes; absent in an offer if memory is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Ids of GPUs.
+    #[serde(default)]
+    pub gpus: Vec<String>,
+    /// Amounts of custom resources by name.
+    #[serde(default)]
+    pub custom: BTreeMap<String, u64>,
 }
 
 /// Why a worker is suspect.
