@@ -43,6 +43,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("worker_identity", include_str!("migrations/0025_worker_identity.sql")),
     ("run_on", include_str!("migrations/0027_run_on.sql")),
     ("usage", include_str!("migrations/0028_usage.sql")),
+    ("lists_by_end", include_str!("migrations/0029_lists_by_end.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
