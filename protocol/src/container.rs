@@ -76,6 +76,9 @@ pub struct ContainerSpec {
     pub network: Option<String>,
     /// Paths, each with optional options after a colon, as docker's `--tmpfs` takes them.
     pub tmpfs: Vec<String>,
+    /// Bytes of `/dev/shm`, 1 to [`MEMORY_BYTES_MAX`]; the engine's default (Docker: 64 MiB) if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shm_bytes: Option<u64>,
     /// The root file system is read-only.
     pub read_only: bool,
     /// Capabilities added to Docker's default set.

@@ -192,6 +192,9 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
     if let Some(milli) = spec.resources.cpus_milli {
         options.push(format!("--cpus={}.{:03}", milli / 1000, milli % 1000));
     }
+    if let Some(bytes) = spec.shm_bytes {
+        options.push(format!("--shm-size={bytes}"));
+    }
     if spec.read_only {
         options.push("--read-only".into());
     }

@@ -410,6 +410,7 @@ CONTAINER_SPEC = Struct(
     volumes=List(VOLUME, "volumes", is_inner=True),
     network=Option(TEXT),
     tmpfs=TEXTS,
+    shm_bytes=Option(Unsigned(8, "shm_bytes", 1, 1 << 50)),
     read_only=BOOL,
     cap_add=TEXTS,
     cap_drop=TEXTS,

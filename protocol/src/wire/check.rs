@@ -13,7 +13,7 @@ use super::limits::{
     OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SECRET_BYTES_MAX, SECRETS_BYTES_MAX,
     SHOWN_BYTES_MAX, SLOTS_MAX, TEXT_BYTES_MAX,
 };
-use crate::container::{ContainerSpec, Overrides, RuntimeKind};
+use crate::container::{ContainerSpec, MEMORY_BYTES_MAX, Overrides, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
 use crate::report::{
@@ -94,6 +94,11 @@ pub fn container_fits(spec: &ContainerSpec) -> Checked {
     inner("command", spec.command.len())?;
     inner("volumes", spec.volumes.len())?;
     inner("tmpfs", spec.tmpfs.len())?;
+    spec.shm_bytes.map_or(Ok(()), |bytes| {
+        ensure((1..=MEMORY_BYTES_MAX).contains(&bytes), "shm_bytes", || {
+            format!("{bytes} is not between 1 and {MEMORY_BYTES_MAX}")
+        })
+    })?;
     inner("cap_add", spec.cap_add.len())?;
     inner("cap_drop", spec.cap_drop.len())?;
     inner("labels", spec.labels.len())?;

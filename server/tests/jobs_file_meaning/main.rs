@@ -57,6 +57,7 @@ fn every_key_of_the_container_arrives() {
     volumes: [/srv/in:/in:ro, 'data:/data', {type: volume, source: v, target: /v, read_only: true}]
     network: none
     tmpfs: /tmp:size=1m
+    shm_size: 256m
     read_only: true
     cap_add: [SYS_PTRACE, CAP_NET_ADMIN, SYS_PTRACE]
     cap_drop: ALL
@@ -95,6 +96,7 @@ fn every_key_of_the_container_arrives() {
         ],
         network: text("none"),
         tmpfs: texts(&["/tmp:size=1m"]),
+        shm_bytes: Some(256 << 20),
         read_only: true,
         cap_add: texts(&["NET_ADMIN", "SYS_PTRACE"]),
         cap_drop: texts(&["ALL"]),

@@ -69,6 +69,7 @@ fn definitions() -> Sample<Order> {
         volumes: vec![Volume { source: "cache".to_owned(), target: "/cache".to_owned(), read_only: true }],
         network: Some("none".to_owned()),
         tmpfs: vec!["/tmp:size=64m".to_owned()],
+        shm_bytes: Some(128 << 20),
         read_only: true,
         cap_add: vec!["NET_BIND_SERVICE".to_owned()],
         cap_drop: vec!["ALL".to_owned()],
@@ -100,8 +101,9 @@ fn definitions() -> Sample<Order> {
             user,
             volumes
         );
-        let notes =
-            fields!(notes, spec, network, tmpfs, read_only, cap_add, cap_drop, init, platform, labels);
+        let notes = fields!(
+            notes, spec, network, tmpfs, shm_bytes, read_only, cap_add, cap_drop, init, platform, labels
+        );
         let notes = fields!(notes, spec, pull_policy, pull_timeout);
         let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids);
         fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max)

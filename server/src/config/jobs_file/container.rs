@@ -51,6 +51,7 @@ pub(super) fn read(
         volumes: volume::read(scope, reader),
         network: text(scope, "network", grammar::network, reader),
         tmpfs: tmpfs(scope, reader),
+        shm_bytes: scope.find("shm_size").and_then(|node| reader.size(node, SHM_BYTES_MIN, MEMORY_BYTES_MAX)),
         read_only: flag(scope, "read_only", reader).unwrap_or(false),
         cap_add: capabilities(scope, "cap_add", reader),
         cap_drop: capabilities(scope, "cap_drop", reader),
@@ -264,6 +265,8 @@ const CPUS_MILLI_MIN: u32 = 10;
 const CPUS_MILLI_MAX: u32 = 1_024_000;
 /// Docker's minimum.
 const MEMORY_BYTES_MIN: u64 = 6 << 20;
+/// A page, in which the kernel counts.
+const SHM_BYTES_MIN: u64 = 4 << 10;
 const LOG_BYTES: u64 = 64 << 20;
 /// Head and tail of the output are kept; a smaller limit would keep neither usefully.
 const LOG_BYTES_MIN: u64 = 64 << 10;

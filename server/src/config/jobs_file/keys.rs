@@ -131,6 +131,7 @@ pub(super) const JOB: &[Key] = &[
     key("volumes", Shape::Volumes, "Bind mounts and named volumes: source:target[:ro], or a map."),
     key("network", Shape::Text, "The network to join; bridge if absent."),
     key("tmpfs", Shape::Texts, "Memory file systems: a path, with options after a colon."),
+    key("shm_size", Shape::Size, "The size of /dev/shm; 64m if absent."),
     key("read_only", Shape::Bool, "Whether the root file system of the container is read-only."),
     key("cap_add", Shape::Texts, "Capabilities to add; the worker must allow them."),
     key(
@@ -405,6 +406,7 @@ pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
     ("volumes", NO_FILES),
     ("network", "it has the network of the worker's machine"),
     ("tmpfs", NO_FILES),
+    ("shm_size", NO_FILES),
     ("read_only", NO_FILES),
     ("cap_add", NO_RIGHTS),
     ("cap_drop", NO_RIGHTS),

@@ -115,6 +115,7 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         volumes: container.volumes.iter().map(volume).collect(),
         network: container.network.clone(),
         tmpfs: container.tmpfs.clone(),
+        shm_bytes: container.shm_bytes,
         read_only: container.read_only,
         cap_add: container.cap_add.clone(),
         cap_drop: container.cap_drop.clone(),

@@ -68,6 +68,9 @@ pub struct Definition {
     /// Memory file systems: a path, with options after a colon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmpfs: Vec<String>,
+    /// The size of `/dev/shm`; absent: Docker's own, 64 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shm_bytes: Option<u64>,
     /// True for a read-only root file system.
     #[serde(default)]
     pub read_only: bool,
