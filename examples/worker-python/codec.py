@@ -398,8 +398,15 @@ INTERVALS = Struct(
     intervals_fit, heartbeat=Duration(), lease=Duration("intervals.lease"), start_gate=Duration()
 )
 
+def spec_fits(value):
+    patterns = value["log_mask"]
+    ensure(len(patterns) <= 16, "log_mask", "too many patterns")
+    ensure(all(len(it.encode()) <= 512 for it in patterns), "log_mask", "a pattern is too long")
+
+
 VOLUME = Struct(source=TEXT, target=TEXT, read_only=BOOL)
 CONTAINER_SPEC = Struct(
+    spec_fits,
     runtime=RUNTIME,
     image=TEXT,
     entrypoint=Option(TEXTS),
@@ -425,6 +432,7 @@ CONTAINER_SPEC = Struct(
     ask_before_start=BOOL,
     self_fence=Option(Duration("self_fence")),
     log_bytes_max=U64,
+    log_mask=TEXTS,
 )
 
 

@@ -111,7 +111,18 @@ pub struct ContainerSpec {
     pub self_fence: Option<Duration>,
     /// Bytes of output kept per attempt.
     pub log_bytes_max: u64,
+    /// Regular expressions whose matches within a line are masked in the output. At most [`LOG_MASKS_MAX`], each of at most
+    /// [`LOG_MASK_BYTES_MAX`] bytes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_mask: Vec<String>,
 }
+
+/// Each byte of output is looked at once per pattern.
+pub const LOG_MASKS_MAX: usize = 16;
+/// Length of a pattern of `log_mask` in bytes.
+pub const LOG_MASK_BYTES_MAX: usize = 512;
+/// A pattern of `log_mask` that compiles to more bytes is refused by server and worker: `a{1000}{1000}` is a million states.
+pub const LOG_MASK_COMPILED_BYTES_MAX: usize = 1 << 20;
 
 /// Pull policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]

@@ -88,7 +88,7 @@ mirrors! {
         cap_drop: Vec<String>,
         init: bool, platform: Option<String>, labels: Vec<(String, String)>, pull_policy: PullPolicy,
         pull_timeout: Duration, resources: Resources, stop_signal: Option<String>, stop_grace: Duration,
-        ask_before_start: bool, self_fence: Option<Duration>, log_bytes_max: u64,
+        ask_before_start: bool, self_fence: Option<Duration>, log_bytes_max: u64, log_mask: Vec<String>,
     }
 
     struct Welcome {

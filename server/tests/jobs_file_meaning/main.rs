@@ -70,7 +70,7 @@ fn every_key_of_the_container_arrives() {
     stop_signal: 2
     stop_grace_period: 20s
     runtime: docker
-    log: {max_bytes: 1m}
+    log: {max_bytes: 1m, mask: [b+, '$(key|token)=\\S+', b+]}
 ",
     );
     let text = |text: &str| Some(text.to_owned());
@@ -111,6 +111,7 @@ fn every_key_of_the_container_arrives() {
         ask_before_start: false,
         self_fence: None,
         log_bytes_max: 1 << 20,
+        log_mask: texts(&["$(key|token)=\\S+", "b+"]),
     };
     assert_eq!(definition.container, expected);
 }

@@ -70,6 +70,14 @@ fn the_whole_line_is_as_documented() {
 }
 
 #[test]
+fn the_patterns_to_mask_stay_with_the_container() {
+    let spec = ContainerSpec { log_mask: vec!["a=\\w+".into(), "\"b,".into()], ..spec() };
+    let line = docker_run(&launch(spec, None), MEMBERSHIP, None).expect("valid").args;
+    let label = r#"--label=longshore.log_mask=["a=\\w+","\"b,"]"#;
+    assert!(line.iter().any(|arg| arg == label), "{line:?}");
+}
+
+#[test]
 fn the_engines_own_log_holds_what_is_kept_of_the_output() {
     for (kept, file) in
         [(0, 64 << 20), (64 << 10, 64 << 20), (200 << 20, 200 << 20), (1_u64 << 40, 512 << 20)]

@@ -84,6 +84,7 @@ fn definitions() -> Sample<Order> {
         ask_before_start: true,
         self_fence: Some(Duration::from_secs(55)),
         log_bytes_max: 64 << 20,
+        log_mask: vec!["key=[0-9a-f]+".to_owned()],
     };
     let it = Definition { revision: REVISION, name: "hello-world".to_owned(), container };
     list(Order::Definitions, vec![it], |notes, it| {
@@ -106,7 +107,7 @@ fn definitions() -> Sample<Order> {
         );
         let notes = fields!(notes, spec, pull_policy, pull_timeout);
         let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids);
-        fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max)
+        fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max, log_mask)
     })
 }
 

@@ -265,7 +265,7 @@ pub(super) const JOB: &[Key] = &[
         Shape::RunOn,
         "How many workers run the job, each once: one, all that are connected and eligible, or a number; one if absent.",
     ),
-    key("log", Shape::Part(LOG), "What is kept of the output."),
+    key("log", Shape::Part(LOG), "What is kept of the output, and what is masked in it."),
     key(
         "params",
         Shape::Parts(params::PARAM),
@@ -361,11 +361,14 @@ pub(super) const HOOKS: &[Key] = &[
 ];
 
 /// The keys of `log`.
-pub(super) const LOG: &[Key] = &[key(
-    "max_bytes",
-    Shape::Size,
-    "How much output of one attempt is kept; 64m if absent. The middle is left out.",
-)];
+pub(super) const LOG: &[Key] = &[
+    key(
+        "max_bytes",
+        Shape::Size,
+        "How much output of one attempt is kept; 64m if absent. The middle is left out.",
+    ),
+    key("mask", Shape::Texts, "Regular expressions; what they match within a line becomes asterisks."),
+];
 
 /// The keys of a volume in its long form.
 pub(super) const VOLUME: &[Key] = &[
