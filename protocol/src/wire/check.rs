@@ -96,10 +96,9 @@ pub fn container_fits(spec: &ContainerSpec) -> Checked {
     inner("command", spec.command.len())?;
     inner("volumes", spec.volumes.len())?;
     inner("tmpfs", spec.tmpfs.len())?;
-    spec.shm_bytes.map_or(Ok(()), |bytes| {
-        ensure((1..=MEMORY_BYTES_MAX).contains(&bytes), "shm_bytes", || {
-            format!("{bytes} is not between 1 and {MEMORY_BYTES_MAX}")
-        })
+    let shm = spec.shm_bytes.unwrap_or(1);
+    ensure((1..=MEMORY_BYTES_MAX).contains(&shm), "shm_bytes", || {
+        format!("{shm} is not between 1 and {MEMORY_BYTES_MAX}")
     })?;
     inner("cap_add", spec.cap_add.len())?;
     inner("cap_drop", spec.cap_drop.len())?;
