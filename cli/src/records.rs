@@ -31,7 +31,7 @@ pub(crate) fn print(format: Format, json: &Value, key: &str) -> anyhow::Result<b
     Ok(true)
 }
 
-/// As [`print`], for an answer whose records are a member of it. JSON shows the whole answer.
+/// As [`print()`], for an answer whose records are a member of it. JSON shows the whole answer.
 pub(crate) fn print_list(format: Format, json: &Value, list: &str, key: &str) -> anyhow::Result<bool> {
     let records = json.get(list).filter(|_| format != Format::Json);
     print(format, records.unwrap_or(json), key)

@@ -26,6 +26,7 @@ jobs:
   two: { command: [sleep, "600"], concurrent_worker_cnt: 2, stop_grace_period: 1s }
   three: { command: ["true"], run_on: 3 }
   one: { command: ["true"], workers: [w1], run_on: all }
+  informed: { command: [sh, -c, 'echo "$$LONGSHORE_INDEX of $$LONGSHORE_BATCH_SIZE after $$LONGSHORE_AFTER"'], run_on: all }
 "#;
 
 struct Fleet {
@@ -213,6 +214,23 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
     assert_eq!((&job["state"], &job["members"]["cancelled"]), (&json!("cancelled"), &json!(2)), "{job}");
     let member = fleet.api.get(&format!("/api/jobs/{member}")).await;
     assert_eq!((&member["state"], &member["confirmed"]), (&json!("cancelled"), &json!(true)), "{member}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_are_told_the_place_of_their_parent_and_what_it_came_after() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    let first = id_of(&fleet.verb(&["run", "one", "-q"]));
+    fleet.ended(first).await;
+    let body = json!({"count": 2, "after": [first]});
+    let of_array = fleet.api.post("/api/jobs/informed", Some(&body)).await["first"].as_u64().unwrap();
+    for (index, parent) in [of_array, of_array + 1].into_iter().enumerate() {
+        let job = fleet.ended(parent).await;
+        assert_eq!(job["members"]["succeeded"], 2, "{job}");
+        for member in fleet.api.get(&format!("/api/jobs?member_of={parent}")).await.as_array().unwrap() {
+            let output = fleet.verb(&["logs", &member["id"].to_string()]);
+            assert!(output.out.starts_with(&format!("{index} of 2 after [{{\"job\":{first},")), "{output:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

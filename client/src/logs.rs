@@ -70,18 +70,24 @@ impl Logs {
         self.shared.wake.notify_one();
     }
 
-    /// Sends the content of an attempt's files and follows their growth, up to `bytes_max` in all (zero: 64 MiB). The container must have
-    /// started: before that, the content is not the job's. A second call for the same attempt does nothing. It must be called within a
+    /// Sends the content of an attempt's files and follows their growth, up to `bytes_max` in all (zero: 64 MiB), with matches of these
+    /// `patterns` masked. The container must have started: before that, the content is not the job's. A second call for the same attempt does nothing. It must be called within a
     /// tokio runtime.
     ///
     /// # Errors
     /// The files cannot be opened.
-    pub fn follow(&self, token: Token, dir: &AttemptDir, bytes_max: u64) -> Result<(), attempt_dir::Error> {
+    pub fn follow(
+        &self,
+        token: Token,
+        dir: &AttemptDir,
+        bytes_max: u64,
+        patterns: &[String],
+    ) -> Result<(), attempt_dir::Error> {
         if self.shared.watch.knows(token) {
             return Ok(());
         }
         let (progress, replayed) = (dir.progress()?, dir.replayed()?);
-        let files = Arc::new(Files::open(dir.clone())?);
+        let files = Arc::new(Files::open(dir.clone(), patterns)?);
         // In this order no growth is missed.
         self.shared.watch.add(&self.shared, token, &files);
         let lengths = files.lengths();

@@ -400,8 +400,15 @@ INTERVALS = Struct(
     intervals_fit, heartbeat=Duration(), lease=Duration("intervals.lease"), start_gate=Duration()
 )
 
+def spec_fits(value):
+    patterns = value["log_mask"]
+    ensure(len(patterns) <= 16, "log_mask", "too many patterns")
+    ensure(all(len(it.encode()) <= 512 for it in patterns), "log_mask", "a pattern is too long")
+
+
 VOLUME = Struct(source=TEXT, target=TEXT, read_only=BOOL)
 CONTAINER_SPEC = Struct(
+    spec_fits,
     runtime=RUNTIME,
     image=TEXT,
     entrypoint=Option(TEXTS),
@@ -412,6 +419,7 @@ CONTAINER_SPEC = Struct(
     volumes=List(VOLUME, "volumes", is_inner=True),
     network=Option(TEXT),
     tmpfs=TEXTS,
+    shm_bytes=Option(Unsigned(8, "shm_bytes", 1, 1 << 50)),
     read_only=BOOL,
     cap_add=TEXTS,
     cap_drop=TEXTS,
@@ -426,6 +434,7 @@ CONTAINER_SPEC = Struct(
     ask_before_start=BOOL,
     self_fence=Option(Duration("self_fence")),
     log_bytes_max=U64,
+    log_mask=TEXTS,
 )
 
 

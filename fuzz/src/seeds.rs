@@ -1,6 +1,7 @@
 //! Seeds that hold frames of the protocol. Only tests of the workspace use it.
 
 #![expect(clippy::disallowed_methods, reason = "seeds are files; only the crates themselves must be pure")]
+#![expect(clippy::unwrap_used, reason = "a seed that cannot be read fails its test")]
 
 use std::fs;
 use std::path::Path;

@@ -76,6 +76,9 @@ pub struct ContainerSpec {
     pub network: Option<String>,
     /// Paths, each with optional options after a colon, as docker's `--tmpfs` takes them.
     pub tmpfs: Vec<String>,
+    /// Bytes of `/dev/shm`, 1 to [`MEMORY_BYTES_MAX`]; the engine's default (Docker: 64 MiB) if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shm_bytes: Option<u64>,
     /// The root file system is read-only.
     pub read_only: bool,
     /// Capabilities added to Docker's default set.
@@ -108,7 +111,18 @@ pub struct ContainerSpec {
     pub self_fence: Option<Duration>,
     /// Bytes of output kept per attempt.
     pub log_bytes_max: u64,
+    /// Regular expressions whose matches within a line are masked in the output. At most [`LOG_MASKS_MAX`], each of at most
+    /// [`LOG_MASK_BYTES_MAX`] bytes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_mask: Vec<String>,
 }
+
+/// Each byte of output is looked at once per pattern.
+pub const LOG_MASKS_MAX: usize = 16;
+/// Length of a pattern of `log_mask` in bytes.
+pub const LOG_MASK_BYTES_MAX: usize = 512;
+/// A pattern of `log_mask` that compiles to more bytes is refused by server and worker: `a{1000}{1000}` is a million states.
+pub const LOG_MASK_COMPILED_BYTES_MAX: usize = 1 << 20;
 
 /// Pull policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]

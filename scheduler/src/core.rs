@@ -220,6 +220,7 @@ impl Scheduler {
         let has_more = self.has_more_to_place
             || self.batches.has_to_cancel()
             || self.parents.has_work()
+            || (self.parents.is_settling() && !self.fleet.may_reconnect())
             || self.dependencies.has_work();
         if has_more || self.pending_batches.wants_slice(self.last.group) {
             wake.up = Some(AT_ONCE);

@@ -115,8 +115,12 @@ impl UniqueRule {
     }
 }
 
-/// 32 hexadecimal digits that stand for the overrides of a job. Variables that the server sets (`LONGSHORE_*`) do not count, because they
-/// differ with each slot of a schedule and each member of a batch; neither does the order of variables.
+/// Variables that name the trace of a request (W3C Trace Context).
+const TRACE_VARIABLES: [&str; 2] = ["TRACEPARENT", "TRACESTATE"];
+
+/// 32 hexadecimal digits that stand for the overrides of a job. Variables that the server sets (`LONGSHORE_*`) and the trace of the caller
+/// do not count, because they differ with each slot of a schedule, each member of a batch and each request; neither does the order of
+/// variables.
 fn fingerprint(details: Option<&JobDetails>) -> String {
     let mut hash = Sha256::new();
     let mut add = |part: &str| {
@@ -127,7 +131,7 @@ fn fingerprint(details: Option<&JobDetails>) -> String {
         let (body, params) = (&details.body, &details.params);
         let variables = params.environment.iter().chain(&body.environment).chain(&params.variables);
         let variables: BTreeMap<&str, &str> = variables
-            .filter(|(name, _)| !name.starts_with("LONGSHORE_"))
+            .filter(|(name, _)| !name.starts_with("LONGSHORE_") && !TRACE_VARIABLES.contains(&name.as_str()))
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         for (name, value) in variables {
@@ -284,6 +288,8 @@ mod tests {
         let plain = key(&NewJob::default());
         assert_eq!(plain.len(), 32);
         assert_eq!(key(&job(&[("LONGSHORE_SLOT", "1")], &[])), plain, "the server sets it");
+        let traced = job(&[("TRACEPARENT", "00-1-2-01"), ("TRACESTATE", "a=b")], &[]);
+        assert_eq!(key(&traced), plain, "each request has its own");
         let pair = job(&[("A", "1"), ("B", "2")], &[]);
         assert_eq!(key(&pair), key(&job(&[("B", "2"), ("A", "1")], &[])));
         let others = [job(&[("A", "12"), ("B", "")], &[]), job(&[], &["A", "1"]), job(&[("A", "1")], &["B"])];

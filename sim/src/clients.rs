@@ -22,14 +22,14 @@ use crate::world::World;
 
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) wish: Wish,
+    pub(crate) command: Command,
     pub(crate) key: Option<Arc<str>>,
     pub(crate) answered: bool,
     tries: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum Command {
     Jobs(Order),
     Cancel(JobId),
     Release(JobId),
@@ -46,23 +46,23 @@ pub(crate) enum Wish {
 }
 
 impl World {
-    pub(crate) fn ask(&mut self, wish: Wish) {
+    pub(crate) fn ask(&mut self, command: Command) {
         let number = self.requests.len() as u32;
-        let key = match &wish {
-            Wish::Jobs(order) => order.key.map(|key| Arc::from(format!("k{key}"))),
-            Wish::Cancel(_)
-            | Wish::Release(_)
-            | Wish::Operate(..)
-            | Wish::Pause(..)
-            | Wish::Backfill { .. } => None,
+        let key = match &command {
+            Command::Jobs(order) => order.key.map(|key| Arc::from(format!("k{key}"))),
+            Command::Cancel(_)
+            | Command::Release(_)
+            | Command::Operate(..)
+            | Command::Pause(..)
+            | Command::Backfill { .. } => None,
         };
-        self.requests.push(Request { wish, key, answered: false, tries: 0 });
+        self.requests.push(Request { command, key, answered: false, tries: 0 });
         self.agenda.note(self.now, Event::Request { request: number });
     }
 
     /// Operators who asked before have nothing more to say.
     pub(crate) fn forget_operators(&mut self) {
-        for request in self.requests.iter_mut().filter(|it| matches!(it.wish, Wish::Operate(..))) {
+        for request in self.requests.iter_mut().filter(|it| matches!(it.command, Command::Operate(..))) {
             request.answered = true;
         }
     }
@@ -83,15 +83,15 @@ impl World {
             return;
         }
         let ticket = Ticket(u64::from(number));
-        let input = match self.requests[number as usize].wish.clone() {
-            Wish::Jobs(order) => self.submission(number, ticket, &order),
-            Wish::Cancel(job) => {
+        let input = match self.requests[number as usize].command.clone() {
+            Command::Jobs(order) => self.submission(number, ticket, &order),
+            Command::Cancel(job) => {
                 Input::Cancel(CancelRequest { ticket, job, scope: CancelScope::Any, by: String::new() })
             }
-            Wish::Release(job) => Input::Release(ReleaseRequest { ticket, job, by: String::new() }),
-            Wish::Operate(worker, operation) => Input::Operate(ticket, worker, operation),
-            Wish::Pause(target, paused) => Input::Pause(PauseRequest { ticket, target, paused }),
-            Wish::Backfill { definition, schedule, since, interval } => {
+            Command::Release(job) => Input::Release(ReleaseRequest { ticket, job, by: String::new() }),
+            Command::Operate(worker, operation) => Input::Operate(ticket, worker, operation),
+            Command::Pause(target, paused) => Input::Pause(PauseRequest { ticket, target, paused }),
+            Command::Backfill { definition, schedule, since, interval } => {
                 let to = self.server.clock.utc(self.now);
                 let disk = &self.server.disk;
                 let reading = disk.schedules.reading(&definition, &schedule.id);

@@ -6,7 +6,7 @@ use protocol::{JobId, Token};
 use scheduler::input::{Input, Operation};
 
 use crate::agenda::Event;
-use crate::clients::Wish;
+use crate::clients::Command;
 use crate::clock::Moment;
 use crate::docker::{CliStage, Condition};
 use crate::machine;
@@ -20,15 +20,15 @@ impl World {
         self.coverage.acted(act.kind());
         self.trace.say(self.now, || format!("---- {act:?}"));
         match act {
-            Act::Submit(order) => self.ask(Wish::Jobs(order)),
+            Act::Submit(order) => self.ask(Command::Jobs(order)),
             Act::Cancel { job } => {
                 if let Some(job) = self.some_job(job) {
-                    self.ask(Wish::Cancel(job));
+                    self.ask(Command::Cancel(job));
                 }
             }
             Act::Release { job } => {
                 if let Some(job) = self.some_job(job) {
-                    self.ask(Wish::Release(job));
+                    self.ask(Command::Release(job));
                 }
             }
             Act::Operate { machine, what } => self.operate(machine, what),
@@ -88,11 +88,11 @@ impl World {
             }
             Act::Pause { name, schedule, paused } => {
                 let target = self.workload.pause_target(name, schedule);
-                self.ask(Wish::Pause(target, paused));
+                self.ask(Command::Pause(target, paused));
             }
             Act::Backfill { name, schedule, since, interval } => {
                 if let Some((definition, schedule)) = self.workload.schedule(name, schedule) {
-                    self.ask(Wish::Backfill { definition, schedule, since, interval });
+                    self.ask(Command::Backfill { definition, schedule, since, interval });
                 }
             }
             Act::Conflict { machine } => self.machines[usize::from(machine)].engine.conflict = true,
@@ -152,7 +152,7 @@ impl World {
             What::Forget => Operation::Forget,
             What::StopUnmanaged => Operation::StopUnmanaged(None),
         };
-        self.ask(Wish::Operate(worker, operation));
+        self.ask(Command::Operate(worker, operation));
     }
 
     fn fill_worker_disk(&mut self, no: u16, lasts: Duration) {

@@ -267,7 +267,7 @@ const JITTER_MILLIS_MAX: u64 = 3_600_000;
 /// The longest window of jobs.yaml.
 const CATCH_UP_WINDOW_MAX: &str = "30d";
 /// How the keys of a job are ordered: what it is, when it runs, what runs, and then how.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "description",
     "enabled",
     "schedule",
@@ -286,6 +286,7 @@ const ORDER: [&str; 30] = [
     "user",
     "volumes",
     "tmpfs",
+    "shm_size",
     "network",
     "read_only",
     "init",

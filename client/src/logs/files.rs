@@ -32,13 +32,13 @@ pub(super) struct Files {
     recorded: Mutex<OutputProgress>,
 }
 
-/// Treatment of secrets in an output.
+/// Treatment of secrets and patterns in an output.
 #[derive(Debug)]
 enum Masking {
-    /// The attempt has no secrets.
+    /// Nothing is to be masked.
     Off,
-    Values(Mask),
-    /// The attempt has secrets, and their values are gone: nothing of its output can be sent any more.
+    On(Mask),
+    /// Values are gone, or a pattern cannot be used: nothing of its output can be sent any more.
     Lost,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct KeepLimits {
     freed: [u64; 2],
     /// The middles are freed from the end of the heads up to these offsets.
     hollow: [u64; 2],
-    /// Bytes before and after each part that stay readable, because secrets that reach into the part are masked.
+    /// Bytes before and after each part that stay readable, because secrets and lines that reach into the part are masked.
     margin: u64,
 }
 
@@ -80,10 +80,11 @@ pub(super) struct FreeRequest {
 type OutputFiles = [File; 2];
 
 impl Files {
-    pub(super) fn open(dir: AttemptDir) -> Result<Self, Error> {
+    /// `patterns` are those of the definition, whose matches are masked.
+    pub(super) fn open(dir: AttemptDir, patterns: &[String]) -> Result<Self, Error> {
         let open = Mutex::new(Some(Arc::new(readers(&dir)?)));
         let recorded = Mutex::new(dir.progress()?);
-        let masking = Masking::of(&dir)?;
+        let masking = Masking::of(&dir, patterns)?;
         Ok(Self { dir, open, masking, recorded })
     }
 
@@ -108,10 +109,10 @@ impl Files {
 
     /// Bytes around a part of the output that decide how it is masked.
     pub(super) fn margin(&self) -> u64 {
-        if let Masking::Values(mask) = &self.masking { mask.margin() as u64 } else { 0 }
+        if let Masking::On(mask) = &self.masking { mask.margin() as u64 } else { 0 }
     }
 
-    /// Reads at most `room` bytes at `offset`, with secrets masked; fewer only at the end of the file, or before what may be a secret.
+    /// Reads at most `room` bytes at `offset`, masked; fewer only at the end of the file, or before what may have to be masked.
     /// `is_complete` if nothing more will be written.
     pub(super) fn read_masked(
         &self,
@@ -122,7 +123,7 @@ impl Files {
     ) -> std::io::Result<OutputPart> {
         match &self.masking {
             Masking::Off => self.read(stream, offset, room).map(OutputPart::Bytes),
-            Masking::Values(mask) => {
+            Masking::On(mask) => {
                 mask.read(offset, room, is_complete, |offset, room| self.read(stream, offset, room))
             }
             Masking::Lost => Ok(OutputPart::Bytes(Vec::new())),
@@ -171,22 +172,29 @@ impl Files {
 }
 
 impl Masking {
-    fn of(dir: &AttemptDir) -> Result<Self, Error> {
-        let Some(path) = dir.secrets()? else {
+    fn of(dir: &AttemptDir, patterns: &[String]) -> Result<Self, Error> {
+        let values = match dir.secrets()? {
+            Some(path) => match crate::secrets::read(&path) {
+                Ok(values) => values.masked,
+                // Such as too many open files: the next try may succeed.
+                Err(cause)
+                    if !matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
+                {
+                    return Err(Error::Io { path, source: cause });
+                }
+                Err(error) => {
+                    tracing::error!(attempt = %dir.path().display(), path = %path.display(), %error, "the secrets of this attempt are gone, so its output cannot be masked; the part that was not sent yet is withheld");
+                    return Ok(Self::Lost);
+                }
+            },
             // Without the values nothing can be masked.
-            return Ok(if dir.has_secrets() { Self::Lost } else { Self::Off });
+            None if dir.has_secrets() => return Ok(Self::Lost),
+            None => Vec::new(),
         };
-        match crate::secrets::read(&path) {
-            Ok(values) => {
-                let values = values.masked.iter().map(|value| value.0.as_slice());
-                Ok(Mask::new(values).map_or(Self::Off, Self::Values))
-            }
-            // Such as too many open files: the next try may succeed.
-            Err(cause) if !matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
-                Err(Error::Io { path, source: cause })
-            }
-            Err(error) => {
-                tracing::error!(attempt = %dir.path().display(), path = %path.display(), %error, "the secrets of this attempt are gone, so its output cannot be masked; the part that was not sent yet is withheld");
+        match Mask::new(values.iter().map(|value| value.0.as_slice()), patterns) {
+            Ok(mask) => Ok(mask.map_or(Self::Off, Self::On)),
+            Err(pattern) => {
+                tracing::error!(attempt = %dir.path().display(), %pattern, "this worker cannot use a pattern of log.mask, so the output of this attempt is withheld; use the same version of Longshore as the server");
                 Ok(Self::Lost)
             }
         }

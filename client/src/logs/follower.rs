@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::Token;
+use protocol::container::ContainerSpec;
 use protocol::report::OutputLengths;
 use tokio::time::sleep;
 
@@ -23,8 +24,8 @@ struct Shared {
     logs: Logs,
     token: Token,
     dir: AttemptDir,
-    /// As [`Logs::follow`] takes it.
-    bytes_max: u64,
+    /// The definition, with the rules for its output.
+    spec: Arc<ContainerSpec>,
     state: Mutex<State>,
 }
 
@@ -38,8 +39,8 @@ enum State {
 }
 
 impl OutputFollower {
-    pub(crate) fn new(logs: Logs, token: Token, dir: AttemptDir, bytes_max: u64) -> Self {
-        Self { shared: Arc::new(Shared { logs, token, dir, bytes_max, state: Mutex::new(State::New) }) }
+    pub(crate) fn new(logs: Logs, token: Token, dir: AttemptDir, spec: Arc<ContainerSpec>) -> Self {
+        Self { shared: Arc::new(Shared { logs, token, dir, spec, state: Mutex::new(State::New) }) }
     }
 
     /// Starts to follow the files. If they cannot be opened, that is tried again in the background. It opens files, so it is called on a
@@ -98,8 +99,8 @@ impl OutputFollower {
         if matches!(*state, State::Followed | State::Finished) {
             return true;
         }
-        let Shared { logs, token, dir, bytes_max, .. } = &*self.shared;
-        match logs.follow(*token, dir, *bytes_max) {
+        let Shared { logs, token, dir, spec, .. } = &*self.shared;
+        match logs.follow(*token, dir, spec.log_bytes_max, &spec.log_mask) {
             Ok(()) => *state = State::Followed,
             Err(error) => {
                 if *state == State::New {
@@ -152,7 +153,7 @@ mod tests {
         std::fs::rename(&file, &aside).expect("gone for a while");
 
         let (logs, _done) = Logs::new();
-        let follower = OutputFollower::new(logs.clone(), token, dir, 0);
+        let follower = OutputFollower::new(logs.clone(), token, dir, Arc::default());
         follower.start();
         std::fs::rename(&aside, &file).expect("back");
         follower.finish(OutputLengths { stdout: 6, stderr: 0 }).await;

@@ -1,8 +1,11 @@
-//! Masks secrets in output: each byte of an occurrence becomes `*`, so all offsets stay as they are.
+//! Masks secrets and matches of patterns in output: each byte of an occurrence becomes `*`, so all offsets stay as they are.
 //!
 //! A byte is masked if any occurrence covers it, wherever a chunk begins or ends. So a part of a file is read with as many bytes around it
-//! as the longest value has, and bytes that may be the beginning of a value are held back until more was written or the output is
-//! complete. The same offset then always gives the same byte, in every chunk and after every reconnect.
+//! as the longest value or line has. Bytes that may be the beginning of a value, or that belong to a line without an end, are held back
+//! until more was written or the output is complete. The same offset then always gives the same byte, in every chunk and after every
+//! reconnect.
+
+mod patterns;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,9 +13,17 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-/// The values to be masked in the output of one attempt.
+use patterns::PatternSet;
+
+/// The values and patterns to be masked in the output of one attempt.
 #[derive(Debug)]
 pub(crate) struct Mask {
+    values: Option<ValueSet>,
+    patterns: Option<PatternSet>,
+}
+
+#[derive(Debug)]
+struct ValueSet {
     automaton: AhoCorasick,
     values: BTreeSet<Vec<u8>>,
     /// Bytes of the longest value; at least [`MASKED_BYTES_MIN`].
@@ -29,27 +40,24 @@ pub(super) enum OutputPart {
 }
 
 impl Mask {
-    /// Masks these values without line breaks at their ends, and each longer line of a value with several lines. Values that are too
-    /// short are not masked; `None` if no value is left.
-    pub(crate) fn new<'v>(values: impl IntoIterator<Item = &'v [u8]>) -> Option<Self> {
-        let mut masked = BTreeSet::new();
-        for value in values {
-            let value = value.trim_ascii_end();
-            let lines = value.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-            masked.extend(lines.filter(|line| line.len() >= LINE_BYTES_MIN).map(<[u8]>::to_vec));
-            if value.len() >= MASKED_BYTES_MIN {
-                masked.insert(value.to_vec());
-            }
-        }
-        let longest = masked.iter().map(Vec::len).max()?;
-        let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(&masked);
-        // It fails above 2^31 states only: the protocol bounds the values to much less.
-        Some(Self { automaton: automaton.ok()?, values: masked, longest })
+    /// Masks these values, and what these patterns match within a line. `None` if nothing is to be masked.
+    ///
+    /// # Errors
+    /// The text of a pattern that cannot be compiled.
+    pub(crate) fn new<'v>(
+        values: impl IntoIterator<Item = &'v [u8]>,
+        patterns: &[String],
+    ) -> Result<Option<Self>, String> {
+        let patterns = (!patterns.is_empty()).then(|| PatternSet::new(patterns)).transpose()?;
+        let mask = Self { values: ValueSet::new(values), patterns };
+        Ok((mask.values.is_some() || mask.patterns.is_some()).then_some(mask))
     }
 
     /// Bytes around a part of an output that decide about the part.
     pub(super) fn margin(&self) -> usize {
-        self.longest - 1
+        let values = self.values.as_ref().map_or(0, |values| values.longest - 1);
+        let lines = if self.patterns.is_some() { patterns::LINE_BYTES_MAX } else { 0 };
+        values.max(lines)
     }
 
     /// The masked bytes at `offset`, at most `room`. `read` reads a number of bytes at an offset, fewer only at the end of the output.
@@ -70,29 +78,60 @@ impl Mask {
         if end <= before {
             return Ok(OutputPart::Undecided);
         }
-        self.hide(&mut bytes);
+        let mut found = Vec::new();
+        if let Some(values) = &self.values {
+            found.extend(values.automaton.find_overlapping_iter(&bytes).map(|it| it.range()));
+        }
+        if let Some(patterns) = &self.patterns {
+            patterns.find(&bytes, offset - before as u64, before..end, &mut found);
+        }
+        hide(&mut bytes, found);
         bytes.truncate(end);
         bytes.drain(..before);
         Ok(OutputPart::Bytes(bytes))
+    }
+
+    /// The number of bytes at the end about which more bytes may decide.
+    fn open_end(&self, bytes: &[u8]) -> usize {
+        let values = self.values.as_ref().map_or(0, |values| values.open_end(bytes));
+        values.max(self.patterns.as_ref().map_or(0, |_| PatternSet::open_end(bytes)))
+    }
+}
+
+impl ValueSet {
+    /// Masks these values without line breaks at their ends, and each longer line of a value with several lines. Values that are too
+    /// short are not masked; `None` if no value is left.
+    fn new<'v>(values: impl IntoIterator<Item = &'v [u8]>) -> Option<Self> {
+        let mut masked = BTreeSet::new();
+        for value in values {
+            let value = value.trim_ascii_end();
+            let lines = value.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            masked.extend(lines.filter(|line| line.len() >= LINE_BYTES_MIN).map(<[u8]>::to_vec));
+            if value.len() >= MASKED_BYTES_MIN {
+                masked.insert(value.to_vec());
+            }
+        }
+        let longest = masked.iter().map(Vec::len).max()?;
+        let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(&masked);
+        // It fails above 2^31 states only: the protocol bounds the values to much less.
+        Some(Self { automaton: automaton.ok()?, values: masked, longest })
     }
 
     /// The number of bytes at the end that may be the beginning of a value.
     fn open_end(&self, bytes: &[u8]) -> usize {
         self.values.iter().map(|value| begun(value, bytes)).max().unwrap_or(0)
     }
+}
 
-    fn hide(&self, bytes: &mut [u8]) {
-        let mut found: Vec<Range<usize>> =
-            self.automaton.find_overlapping_iter(&*bytes).map(|it| it.range()).collect();
-        found.sort_unstable_by_key(|range| range.start);
-        // Occurrences that overlap are many if a value repeats itself: each byte is written once.
-        let mut hidden = 0;
-        for range in found {
-            let from = range.start.max(hidden);
-            if from < range.end {
-                bytes[from..range.end].fill(b'*');
-                hidden = range.end;
-            }
+/// Occurrences that overlap are many if a value repeats itself: each byte is written once.
+fn hide(bytes: &mut [u8], mut found: Vec<Range<usize>>) {
+    found.sort_unstable_by_key(|range| range.start);
+    let mut hidden = 0;
+    for range in found {
+        let from = range.start.max(hidden);
+        if from < range.end {
+            bytes[from..range.end].fill(b'*');
+            hidden = range.end;
         }
     }
 }
@@ -140,7 +179,7 @@ mod tests {
     use super::*;
 
     fn mask(values: &[&str]) -> Mask {
-        Mask::new(values.iter().map(|value| value.as_bytes())).expect("a value")
+        Mask::new(values.iter().map(|value| value.as_bytes()), &[]).expect("no pattern").expect("a value")
     }
 
     /// Sends an output that grows to each of these lengths, in chunks of these sizes.
@@ -186,7 +225,7 @@ mod tests {
 
     #[test]
     fn short_values_alone_make_no_mask() {
-        assert!(Mask::new([&b"abc"[..], b"\n", b""]).is_none());
+        assert!(Mask::new([&b"abc"[..], b"\n", b""], &[]).expect("no pattern").is_none());
     }
 
     fn letters(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
@@ -206,7 +245,7 @@ mod tests {
                 output.extend(text);
                 output.extend(index.get(&values));
             }
-            let mask = Mask::new(values.iter().map(Vec::as_slice)).expect("a value");
+            let mask = Mask::new(values.iter().map(Vec::as_slice), &[]).expect("no pattern").expect("a value");
             // The simplest rule: every byte that any occurrence covers.
             let mut expected = output.clone();
             for value in &values {
@@ -225,7 +264,7 @@ mod tests {
             output in letters(0..40),
             offset in 0_usize..40,
         ) {
-            let mask = Mask::new([value.as_slice()]).expect("a value");
+            let mask = Mask::new([value.as_slice()], &[]).expect("no pattern").expect("a value");
             let whole = send(&mask, &output, &[], &[64]);
             let offset = offset.min(output.len());
             let read = |from: u64, length: usize| {

@@ -221,7 +221,7 @@ mod in_files {
     async fn growth_of_followed_files_is_sent_at_once() {
         let mut desk = desk();
         desk.write(Stream::Stdout, b"before ");
-        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
         assert_eq!(desk.logs.next().await[0].data, ChunkData::Bytes(b"before ".to_vec()));
         desk.write(Stream::Stdout, b"after");
         let next = tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("noticed");
@@ -236,7 +236,7 @@ mod in_files {
         let mut first = desk();
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|it| it as u8).collect();
         first.write(Stream::Stderr, &bytes);
-        first.logs.follow(token(1), &first.dir, 0).expect("followed");
+        first.logs.follow(token(1), &first.dir, 0, &[]).expect("followed");
         let mut sent = 0;
         while sent < 2_000_000 {
             for chunk in first.logs.next().await {
@@ -255,7 +255,7 @@ mod in_files {
         };
         tokio::time::timeout(Duration::from_secs(10), kept).await.expect("kept");
         let (logs, _done) = Logs::new();
-        logs.follow(token(1), &first.dir, 0).expect("followed");
+        logs.follow(token(1), &first.dir, 0, &[]).expect("followed");
         let chunk = logs.next().await.remove(0);
         assert!(chunk.offset >= 1_000_000, "{}", chunk.offset);
         let ChunkData::Bytes(again) = &chunk.data else { panic!("{chunk:?}") };
@@ -275,7 +275,7 @@ mod in_files {
             let all = std::fs::read_dir("/proc/self/fd").expect("there");
             all.filter_map(Result::ok).map(is_in).filter(|it| *it).count()
         };
-        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
         assert_eq!(open(), 2);
         desk.logs.finish(token(1), stdout(3 << 20));
         assert_eq!(open(), 0);
@@ -288,7 +288,7 @@ mod in_files {
         desk.write(Stream::Stdout, &vec![7; 8 << 20]);
         let blocks = || std::fs::metadata(desk.dir.path().join("stdout")).expect("there").blocks();
         let before = blocks();
-        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
         let mut end = 0;
         while end < 7 << 20 {
             let chunk = desk.logs.next().await.remove(0);
@@ -313,7 +313,7 @@ mod in_files {
         let mut desk = desk();
         let limit = 4 << 20;
         let bytes: Vec<u8> = (0..12_u32 << 20).map(|it| (it / 251) as u8 | 1).collect();
-        desk.logs.follow(token(1), &desk.dir, limit).expect("followed");
+        desk.logs.follow(token(1), &desk.dir, limit, &[]).expect("followed");
         for part in bytes.chunks(1 << 20) {
             desk.write(Stream::Stdout, part);
         }
@@ -334,7 +334,7 @@ mod in_files {
         desk.write(Stream::Stdout, b"livereplayed");
         let from = OutputLengths { stdout: 4, stderr: 0 };
         desk.dir.record_replayed(ReplayRange { from, ..ReplayRange::default() }).expect("kept");
-        desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
         let frames = [desk.logs.next().await, desk.logs.next().await].concat();
         assert_eq!(frames[0].data, ChunkData::Bytes(b"live".to_vec()));
         assert_eq!(frames[1].data, ChunkData::Replayed(b"replayed".to_vec()));
@@ -350,12 +350,12 @@ mod in_files {
             desk.write(Stream::Stdout, b"live");
             let replayed = ReplayRange { from: stdout(4), missing: stdout(3) };
             if is_told_later {
-                desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+                desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
             }
             desk.dir.record_replayed(replayed).expect("kept");
             desk.logs.replaying(token(1), replayed);
             desk.write(Stream::Stdout, b"\0\0\0replayed");
-            desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+            desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
             desk.logs.finish(token(1), stdout(15));
             let mut told = Vec::new();
             while told.len() < 3 {
@@ -386,7 +386,7 @@ mod in_files {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let (got, gaps) = runtime.block_on(async {
                 let mut desk = desk();
-                desk.logs.follow(token(1), &desk.dir, 0).expect("followed");
+                desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
                 desk.write(Stream::Stdout, &out);
                 desk.write(Stream::Stderr, &err);
                 desk.logs.finish(token(1), OutputLengths { stdout: out.len() as u64, stderr: err.len() as u64 });

@@ -141,10 +141,18 @@ fn labels(launch: &Launch, membership: Membership, deadline: Option<i64>) -> Res
         ("definition", launch.name.to_string()),
     ];
     let deadline = deadline.map(|at| ("deadline", at.to_string()));
+    let mask = (!launch.spec.log_mask.is_empty()).then(|| (MASK_LABEL, json_of(&launch.spec.log_mask)));
     labels.extend(
-        own.into_iter().chain(deadline).map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
+        own.into_iter()
+            .chain(deadline)
+            .chain(mask)
+            .map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
     );
     Ok(labels)
+}
+
+fn json_of(patterns: &[String]) -> String {
+    serde_json::Value::from(patterns.to_vec()).to_string()
 }
 
 /// Limits the engine's own log, which is only read if the attempt's files are incomplete. Two files of this size hold more than is kept of
@@ -202,6 +210,9 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
     }
     if let Some(milli) = spec.resources.cpus_milli {
         options.push(format!("--cpus={}.{:03}", milli / 1000, milli % 1000));
+    }
+    if let Some(bytes) = spec.shm_bytes {
+        options.push(format!("--shm-size={bytes}"));
     }
     if spec.read_only {
         options.push("--read-only".into());
@@ -310,6 +321,9 @@ pub(super) fn seconds(grace: Duration) -> u64 {
 
 /// Prefix of the worker's labels; a definition cannot set them.
 pub(super) const LABEL_PREFIX: &str = "longshore.";
+
+/// The label with the patterns of `log.mask`, without its prefix: an attempt whose directory is lost is masked by it.
+pub(super) const MASK_LABEL: &str = "log_mask";
 
 /// The default of `log.max_bytes`.
 const LOG_FILE_BYTES_MIN: u64 = 64 << 20;

@@ -85,10 +85,11 @@ mirrors! {
     struct ContainerSpec {
         runtime: RuntimeKind, image: String, entrypoint: Option<Vec<String>>, command: Vec<String>,
         environment: Vec<(String, String)>, working_dir: Option<String>, user: Option<String>, volumes: Vec<Volume>,
-        network: Option<String>, tmpfs: Vec<String>, read_only: bool, cap_add: Vec<String>, cap_drop: Vec<String>,
+        network: Option<String>, tmpfs: Vec<String>, shm_bytes: Option<u64>, read_only: bool, cap_add: Vec<String>,
+        cap_drop: Vec<String>,
         init: bool, platform: Option<String>, labels: Vec<(String, String)>, pull_policy: PullPolicy,
         pull_timeout: Duration, resources: Resources, stop_signal: Option<String>, stop_grace: Duration,
-        ask_before_start: bool, self_fence: Option<Duration>, log_bytes_max: u64,
+        ask_before_start: bool, self_fence: Option<Duration>, log_bytes_max: u64, log_mask: Vec<String>,
     }
 
     struct Welcome {

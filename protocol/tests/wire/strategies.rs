@@ -4,7 +4,9 @@ mod usage;
 
 use std::time::Duration;
 
-use longshore_protocol::container::{Overrides, PullPolicy, Resources, Volume};
+use longshore_protocol::container::{
+    LOG_MASKS_MAX, MEMORY_BYTES_MAX, Overrides, PullPolicy, Resources, Volume,
+};
 use longshore_protocol::order::{
     Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
     Refused, StopCause, VersionRange, Welcome,
@@ -105,15 +107,17 @@ fn definition() -> impl Strategy<Value = Definition> {
 fn container() -> impl Strategy<Value = ContainerSpec> {
     let program =
         (runtime(), text(), of(vec(text(), 0..4)), vec(text(), 0..4), pairs(), of(text()), of(text()));
-    let machine =
-        (volumes(), of(text()), vec(text(), 0..3), any::<bool>(), vec(text(), 0..3), vec(text(), 0..3));
+    let memory = (vec(text(), 0..3), of(1..=MEMORY_BYTES_MAX));
+    let machine = (volumes(), of(text()), memory, any::<bool>(), vec(text(), 0..3), vec(text(), 0..3));
     let image = (any::<bool>(), of(text()), pairs(), pull_policy(), duration());
-    let ends = (resources(), of(text()), duration(), any::<bool>(), of(duration()), any::<u64>());
+    let output_rules = (any::<u64>(), vec(text(), 0..=LOG_MASKS_MAX));
+    let ends = (resources(), of(text()), duration(), any::<bool>(), of(duration()), output_rules);
     (program, machine, image, ends).prop_map(|(program, machine, image, ends)| {
         let (runtime, reference, entrypoint, command, environment, working_dir, user) = program;
-        let (volumes, network, tmpfs, read_only, cap_add, cap_drop) = machine;
+        let (volumes, network, (tmpfs, shm_bytes), read_only, cap_add, cap_drop) = machine;
         let (init, platform, labels, pull_policy, pull_timeout) = image;
-        let (resources, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max) = ends;
+        let (resources, stop_signal, stop_grace, ask_before_start, self_fence, (log_bytes_max, log_mask)) =
+            ends;
         ContainerSpec {
             runtime,
             image: reference,
@@ -125,6 +129,7 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
             volumes,
             network,
             tmpfs,
+            shm_bytes,
             read_only,
             cap_add,
             cap_drop,
@@ -139,6 +144,7 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
             ask_before_start,
             self_fence,
             log_bytes_max,
+            log_mask,
         }
     })
 }

@@ -11,7 +11,7 @@ use protocol::order::Cancel;
 use protocol::{Fence, JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::handlers::{suspension, tick};
+use crate::handlers::{run_on, suspension, tick};
 use crate::job::{Job, Offer, Presence};
 use crate::placement;
 use crate::step::CloseReason;
@@ -98,7 +98,8 @@ fn repeat_order(scheduler: &mut Scheduler, session: SessionId, token: Token) {
     if let Some(cause) = attempt.stopping {
         scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
     } else {
-        let grant = placement::grant_of(job, token, &definition, scheduler.batches.member(token.job));
+        let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
+        let grant = placement::grant_of(job, token, &definition, member);
         scheduler.grant(session, grant);
     }
 }

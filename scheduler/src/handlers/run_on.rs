@@ -4,6 +4,8 @@
 //! are made. `all` means the workers that are connected and eligible when the parent is due. Workers within their leases may be about to
 //! reconnect, such as after a restart of the server, so a parent waits for them for one lease at most.
 
+mod orphan;
+
 use alloc::format;
 use alloc::string::String;
 
@@ -22,6 +24,9 @@ use crate::queue::LaneKey;
 use crate::run_on::{Cursor, MemberPlan, MemberRow, Parent, ParentCounts, ParentRow, SetRole, WorkerUse};
 use crate::step::{AddedJob, Change, Note};
 use crate::timers::Alarm;
+
+pub(crate) use orphan::is_orphan;
+use orphan::{why_orphan, why_unreachable};
 
 /// Members that one step makes or cancels.
 const MEMBERS_PER_STEP: usize = 500;
@@ -76,9 +81,9 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
         let Some(orphan) = scheduler.parents.next_orphan() else { break };
         if let Some(job) = scheduler.jobs.get(&orphan)
             && matches!(job.live_state, LiveState::Queued(_))
-            && is_orphan(scheduler, job)
+            && let Some(reason) = why_orphan(scheduler, job)
         {
-            close::end_unheld(scheduler, now, orphan, State::Lost, WORKER_GONE.into());
+            close::end_unheld(scheduler, now, orphan, State::Lost, reason.into());
         }
     }
     let (parent, members) = scheduler.parents.next_to_cancel(MEMBERS_PER_STEP);
@@ -99,9 +104,6 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
         make_members(scheduler, now, parent, &mut budget);
     }
 }
-
-/// Reason of a member that can never run.
-const WORKER_GONE: &str = "its worker was removed or revoked";
 
 /// The work that a step may still do.
 struct Budget {
@@ -176,7 +178,7 @@ fn next_member(scheduler: &Scheduler, parent: &Parent, number: DefinitionNo) -> 
             let at = usize::try_from(parent.cursor.next).unwrap_or(usize::MAX);
             let Some(worker) = workers.get(at).copied() else { return NextMember::None };
             let next = Cursor { next: parent.cursor.next + 1 };
-            let is_wanted = !parent.has_used(worker) && !is_gone(scheduler, worker);
+            let is_wanted = !parent.has_used(worker) && why_unreachable(scheduler, number, worker).is_none();
             if is_wanted { NextMember::Pinned(next, worker) } else { NextMember::Skip(next) }
         }
         MemberPlan::All => {
@@ -275,6 +277,14 @@ pub(crate) fn member_of(scheduler: &Scheduler, id: JobId) -> Option<JobId> {
     }
 }
 
+/// The number under which a batch knows the job: that of its parent, for a member of a job on several workers.
+pub(crate) fn numbered_as(job: &Job, id: JobId) -> JobId {
+    match job.role() {
+        SetRole::Member(member) => member.parent,
+        SetRole::None | SetRole::Parent => id,
+    }
+}
+
 /// The container of a member has started. The first one counts as the start of the parent.
 pub(crate) fn member_started(scheduler: &mut Scheduler, id: JobId, at: Timestamp) {
     let Some(parent) = scheduler.parents.get_mut(id).filter(|parent| parent.row.started_at.is_none()) else {
@@ -329,16 +339,6 @@ fn put_row(scheduler: &mut Scheduler, id: JobId) {
     if let Some(row) = scheduler.parents.get(id).map(|parent| parent.row.clone()) {
         scheduler.change(Change::Parent(row));
     }
-}
-
-/// Nothing runs on this worker any more, ever.
-fn is_gone(scheduler: &Scheduler, worker: WorkerId) -> bool {
-    scheduler.fleet.worker(worker).is_none_or(|worker| worker.row.revoked_at.is_some())
-}
-
-/// The job is a member whose only worker was removed or revoked.
-pub(crate) fn is_orphan(scheduler: &Scheduler, job: &Job) -> bool {
-    matches!(job.role(), SetRole::Member(MemberRow { pinned: Some(worker), .. }) if is_gone(scheduler, worker))
 }
 
 /// The only worker of a member.

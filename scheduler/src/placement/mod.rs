@@ -264,7 +264,7 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
     let Some(definition) = scheduler.definitions.at(job.definition).cloned() else {
         return;
     };
-    let member = scheduler.batches.member(id);
+    let member = scheduler.batches.member(run_on::numbered_as(job, id));
     let grant = grant_of(job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
     let key = job.queue_key(id);

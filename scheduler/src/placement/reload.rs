@@ -10,12 +10,15 @@ use protocol::order::StopCause;
 use protocol::{Fence, JobId, Now, WorkerId};
 
 use crate::core::Scheduler;
+use crate::definition::RetryOn;
 use crate::handlers::{assign_lane, queue, stop};
 use crate::limits::keys::KeySetNo;
+use crate::placement::rules::WorkerSelector;
 use crate::queue::LaneKey;
 
 /// Indexes the needs of all definitions again, and enforces lists of workers.
 pub(crate) fn apply(scheduler: &mut Scheduler, now: Now) {
+    let returning = lanes_without_their_worker(scheduler);
     scheduler.fleet.replace_needs(scheduler.definitions.needs());
     scheduler.ready.unpark_all();
     for (job, fence) in unlisted_attempts(scheduler) {
@@ -24,7 +27,28 @@ pub(crate) fn apply(scheduler: &mut Scheduler, now: Now) {
     }
     let lanes = scheduler.ready.lanes().map(|(lane, _)| lane).collect();
     requeue_outdated(scheduler, lanes);
+    for (lane, before) in returning {
+        if list_of(scheduler, lane) != before {
+            requeue(scheduler, lane);
+        }
+    }
     move_hidden_members(scheduler);
+}
+
+/// Lanes whose jobs would wait for the worker of their last attempt (`retry.on: same`) if it were listed, with their lists.
+fn lanes_without_their_worker(scheduler: &Scheduler) -> Vec<(LaneKey, Vec<WorkerSelector>)> {
+    let wants_same = |lane: &LaneKey| {
+        let definition = scheduler.definitions.at(lane.definition());
+        definition.is_some_and(|definition| definition.retry.on == RetryOn::Same)
+    };
+    let lanes = scheduler.ready.lanes().map(|(lane, _)| lane);
+    let unpinned = lanes.filter(|lane| matches!(lane, LaneKey::Listed(..) | LaneKey::Distinct(..)));
+    unpinned.filter(wants_same).map(|lane| (lane, list_of(scheduler, lane))).collect()
+}
+
+fn list_of(scheduler: &Scheduler, lane: LaneKey) -> Vec<WorkerSelector> {
+    let need = scheduler.fleet.classes().need_of(lane.definition());
+    need.map(|(_, need)| need.workers.to_vec()).unwrap_or_default()
 }
 
 /// Jobs that are pinned to a worker do not wait for it if it has another name now, which their definitions do not list.
@@ -35,9 +59,13 @@ pub(crate) fn on_renamed(scheduler: &mut Scheduler, id: WorkerId) {
 fn requeue_outdated(scheduler: &mut Scheduler, mut lanes: Vec<LaneKey>) {
     lanes.retain(|lane| is_outdated(scheduler, *lane));
     for lane in lanes {
-        for job in scheduler.ready.take_lane(lane) {
-            queue(scheduler, job);
-        }
+        requeue(scheduler, lane);
+    }
+}
+
+fn requeue(scheduler: &mut Scheduler, lane: LaneKey) {
+    for job in scheduler.ready.take_lane(lane) {
+        queue(scheduler, job);
     }
 }
 
@@ -56,7 +84,7 @@ fn move_hidden_members(scheduler: &mut Scheduler) {
 }
 
 /// Jobs that are queued now would go to another lane: the list of workers has come or gone, or the worker of the last attempt
-/// (`retry.on: same`) is not on it any more.
+/// (`retry.on: same`) is not on it any more. [`lanes_without_their_worker`] finds those whose worker is on it again.
 fn is_outdated(scheduler: &Scheduler, lane: LaneKey) -> bool {
     let need = scheduler.fleet.classes().need_of(lane.definition());
     let has_list = need.is_some_and(|(_, need)| !need.workers.is_empty());

@@ -16,7 +16,7 @@ use protocol::report::{Inventory, Outcome, OutputLengths, Phase};
 use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::handlers::{close, define, expire, offer, report};
+use crate::handlers::{close, define, expire, offer, report, run_on};
 use crate::job::{Job, Presence, Progress, StartState};
 use crate::placement;
 use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
@@ -247,7 +247,8 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
     let Some(definition) = scheduler.definitions.at(number).cloned() else {
         return;
     };
-    let grant = placement::grant_of(job, token, &definition, scheduler.batches.member(token.job));
+    let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
+    let grant = placement::grant_of(job, token, &definition, member);
     scheduler.send_definition(worker, session, number);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);

@@ -20,7 +20,7 @@ pub struct Parents {
     settling: BTreeSet<(Uptime, JobId)>,
     /// Cancelled parents, and the first member that was not looked at since.
     to_cancel: BTreeMap<JobId, JobId>,
-    /// Members whose only worker was removed or revoked.
+    /// Members that can never run: their only worker was removed, revoked, or taken from the list of their definition.
     orphans: VecDeque<JobId>,
     /// Parents that may have ended while nobody looked.
     pub(super) to_review: VecDeque<JobId>,
@@ -45,6 +45,8 @@ pub struct Parent {
     used: BTreeMap<WorkerId, JobId>,
     /// Position among the workers to look at next.
     pub(crate) cursor: Cursor,
+    /// Its entry in the table of parents that wait for workers to reconnect.
+    settling_until: Option<Uptime>,
 }
 
 /// The workers that were not looked at yet.
@@ -64,7 +66,7 @@ impl Parent {
             MemberPlan::All | MemberPlan::Workers(_) => BTreeMap::new(),
         };
         let (live, held, cursor) = (BTreeSet::new(), BTreeMap::new(), Cursor::default());
-        Self { row, keys, live, held, used, cursor }
+        Self { row, keys, live, held, used, cursor, settling_until: None }
     }
 
     /// A member may go to this worker: no sibling is or was there. `job` may be the parent, for members that were nowhere yet.
@@ -111,17 +113,28 @@ impl Parents {
 
     /// The parent has ended.
     pub fn remove(&mut self, parent: JobId) {
+        self.stop_settling(parent);
         self.live.remove(&parent);
         self.making.remove(&parent);
-        self.settling.retain(|(_, settling)| *settling != parent);
         self.to_cancel.remove(&parent);
     }
 
     /// Lets members be made from the next portion on; after `settled` at the latest, if workers may still reconnect.
     pub fn begin(&mut self, parent: JobId, settled: Option<Uptime>) {
         match settled {
-            Some(at) => drop(self.settling.insert((at, parent))),
+            Some(at) => {
+                self.settling.insert((at, parent));
+                if let Some(parent) = self.live.get_mut(&parent) {
+                    parent.settling_until = Some(at);
+                }
+            }
             None => drop(self.making.insert(parent)),
+        }
+    }
+
+    fn stop_settling(&mut self, id: JobId) {
+        if let Some(at) = self.live.get_mut(&id).and_then(|parent| parent.settling_until.take()) {
+            self.settling.remove(&(at, id));
         }
     }
 
@@ -132,7 +145,7 @@ impl Parents {
             if !is_settled && at > now {
                 return;
             }
-            self.settling.pop_first();
+            self.stop_settling(parent);
             self.making.insert(parent);
         }
     }
@@ -152,7 +165,7 @@ impl Parents {
     /// All members of the parent are made, or none are made any more.
     pub fn complete(&mut self, parent: JobId) {
         self.making.remove(&parent);
-        self.settling.retain(|(_, settling)| *settling != parent);
+        self.stop_settling(parent);
         if let Some(parent) = self.live.get_mut(&parent) {
             parent.row.is_complete = true;
         }
@@ -214,12 +227,12 @@ impl Parents {
         (parent, members)
     }
 
-    /// The only worker of this member was removed or revoked: the member ends.
+    /// This member can never run on its only worker: it ends.
     pub fn orphan(&mut self, member: JobId) {
         self.orphans.push_back(member);
     }
 
-    /// A member whose only worker was removed or revoked.
+    /// A member that can never run.
     pub fn next_orphan(&mut self) -> Option<JobId> {
         self.orphans.pop_front()
     }

@@ -17,6 +17,7 @@ mod image;
 mod job;
 mod keys;
 mod limits;
+mod log;
 mod notify;
 mod pairs;
 mod params;

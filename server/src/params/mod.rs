@@ -14,7 +14,7 @@ use scheduler::params::{
 };
 use serde_json::Value;
 
-pub(crate) use pattern::Pattern;
+pub(crate) use pattern::{Pattern, refusal_of_pattern};
 pub(crate) use value::{allowed, from_json, to_json, to_text};
 
 use crate::excerpt::excerpt;

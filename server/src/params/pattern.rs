@@ -22,6 +22,18 @@ impl Pattern {
     }
 }
 
+/// The reason why a pattern cannot be compiled.
+pub(crate) fn refusal_of_pattern(error: &BuildError) -> String {
+    error.syntax_error().map_or_else(
+        || "is too large".to_owned(),
+        |error| {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim();
+            last.strip_prefix("error: ").unwrap_or(last).to_owned()
+        },
+    )
+}
+
 fn build(pattern: &str) -> Result<Regex, Box<BuildError>> {
     let config =
         Config::new().nfa_size_limit(Some(COMPILED_BYTES_MAX)).onepass_size_limit(Some(COMPILED_BYTES_MAX));

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Reloader;
 use crate::engine::Busy;
-use crate::store::{Archive, JobFilter, ReadError};
+use crate::store::{Archive, JobFilter, ReadError, SetPart};
 
 /// The reason why a round ended early.
 #[derive(Debug, thiserror::Error)]
@@ -67,11 +67,13 @@ impl Reloader {
         loop {
             let (archive, page) = (Arc::clone(archive), filter.clone());
             let rows = tokio::task::spawn_blocking(move || archive.jobs(&page)).await??;
-            for row in &rows {
+            // A member of a job on several workers goes with its parent: it ends with one that waits, and runs with one that has started.
+            let whole = rows.iter().filter(|row| !matches!(row.set, SetPart::Member(_)));
+            for row in whole {
                 // A job that has started or ended meanwhile is refused, and that is right.
                 self.engine.cancel_waiting(row.job, REQUESTER.to_owned()).await?;
+                cancelled += 1;
             }
-            cancelled += rows.len() as u64;
             let Some(last) = rows.last().filter(|_| rows.len() == PAGE) else { break };
             filter.before = Some(last.job);
         }

@@ -57,6 +57,7 @@ fn every_key_of_the_container_arrives() {
     volumes: [/srv/in:/in:ro, 'data:/data', {type: volume, source: v, target: /v, read_only: true}]
     network: none
     tmpfs: /tmp:size=1m
+    shm_size: 256m
     read_only: true
     cap_add: [SYS_PTRACE, CAP_NET_ADMIN, SYS_PTRACE]
     cap_drop: ALL
@@ -69,7 +70,7 @@ fn every_key_of_the_container_arrives() {
     stop_signal: 2
     stop_grace_period: 20s
     runtime: docker
-    log: {max_bytes: 1m}
+    log: {max_bytes: 1m, mask: [b+, '$(key|token)=\\S+', b+]}
 ",
     );
     let text = |text: &str| Some(text.to_owned());
@@ -95,6 +96,7 @@ fn every_key_of_the_container_arrives() {
         ],
         network: text("none"),
         tmpfs: texts(&["/tmp:size=1m"]),
+        shm_bytes: Some(256 << 20),
         read_only: true,
         cap_add: texts(&["NET_ADMIN", "SYS_PTRACE"]),
         cap_drop: texts(&["ALL"]),
@@ -115,6 +117,7 @@ fn every_key_of_the_container_arrives() {
         ask_before_start: false,
         self_fence: None,
         log_bytes_max: 1 << 20,
+        log_mask: texts(&["$(key|token)=\\S+", "b+"]),
     };
     assert_eq!(definition.container, expected);
 }

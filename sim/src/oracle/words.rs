@@ -6,7 +6,7 @@ use scheduler::job::State;
 use scheduler::step::Answer;
 
 use super::Oracle;
-use crate::clients::{Request, Wish};
+use crate::clients::{Command, Request};
 use crate::clock::Moment;
 use crate::disk::Disk;
 
@@ -17,7 +17,7 @@ impl Oracle {
             Answer::Accepted(it) => self.promised(now, disk, request, it.first, it.count),
             Answer::Replayed(it) => self.promised(now, disk, request, it.job, it.count),
             Answer::Cancelling(state) => {
-                let Wish::Cancel(job) = request.wish else { return };
+                let Command::Cancel(job) = request.command else { return };
                 self.cancelled.insert(job);
                 let is_durable = disk.row(job).is_some_and(|row| row.state == State::Cancelled);
                 if *state == State::Cancelled && !is_durable {
@@ -29,7 +29,7 @@ impl Oracle {
     }
 
     fn promised(&mut self, now: Moment, disk: &Disk, request: &Request, first: JobId, count: u32) {
-        let Wish::Jobs(order) = &request.wish else { return };
+        let Command::Jobs(order) = &request.command else { return };
         let mut jobs = (first.0..first.0 + u64::from(count)).map(JobId);
         if let Some(missing) = jobs.find(|job| disk.row(*job).is_none()) {
             self.fault(now, "I1 I18 an accepted job is durable", format!("job {missing}"));

@@ -42,6 +42,7 @@ impl Reader<'_> {
             "env_file" => self.env_files(pair),
             "volumes" => node.items().iter().for_each(|item| self.volume(item)),
             "tmpfs" => self.texts("tmpfs", node),
+            "shm_size" => self.scalar("shm_size", node),
             "cap_add" => self.texts("cap_add", node),
             "cap_drop" => self.texts("cap_drop", node),
             "user" => self.scalar("user", node),

@@ -47,6 +47,7 @@ fn the_whole_line_is_as_documented() {
         ],
         network: Some("none".into()),
         tmpfs: vec!["/tmp:rw,exec".into()],
+        shm_bytes: Some(1 << 27),
         read_only: true,
         cap_drop: vec!["ALL".into()],
         labels: vec![("team".into(), "a=b".into())],
@@ -68,10 +69,18 @@ fn the_whole_line_is_as_documented() {
         --stop-timeout 2 --log-driver json-file --log-opt max-size=67108864 --log-opt max-file=2 --security-opt no-new-privileges \
         --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT \
         --tmpfs=/tmp:rw,exec --cap-drop=ALL --mount=type=bind,\"source=/a,b\",target=/c,readonly \
-        --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --read-only \
+        --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --shm-size=134217728 --read-only \
         --entrypoint=/app -- app:1 -v --privileged a b --";
     assert_eq!(line.args.join(" "), expected);
     assert_eq!(line.environment, b"LONGSHORE_JOB=12\nLONGSHORE_ATTEMPT=34\n");
+}
+
+#[test]
+fn the_patterns_to_mask_stay_with_the_container() {
+    let spec = ContainerSpec { log_mask: vec!["a=\\w+".into(), "\"b,".into()], ..spec() };
+    let line = docker_run(&launch(spec, None), MEMBERSHIP, None).expect("valid").args;
+    let label = r#"--label=longshore.log_mask=["a=\\w+","\"b,"]"#;
+    assert!(line.iter().any(|arg| arg == label), "{line:?}");
 }
 
 #[test]
@@ -179,6 +188,7 @@ fn any_spec() -> impl Strategy<Value = ContainerSpec> {
         (words(2), words(2), words(2), prop::collection::vec(volume(), 0..2), pairs(), any::<bool>());
     let limits =
         (prop::option::of(any::<u32>()), prop::option::of(any::<u64>()), prop::option::of(any::<u32>()));
+    let limits = (limits, prop::option::of(any::<u64>()));
     (program, single, machine, limits).prop_map(|(program, single, machine, limits)| ContainerSpec {
         entrypoint: program.0,
         command: program.1,
@@ -196,12 +206,13 @@ fn any_spec() -> impl Strategy<Value = ContainerSpec> {
         labels: machine.4,
         read_only: machine.5,
         resources: Resources {
-            custom: Default::default(),
-            gpus: Default::default(),
-            cpus_milli: limits.0,
-            memory_bytes: limits.1,
-            pids: limits.2,
+            cpus_milli: limits.0.0,
+            memory_bytes: limits.0.1,
+            pids: limits.0.2,
+            gpus: 0,
+            custom: Vec::new(),
         },
+        shm_bytes: limits.1,
         ..spec()
     })
 }
@@ -211,6 +222,7 @@ fn meant(spec: &ContainerSpec) -> Vec<(String, String)> {
     let resources = &spec.resources;
     let memory = resources.memory_bytes.map(|it| it.to_string());
     let cpus = resources.cpus_milli.map(|it| format!("{}.{:03}", it / 1_000, it % 1_000));
+    let shm = spec.shm_bytes.map(|it| it.to_string());
     let entrypoint = spec.entrypoint.as_ref().map(|it| it.first().cloned().unwrap_or_default());
     let single = [
         ("network", &spec.network),
@@ -221,6 +233,7 @@ fn meant(spec: &ContainerSpec) -> Vec<(String, String)> {
         ("memory", &memory),
         ("memory-swap", &memory),
         ("cpus", &cpus),
+        ("shm-size", &shm),
         ("entrypoint", &entrypoint),
     ];
     let single = single.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::cli::CallError;
 use super::container::Container;
 use super::engine::EngineClient;
+use crate::runtime::argv::MASK_LABEL;
 
 /// Whole objects: a format that names a missing key fails.
 const FORMAT: &str = r#"{"Config":{{json .Config}},"HostConfig":{{json .HostConfig}}}"#;
@@ -45,7 +46,8 @@ impl EngineClient {
         let args = ["inspect", "--type", "container", "-f", FORMAT, "--", container.name()];
         let answer = self.call(args).await?;
         let made = answer.stdout.lines().find_map(|line| serde_json::from_str::<InspectedSpec>(line).ok());
-        let spec = made.map(|made| ContainerSpec { image: container.image.clone(), ..made.spec() });
+        let log_mask = patterns_of(container.label(MASK_LABEL));
+        let spec = made.map(|made| ContainerSpec { image: container.image.clone(), log_mask, ..made.spec() });
         spec.ok_or_else(|| {
             let (name, complaint) = (container.name(), answer.error_line());
             CallError::Unreachable(format!("`docker inspect` does not say what {name} is: {complaint}"))
@@ -70,6 +72,16 @@ impl InspectedSpec {
     }
 }
 
+/// The patterns of `log.mask` from the label of a container. A damaged label becomes a pattern that cannot be used, so that the output is
+/// withheld.
+fn patterns_of(label: Option<&str>) -> Vec<String> {
+    label.map_or_else(Vec::new, |label| {
+        serde_json::from_str(label).unwrap_or_else(|_| vec![UNUSABLE_PATTERN.to_owned()])
+    })
+}
+
+const UNUSABLE_PATTERN: &str = "(";
+
 /// Docker's default grace.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
@@ -79,6 +91,13 @@ mod tests {
 
     fn spec(json: &str) -> ContainerSpec {
         serde_json::from_str::<InspectedSpec>(json).expect("valid").spec()
+    }
+
+    #[test]
+    fn patterns_are_recovered_and_a_damaged_label_withholds_the_output() {
+        assert!(patterns_of(None).is_empty());
+        assert_eq!(patterns_of(Some(r#"["a\\w+","\"b,"]"#)), [r"a\w+", "\"b,"]);
+        assert_eq!(patterns_of(Some("a")), [UNUSABLE_PATTERN]);
     }
 
     #[test]

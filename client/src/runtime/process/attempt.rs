@@ -52,7 +52,7 @@ impl Attempt {
     /// The output of this attempt on its way to the server.
     pub(super) fn output(&self, logs: &Logs) -> &OutputFollower {
         self.output.get_or_init(|| {
-            OutputFollower::new(logs.clone(), self.token(), self.dir.clone(), self.launch.spec.log_bytes_max)
+            OutputFollower::new(logs.clone(), self.token(), self.dir.clone(), self.launch.spec.clone())
         })
     }
 

@@ -69,6 +69,7 @@ fn definitions() -> Sample<Order> {
         volumes: vec![Volume { source: "cache".to_owned(), target: "/cache".to_owned(), read_only: true }],
         network: Some("none".to_owned()),
         tmpfs: vec!["/tmp:size=64m".to_owned()],
+        shm_bytes: Some(128 << 20),
         read_only: true,
         cap_add: vec!["NET_BIND_SERVICE".to_owned()],
         cap_drop: vec!["ALL".to_owned()],
@@ -89,6 +90,7 @@ fn definitions() -> Sample<Order> {
         ask_before_start: true,
         self_fence: Some(Duration::from_secs(55)),
         log_bytes_max: 64 << 20,
+        log_mask: vec!["key=[0-9a-f]+".to_owned()],
     };
     let it = Definition { revision: REVISION, name: "hello-world".to_owned(), container };
     list(Order::Definitions, vec![it], |notes, it| {
@@ -106,11 +108,12 @@ fn definitions() -> Sample<Order> {
             user,
             volumes
         );
-        let notes =
-            fields!(notes, spec, network, tmpfs, read_only, cap_add, cap_drop, init, platform, labels);
+        let notes = fields!(
+            notes, spec, network, tmpfs, shm_bytes, read_only, cap_add, cap_drop, init, platform, labels
+        );
         let notes = fields!(notes, spec, pull_policy, pull_timeout);
         let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids, gpus, custom);
-        fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max)
+        fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max, log_mask)
     })
 }
 

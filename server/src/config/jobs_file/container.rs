@@ -13,7 +13,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
-use super::{image, pairs, volume};
+use super::{image, log, pairs, volume};
 
 /// The places of a job that name parameters and secrets.
 #[derive(Debug, Default)]
@@ -41,6 +41,7 @@ pub(super) fn read(
     let scope = if is_process { scope.for_plain_process(reader) } else { scope };
     let (command, words) = command(scope, reader);
     let variables = pairs::environment(scope, reader);
+    let log = log::read(scope, reader);
     let mut spec = ContainerSpec {
         runtime: runtime.unwrap_or_default(),
         image: text(scope, "image", image::check, reader).unwrap_or_default(),
@@ -52,6 +53,7 @@ pub(super) fn read(
         volumes: volume::read(scope, reader),
         network: text(scope, "network", grammar::network, reader),
         tmpfs: tmpfs(scope, reader),
+        shm_bytes: scope.find("shm_size").and_then(|node| reader.size(node, SHM_BYTES_MIN, MEMORY_BYTES_MAX)),
         read_only: flag(scope, "read_only", reader).unwrap_or(false),
         cap_add: capabilities(scope, "cap_add", reader),
         cap_drop: capabilities(scope, "cap_drop", reader),
@@ -68,7 +70,8 @@ pub(super) fn read(
         stop_grace: duration(scope, "stop_grace_period", STOP_GRACE_MAX, reader).unwrap_or(STOP_GRACE),
         ask_before_start: false,
         self_fence: None,
-        log_bytes_max: log_bytes_max(scope, reader),
+        log_bytes_max: log.bytes_max,
+        log_mask: log.mask,
     };
     let profile = scope.find("profile").and_then(|node| reader.choice(node, &keys::PROFILES));
     if profile == Some(keys::Profile::Restricted) {
@@ -248,13 +251,6 @@ fn custom_resources(node: &Node, reader: &mut Reader<'_>) -> Vec<(String, u32)> 
     amounts
 }
 
-fn log_bytes_max(scope: Scope<'_>, reader: &mut Reader<'_>) -> u64 {
-    let part = scope.part("log", keys::LOG, reader);
-    part.find("max_bytes")
-        .and_then(|node| reader.size(node, LOG_BYTES_MIN, LOG_BYTES_MAX))
-        .unwrap_or(LOG_BYTES)
-}
-
 fn text(
     scope: Scope<'_>,
     name: &str,
@@ -294,8 +290,5 @@ const CPUS_MILLI_MIN: u32 = 10;
 const CPUS_MILLI_MAX: u32 = 1_024_000;
 /// Docker's minimum.
 const MEMORY_BYTES_MIN: u64 = 6 << 20;
-const LOG_BYTES: u64 = 64 << 20;
-/// Head and tail of the output are kept; a smaller limit would keep neither usefully.
-const LOG_BYTES_MIN: u64 = 64 << 10;
-/// The engine's log may grow to twice this size, and a worker that must read it again does so at some 12 MB/s.
-const LOG_BYTES_MAX: u64 = 512 << 20;
+/// A page, in which the kernel counts.
+const SHM_BYTES_MIN: u64 = 4 << 10;

@@ -133,6 +133,7 @@ pub(super) const JOB: &[Key] = &[
     key("volumes", Shape::Volumes, "Bind mounts and named volumes: source:target[:ro], or a map."),
     key("network", Shape::Text, "The network to join; bridge if absent."),
     key("tmpfs", Shape::Texts, "Memory file systems: a path, with options after a colon."),
+    key("shm_size", Shape::Size, "The size of /dev/shm; 64m if absent."),
     key("read_only", Shape::Bool, "Whether the root file system of the container is read-only."),
     key("cap_add", Shape::Texts, "Capabilities to add; the worker must allow them."),
     key(
@@ -270,7 +271,7 @@ pub(super) const JOB: &[Key] = &[
         Shape::RunOn,
         "How many workers run the job, each once: one, all that are connected and eligible, or a number; one if absent.",
     ),
-    key("log", Shape::Part(LOG), "What is kept of the output."),
+    key("log", Shape::Part(LOG), "What is kept of the output, and what is masked in it."),
     key(
         "params",
         Shape::Parts(params::PARAM),
@@ -372,11 +373,14 @@ pub(super) const HOOKS: &[Key] = &[
 ];
 
 /// The keys of `log`.
-pub(super) const LOG: &[Key] = &[key(
-    "max_bytes",
-    Shape::Size,
-    "How much output of one attempt is kept; 64m if absent. The middle is left out.",
-)];
+pub(super) const LOG: &[Key] = &[
+    key(
+        "max_bytes",
+        Shape::Size,
+        "How much output of one attempt is kept; 64m if absent. The middle is left out.",
+    ),
+    key("mask", Shape::Texts, "Regular expressions; what they match within a line becomes asterisks."),
+];
 
 /// The keys of a volume in its long form.
 pub(super) const VOLUME: &[Key] = &[
@@ -417,6 +421,7 @@ pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
     ("volumes", NO_FILES),
     ("network", "it has the network of the worker's machine"),
     ("tmpfs", NO_FILES),
+    ("shm_size", NO_FILES),
     ("read_only", NO_FILES),
     ("cap_add", NO_RIGHTS),
     ("cap_drop", NO_RIGHTS),

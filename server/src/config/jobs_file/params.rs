@@ -13,7 +13,7 @@ use super::quantity;
 use super::reader::Reader;
 use super::scope::{self, Scope};
 use super::tree::{Map, Node, ScalarMeaning, Value};
-use crate::params::{Checker, Pattern, variable_of};
+use crate::params::{Checker, Pattern, refusal_of_pattern, variable_of};
 
 /// Reads `params` and `allow`, and checks the places that name parameters.
 pub(super) fn read(
@@ -253,14 +253,7 @@ fn pattern(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     };
     reader.accept(node.at, grammar::at_most(&scalar.text, PATTERN_BYTES_MAX))?;
     if let Err(error) = Pattern::new(&scalar.text) {
-        let reason = error.syntax_error().map_or_else(
-            || "is too large".to_owned(),
-            |error| {
-                let text = error.to_string();
-                let last = text.lines().last().unwrap_or_default().trim();
-                last.strip_prefix("error: ").unwrap_or(last).to_owned()
-            },
-        );
+        let reason = refusal_of_pattern(&error);
         let text = format!("{} is not a regular expression: {reason}", quoted(&scalar.text));
         reader.fault(node.at, Code::InvalidParam, text);
         return None;

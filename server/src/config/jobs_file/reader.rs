@@ -91,6 +91,11 @@ impl<'a> Reader<'a> {
         self.substitute(node.at, &scalar.text)
     }
 
+    /// Reads text without replacing variables in it.
+    pub(super) fn verbatim(&mut self, node: &Node) -> Option<String> {
+        self.word(node, "a string").map(|scalar| scalar.text.clone())
+    }
+
     /// Reads text and checks its grammar.
     pub(super) fn checked_text(
         &mut self,

@@ -174,10 +174,11 @@ mod tests {
                 }
             });
         let kinds = (value(&keys::RUNTIMES), value(&keys::PULL_POLICIES));
-        let flags = any::<(bool, bool, bool, u64)>();
+        let flags = any::<(bool, bool, bool, u64, Option<u64>)>();
+        let masks = vec(text(), 0..3);
         let durations = (duration(), duration(), option::of(duration()));
-        (vec(volume, 0..3), resources, kinds, flags, durations)
-            .prop_map(|(volumes, resources, kinds, flags, durations)| ContainerSpec {
+        (vec(volume, 0..3), resources, kinds, flags, durations, masks)
+            .prop_map(|(volumes, resources, kinds, flags, durations, log_mask)| ContainerSpec {
                 runtime: kinds.0,
                 pull_policy: kinds.1,
                 volumes,
@@ -186,6 +187,8 @@ mod tests {
                 init: flags.1,
                 ask_before_start: flags.2,
                 log_bytes_max: flags.3,
+                shm_bytes: flags.4,
+                log_mask,
                 pull_timeout: durations.0,
                 stop_grace: durations.1,
                 self_fence: durations.2,

@@ -61,8 +61,9 @@ async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan,
     }
     Ok(match &parent.plan {
         MemberPlan::All | MemberPlan::Workers(_) => MemberPlan::Workers(workers(&bad)),
-        MemberPlan::Count { except, .. } => {
-            let members = u32::try_from(bad.len()).unwrap_or(u32::MAX);
+        MemberPlan::Count { members, except } => {
+            // Members that were never made count as well, and those whose rows are not kept any more.
+            let members = members.saturating_sub(parent.counts.succeeded).max(1);
             let except = workers(&good).iter().chain(except.iter()).copied().collect();
             MemberPlan::Count { members, except }
         }

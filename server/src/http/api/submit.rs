@@ -72,7 +72,7 @@ pub(crate) async fn one(
             let definition = &entry.definition;
             let checker = Checker::new(&definition.submission.params);
             let mut job = schedule.complete(request, definition, &checker)?;
-            trace.add_to(&mut job)?;
+            trace.add_to(&mut job);
             drop(text);
             submit_and_answer(&state, definition, job, key, params, held).await
         }
@@ -99,7 +99,7 @@ pub(crate) async fn retry(
     drop(text);
     match repeated {
         Ok((definition, mut job)) => {
-            TraceContext::read(&parts.headers).replace_in(&mut job)?;
+            TraceContext::read(&parts.headers).replace_in(&mut job);
             submit_and_answer(&state, &definition, job, key, params, held).await
         }
         Err(refusal) => replay(&state, find_accepted(&state, key, refusal).await?, params).await,

@@ -7,7 +7,6 @@ use axum::http::HeaderMap;
 use scheduler::input::NewJob;
 
 use crate::http::middleware::front::{REQUEST_ID, is_request_id};
-use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request;
 
 /// The variables that the jobs of a request get.
@@ -32,39 +31,36 @@ impl TraceContext {
         Self { variables }
     }
 
-    /// Adds the variables to a job.
-    ///
-    /// # Errors
-    /// The job has too many variables, or too long ones, together with these.
-    pub(crate) fn add_to(&self, job: &mut NewJob) -> Result<(), Problem> {
+    /// Adds the variables to a job, unless it has too many variables, or too long ones, together with these.
+    pub(crate) fn add_to(&self, job: &mut NewJob) {
         if self.variables.is_empty() {
-            return Ok(());
+            return;
         }
         let details = job.details.get_or_insert_default();
         let environment = &mut details.body.environment;
+        let own = environment.len();
         for (name, value) in &self.variables {
             if !environment.iter().any(|(known, _)| known == name) {
                 environment.push((name.clone(), value.clone()));
             }
         }
-        job_request::check_sums(details)?;
-        job_request::check_size(&details.sent())
+        let fits = job_request::check_sums(details).and_then(|()| job_request::check_size(&details.sent()));
+        if fits.is_err() {
+            details.body.environment.truncate(own);
+        }
     }
 
     /// Replaces the variables of an earlier request: a retry belongs to the trace of its own request.
-    ///
-    /// # Errors
-    /// As [`Self::add_to`].
-    pub(crate) fn replace_in(&self, job: &mut NewJob) -> Result<(), Problem> {
+    pub(crate) fn replace_in(&self, job: &mut NewJob) {
         if self.variables.is_empty() {
-            return Ok(());
+            return;
         }
         if let Some(details) = &mut job.details {
             let is_replaced =
                 |name: &str| self.variables.iter().any(|(own, _)| own == name) || name == "TRACESTATE";
             details.body.environment.retain(|(name, _)| !is_replaced(name));
         }
-        self.add_to(job)
+        self.add_to(job);
     }
 }
 
@@ -184,9 +180,9 @@ mod tests {
         job.details.get_or_insert_default().body.environment =
             vec![pair("TRACEPARENT", "own"), pair("TRACESTATE", "a=1"), pair("A", "1")];
         let environment = |job: &NewJob| job.details.as_ref().unwrap().body.environment.clone();
-        context.add_to(&mut job).unwrap();
+        context.add_to(&mut job);
         assert_eq!(environment(&job)[0], pair("TRACEPARENT", "own"));
-        context.replace_in(&mut job).unwrap();
+        context.replace_in(&mut job);
         assert_eq!(environment(&job), [pair("A", "1"), pair("TRACEPARENT", PARENT)]);
     }
 }

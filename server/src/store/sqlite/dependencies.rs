@@ -133,11 +133,13 @@ fn records(
     found.collect()
 }
 
-/// The ends of the jobs that this one came after, as JSON in one line for its variable; none if it came after no job. Results are left out
-/// where they do not fit, and the last jobs if even they do not.
+/// The ends of the jobs that this one came after, as JSON in one line for its variable; none if it came after no job. A member of a job on
+/// several workers came after what its parent came after. Results are left out where they do not fit, and the last jobs if even they do not.
 pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
     let mut statement = connection.prepare_cached(
-        "SELECT on_job, ended FROM dependencies WHERE job = ?1 AND ended IS NOT NULL ORDER BY on_job",
+        "SELECT on_job, ended FROM dependencies
+         WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1) AND ended IS NOT NULL
+         ORDER BY on_job",
     )?;
     let ended = statement.query_map([number(job)], |row| Ok((self::job(row, 0)?, state(row, 1)?)))?;
     let ended: Vec<(JobId, Option<State>)> = ended.collect::<rusqlite::Result<_>>()?;

@@ -1,11 +1,13 @@
 //! Lists of jobs, newest first.
 //!
-//! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs. Ended jobs are read
-//! backwards from the cursor; by definition or worker, only in blocks that have any of it. By label, live jobs are searched only in
-//! blocks that have any, because labels of ended jobs may be millions. Each part gives at most a page; the newest of all make the page.
+//! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
+//! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label, live jobs are
+//! searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most a page; the newest of
+//! all make the page.
+
+mod parts;
 
 use protocol::JobId;
-use protocol::report::Outcome;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use scheduler::job::State;
@@ -14,18 +16,15 @@ use super::pending_batch::{self, Range};
 use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
 use super::{codes, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow, LAST_AMONG};
+use parts::{Part, has_closed_attempt, has_end, parts, singles};
 
 /// Members of a batch follow its first job: one request makes at most this many.
 const BATCH_MAX: i64 = 100_000;
 
 pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
-    if filter.names.is_empty() {
-        return page(connection, filter);
-    }
-    // One search for each name: so each is answered by the index of its name.
+    // One search for each name and outcome: so each is answered by an index. No job is found by two of them.
     let mut found = Vec::new();
-    for name in &filter.names {
-        let single = JobFilter { name: Some(name.clone()), names: Vec::new(), ..filter.clone() };
+    for single in singles(filter) {
         found.extend(page(connection, &single)?);
     }
     found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
@@ -73,69 +72,6 @@ pub(super) fn last_ended(connection: &Connection, definition: &str) -> rusqlite:
     let filter =
         JobFilter { states, name: Some(definition.to_owned()), limit: LAST_AMONG, ..JobFilter::default() };
     Ok(jobs(connection, &filter)?.into_iter().max_by_key(|row| (row.ended_at, row.job)))
-}
-
-/// The table that answers a part of the query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Among those that have not ended: all, or those with this state.
-    Live(Option<State>),
-    /// Among those that have not ended: jobs on several workers of which a member has started.
-    RunningParents,
-    /// Among those that have ended.
-    Ended,
-    /// Among those that succeeded.
-    Succeeded,
-    /// Among those that ended in this other state.
-    Badly(State),
-}
-
-fn parts(filter: &JobFilter) -> Vec<Part> {
-    let mut parts = parts_by_state(filter);
-    // Only an ended job has an end and a reason.
-    if has_end(filter) || filter.text.is_some() {
-        parts.retain(|part| !matches!(part, Part::Live(_) | Part::RunningParents));
-    }
-    // A job that succeeded has no reason, and the outcome and exit code of a success: the others are few, and have an index.
-    if filter.text.is_some() || cannot_be_success(filter) {
-        parts = parts
-            .into_iter()
-            .flat_map(|part| match part {
-                Part::Ended => BADLY.map(Part::Badly).to_vec(),
-                Part::Succeeded => Vec::new(),
-                part => vec![part],
-            })
-            .collect();
-    }
-    parts
-}
-
-const fn has_end(filter: &JobFilter) -> bool {
-    filter.ended_since.is_some() || filter.ended_until.is_some()
-}
-
-fn cannot_be_success(filter: &JobFilter) -> bool {
-    filter.exit_code.is_some_and(|code| code != 0)
-        || (!filter.outcomes.is_empty() && !filter.outcomes.contains(&Outcome::Succeeded))
-}
-
-/// The final states other than success.
-const BADLY: [State; 4] = [State::Failed, State::Cancelled, State::Expired, State::Lost];
-
-fn parts_by_state(filter: &JobFilter) -> Vec<Part> {
-    if filter.states.is_empty() {
-        return vec![Part::Live(None), Part::Ended];
-    }
-    let mut states = filter.states.clone();
-    states.sort_unstable();
-    states.dedup();
-    let part = |state: State| match state {
-        State::Succeeded => vec![Part::Succeeded],
-        State::Running => vec![Part::Live(Some(state)), Part::RunningParents],
-        state if state.has_ended() => vec![Part::Badly(state)],
-        state => vec![Part::Live(Some(state))],
-    };
-    states.into_iter().flat_map(part).collect()
 }
 
 /// The lowest and the highest number that the filter leaves; nothing if it is empty.
@@ -355,6 +291,10 @@ impl Query<'_> {
             Part::Live(Some(State::Queued)) => {
                 sql += " AND j.state = 2 AND j.id NOT IN (SELECT job FROM running_parents)";
             }
+            // Jobs that wait for a retry are fewer than those with a state: `+` leaves out the index by state.
+            Part::Live(Some(state)) if has_closed_attempt(self.filter) => {
+                sql += &format!(" AND +j.state = ?{}", bind(codes::of_state(state).into()));
+            }
             // The second condition makes the partial index eligible; likewise below.
             Part::Live(Some(state)) => {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 2", bind(codes::of_state(state).into()));
@@ -372,11 +312,9 @@ impl Query<'_> {
             let revision = bind(revision.0.to_be_bytes().to_vec().into());
             sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE revision = ?{revision})");
         }
-        if !self.filter.outcomes.is_empty() {
-            let outcomes = self.filter.outcomes.iter();
-            let outcomes = outcomes.map(|it| format!("?{}", bind(codes::of_outcome(*it).into())));
-            let outcomes: Vec<String> = outcomes.collect();
-            sql += &format!(" AND j.outcome IN ({})", outcomes.join(", "));
+        // One at most, see `singles`.
+        for outcome in &self.filter.outcomes {
+            sql += &format!(" AND j.outcome = ?{}", bind(codes::of_outcome(*outcome).into()));
         }
         if let Some(code) = self.filter.exit_code {
             sql += &format!(" AND j.exit_code = ?{}", bind(i64::from(code).into()));

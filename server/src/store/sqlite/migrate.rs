@@ -43,7 +43,8 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("worker_identity", include_str!("migrations/0025_worker_identity.sql")),
     ("run_on", include_str!("migrations/0027_run_on.sql")),
     ("usage", include_str!("migrations/0028_usage.sql")),
-    ("gpus", include_str!("migrations/0029_gpus.sql")),
+    ("lists_by_end", include_str!("migrations/0029_lists_by_end.sql")),
+    ("gpus", include_str!("migrations/0030_gpus.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -77,7 +77,7 @@ impl Attempt {
     pub(in crate::runtime::docker) fn output(&self, shared: &DockerContext) -> &OutputFollower {
         self.output.get_or_init(|| {
             let (logs, dir) = (shared.logs.clone(), self.dir.clone());
-            OutputFollower::new(logs, self.token(), dir, self.launch.spec.log_bytes_max)
+            OutputFollower::new(logs, self.token(), dir, self.launch.spec.clone())
         })
     }
 

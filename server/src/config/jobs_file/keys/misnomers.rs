@@ -49,4 +49,4 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
 ];
 
 /// Planned keys: the reader tells them apart from typing mistakes.
-pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["shm_size", "input", "retention", "mask"];
+pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["input", "retention"];

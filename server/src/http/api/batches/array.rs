@@ -64,7 +64,7 @@ fn copies(
     let definition = &definitions::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
     let mut job = submission::complete(request, definition, &checker)?;
-    trace.add_to(&mut job)?;
+    trace.add_to(&mut job);
     Ok(NewJobs::Copies(Box::new(job), count))
 }
 
@@ -90,9 +90,9 @@ fn one_for_each(
         params.retain(|(name, _)| !own.iter().any(|(changed, _)| changed == name));
         params.extend(own);
         let request = JobRequest { job: request.job.clone(), params, ..JobRequest::default() };
-        let job = submission::complete(request, definition, &checker).and_then(|mut job| {
-            trace.add_to(&mut job)?;
-            Ok(job)
+        let job = submission::complete(request, definition, &checker).map(|mut job| {
+            trace.add_to(&mut job);
+            job
         });
         jobs.push(job.map_err(|problem| problem.within(&format!("each[{index}]"), None))?);
     }

@@ -171,7 +171,7 @@ pub(crate) fn read_many(
         names.add_after(position, std::mem::take(&mut request.after_entries));
         admission::check_policy(definitions, definition, request.job.timeout, actor.role)?;
         let mut job = submission::complete(request, definition, checker)?;
-        trace.add_to(&mut job)?;
+        trace.add_to(&mut job);
         jobs.push(job);
         Ok(())
     };

@@ -68,6 +68,9 @@ pub struct Definition {
     /// Memory file systems: a path, with options after a colon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmpfs: Vec<String>,
+    /// The size of `/dev/shm`; absent: Docker's own, 64 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shm_bytes: Option<u64>,
     /// True for a read-only root file system.
     #[serde(default)]
     pub read_only: bool,
@@ -158,6 +161,9 @@ pub struct Definition {
     /// How much output of one attempt is kept.
     #[serde(default)]
     pub log_max_bytes: u64,
+    /// Regular expressions whose matches are masked in the output.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log_mask: Vec<String>,
     /// How many jobs may run at once; absent: no limit of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,

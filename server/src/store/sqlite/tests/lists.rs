@@ -28,6 +28,55 @@ fn every_pair_of_filters_is_answered_by_an_index() {
     }
 }
 
+#[test]
+fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
+    let shell = place.sql();
+    let outcome = JobFilter { outcomes: vec![Outcome::OomKilled], ..JobFilter::default() };
+    let exit_code = JobFilter { exit_code: Some(77), ..JobFilter::default() };
+    for (filter, index) in [(outcome, "by_outcome"), (exit_code, "by_exit_code")] {
+        for state in [None, Some(State::Scheduled), Some(State::Queued), Some(State::Failed)] {
+            let filter = JobFilter { states: state.into_iter().collect(), ..filter.clone() };
+            for plan in list::plans(&shell, &filter) {
+                let plan = plan.join("; ");
+                assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{state:?} {index}: {plan}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_by_several_outcomes_are_in_order_and_name_no_job_twice() {
+    let place = Place::new();
+    let (_store, archive) = place.open();
+    let shell = place.sql();
+    shell
+        .execute_batch(
+            "INSERT INTO definitions (id, revision, name, entry) VALUES (1, zeroblob(16), 'resize', '{}');
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, fence, nonce, worker,
+                 assigned_at, outcome, exit_code, stdout_bytes, stderr_bytes, closed_at, ended_at, confirmed)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6)
+             SELECT i, 1, 7, 0, 1, 1, 0, 1, i, 1, 1, 1, 2 + i % 3, 77, 0, 0, 2, 2, 0 FROM n;
+             INSERT INTO jobs (id, definition, state, priority, created_at, due_at, fence, nonce, worker, assigned_at, outcome,
+                 exit_code, stdout_bytes, stderr_bytes, closed_at)
+             VALUES (7, 1, 1, 0, 1, 1, 7, 1, 1, 1, 2, 77, 0, 0, 2), (8, 1, 2, 0, 1, 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);",
+        )
+        .unwrap();
+    let numbers = |filter: JobFilter| -> Vec<u64> {
+        archive.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect()
+    };
+    let filter =
+        |outcomes: &[Outcome]| JobFilter { outcomes: outcomes.to_vec(), limit: 4, ..JobFilter::default() };
+    assert_eq!(numbers(filter(&[Outcome::Failed])), [7, 6, 3]);
+    assert_eq!(numbers(filter(&[Outcome::TimedOut, Outcome::Failed, Outcome::Failed])), [7, 6, 5, 3]);
+    let exit_code = |code, limit| JobFilter { exit_code: Some(code), limit, ..JobFilter::default() };
+    assert_eq!(numbers(exit_code(77, 3)), [7, 6, 5]);
+    assert!(numbers(exit_code(78, 3)).is_empty());
+}
+
 type AddFilter = fn(&mut JobFilter);
 
 const FILTERS: &[(&str, AddFilter)] = &[

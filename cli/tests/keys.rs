@@ -1,0 +1,72 @@
+//! Keys of jobs.yaml whose effect is seen only with a real worker.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use testkit::{Cluster, docker, wait_until};
+
+#[tokio::test]
+async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
+    let name = format!("shm-{}", cluster.address().rsplit(':').next().unwrap());
+    let jobs = format!(
+        "jobs:
+  {name}:
+    image: busybox
+    pull_policy: never
+    network: none
+    shm_size: 12m
+    command: [df, -k, /dev/shm]
+"
+    );
+    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
+    let containers = docker::DefinitionContainers::new(&name);
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("w1", &["--on-term", "detach"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
+    cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
+    wait_until("its output shows 12 MiB in KiB", async || {
+        let output = output(&cluster, job).await;
+        output.lines().last().is_some_and(|line| line.split_whitespace().nth(1) == Some("12288"))
+    })
+    .await;
+    wait_until("the container is removed", async || containers.ids().is_empty()).await;
+    worker.terminate().await;
+}
+
+#[tokio::test]
+async fn what_fits_a_pattern_of_log_mask_does_not_leave_the_worker() {
+    let jobs = r#"
+jobs:
+  telling:
+    runtime: process
+    log: { mask: ['key=\w+', '(?i)^secret .*$'] }
+    command:
+      - sh
+      - -c
+      - |
+        echo 'user=anna key=planted1 done'
+        echo 'Secret planted2'
+        echo 'no secret here' >&2
+        printf 'key=pla'; sleep 0.3; printf 'nted3 the end'
+"#;
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--on-term", "detach"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let job = cluster.api().post("/api/jobs/telling", None).await["id"].as_u64().unwrap();
+    cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
+    wait_until("its output is there, masked", async || {
+        let output = output(&cluster, job).await;
+        assert!(!output.contains("planted"), "{output}");
+        let lines =
+            ["user=anna ************ done", "***************", "no secret here", "************ the end"];
+        lines.iter().all(|line| output.lines().any(|it| it == *line))
+    })
+    .await;
+    worker.terminate().await;
+}
+
+/// The output of a job as people get it.
+async fn output(cluster: &Cluster, job: u64) -> String {
+    String::from_utf8(cluster.api().get_bytes(&format!("/api/jobs/{job}/logs")).await).unwrap()
+}

@@ -1,0 +1,95 @@
+//! The parts of a query for jobs: each is answered by one table, and mostly by one index of it.
+
+use std::collections::BTreeSet;
+
+use protocol::report::Outcome;
+use scheduler::job::State;
+
+use crate::store::JobFilter;
+
+/// The table that answers a part of the query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Among those that have not ended: all, or those with this state.
+    Live(Option<State>),
+    /// Among those that have not ended: jobs on several workers of which a member has started.
+    RunningParents,
+    /// Among those that have ended.
+    Ended,
+    /// Among those that succeeded.
+    Succeeded,
+    /// Among those that ended in this other state.
+    Badly(State),
+}
+
+pub(super) fn parts(filter: &JobFilter) -> Vec<Part> {
+    let mut parts = parts_by_state(filter);
+    // Only an ended job has an end and a reason.
+    if has_end(filter) || filter.text.is_some() {
+        parts.retain(|part| !matches!(part, Part::Live(_) | Part::RunningParents));
+    }
+    // A job that succeeded has no reason, and the outcome and exit code of a success: the others are few, and have an index.
+    if filter.text.is_some() || cannot_be_success(filter) {
+        parts = parts
+            .into_iter()
+            .flat_map(|part| match part {
+                Part::Ended => BADLY.map(Part::Badly).to_vec(),
+                Part::Succeeded => Vec::new(),
+                part => vec![part],
+            })
+            .collect();
+    }
+    parts
+}
+
+pub(super) const fn has_end(filter: &JobFilter) -> bool {
+    filter.ended_since.is_some() || filter.ended_until.is_some()
+}
+
+fn cannot_be_success(filter: &JobFilter) -> bool {
+    filter.exit_code.is_some_and(|code| code != 0)
+        || (!filter.outcomes.is_empty() && !filter.outcomes.contains(&Outcome::Succeeded))
+}
+
+/// Only a job that has had an attempt fits: among live jobs, one that waits for its next attempt.
+pub(super) const fn has_closed_attempt(filter: &JobFilter) -> bool {
+    filter.exit_code.is_some() || !filter.outcomes.is_empty()
+}
+
+/// Searches that find the jobs of this filter together, each with one name and one outcome at most.
+pub(super) fn singles(filter: &JobFilter) -> Vec<JobFilter> {
+    let mut singles = vec![filter.clone()];
+    if !filter.names.is_empty() {
+        let with =
+            |name: &String| JobFilter { name: Some(name.clone()), names: Vec::new(), ..filter.clone() };
+        singles = filter.names.iter().map(with).collect();
+    }
+    if filter.outcomes.len() > 1 {
+        let outcomes: BTreeSet<Outcome> = filter.outcomes.iter().copied().collect();
+        let with = |single: &JobFilter, outcome| JobFilter { outcomes: vec![outcome], ..single.clone() };
+        singles = singles
+            .iter()
+            .flat_map(|single| outcomes.iter().map(move |outcome| with(single, *outcome)))
+            .collect();
+    }
+    singles
+}
+
+/// The final states other than success.
+const BADLY: [State; 4] = [State::Failed, State::Cancelled, State::Expired, State::Lost];
+
+fn parts_by_state(filter: &JobFilter) -> Vec<Part> {
+    if filter.states.is_empty() {
+        return vec![Part::Live(None), Part::Ended];
+    }
+    let mut states = filter.states.clone();
+    states.sort_unstable();
+    states.dedup();
+    let part = |state: State| match state {
+        State::Succeeded => vec![Part::Succeeded],
+        State::Running => vec![Part::Live(Some(state)), Part::RunningParents],
+        state if state.has_ended() => vec![Part::Badly(state)],
+        state => vec![Part::Live(Some(state))],
+    };
+    states.into_iter().flat_map(part).collect()
+}
