@@ -87,8 +87,7 @@ pub struct Hello {
     pub rejoin: bool,
     /// Start counter of the state directory.
     pub incarnation: Incarnation,
-    /// Random number of the process. It tells the process from all others, also from one with a copy of the
-    /// state directory.
+    /// Random number of the process: it differs even from one with a copy of the state directory.
     pub process: u64,
     /// Id of the Docker engine, if there is one; workers with the same id share an engine.
     pub engine: Option<String>,

@@ -1,13 +1,13 @@
 //! Unfinished jobs as the store returns them at a start.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::order::StopCause;
-use protocol::{AttemptNo, JobId, Now, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, Fence, JobId, Now, Revision, SessionId, Timestamp, Token, WorkerId};
 
 use crate::batches::LiveBatch;
 use crate::core::{Overdue, Scheduler};
@@ -69,6 +69,8 @@ pub struct LiveJob {
     pub last: Option<LastPlacement>,
     /// Lost attempts with their workers, oldest first, whose containers may still exist.
     pub lost: Vec<(Token, WorkerId)>,
+    /// Ids of the GPUs that its current attempt and its lost ones hold, by fence.
+    pub gpus: BTreeMap<Fence, Vec<String>>,
     /// Its current attempt, if it has one.
     pub attempt: Option<LiveAttempt>,
 }
@@ -85,7 +87,7 @@ pub struct LiveSchedules {
 }
 
 /// A lost attempt of a cancelled job, whose container may still exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unconfirmed {
     /// The attempt's token.
     pub token: Token,
@@ -93,6 +95,8 @@ pub struct Unconfirmed {
     pub worker: WorkerId,
     /// The revision of its definition.
     pub revision: Revision,
+    /// Ids of the GPUs that it holds.
+    pub gpus: Vec<String>,
 }
 
 /// The current attempt of a job.
@@ -113,8 +117,6 @@ pub struct LiveAttempt {
     /// It was created before the backup that this store was restored from, so it may have run and been
     /// forgotten since.
     pub begun: bool,
-    /// Ids of the GPUs that are reserved for it.
-    pub gpus: Vec<String>,
 }
 
 impl Scheduler {
@@ -223,12 +225,17 @@ impl Scheduler {
         if role != SetRole::Parent {
             handlers::count_in(self, id, &mut job, live.keys.as_deref());
         }
+        let mut gpus = live.gpus;
         for (token, worker) in live.lost {
-            self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision });
+            let gpus = gpus.remove(&token.fence).unwrap_or_default();
+            self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision, gpus });
         }
         self.definitions.take(definition);
         match (live.state, live.attempt) {
-            (_, Some(attempt)) => self.restore_attempt(now, id, &mut job, attempt, live.attempts),
+            (_, Some(attempt)) => {
+                let gpus = gpus.remove(&attempt.token.fence).unwrap_or_default();
+                self.restore_attempt(now, id, &mut job, attempt, (live.attempts, gpus));
+            }
             (State::Scheduled, None) => {
                 self.timers.set_date(live.due_at, Date::Due(id));
                 if live.due_at <= now.utc {
@@ -266,20 +273,26 @@ impl Scheduler {
             attempts.iter().filter(|of| is_unknown(of)).map(|of| of.token.job).collect();
         for of in attempts.iter().filter(|of| !unknown.contains(&of.token.job)) {
             *self.unconfirmed.entry(of.token.job).or_default() += 1;
-            self.watch_unconfirmed(*of);
+            self.watch_unconfirmed(of.clone());
         }
     }
 
     fn watch_unconfirmed(&mut self, of: Unconfirmed) {
         let definition = self.definitions.find(of.revision).and_then(|number| self.definitions.at(number));
         if let Some(definition) = definition.cloned() {
-            // The store does not tell the GPUs of ended attempts.
-            let reserves = (&*definition, Vec::new());
+            let reserves = (&*definition, of.gpus);
             reconcile::unconfirmed::await_confirmation(self, of.worker, of.token, reserves, true);
         }
     }
 
-    fn restore_attempt(&mut self, now: Now, id: JobId, job: &mut Job, live: LiveAttempt, number: AttemptNo) {
+    fn restore_attempt(
+        &mut self,
+        now: Now,
+        id: JobId,
+        job: &mut Job,
+        live: LiveAttempt,
+        (number, gpus): (AttemptNo, Vec<String>),
+    ) {
         if live.begun {
             self.skippable = RESTORED_GAP;
         }
@@ -300,10 +313,10 @@ impl Scheduler {
             recalled: false,
             stopping: live.stopping,
             loss_at: None,
-            gpus: live.gpus.clone().into(),
+            gpus: gpus.clone().into(),
         };
         let definition = self.definitions.at(job.definition);
-        let reserved = definition.and_then(|definition| Reserved::of(definition, live.gpus));
+        let reserved = definition.and_then(|definition| Reserved::of(definition, gpus));
         self.fleet.hold(live.worker, live.token, reserved);
         if let SetRole::Member(member) = job.role() {
             self.parents.hold(member.parent, id, live.worker);

@@ -172,6 +172,7 @@ fn added(job: u64) -> Change {
 
 fn assigned(job: u64) -> Change {
     Change::Assigned(Assigned {
+        gpus: Vec::new(),
         token: token(job),
         number: AttemptNo(1),
         worker: WorkerId(1 + job % WORKERS),

@@ -6,6 +6,9 @@
 //!
 //! Of a worker's labels only those count that some need names: workers that differ by their host names alone are of one class.
 
+mod need;
+mod open;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,10 +16,11 @@ use alloc::vec::Vec;
 use protocol::resources::OfferedResources;
 use protocol::{RuntimeKind, WorkerId};
 
-use super::FULL;
-use crate::definition::Definition;
+pub use need::Need;
+pub use open::{OpenWorkers, Position};
+
 use crate::definitions::DefinitionNo;
-use crate::placement::rules::{LabelRule, Preference, WorkerSelector};
+use crate::placement::rules::WorkerSelector;
 use crate::reservation::{InUse, Reservation};
 
 /// Identifies a class.
@@ -78,59 +82,6 @@ impl ClassFacts {
     }
 }
 
-/// The placement rules of a definition, as far as they are matched with workers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Need {
-    /// The runtime of its jobs.
-    pub runtime: RuntimeKind,
-    /// Conditions on labels.
-    pub requires: Vec<LabelRule>,
-    /// Weighted conditions.
-    pub prefers: Vec<Preference>,
-    /// The only workers; any if empty.
-    pub workers: Vec<WorkerSelector>,
-    /// Resources that each of its jobs reserves.
-    pub reserves: Reservation,
-}
-
-impl Need {
-    /// The need of a definition. `workers` is the list that the definition of this name has now.
-    #[must_use]
-    pub fn of(definition: &Definition, workers: &[WorkerSelector]) -> Self {
-        let rules = &definition.placement;
-        Self {
-            runtime: definition.runtime(),
-            requires: rules.requires.clone(),
-            prefers: rules.prefers.clone(),
-            workers: workers.to_vec(),
-            reserves: Reservation::of(definition),
-        }
-    }
-
-    /// One of the conditions asks for this label.
-    #[must_use]
-    pub fn asks_for(&self, label: &str) -> bool {
-        self.requires.iter().any(|rule| rule.label == label && rule.asks_for_label())
-    }
-
-    /// The worker is in the list, or there is no list.
-    #[must_use]
-    pub fn lists(&self, id: WorkerId, name: &str) -> bool {
-        self.workers.is_empty()
-            || self.workers.iter().any(|it| match it {
-                WorkerSelector::Id(listed) => *listed == id,
-                WorkerSelector::Name(listed) => listed == name,
-            })
-    }
-
-    fn labels(&self) -> impl Iterator<Item = &String> {
-        self.requires.iter().map(|rule| &rule.label).chain(self.prefers.iter().map(|it| &it.rule.label))
-    }
-}
-
-/// Position of a worker with room: load, random tie-breaker, id.
-pub type Position = (u32, u32, WorkerId);
-
 /// All classes and needs.
 #[derive(Debug, Default)]
 pub struct Classes {
@@ -159,32 +110,6 @@ struct Class {
     with_room: BTreeMap<ReservationId, OpenWorkers>,
     /// Needs without a list of workers that the class meets.
     needs: BTreeSet<NeedId>,
-}
-
-/// Workers with room.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct OpenWorkers {
-    /// By load.
-    pub by_load: BTreeSet<Position>,
-    /// The same as (1 if no slot is free, else 0; tie-breaker; id).
-    pub by_tie: BTreeSet<Position>,
-}
-
-impl OpenWorkers {
-    fn insert(&mut self, (load, tie, worker): Position) {
-        self.by_load.insert((load, tie, worker));
-        self.by_tie.insert((u32::from(load >= FULL), tie, worker));
-    }
-
-    fn remove(&mut self, (load, tie, worker): Position) {
-        self.by_load.remove(&(load, tie, worker));
-        self.by_tie.remove(&(u32::from(load >= FULL), tie, worker));
-    }
-
-    fn contains(&self, (load, tie, worker): Position) -> bool {
-        self.by_load.contains(&(load, tie, worker))
-            && self.by_tie.contains(&(u32::from(load >= FULL), tie, worker))
-    }
 }
 
 #[derive(Debug)]

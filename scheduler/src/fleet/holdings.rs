@@ -69,12 +69,13 @@ impl Holdings {
         Some(dropped)
     }
 
-    /// Drops the unconfirmed attempts of a job.
-    pub fn drop_unconfirmed_of(&mut self, job: JobId) {
+    /// Drops the unconfirmed attempts of a job. Returns false if there are none.
+    pub fn drop_unconfirmed_of(&mut self, job: JobId) -> bool {
         let of_job: Vec<Token> = self.unconfirmed.keys().filter(|it| it.job == job).copied().collect();
-        for token in of_job {
-            self.drop_unconfirmed(token);
+        for token in &of_job {
+            self.drop_unconfirmed(*token);
         }
+        !of_job.is_empty()
     }
 
     /// Records the reservation of an attempt.

@@ -10,6 +10,7 @@ pub mod capacity;
 mod changed;
 pub mod claims;
 pub mod classes;
+mod classify;
 mod connection;
 pub mod facts;
 pub mod groups;
@@ -28,7 +29,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 
 use backlogs::Backlogs;
-use classes::{Classes, Need};
+use classes::Classes;
 pub use connection::{Link, Session};
 use groups::Groups;
 pub use holdings::UnconfirmedAttempt;
@@ -36,7 +37,6 @@ use table::WorkerTable;
 pub(crate) use worker::FULL;
 pub use worker::{Worker, WorkerInfo};
 
-use crate::definitions::DefinitionNo;
 use crate::placement::rules::WorkerSelector;
 use crate::queue::QueueKey;
 use crate::reservation::Reserved;
@@ -273,11 +273,11 @@ impl Fleet {
 
     /// Drops the unconfirmed attempts of a job from all workers.
     pub fn drop_unconfirmed(&mut self, job: JobId) {
-        for worker in self.workers.values_mut() {
-            worker.holdings.drop_unconfirmed_of(job);
-        }
-        let all: Vec<WorkerId> = self.workers.keys().copied().collect();
-        for id in all {
+        let holders = self
+            .workers
+            .iter_mut()
+            .filter_map(|(id, worker)| worker.holdings.drop_unconfirmed_of(job).then_some(*id));
+        for id in holders.collect::<Vec<_>>() {
             self.touched.insert(id);
             self.refresh(id);
         }
@@ -322,57 +322,6 @@ impl Fleet {
     #[must_use]
     pub const fn classes(&self) -> &Classes {
         &self.classes
-    }
-
-    /// Puts a worker into the class of its labels and runtimes after one of them changed.
-    pub fn reclassify(&mut self, id: WorkerId) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
-        self.touched.insert(id);
-        let facts = worker.class_facts(&self.classes);
-        if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
-            // Other resources may be left, or other definitions may ask for them.
-            return self.refresh(id);
-        }
-        worker.fitting = self.classes.fitting(&worker.capacity.offer, worker.holdings.in_use());
-        let position = worker.load.map(|(load, tie)| (load, tie, id));
-        if let Some(old) = worker.class.take() {
-            if let Some(position) = position {
-                self.classes.close(old, position);
-            }
-            self.classes.leave(old, id);
-        }
-        let class = self.classes.join(facts, id);
-        worker.class = Some(class);
-        if let Some(position) = position {
-            self.classes.open(class, position, &worker.fitting);
-            self.grown.insert(id);
-        }
-    }
-
-    /// Puts a worker into its class again if it has one: it has connected in this life of the server.
-    pub fn reclassify_known(&mut self, id: WorkerId) {
-        if self.workers.get(&id).is_some_and(|worker| worker.class.is_some()) {
-            self.reclassify(id);
-        }
-    }
-
-    /// Replaces the needs of all definitions. Walks over all workers: it follows a load of jobs.yaml.
-    pub fn replace_needs(&mut self, needs: impl Iterator<Item = (DefinitionNo, Need)>) {
-        self.classes.replace_needs(needs);
-        self.reclassify_all();
-    }
-
-    /// Sets the need of a definition. Walks over all workers if it names a label that no other one does, which is rare.
-    pub fn add_need(&mut self, number: DefinitionNo, need: Need) {
-        if self.classes.add_need(number, need) {
-            self.reclassify_all();
-        }
-    }
-
-    fn reclassify_all(&mut self) {
-        let connected = self.workers.iter().filter(|(_, worker)| worker.class.is_some());
-        let connected: Vec<WorkerId> = connected.map(|(id, _)| *id).collect();
-        connected.into_iter().for_each(|id| self.reclassify(id));
     }
 
     /// The worker may take jobs that no worker could take before, for a reason that its load does not show.

@@ -15,33 +15,30 @@
 
 pub(crate) mod choice;
 pub mod exclusion;
+mod grant;
 pub(crate) mod recall;
 pub(crate) mod reload;
 pub mod rules;
 
-use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Token, WorkerId};
-use rand::Rng;
+use protocol::{JobId, Now, WorkerId};
 
-use crate::batches::BatchMember;
-use crate::core::{Scheduler, timeout_of};
+pub(crate) use grant::grant_of;
+
+use crate::core::Scheduler;
 use crate::definition::{Definition, RetryOn};
-use crate::definitions::DefinitionNo;
 use crate::explain;
 use crate::fleet::Worker;
 use crate::fleet::classes::NeedId;
-use crate::handlers::{batch, offer, run_on};
-use crate::job::{Attempt, Job, LastPlacement, LiveState, Presence, Progress, StartState, State};
+use crate::handlers::{batch, run_on};
+use crate::job::{Job, LastPlacement, LiveState, State};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
 use crate::queue::{LaneKey, ParkedFor};
-use crate::reservation::Reserved;
 use crate::run_on::SetRole;
-use crate::step::{Assigned, Change, Grant, PendingReason};
+use crate::step::PendingReason;
 
 /// Assignments of one step. The rest follows in the next step, so that no commit holds the room of a whole fleet, or the last slice of a
 /// large batch.
@@ -104,7 +101,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut Budget) -> bool {
         }
         match choice::choose(scheduler, lane, job, free_only) {
             Choice::Worker(worker, free) if free || !is_held_back(scheduler, now, lane) => {
-                grant(scheduler, now, lane, job, worker, free);
+                grant::grant(scheduler, now, lane, job, worker, free);
                 budget.assignments -= 1;
                 is_outdated = !held_back.is_empty();
                 continue;
@@ -228,98 +225,6 @@ pub(crate) fn avoids(job: &Job, definition: &Definition, worker: WorkerId) -> bo
     job.last_placement().filter(avoids_last).is_some_and(|last| last.worker == worker)
 }
 
-fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {
-    scheduler.last.fence = Fence(scheduler.last.fence.0 + 1);
-    let fence = scheduler.last.fence;
-    let nonce = Nonce(scheduler.rng.next_u64());
-    let session = scheduler.ready_session(to);
-    let Some(job) = scheduler.jobs.get_mut(&id) else {
-        return;
-    };
-    let key = job.queue_key(id);
-    let job_definition = job.definition;
-    scheduler.ready.start(lane, key);
-    let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
-    let gpus = gpus_for(scheduler, job_definition, to);
-    let Some(job) = scheduler.jobs.get_mut(&id) else {
-        return;
-    };
-    let asks_first = scheduler.definitions.at(job.definition).is_some_and(|it| it.container.ask_before_start);
-    job.live_state = LiveState::Held(Box::new(Attempt {
-        fence,
-        nonce,
-        number,
-        worker: to,
-        assigned_at: now.utc,
-        assigned_up: now.up,
-        session,
-        progress: if free { Progress::Slot } else { Progress::Backlog },
-        start: if asks_first { StartState::NotApproved } else { StartState::Allowed },
-        presence: Presence::Reported,
-        recalled: false,
-        stopping: None,
-        loss_at: None,
-        gpus: gpus.clone().into(),
-    }));
-    let Some(definition) = scheduler.definitions.at(job.definition).cloned() else {
-        return;
-    };
-    let member = scheduler.batches.member(run_on::numbered_as(job, id));
-    let grant = grant_of(job, Token { job: id, fence, nonce }, &definition, member);
-    let number_of_definition = job.definition;
-    let key = job.queue_key(id);
-    let reserved = Reserved::of(&definition, gpus);
-    scheduler.fleet.hold(to, grant.token, reserved);
-    if let Some(parent) = run_on::member_of(scheduler, id) {
-        scheduler.parents.hold(parent, id, to);
-    }
-    if !free {
-        scheduler.fleet.enter_backlog(to, key);
-    }
-    gate::started(scheduler, lane, id, now);
-    let Some(session) = session else {
-        return;
-    };
-    scheduler.change(Change::Assigned(Assigned {
-        token: grant.token,
-        number,
-        worker: to,
-        session,
-        at: now.utc,
-        gpus: grant.gpus.clone(),
-    }));
-    scheduler.send_definition(to, session, number_of_definition);
-    scheduler.grant(session, grant);
-    offer::watch(scheduler, now, id);
-}
-
-/// The order for an attempt; it is the same each time while the attempt is current.
-pub(crate) fn grant_of(
-    job: &Job,
-    token: Token,
-    definition: &Definition,
-    member: Option<BatchMember>,
-) -> Grant {
-    Grant {
-        token,
-        priority: job.priority,
-        due_at: job.due_at,
-        revision: definition.revision,
-        has_overrides: job.has_overrides,
-        time_left: timeout_of(job, definition),
-        memory_bytes: job.history.as_ref().and_then(|history| definition.raised_memory(history.oom_kills)),
-        member,
-        gpus: job.attempt().map(|attempt| attempt.gpus.to_vec()).unwrap_or_default(),
-    }
-}
-
-/// GPUs for a job of this definition: the first that nobody holds.
-fn gpus_for(scheduler: &Scheduler, definition: DefinitionNo, worker: WorkerId) -> Vec<String> {
-    let count = scheduler.definitions.at(definition).map_or(0, |it| it.container.resources.gpus as usize);
-    let Some(worker) = scheduler.fleet.worker(worker) else { return Vec::new() };
-    worker.holdings.in_use().free_gpus(&worker.capacity.offer).take(count).cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::sync::Arc;
@@ -335,6 +240,7 @@ mod tests {
     use crate::config::{Config, Counters};
     use crate::definition::{Expect, LossPolicy, RetryPolicy, WaitLimits};
     use crate::input::{Connected, Input, NewJob, Submit, Ticket};
+    use crate::step::Change;
 
     #[test]
     fn one_step_assigns_a_limited_number_and_the_next_one_is_due_at_once() {

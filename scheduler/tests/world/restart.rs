@@ -66,8 +66,11 @@ impl World {
         scheduler.restore_schedules(schedules(&changes, &live));
         let unconfirmed: Vec<Unconfirmed> = unconfirmed
             .values()
-            .flat_map(|it| it.lost.iter().map(|lost| (it.revision, *lost)))
-            .map(|(revision, (token, worker))| Unconfirmed { token, worker, revision })
+            .flat_map(|it| it.lost.iter().map(move |lost| (it, *lost)))
+            .map(|(it, (token, worker))| {
+                let gpus = it.gpus.get(&token.fence).cloned().unwrap_or_default();
+                Unconfirmed { token, worker, revision: it.revision, gpus }
+            })
             .collect();
         scheduler.restore_unconfirmed(&unconfirmed);
         scheduler.restore_expectations(expectations(&changes));
@@ -286,6 +289,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
         hook_depth: 0,
         last: None,
         lost: Vec::new(),
+        gpus: BTreeMap::new(),
         attempt: None,
     }
 }
@@ -302,8 +306,8 @@ fn apply(live: &mut LiveJob, change: &Change) {
                 started_at: None,
                 stopping: None,
                 begun: false,
-                gpus: assigned.gpus.clone(),
             });
+            live.gpus.insert(assigned.token.fence, assigned.gpus.clone());
         }
         Change::Started { at, .. } => {
             (live.state, live.has_started) = (State::Running, true);

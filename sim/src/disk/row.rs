@@ -1,8 +1,10 @@
 //! One job as it is stored, and the only moves that it may make.
 
+use std::collections::BTreeMap;
+
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, Epoch, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{AttemptNo, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::job::{AttemptTimeout, LastPlacement, State};
 use scheduler::limits::LimitId;
 use scheduler::limits::keys::JobKeys;
@@ -41,6 +43,8 @@ pub(crate) struct Row {
     pub(crate) last: Option<LastPlacement>,
     /// Attempts that were lost, each with who had it, and of which nobody has told since that they are gone.
     lost: Vec<(Token, WorkerId)>,
+    /// GPUs of all attempts, by fence.
+    gpus: BTreeMap<Fence, Vec<String>>,
     /// The latest attempt, over or not.
     pub(crate) latest: Option<Tried>,
     /// The one before, for the story of a failure.
@@ -59,8 +63,6 @@ pub(crate) struct Tried {
     /// It was to be stopped because its worker leaves or is not listed any more, whatever was ordered after that.
     pub(crate) interrupted: bool,
     pub(crate) outcome: Option<Outcome>,
-    /// Ids of the GPUs that are reserved for it.
-    pub(crate) gpus: Vec<String>,
 }
 
 /// A move of a job.
@@ -93,6 +95,7 @@ impl Row {
             confirmed: false,
             last: None,
             lost: Vec::new(),
+            gpus: BTreeMap::new(),
             latest: None,
             before: None,
         }
@@ -124,8 +127,10 @@ impl Row {
                     stopping: None,
                     interrupted: false,
                     outcome: None,
-                    gpus: it.gpus.clone(),
                 };
+                if !it.gpus.is_empty() {
+                    self.gpus.insert(it.token.fence, it.gpus.clone());
+                }
                 self.before = self.latest.replace(tried).map(|before| before.token);
             }
             Change::Started { token, at, .. } => {
@@ -196,7 +201,10 @@ impl Row {
     pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = Unconfirmed> {
         let revision = self.revision;
         let lost = self.lost.iter().filter(|_| self.state == State::Cancelled && !self.confirmed);
-        lost.map(move |(token, worker)| Unconfirmed { token: *token, worker: *worker, revision })
+        lost.map(move |(token, worker)| {
+            let gpus = self.gpus.get(&token.fence).cloned().unwrap_or_default();
+            Unconfirmed { token: *token, worker: *worker, revision, gpus }
+        })
     }
 
     /// As a start of the server hands it to the scheduler. What was given in a term before the last restore may have begun.
@@ -216,6 +224,7 @@ impl Row {
             oom_kills: self.oom_kills,
             losses: self.losses.clone(),
             lost: self.lost.clone(),
+            gpus: self.gpus.clone(),
             attempts: self.attempts,
             has_started: self.has_started,
             hook_depth: 0,
@@ -228,7 +237,6 @@ impl Row {
                 started_at: latest.started_at,
                 stopping: latest.stopping,
                 begun: latest.session.0 >> 32 < restored_in.0,
-                gpus: latest.gpus.clone(),
             }),
         }
     }

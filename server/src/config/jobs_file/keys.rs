@@ -4,9 +4,8 @@ pub(super) mod limits;
 mod misnomers;
 pub(super) mod notify;
 pub(super) mod params;
+mod ranges;
 pub(super) mod time;
-
-use std::time::Duration;
 
 use protocol::RuntimeKind;
 use protocol::container::PullPolicy;
@@ -14,6 +13,10 @@ use protocol::report::Outcome;
 use scheduler::definition::{OnLost, RetryOn};
 
 pub(super) use misnomers::{MISNOMERS, PLANNED};
+pub(super) use ranges::{
+    AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, GPUS, LOSSES, PIDS,
+    PING_MIN, PRIORITIES, RETRIES, Range, WEIGHTS, range,
+};
 
 /// A key of a map.
 #[derive(Debug)]
@@ -77,44 +80,9 @@ pub(super) enum Shape {
     PartOrInteger(&'static [Key], Range),
 }
 
-/// Both ends included.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) from: i64,
-    pub(super) to: i64,
-}
-
-pub(super) const fn range(from: i64, to: i64) -> Range {
-    Range { from, to }
-}
-
 pub(super) const fn key(name: &'static str, shape: Shape, about: &'static str) -> Key {
     Key { name, shape, about }
 }
-
-pub(super) const RETRIES: Range = range(0, 100);
-pub(super) const PRIORITIES: Range = range(-100, 100);
-/// The weight of a preference.
-pub(super) const WEIGHTS: Range = range(-100, 100);
-pub(super) const LOSSES: Range = range(0, 100);
-pub(super) const EXIT_CODES: Range = range(1, 255);
-/// The init of the container counts as one; the kernel ends at 2^22.
-pub(super) const PIDS: Range = range(2, 4_194_304);
-pub(super) const GPUS: Range = range(1, 64);
-pub(super) const AMOUNTS: Range = range(1, 1_000_000);
-
-/// The longest duration anywhere.
-pub(super) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// The longest duration of an expectation: a yearly job has a month to spare.
-pub(super) const EXPECT_MAX: Duration = Duration::from_secs(400 * 86_400);
-/// The shortest duration anywhere.
-pub(super) const DURATION_MIN: Duration = Duration::from_secs(1);
-/// The shortest wait before another attempt.
-pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(10);
-/// The most waits in `delays`: as many as there can be retries.
-pub(super) const DELAYS_MAX: usize = 100;
-/// The shortest heartbeat interval that the server's own flag allows.
-pub(super) const PING_MIN: Duration = crate::config::intervals::HEARTBEAT_MIN;
 
 /// The keys of a job, in the order of the documentation.
 pub(super) const JOB: &[Key] = &[

@@ -1,22 +1,21 @@
-//! GPUs that current attempts hold.
+//! GPUs that attempts hold: current ones, and lost ones whose containers may still exist.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use protocol::{Fence, JobId};
 use rusqlite::Connection;
 use scheduler::step::Assigned;
 
-/// Records the GPUs of an attempt that is assigned. Rows of attempts that are not current any more go: there are never many more than GPUs.
+/// Ids of GPUs by the fence of the attempt that holds them.
+type Held = BTreeMap<Fence, Vec<String>>;
+
+/// Records the GPUs of an attempt that is assigned, and deletes the rows of attempts that hold theirs no longer: there are never many more
+/// rows than GPUs.
 pub(super) fn put(connection: &Connection, assigned: &Assigned) -> rusqlite::Result<()> {
     if assigned.gpus.is_empty() {
         return Ok(());
     }
-    connection
-        .prepare_cached(
-            "DELETE FROM gpus WHERE NOT EXISTS
-             (SELECT 1 FROM jobs WHERE id = gpus.job AND fence = gpus.fence AND closed_at IS NULL)",
-        )?
-        .execute([])?;
+    connection.prepare_cached(include_str!("queries/delete_free_gpus.sql"))?.execute([])?;
     let (job, fence) = (assigned.token.job.0.cast_signed(), assigned.token.fence.0.cast_signed());
     connection
         .prepare_cached("INSERT OR REPLACE INTO gpus (job, fence, ids) VALUES (?1, ?2, ?3)")?
@@ -24,13 +23,15 @@ pub(super) fn put(connection: &Connection, assigned: &Assigned) -> rusqlite::Res
     Ok(())
 }
 
-/// The GPUs of attempts, by job and fence.
-pub(super) fn load(connection: &Connection) -> rusqlite::Result<HashMap<(JobId, Fence), Vec<String>>> {
+/// The GPUs of attempts, by job.
+pub(super) fn load(connection: &Connection) -> rusqlite::Result<HashMap<JobId, Held>> {
     let mut statement = connection.prepare("SELECT job, fence, ids FROM gpus")?;
-    let rows = statement.query_map([], |row| {
+    let mut rows = statement.query([])?;
+    let mut held: HashMap<JobId, Held> = HashMap::new();
+    while let Some(row) = rows.next()? {
         let (job, fence) = (row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned());
         let ids = row.get::<_, String>(2)?.split(',').map(str::to_owned).collect();
-        Ok(((JobId(job), Fence(fence)), ids))
-    })?;
-    rows.collect()
+        held.entry(JobId(job)).or_default().insert(Fence(fence), ids);
+    }
+    Ok(held)
 }

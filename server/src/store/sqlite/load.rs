@@ -1,6 +1,6 @@
 //! A start: raises the epoch and hands out what has not ended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use protocol::report::Outcome;
@@ -132,13 +132,11 @@ fn live_jobs(
             return Err(Failure::Invalid(format!("job {} refers to no definition", row.get::<_, i64>(0)?)));
         };
         let mut live = live_job(row, revision, restored_in)?;
-        if let Some(attempt) = &mut live.attempt {
-            attempt.gpus = gpus.remove(&(live.job, attempt.token.fence)).unwrap_or_default();
-        }
         let was_lost = row.get::<_, bool>(20)?;
         let lost = if was_lost { lost_attempts(connection, live.job)? } else { Vec::new() };
         let batch = row.get::<_, Option<i64>>(23)?.map(|first| JobId(first.cast_unsigned()));
         let origin = JobOrigin { created_at: Timestamp(row.get(22)?), batch };
+        live.gpus = gpus.remove(&live.job).unwrap_or_default();
         visit(LoadItem::Job(LiveJob { lost, ..live }, origin));
     }
     Ok(())
@@ -221,6 +219,7 @@ fn unconfirmed(
     connection: &Connection,
     definitions: &Definitions,
 ) -> Result<(Vec<Unconfirmed>, Vec<i64>), Failure> {
+    let mut gpus = gpus::load(connection)?;
     let mut statement = connection.prepare(include_str!("queries/unconfirmed.sql"))?;
     let mut found = statement.query([])?;
     let (mut list, mut used) = (Vec::new(), Vec::new());
@@ -231,7 +230,14 @@ fn unconfirmed(
         let id = row.get(4)?;
         if let Some((definition, _)) = definitions.get(&id) {
             used.push(id);
-            list.push(Unconfirmed { token, worker: WorkerId(number(3)?), revision: definition.revision });
+            let gpus =
+                gpus.get_mut(&token.job).and_then(|held| held.remove(&token.fence)).unwrap_or_default();
+            list.push(Unconfirmed {
+                token,
+                worker: WorkerId(number(3)?),
+                revision: definition.revision,
+                gpus,
+            });
         }
     }
     Ok((list, used))
@@ -268,7 +274,6 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
                 started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
                 stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
                 begun: term_of(SessionId(number(13)?)) < restored_in,
-                gpus: Vec::new(),
             })
         } else {
             None
@@ -299,6 +304,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         hook_depth: row.get::<_, Option<u8>>(28)?.unwrap_or_default(),
         last,
         lost: Vec::new(),
+        gpus: BTreeMap::new(),
         attempt,
     })
 }

@@ -1,0 +1,62 @@
+//! Puts workers into classes when their facts, or the needs of definitions, change.
+
+use alloc::vec::Vec;
+
+use protocol::WorkerId;
+
+use super::Fleet;
+use super::classes::Need;
+use crate::definitions::DefinitionNo;
+
+impl Fleet {
+    /// Puts a worker into the class of its labels and runtimes after one of them changed.
+    pub fn reclassify(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        self.touched.insert(id);
+        let facts = worker.class_facts(&self.classes);
+        if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
+            // Other resources may be left, or other definitions may ask for them.
+            return self.refresh(id);
+        }
+        worker.fitting = self.classes.fitting(&worker.capacity.offer, worker.holdings.in_use());
+        let position = worker.load.map(|(load, tie)| (load, tie, id));
+        if let Some(old) = worker.class.take() {
+            if let Some(position) = position {
+                self.classes.close(old, position);
+            }
+            self.classes.leave(old, id);
+        }
+        let class = self.classes.join(facts, id);
+        worker.class = Some(class);
+        if let Some(position) = position {
+            self.classes.open(class, position, &worker.fitting);
+            self.grown.insert(id);
+        }
+    }
+
+    /// Puts a worker into its class again if it has one: it has connected in this life of the server.
+    pub fn reclassify_known(&mut self, id: WorkerId) {
+        if self.workers.get(&id).is_some_and(|worker| worker.class.is_some()) {
+            self.reclassify(id);
+        }
+    }
+
+    /// Replaces the needs of all definitions. Walks over all workers: it follows a load of jobs.yaml.
+    pub fn replace_needs(&mut self, needs: impl Iterator<Item = (DefinitionNo, Need)>) {
+        self.classes.replace_needs(needs);
+        self.reclassify_all();
+    }
+
+    /// Sets the need of a definition. Walks over all workers if it names a label that no other one does, which is rare.
+    pub fn add_need(&mut self, number: DefinitionNo, need: Need) {
+        if self.classes.add_need(number, need) {
+            self.reclassify_all();
+        }
+    }
+
+    fn reclassify_all(&mut self) {
+        let connected = self.workers.iter().filter(|(_, worker)| worker.class.is_some());
+        let connected: Vec<WorkerId> = connected.map(|(id, _)| *id).collect();
+        connected.into_iter().for_each(|id| self.reclassify(id));
+    }
+}

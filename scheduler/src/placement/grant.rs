@@ -1,0 +1,103 @@
+//! Assigns a job to the worker that was chosen for it.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Token, WorkerId};
+use rand::Rng;
+
+use crate::batches::BatchMember;
+use crate::core::{Scheduler, timeout_of};
+use crate::definition::Definition;
+use crate::handlers::{offer, run_on};
+use crate::job::{Attempt, Job, LiveState, Presence, Progress, StartState};
+use crate::limits::gate;
+use crate::queue::LaneKey;
+use crate::reservation::Reserved;
+use crate::step::{Assigned, Change, Grant};
+
+/// Assigns the first job of a lane to a worker; `free` if a slot is free there, else the attempt is prefetched.
+pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {
+    scheduler.last.fence = Fence(scheduler.last.fence.0 + 1);
+    let fence = scheduler.last.fence;
+    let nonce = Nonce(scheduler.rng.next_u64());
+    let session = scheduler.ready_session(to);
+    let Some(definition) = scheduler.definitions.at(lane.definition()).cloned() else { return };
+    let gpus = free_gpus(scheduler, &definition, to);
+    let Some(job) = scheduler.jobs.get_mut(&id) else { return };
+    let key = job.queue_key(id);
+    scheduler.ready.start(lane, key);
+    let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
+    let asks_first = definition.container.ask_before_start;
+    job.live_state = LiveState::Held(Box::new(Attempt {
+        fence,
+        nonce,
+        number,
+        worker: to,
+        assigned_at: now.utc,
+        assigned_up: now.up,
+        session,
+        progress: if free { Progress::Slot } else { Progress::Backlog },
+        start: if asks_first { StartState::NotApproved } else { StartState::Allowed },
+        presence: Presence::Reported,
+        recalled: false,
+        stopping: None,
+        loss_at: None,
+        gpus: gpus.clone().into(),
+    }));
+    let member = scheduler.batches.member(run_on::numbered_as(job, id));
+    let grant = grant_of(job, Token { job: id, fence, nonce }, &definition, member);
+    let number_of_definition = job.definition;
+    let key = job.queue_key(id);
+    let reserved = Reserved::of(&definition, gpus);
+    scheduler.fleet.hold(to, grant.token, reserved);
+    if let Some(parent) = run_on::member_of(scheduler, id) {
+        scheduler.parents.hold(parent, id, to);
+    }
+    if !free {
+        scheduler.fleet.enter_backlog(to, key);
+    }
+    gate::started(scheduler, lane, id, now);
+    let Some(session) = session else {
+        return;
+    };
+    scheduler.change(Change::Assigned(Assigned {
+        token: grant.token,
+        number,
+        worker: to,
+        session,
+        at: now.utc,
+        gpus: grant.gpus.clone(),
+    }));
+    scheduler.send_definition(to, session, number_of_definition);
+    scheduler.grant(session, grant);
+    offer::watch(scheduler, now, id);
+}
+
+/// The order for an attempt; it is the same each time while the attempt is current.
+pub(crate) fn grant_of(
+    job: &Job,
+    token: Token,
+    definition: &Definition,
+    member: Option<BatchMember>,
+) -> Grant {
+    Grant {
+        token,
+        priority: job.priority,
+        due_at: job.due_at,
+        revision: definition.revision,
+        has_overrides: job.has_overrides,
+        time_left: timeout_of(job, definition),
+        memory_bytes: job.history.as_ref().and_then(|history| definition.raised_memory(history.oom_kills)),
+        member,
+        gpus: job.attempt().map(|attempt| attempt.gpus.to_vec()).unwrap_or_default(),
+    }
+}
+
+/// GPUs for a job of this definition: the first that nobody holds.
+fn free_gpus(scheduler: &Scheduler, definition: &Definition, worker: WorkerId) -> Vec<String> {
+    let count = definition.container.resources.gpus as usize;
+    let Some(worker) = scheduler.fleet.worker(worker) else { return Vec::new() };
+    worker.holdings.in_use().free_gpus(&worker.capacity.offer).take(count).cloned().collect()
+}
