@@ -28,11 +28,11 @@ pub struct Reservation {
 /// A kind of resource that a reservation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResourceKind {
-    /// Cores.
+    /// Thousandths of a core.
     Cpus,
-    /// Memory.
+    /// Bytes of memory.
     Memory,
-    /// GPUs.
+    /// Whole GPUs, by id.
     Gpus,
     /// The custom resource with this index in the reservation.
     Custom(u16),

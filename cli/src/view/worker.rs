@@ -96,7 +96,7 @@ impl WorkerView for Worker {
     }
 }
 
-/// What is reserved of each resource that the worker offers: `cpus 1.5/4 memory 512 MiB/8 GiB gpus 0/2 license 1/2`.
+/// Reserved and offered amounts of each resource that the worker offers: `cpus 1.5/4 memory 512 MiB/8 GiB gpus 0/2 license 1/2`.
 fn reserved_text(resources: &WorkerResources) -> String {
     let WorkerResources { offered, reserved } = resources;
     let cores = |milli: u64| {

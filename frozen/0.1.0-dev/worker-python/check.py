@@ -226,6 +226,7 @@ class Peer:
             "backlog": 0,
             "labels": [],
             "runtimes": [],
+            "resources": {"cpus_milli": None, "memory_bytes": None, "gpus": [], "custom": []},
         }
 
     def knock(self):

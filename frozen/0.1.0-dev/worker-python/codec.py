@@ -23,6 +23,7 @@ NUMBER_MAX = (1 << 63) - 1
 OFFSET_MAX = 1 << 53
 SLOTS_MAX = 10_000
 LABELS_MAX = 64
+RESOURCES_MAX = 64
 SECOND = 1_000_000_000
 DURATION_MAX = 3660 * 86_400 * SECOND
 SKIPPABLE_FROM = 128
@@ -336,6 +337,7 @@ U16, U32, U64 = Unsigned(2), Unsigned(4), Unsigned(8)
 BOOL, TEXT, SHOWN = Bool(), Text(), Shown()
 PAIRS = List(Tuple(TEXT, TEXT), "pairs", is_inner=True)
 TEXTS = List(TEXT, "texts", is_inner=True)
+AMOUNTS = List(Tuple(TEXT, U32), "amounts", is_inner=True)
 OFFSET = Unsigned(8, "offset", 0, OFFSET_MAX)
 
 TOKEN = Struct(
@@ -426,7 +428,7 @@ CONTAINER_SPEC = Struct(
     labels=PAIRS,
     pull_policy=Enum("Always", "Missing", "Never"),
     pull_timeout=Duration("pull_timeout"),
-    resources=Struct(cpus_milli=Option(U32), memory_bytes=Option(U64), pids=Option(U32)),
+    resources=Struct(cpus_milli=Option(U32), memory_bytes=Option(U64), pids=Option(U32), gpus=U32, custom=AMOUNTS),
     stop_signal=Option(TEXT),
     stop_grace=Duration("stop_grace"),
     ask_before_start=BOOL,
@@ -468,6 +470,7 @@ ASSIGNMENT = Struct(
     time_left=Option(Duration("time_left")),
     memory_bytes=Option(U64),
     secrets=Option(SECRETS),
+    gpus=TEXTS,
 )
 
 STOP_CAUSE = Enum("Cancel", "Timeout", "Superseded", "Pinning", "Drain", "SelfFence")
@@ -506,9 +509,9 @@ def is_plain(text, least):
     return least <= len(text.encode()) <= 253 and not controls
 
 
-def is_name(text):
+def is_name(text, others="._-"):
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-    return 1 <= len(text) <= 63 and text[0] in letters and all(char in letters + "._-" for char in text)
+    return 1 <= len(text) <= 63 and text[0] in letters and all(char in letters + others for char in text)
 
 
 def hello_fits(value):
@@ -521,6 +524,14 @@ def hello_fits(value):
     ensure(len(labels) <= LABELS_MAX, "labels", f"there are {len(labels)}")
     ensure(all(is_plain(name, 1) and is_plain(text, 0) for name, text in labels), "labels", "no plain text")
     ensure(len({name for name, _ in labels}) == len(labels), "labels", "one is given twice")
+    resources_fit("resources.gpus", value["resources"]["gpus"])
+    resources_fit("resources.custom", [name for name, _ in value["resources"]["custom"]])
+
+
+def resources_fit(field, names):
+    ensure(len(names) <= RESOURCES_MAX, field, f"there are {len(names)}")
+    ensure(all(is_name(name, "._:-") for name in names), field, "1 to 63 of A-Z a-z 0-9 . _ : -")
+    ensure(len(set(names)) == len(names), field, "one is given twice")
 
 
 HELLO = Struct(
@@ -539,6 +550,7 @@ HELLO = Struct(
     backlog=Unsigned(4, "backlog", 0, SLOTS_MAX),
     labels=PAIRS,
     runtimes=RUNTIMES,
+    resources=Struct(cpus_milli=Option(U32), memory_bytes=Option(U64), gpus=TEXTS, custom=AMOUNTS),
 )
 
 

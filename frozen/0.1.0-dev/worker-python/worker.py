@@ -339,6 +339,7 @@ class Worker:
             "backlog": self.backlog,
             "labels": [],
             "runtimes": [["Process", "Available"]],
+            "resources": {"cpus_milli": None, "memory_bytes": None, "gpus": [], "custom": []},
         }
 
     def welcome(self, welcome, hello_sent):

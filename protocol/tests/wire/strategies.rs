@@ -1,12 +1,11 @@
 //! Any message whose values are within their ranges.
 
+mod resources;
 mod usage;
 
 use std::time::Duration;
 
-use longshore_protocol::container::{
-    LOG_MASKS_MAX, MEMORY_BYTES_MAX, Overrides, PullPolicy, Resources, Volume,
-};
+use longshore_protocol::container::{LOG_MASKS_MAX, MEMORY_BYTES_MAX, Overrides, PullPolicy, Volume};
 use longshore_protocol::order::{
     Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
     Refused, StopCause, VersionRange, Welcome,
@@ -16,7 +15,6 @@ use longshore_protocol::report::{
     Availability, Chunk, ChunkData, Condition, Failed, Foreign, Heartbeat, Hello, Inventory, Numbered,
     Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
-use longshore_protocol::resources::OfferedResources;
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
 use longshore_protocol::{
     ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Order, Report, ReportNo, Revision,
@@ -26,6 +24,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
+use resources::{offer, resources};
 use usage::{sample, usage};
 
 pub(crate) fn order() -> impl Strategy<Value = Order> {
@@ -225,16 +224,6 @@ fn hello() -> impl Strategy<Value = Hello> {
     )
 }
 
-fn offer() -> impl Strategy<Value = OfferedResources> {
-    let name = "[A-Za-z0-9][A-Za-z0-9._:-]{0,20}";
-    let gpus = proptest::collection::btree_set(name, 0..3);
-    let custom = proptest::collection::btree_map(name, any::<u32>(), 0..3);
-    (of(any::<u32>()), of(any::<u64>()), gpus, custom).prop_map(|(cpus_milli, memory_bytes, gpus, custom)| {
-        let (gpus, custom) = (gpus.into_iter().collect(), custom.into_iter().collect());
-        OfferedResources { cpus_milli, memory_bytes, gpus, custom }
-    })
-}
-
 fn started() -> impl Strategy<Value = Started> {
     (token(), text(), duration()).prop_map(|(token, container, ago)| Started { token, container, ago })
 }
@@ -379,19 +368,6 @@ fn volumes() -> impl Strategy<Value = Vec<Volume>> {
         read_only,
     });
     vec(volume, 0..3)
-}
-
-fn resources() -> impl Strategy<Value = Resources> {
-    let custom = vec((text(), any::<u32>()), 0..3);
-    (of(any::<u32>()), of(any::<u64>()), of(any::<u32>()), any::<u32>(), custom).prop_map(
-        |(cpus_milli, memory_bytes, pids, gpus, custom)| Resources {
-            cpus_milli,
-            memory_bytes,
-            pids,
-            gpus,
-            custom,
-        },
-    )
 }
 
 fn timing() -> impl Strategy<Value = Timing> {

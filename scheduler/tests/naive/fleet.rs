@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::budgets::given_up_after;
-use super::placing::is_listed;
+use super::matching::is_listed;
 use super::{Drain, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Availability;

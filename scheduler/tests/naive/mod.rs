@@ -11,6 +11,7 @@ mod fleet;
 mod hooks;
 mod life;
 mod limits;
+mod matching;
 mod placing;
 mod reports;
 mod resources;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::budgets;
+use super::matching::{is_listed, matches, score};
 use super::resources;
 use super::{Attempt, Job, LiveState, Model, Worker};
 use crate::world::protocol::{SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, RetryOn};
 use crate::world::scheduler::placement::exclusion::Excluded;
-use crate::world::scheduler::placement::rules::{LabelRule, PlacementStrategy, WorkerSelector};
+use crate::world::scheduler::placement::rules::PlacementStrategy;
 use crate::world::scheduler::snapshot::Waiting;
 use crate::world::scheduler::step::PendingReason;
 
@@ -353,34 +354,6 @@ impl Model {
         let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
         if pinned.is_some() { nearest.max(PendingReason::PinnedWorkerAway) } else { nearest }
     }
-}
-
-fn label<'w>(worker: &'w Worker, name: &str) -> Option<&'w str> {
-    let mut labels = worker.labels_set.iter().chain(&worker.labels);
-    labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
-}
-
-/// Its labels are as the definition requires, and none of them is kept for others.
-fn matches(worker: &Worker, definition: &Definition) -> bool {
-    let requires = &definition.placement.requires;
-    let holds = |rule: &LabelRule| rule.holds(label(worker, &rule.label));
-    let asks = |name: &str| requires.iter().any(|rule| rule.label == name && rule.asks_for_label());
-    let mut exclusive = label(worker, "exclusive").into_iter().flat_map(|list| list.split(','));
-    worker.is_known && requires.iter().all(holds) && exclusive.all(asks)
-}
-
-pub(super) fn is_listed(worker: &Worker, definition: &Definition) -> bool {
-    let workers = &definition.placement.workers;
-    workers.is_empty()
-        || workers.iter().any(|it| match it {
-            WorkerSelector::Id(id) => *id == worker.id,
-            WorkerSelector::Name(name) => **name == *worker.name,
-        })
-}
-
-fn score(worker: &Worker, definition: &Definition) -> i32 {
-    let prefers = definition.placement.prefers.iter();
-    prefers.filter(|it| it.rule.holds(label(worker, &it.rule.label))).map(|it| it.weight).sum()
 }
 
 /// The worker to avoid: that of the last infrastructure failure, or of the last failure if the definition wants another worker.

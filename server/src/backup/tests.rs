@@ -106,15 +106,9 @@ fn added(job: u64) -> Change {
 }
 
 fn assigned(job: u64) -> Change {
-    let (token, number) = (token(job), AttemptNo(1));
-    Change::Assigned(Assigned {
-        gpus: Default::default(),
-        token,
-        number,
-        worker: WorkerId(1),
-        session: SessionId(1),
-        at: Timestamp(1),
-    })
+    let (token, number, at) = (token(job), AttemptNo(1), Timestamp(1));
+    let (worker, session, gpus) = (WorkerId(1), SessionId(1), Vec::new());
+    Change::Assigned(Assigned { token, number, worker, session, at, gpus })
 }
 
 fn ended(job: u64) -> Change {

@@ -289,7 +289,7 @@ pub(crate) const PULL_SLOTS: u32 = 1;
 /// As the real body does it at last; in the beginning that looks more often.
 const LOOK_AROUND_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// What a machine offers. Every third does not count its memory; some have GPUs, and every second a license.
+/// The offer of a machine. Every third does not count its memory; some have GPUs, and every second a license.
 fn offered(no: u16) -> OfferedResources {
     let gpus = [2, 1, 0][usize::from(no) % 3];
     OfferedResources {

@@ -265,8 +265,7 @@ impl Attempt {
                 return not_started(Fault::Stopped, "stopped before it started".into());
             }
             // The deadline counts from here.
-            let has_gpu_runtime = shared.engine.has_gpu_runtime();
-            let line = match command_line(&launch, membership, has_gpu_runtime) {
+            let line = match command_line(&launch, membership, shared.engine.has_gpu_runtime()) {
                 Ok(line) => line,
                 Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
             };

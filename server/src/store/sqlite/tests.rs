@@ -96,14 +96,13 @@ fn added(job: u64) -> Change {
 }
 
 fn assigned(job: u64) -> Change {
-    Change::Assigned(Assigned {
-        gpus: Default::default(),
-        token: Token { job: protocol::JobId(job), fence: Fence(job), nonce: Nonce(job) },
-        number: protocol::AttemptNo(1),
-        worker: WorkerId(1),
-        session: SessionId(1),
-        at: Timestamp(1),
-    })
+    let (token, number, at) = (
+        Token { job: protocol::JobId(job), fence: Fence(job), nonce: Nonce(job) },
+        protocol::AttemptNo(1),
+        Timestamp(1),
+    );
+    let (worker, session, gpus) = (WorkerId(1), SessionId(1), Vec::new());
+    Change::Assigned(Assigned { token, number, worker, session, at, gpus })
 }
 
 fn cancelled(job: u64) -> Change {

@@ -92,9 +92,9 @@ pub struct Worker {
 /// Resources of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerResources {
-    /// What it offers.
+    /// Amounts that it offers.
     pub offered: ResourceAmounts,
-    /// What attempts on it have reserved. Lost attempts that may still run count.
+    /// Amounts that attempts on it have reserved. Lost attempts that may still run count.
     pub reserved: ResourceAmounts,
 }
 

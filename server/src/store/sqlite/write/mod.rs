@@ -382,9 +382,12 @@ impl<'c> TransactionWriter<'c> {
 
     fn assigned(&mut self, assigned: &Assigned) -> Done {
         self.highest.fence = self.highest.fence.max(assigned.token.fence.0.cast_signed());
-        let WorkerId(worker) = assigned.worker;
         gpus::put(self.connection, assigned)?;
-        self.see(SEEN_WORKER, worker.cast_signed(), assigned.token.job.0.cast_signed() >> BLOCK_SHIFT)
+        self.see(
+            SEEN_WORKER,
+            assigned.worker.0.cast_signed(),
+            assigned.token.job.0.cast_signed() >> BLOCK_SHIFT,
+        )
     }
 
     fn see(&mut self, kind: i64, which: i64, block: i64) -> Done {

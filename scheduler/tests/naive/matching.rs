@@ -1,0 +1,33 @@
+//! Labels and lists of workers against those that definitions ask for.
+
+use super::Worker;
+use crate::world::scheduler::definition::Definition;
+use crate::world::scheduler::placement::rules::{LabelRule, WorkerSelector};
+
+fn label<'w>(worker: &'w Worker, name: &str) -> Option<&'w str> {
+    let mut labels = worker.labels_set.iter().chain(&worker.labels);
+    labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+}
+
+/// Its labels are as the definition requires, and none of them is kept for others.
+pub(super) fn matches(worker: &Worker, definition: &Definition) -> bool {
+    let requires = &definition.placement.requires;
+    let holds = |rule: &LabelRule| rule.holds(label(worker, &rule.label));
+    let asks = |name: &str| requires.iter().any(|rule| rule.label == name && rule.asks_for_label());
+    let mut exclusive = label(worker, "exclusive").into_iter().flat_map(|list| list.split(','));
+    worker.is_known && requires.iter().all(holds) && exclusive.all(asks)
+}
+
+pub(super) fn is_listed(worker: &Worker, definition: &Definition) -> bool {
+    let workers = &definition.placement.workers;
+    workers.is_empty()
+        || workers.iter().any(|it| match it {
+            WorkerSelector::Id(id) => *id == worker.id,
+            WorkerSelector::Name(name) => **name == *worker.name,
+        })
+}
+
+pub(super) fn score(worker: &Worker, definition: &Definition) -> i32 {
+    let prefers = definition.placement.prefers.iter();
+    prefers.filter(|it| it.rule.holds(label(worker, &it.rule.label))).map(|it| it.weight).sum()
+}
