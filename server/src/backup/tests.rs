@@ -106,9 +106,8 @@ fn added(job: u64) -> Change {
 }
 
 fn assigned(job: u64) -> Change {
-    let (token, number, at) = (token(job), AttemptNo(1), Timestamp(1));
-    let (worker, session, gpus) = (WorkerId(1), SessionId(1), Vec::new());
-    Change::Assigned(Assigned { token, number, worker, session, at, gpus })
+    let (token, number, at, gpus) = (token(job), AttemptNo(1), Timestamp(1), Vec::new());
+    Change::Assigned(Assigned { token, number, worker: WorkerId(1), session: SessionId(1), at, gpus })
 }
 
 fn ended(job: u64) -> Change {

@@ -9,7 +9,7 @@ mod workers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
+use protocol::{Epoch, JobId, Revision, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::input::{GroupNo, JobDetails, KeyHolder};
 use scheduler::step::Assigned;
@@ -18,10 +18,9 @@ pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
 pub(super) use self::remove::remove;
 use self::statements::Statements;
-use super::run_on;
 use super::{
     access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, param_rows,
-    pending_batch, rows, schedules, unique,
+    pending_batch, rows, run_on, schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -383,11 +382,8 @@ impl<'c> TransactionWriter<'c> {
     fn assigned(&mut self, assigned: &Assigned) -> Done {
         self.highest.fence = self.highest.fence.max(assigned.token.fence.0.cast_signed());
         gpus::put(self.connection, assigned)?;
-        self.see(
-            SEEN_WORKER,
-            assigned.worker.0.cast_signed(),
-            assigned.token.job.0.cast_signed() >> BLOCK_SHIFT,
-        )
+        let (worker, job) = (assigned.worker.0.cast_signed(), assigned.token.job.0.cast_signed());
+        self.see(SEEN_WORKER, worker, job >> BLOCK_SHIFT)
     }
 
     fn see(&mut self, kind: i64, which: i64, block: i64) -> Done {
