@@ -306,7 +306,7 @@ fn reason_of_group(
         (RuntimeState::Excluded, _) | (_, Intake::Probing) => PendingReason::Excluded,
         (RuntimeState::Available, Intake::Full) => PendingReason::Busy,
         (RuntimeState::Available, Intake::Open) => match reservation {
-            Some(reservation) if !fitting.contains(&reservation) => PendingReason::Resources,
+            Some(reservation) if fitting.binary_search(&reservation).is_err() => PendingReason::Resources,
             _ => PendingReason::Soon,
         },
     }

@@ -64,7 +64,7 @@ impl ClassFacts {
     /// Workers of this class offer as much as this reservation.
     #[must_use]
     pub fn meets_by_resources(&self, reservation: Option<ReservationId>) -> bool {
-        reservation.is_none_or(|reservation| self.fitting.contains(&reservation))
+        reservation.is_none_or(|reservation| self.fitting.binary_search(&reservation).is_ok())
     }
 
     /// The labels of this class are such as jobs with this need ask for. Neither the runtime nor the list of workers is looked at.
@@ -98,6 +98,7 @@ pub struct Classes {
     labels: BTreeSet<String>,
     /// Reservations that some need asks for.
     reservations: Vec<Reservation>,
+    by_reservation: BTreeMap<Reservation, ReservationId>,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +130,7 @@ impl Classes {
         self.listing.clear();
         self.labels.clear();
         self.reservations.clear();
+        self.by_reservation.clear();
         self.classes.iter_mut().for_each(|class| class.needs.clear());
         for (number, need) in needs {
             self.add_need(number, need);
@@ -168,12 +170,13 @@ impl Classes {
     }
 
     fn intern_reservation(&mut self, reservation: &Reservation) -> ReservationId {
-        let known = self.reservations.iter().position(|known| known == reservation);
-        let index = known.unwrap_or_else(|| {
-            self.reservations.push(reservation.clone());
-            self.reservations.len() - 1
-        });
-        ReservationId(u32::try_from(index).unwrap_or(u32::MAX))
+        if let Some(known) = self.by_reservation.get(reservation) {
+            return *known;
+        }
+        let id = ReservationId(u32::try_from(self.reservations.len()).unwrap_or(u32::MAX));
+        self.reservations.push(reservation.clone());
+        self.by_reservation.insert(reservation.clone(), id);
+        id
     }
 
     /// The reservation of a need; `None` if it reserves nothing.
@@ -182,8 +185,8 @@ impl Classes {
         self.needs.get(need.0 as usize).and_then(|entry| entry.reservation)
     }
 
-    /// The reservations, of all that some need asks for, that fit into what is left of an offer. The cost follows from the number of
-    /// different reservations in jobs.yaml.
+    /// The reservations, of all that some need asks for, that fit into what is left of an offer, ordered. The cost follows from the
+    /// number of different reservations in jobs.yaml.
     #[must_use]
     pub fn fitting(&self, offer: &OfferedResources, in_use: &InUse) -> Vec<ReservationId> {
         let numbered = (0..).map(ReservationId).zip(&self.reservations);
@@ -300,12 +303,17 @@ impl Classes {
         }
     }
 
-    /// Removes a worker from those with room.
-    pub fn close(&mut self, id: ClassId, position: Position) {
-        if let Some(class) = self.classes.get_mut(id.0 as usize) {
-            class.open.remove(position);
-            class.with_room.values_mut().for_each(|open| open.remove(position));
-            class.with_room.retain(|_, open| !open.by_load.is_empty());
+    /// Removes a worker from those with room. `fitting` is the list with which it was added.
+    pub fn close(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
+        let Some(class) = self.classes.get_mut(id.0 as usize) else { return };
+        class.open.remove(position);
+        for reservation in fitting {
+            if let Some(open) = class.with_room.get_mut(reservation) {
+                open.remove(position);
+                if open.by_load.is_empty() {
+                    class.with_room.remove(reservation);
+                }
+            }
         }
     }
 

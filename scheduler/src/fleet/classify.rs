@@ -16,16 +16,17 @@ impl Fleet {
         let facts = worker.class_facts(&self.classes);
         if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
             // Other resources may be left, or other definitions may ask for them.
+            worker.holdings.mark_changed();
             return self.refresh(id);
         }
-        worker.fitting = self.classes.fitting(&worker.capacity.offer, worker.holdings.in_use());
         let position = worker.load.map(|(load, tie)| (load, tie, id));
         if let Some(old) = worker.class.take() {
             if let Some(position) = position {
-                self.classes.close(old, position);
+                self.classes.close(old, position, &worker.fitting);
             }
             self.classes.leave(old, id);
         }
+        worker.fitting = worker.fitting_now(&self.classes);
         let class = self.classes.join(facts, id);
         worker.class = Some(class);
         if let Some(position) = position {
@@ -47,7 +48,8 @@ impl Fleet {
         self.reclassify_all();
     }
 
-    /// Sets the need of a definition. Walks over all workers if it names a label that no other one does, which is rare.
+    /// Sets the need of a definition. Walks over all workers if it names a label or a reservation that no other one does, which
+    /// is rare.
     pub fn add_need(&mut self, number: DefinitionNo, need: Need) {
         if self.classes.add_need(number, need) {
             self.reclassify_all();

@@ -25,6 +25,8 @@ pub struct Holdings {
     reserved: BTreeMap<Token, Reserved>,
     /// All of them together.
     in_use: InUse,
+    /// `in_use` has changed since [`Self::take_changed`].
+    is_changed: bool,
 }
 
 /// A lost attempt whose container may still exist.
@@ -83,6 +85,7 @@ impl Holdings {
         self.give_back(token);
         if let Some(reserved) = reserved {
             self.in_use.add(&reserved);
+            self.is_changed = true;
             self.reserved.insert(token, reserved);
         }
     }
@@ -91,12 +94,23 @@ impl Holdings {
     pub fn give_back(&mut self, token: Token) {
         if let Some(reserved) = self.reserved.remove(&token) {
             self.in_use.remove(&reserved);
+            self.is_changed = true;
         }
     }
 
     /// Reservations of attempts, unconfirmed ones included.
     pub fn reserved(&self) -> impl Iterator<Item = (Token, &Reserved)> {
         self.reserved.iter().map(|(token, reserved)| (*token, reserved))
+    }
+
+    /// Returns whether reservations have changed since the last call, or [`Self::mark_changed`] was called.
+    pub const fn take_changed(&mut self) -> bool {
+        core::mem::replace(&mut self.is_changed, false)
+    }
+
+    /// The next call of [`Self::take_changed`] returns true.
+    pub const fn mark_changed(&mut self) {
+        self.is_changed = true;
     }
 
     /// All reservations together.

@@ -52,7 +52,7 @@ pub struct Fleet {
     ties: SmallRng,
     /// Workers that may take jobs which no worker could take before.
     grown: BTreeSet<WorkerId>,
-    /// Workers that had no free slot and have one.
+    /// Workers that had no free slot and have one, or have got resources back.
     freed: BTreeSet<WorkerId>,
     backlogs: Backlogs,
     /// Workers with prefetched attempts.
@@ -289,25 +289,30 @@ impl Fleet {
             return;
         };
         let load = worker.load_now();
-        let fitting = self.classes.fitting(&worker.capacity.offer, worker.holdings.in_use());
-        if worker.load.map(|(old, _)| old) == load && worker.fitting == fitting {
+        let fitting = worker.holdings.take_changed().then(|| worker.fitting_now(&self.classes));
+        let fitting = fitting.filter(|fitting| *fitting != worker.fitting);
+        if worker.load.map(|(old, _)| old) == load && fitting.is_none() {
             return;
         }
         self.touched.insert(id);
         let has_free_slot = |load: Option<u32>| load.is_some_and(|load| load < FULL);
-        let has_gained = fitting.iter().any(|it| !worker.fitting.contains(it));
-        if has_free_slot(load) && (has_gained || !has_free_slot(worker.load.map(|(old, _)| old))) {
+        let has_gained = || fitting.iter().flatten().any(|it| !worker.has_room_for(*it));
+        let has_slot_now = has_free_slot(load) && !has_free_slot(worker.load.map(|(old, _)| old));
+        // Without a free slot, a job that lacked resources waits for one from now on, and holds back jobs that may be prefetched.
+        if has_slot_now || (load.is_some() && has_gained()) {
             self.freed.insert(id);
         }
         if let Some((old, tie)) = worker.load.take() {
             self.open.remove(&(old, tie, id));
             if let Some(class) = worker.class {
-                self.classes.close(class, (old, tie, id));
+                self.classes.close(class, (old, tie, id), &worker.fitting);
             }
         } else if load.is_some() {
             self.grown.insert(id);
         }
-        worker.fitting = fitting;
+        if let Some(fitting) = fitting {
+            worker.fitting = fitting;
+        }
         if let Some(load) = load {
             let tie = self.ties.next_u32();
             worker.load = Some((load, tie));
@@ -334,7 +339,7 @@ impl Fleet {
         core::mem::take(&mut self.grown)
     }
 
-    /// Takes the workers that have a free slot, and had none when this was last asked.
+    /// Takes the workers that have a free slot or more resources, and did not when this was last asked.
     pub fn take_freed(&mut self) -> BTreeSet<WorkerId> {
         core::mem::take(&mut self.freed)
     }

@@ -135,8 +135,13 @@ impl Worker {
     }
 
     /// A reservation fits into the resources that it has left.
-    pub(crate) fn has_left(&self, reservation: ReservationId) -> bool {
-        self.fitting.contains(&reservation)
+    pub(crate) fn has_room_for(&self, reservation: ReservationId) -> bool {
+        self.fitting.binary_search(&reservation).is_ok()
+    }
+
+    /// Reservations that fit into the resources that it has left, ordered.
+    pub(super) fn fitting_now(&self, classes: &Classes) -> Vec<ReservationId> {
+        classes.fitting(&self.capacity.offer, self.holdings.in_use())
     }
 
     /// The facts by which it is put into a class.

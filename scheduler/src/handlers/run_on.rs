@@ -200,7 +200,11 @@ fn next_member(scheduler: &Scheduler, parent: &Parent, number: DefinitionNo) -> 
 const fn is_passing(obstacle: Obstacle) -> bool {
     matches!(
         obstacle,
-        Obstacle::Busy | Obstacle::Excluded(..) | Obstacle::Probing | Obstacle::RuntimeUnavailable
+        Obstacle::Busy
+            | Obstacle::Resources(_)
+            | Obstacle::Excluded(..)
+            | Obstacle::Probing
+            | Obstacle::RuntimeUnavailable
     )
 }
 

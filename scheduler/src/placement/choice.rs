@@ -85,6 +85,11 @@ pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor) -> bool {
 
 /// A worker that meets the need of this lane has a free slot. The definition of the lane may be excluded from it.
 pub(crate) fn has_free_slot(scheduler: &Scheduler, lane: LaneKey) -> bool {
+    if let Some(worker) = lane.pinned_to() {
+        // Other lanes of this worker may reserve less.
+        let position = scheduler.fleet.worker(worker).and_then(Worker::position);
+        return position.is_some_and(|(load, _)| load < FULL);
+    }
     let classes = scheduler.fleet.classes();
     let Some((need_id, need)) = classes.need_of(lane.definition()) else { return false };
     if need.workers.is_empty() {
@@ -92,9 +97,10 @@ pub(crate) fn has_free_slot(scheduler: &Scheduler, lane: LaneKey) -> bool {
         let open = classes.meeting(need_id).filter_map(|(class, _)| classes.open_for(class, need_id));
         return open.into_iter().any(|workers| workers.by_load.range(..full).next().is_some());
     }
-    let has_left = |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.has_left(it));
+    let has_room =
+        |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.has_room_for(it));
     need.workers.iter().flat_map(|selector| scheduler.fleet.selected(selector)).any(|id| {
-        let worker = scheduler.fleet.worker(id).filter(has_left);
+        let worker = scheduler.fleet.worker(id).filter(has_room);
         let load = worker.and_then(Worker::position).map(|(load, _)| load);
         load.is_some_and(|load| load < FULL)
     })
@@ -163,7 +169,7 @@ impl Search<'_> {
         let (load, tie) = worker.position()?;
         let classes = self.scheduler.fleet.classes();
         let score = classes.score(self.need, worker.class()?)?;
-        if classes.reservation_of(self.need).is_some_and(|it| !worker.has_left(it)) {
+        if classes.reservation_of(self.need).is_some_and(|it| !worker.has_room_for(it)) {
             return None;
         }
         let is_full = load >= FULL;

@@ -261,11 +261,12 @@ impl Attempt {
                 Ok(launch) => launch,
                 Err(end) => return end,
             };
+            let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
             if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
                 return not_started(Fault::Stopped, "stopped before it started".into());
             }
             // The deadline counts from here.
-            let line = match command_line(&launch, membership, shared.engine.has_gpu_runtime()) {
+            let line = match command_line(&launch, membership, gives_gpus) {
                 Ok(line) => line,
                 Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
             };

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use protocol::ContainerSpec;
+
 use super::cli::Cli;
 use super::health::Health;
 use super::skew::{self, Skew};
@@ -39,9 +41,21 @@ impl EngineClient {
         self.processors.load(Ordering::Relaxed)
     }
 
-    /// The engine can give GPUs to containers; false until that is known.
-    pub(super) fn has_gpu_runtime(&self) -> bool {
-        self.has_gpu_runtime.load(Ordering::Relaxed)
+    /// The container gets its GPUs from the engine. The engine is asked each time: it may have been away before, or got another
+    /// configuration.
+    pub(super) async fn gives_gpus(&self, spec: &ContainerSpec) -> bool {
+        if spec.resources.gpus == 0 {
+            return false;
+        }
+        self.info().await;
+        let has_runtime = self.has_gpu_runtime.load(Ordering::Relaxed);
+        if !has_runtime {
+            tracing::info!(
+                image = spec.image,
+                "the engine has no runtime {GPU_RUNTIME}: the container starts without --gpus, and finds the ids of its GPUs in LONGSHORE_GPUS"
+            );
+        }
+        has_runtime
     }
 
     /// The engine's own id, if it answers. The call also updates the number of processors and the clock offset.

@@ -4,18 +4,27 @@ use std::collections::{BTreeMap, HashMap};
 
 use protocol::{Fence, JobId};
 use rusqlite::Connection;
-use scheduler::step::Assigned;
+use scheduler::step::{Assigned, Change};
+
+use crate::store::Group;
 
 /// Ids of GPUs by the fence of the attempt that holds them.
 type Held = BTreeMap<Fence, Vec<String>>;
 
-/// Records the GPUs of an attempt that is assigned, and deletes the rows of attempts that hold theirs no longer: there are never many more
-/// rows than GPUs.
+/// Deletes the rows of attempts that hold their GPUs no longer, if the group assigns GPUs: there are never many more rows than GPUs.
+pub(super) fn delete_free(connection: &Connection, group: &Group) -> rusqlite::Result<()> {
+    let takes_gpus = |change: &Change| matches!(change, Change::Assigned(it) if !it.gpus.is_empty());
+    if group.changes.iter().any(takes_gpus) {
+        connection.prepare_cached(include_str!("queries/delete_free_gpus.sql"))?.execute([])?;
+    }
+    Ok(())
+}
+
+/// Records the GPUs of an attempt that is assigned.
 pub(super) fn put(connection: &Connection, assigned: &Assigned) -> rusqlite::Result<()> {
     if assigned.gpus.is_empty() {
         return Ok(());
     }
-    connection.prepare_cached(include_str!("queries/delete_free_gpus.sql"))?.execute([])?;
     let (job, fence) = (assigned.token.job.0.cast_signed(), assigned.token.fence.0.cast_signed());
     connection
         .prepare_cached("INSERT OR REPLACE INTO gpus (job, fence, ids) VALUES (?1, ?2, ?3)")?

@@ -206,6 +206,7 @@ fn in_transaction(
         }
     }
     notifications::write_ends(connection, group)?;
+    gpus::delete_free(connection, group)?;
     writer.finish(group.number)?;
     connection.prepare_cached("COMMIT")?.execute([])?;
     Ok(())
