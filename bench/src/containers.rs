@@ -212,9 +212,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_comes_at_each_place_equally_often() {
+    fn each_variant_takes_each_position_equally_often() {
         for variant in order(0) {
-            for place in 0..3 {
+            for position in 0..3 {
                 let times = (0..TURNS).filter(|turn| order(*turn)[position] == variant).count() as u64;
                 assert_eq!(times, TURNS / 3, "{variant:?} at position {position}");
             }
