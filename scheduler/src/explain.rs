@@ -161,7 +161,9 @@ impl Scheduler {
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
         let before = match job.live_state {
-            LiveState::Queued(lane) => Some(self.ready.count_before(lane, job.queue_key(id)) as u64),
+            LiveState::Queued(lane) => {
+                Some(self.ready.count_before(lane, job.queue_key(self.config.priority_ageing, id)) as u64)
+            }
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
                 None
             }

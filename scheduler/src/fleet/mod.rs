@@ -38,7 +38,7 @@ pub use worker::{Worker, WorkerInfo};
 
 use crate::definitions::DefinitionNo;
 use crate::placement::rules::WorkerSelector;
-use crate::queue::QueueKey;
+use crate::queue::{AgedPriority, QueueKey};
 
 /// All workers.
 #[derive(Debug)]
@@ -230,7 +230,7 @@ impl Fleet {
 
     /// The lowest priority of all prefetched attempts.
     #[must_use]
-    pub fn lowest_prefetched(&self) -> Option<i8> {
+    pub fn lowest_prefetched(&self) -> Option<AgedPriority> {
         self.backlogs.lowest()
     }
 

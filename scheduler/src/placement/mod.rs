@@ -36,7 +36,7 @@ use crate::job::{Attempt, Job, LastPlacement, LiveState, Presence, Progress, Sta
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
-use crate::queue::{LaneKey, ParkedFor};
+use crate::queue::{LaneKey, ParkedFor, PriorityAgeing};
 use crate::run_on::SetRole;
 use crate::step::{Assigned, Change, Grant, PendingReason};
 
@@ -233,7 +233,7 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
     let Some(job) = scheduler.jobs.get_mut(&id) else {
         return;
     };
-    let key = job.queue_key(id);
+    let key = job.queue_key(scheduler.config.priority_ageing, id);
     scheduler.ready.start(lane, key);
     let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
     let asks_first = scheduler.definitions.at(job.definition).is_some_and(|it| it.container.ask_before_start);
@@ -256,9 +256,10 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
         return;
     };
     let member = scheduler.batches.member(run_on::numbered_as(job, id));
-    let grant = grant_of(job, Token { job: id, fence, nonce }, &definition, member);
+    let grant =
+        grant_of(scheduler.config.priority_ageing, job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
-    let key = job.queue_key(id);
+    let key = job.queue_key(scheduler.config.priority_ageing, id);
     scheduler.fleet.hold(to, id);
     if let Some(parent) = run_on::member_of(scheduler, id) {
         scheduler.parents.hold(parent, id, to);
@@ -284,15 +285,17 @@ fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: Work
 
 /// The order for an attempt; it is the same each time while the attempt is current.
 pub(crate) fn grant_of(
+    ageing: PriorityAgeing,
     job: &Job,
     token: Token,
     definition: &Definition,
     member: Option<BatchMember>,
 ) -> Grant {
+    let (priority, due_at) = ageing.order_on_worker(job.priority, job.due_at);
     Grant {
         token,
-        priority: job.priority,
-        due_at: job.due_at,
+        priority,
+        due_at,
         revision: definition.revision,
         has_overrides: job.has_overrides,
         time_left: timeout_of(job, definition),

@@ -47,6 +47,7 @@ impl Model {
             definition,
             priority,
             due,
+            ageing: self.ageing,
             standing,
             keys,
             attempts: 0,

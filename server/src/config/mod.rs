@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::order::Intervals;
-use scheduler::ServerLimits;
+use scheduler::{PriorityAgeing, ServerLimits};
 
 use crate::auth::proxy::ProxyLogin;
 use crate::listener::tls::TlsFiles;
@@ -92,6 +92,8 @@ pub struct Settings {
     pub max_running: Option<String>,
     /// Jobs that may wait for a worker or a limit; absent means no limit.
     pub max_queued: Option<String>,
+    /// The time after which a waiting job gains a priority step; absent means that priorities do not grow.
+    pub priority_ageing: Option<String>,
     /// Labels that workers may claim: names separated by commas, each with `*` at its end if it is a beginning.
     pub worker_labels: String,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
@@ -128,6 +130,7 @@ impl Default for Settings {
             max_jobs: "5000000".to_owned(),
             max_running: None,
             max_queued: None,
+            priority_ageing: None,
             worker_labels: "*".to_owned(),
             removed_definitions: RemovedDefinitions::default(),
             retention: RetentionSettings::default(),
@@ -186,6 +189,8 @@ pub struct Config {
     pub jobs_max: usize,
     /// Limits on the jobs that run, and on those that wait.
     pub server_limits: ServerLimits,
+    /// Growth of the priority of waiting jobs.
+    pub priority_ageing: PriorityAgeing,
     /// Labels that workers may claim.
     pub worker_labels: WorkerLabels,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
@@ -239,6 +244,10 @@ impl Settings {
                 running_max: optional_count("--max-running", "LONGSHORE_MAX_RUNNING", self.max_running)?,
                 queued_max: optional_count("--max-queued", "LONGSHORE_MAX_QUEUED", self.max_queued)?,
             },
+            priority_ageing: self
+                .priority_ageing
+                .as_deref()
+                .map_or(Ok(PriorityAgeing::OFF), priority_ageing)?,
             removed_definitions: self.removed_definitions,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",
@@ -270,6 +279,17 @@ fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
         variable: "LONGSHORE_SECRETS_DIR",
         reason: format!("{shown} cannot be listed: {error}"),
     })
+}
+
+fn priority_ageing(text: &str) -> Result<PriorityAgeing, SettingsError> {
+    let value = |reason| SettingsError::Value {
+        flag: "--priority-ageing",
+        variable: "LONGSHORE_PRIORITY_AGEING",
+        reason,
+    };
+    let (shortest, longest) = PriorityAgeing::PERIODS.into_inner();
+    let period = quantity::duration(text, shortest, longest).map_err(|wrong| value(wrong.to_string()))?;
+    PriorityAgeing::every(period).ok_or_else(|| value(format!("{text:?} is not a possible period")))
 }
 
 fn optional_count(
