@@ -38,6 +38,8 @@ pub struct Explanation {
     pub limits: Vec<LimitFacts>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
     pub before: Option<u64>,
+    /// Steps of priority that it has gained by waiting, if it waits and priorities age.
+    pub aged_steps: Option<u64>,
     /// All known workers, ordered by id.
     pub workers: Vec<WorkerVerdict>,
 }
@@ -168,7 +170,8 @@ impl Scheduler {
                 None
             }
         };
-        Some(Explanation { state, pending, definition, limits, before, workers })
+        let aged_steps = before.and(self.config.priority_ageing.steps(job.due_at, now.utc));
+        Some(Explanation { state, pending, definition, limits, before, aged_steps, workers })
     }
 
     /// The state of the limits of this name, or of all limits. Walks all limits: it answers a request of an operator.

@@ -4,6 +4,7 @@
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
+mod ageing;
 mod auth_proxy;
 mod error;
 mod intervals;
@@ -244,10 +245,7 @@ impl Settings {
                 running_max: optional_count("--max-running", "LONGSHORE_MAX_RUNNING", self.max_running)?,
                 queued_max: optional_count("--max-queued", "LONGSHORE_MAX_QUEUED", self.max_queued)?,
             },
-            priority_ageing: self
-                .priority_ageing
-                .as_deref()
-                .map_or(Ok(PriorityAgeing::OFF), priority_ageing)?,
+            priority_ageing: ageing::priority_ageing(self.priority_ageing.as_deref())?,
             removed_definitions: self.removed_definitions,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",
@@ -279,17 +277,6 @@ fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
         variable: "LONGSHORE_SECRETS_DIR",
         reason: format!("{shown} cannot be listed: {error}"),
     })
-}
-
-fn priority_ageing(text: &str) -> Result<PriorityAgeing, SettingsError> {
-    let value = |reason| SettingsError::Value {
-        flag: "--priority-ageing",
-        variable: "LONGSHORE_PRIORITY_AGEING",
-        reason,
-    };
-    let (shortest, longest) = PriorityAgeing::PERIODS.into_inner();
-    let period = quantity::duration(text, shortest, longest).map_err(|wrong| value(wrong.to_string()))?;
-    PriorityAgeing::every(period).ok_or_else(|| value(format!("{text:?} is not a possible period")))
 }
 
 fn optional_count(
