@@ -5,7 +5,7 @@ use testkit::{Cluster, wait_for};
 
 const JOBS: &str = "version: 1
 jobs:
-  quick: { runtime: process, command: [sleep, "0.1"] }
+  quick: { runtime: process, command: [sleep, 0.1s] }
 ";
 
 fn cluster() -> Cluster {
