@@ -335,8 +335,7 @@ impl World {
         let Some(group) = under_way.group.take() else { return };
         trace.say(self.now, || format!("disk    has group {}", group.number.0));
         let (now, drift_ppm) = (self.now, self.swarm.drift_ppm);
-        let ageing = server.ageing;
-        let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
+        let scene = Scene { now, machines, attentive_since, drift_ppm, ageing: server.ageing };
         let refused = server.disk.apply(group, &mut |change, edge, rows, index| {
             coverage.moved(edge);
             if let Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) = change

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use proptest::prelude::*;
+use protocol::Timestamp;
 
 use super::*;
 
