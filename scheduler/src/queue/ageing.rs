@@ -17,7 +17,7 @@ use protocol::Timestamp;
 /// The period after which a waiting job gains a priority step, if jobs age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PriorityAgeing {
-    /// Milliseconds.
+    /// Its length in milliseconds; absent if jobs do not age.
     period: Option<NonZeroI64>,
 }
 

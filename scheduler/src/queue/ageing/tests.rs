@@ -1,3 +1,5 @@
+//! The static order of keys against aged priorities that are computed at an instant.
+
 use core::cmp::Reverse;
 
 use proptest::prelude::*;
