@@ -58,6 +58,9 @@ pub(crate) struct Flags {
     /// Number of jobs that may wait for a worker or a limit; beyond it, new jobs are refused; unlimited if absent.
     #[arg(long, env = "LONGSHORE_MAX_QUEUED", value_name = "N")]
     max_queued: Option<String>,
+    /// A waiting job gains a priority step for each such time that it waits, so that low priorities do not wait for ever; off if absent.
+    #[arg(long, env = "LONGSHORE_PRIORITY_AGEING", value_name = "DURATION")]
+    priority_ageing: Option<String>,
     /// Labels that workers may claim with --label: names, or beginnings with *; others are set by 'longshore label'.
     #[arg(long, env = "LONGSHORE_WORKER_LABELS", default_value = "*", value_name = "KEYS")]
     worker_labels: String,
@@ -283,6 +286,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         max_jobs: flags.max_jobs,
         max_running: flags.max_running,
         max_queued: flags.max_queued,
+        priority_ageing: flags.priority_ageing,
         worker_labels: flags.worker_labels,
         removed_definitions: flags.removed_definitions.into(),
         retention: flags.retention.into(),

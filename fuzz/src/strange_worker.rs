@@ -16,7 +16,7 @@ use crate::scheduler::limits::rules::LimitRules;
 use crate::scheduler::placement::rules::PlacementRules;
 use crate::scheduler::schedule::Timetable;
 use crate::scheduler::step::{Change, Effect};
-use crate::scheduler::{Config, Counters, Scheduler, ServerLimits};
+use crate::scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 use protocol::container::ContainerSpec;
 use protocol::order::Intervals;
 use protocol::report::{Hello, Report};
@@ -58,6 +58,7 @@ impl World {
             slice: 1_000,
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
+            priority_ageing: PriorityAgeing::OFF,
         };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         let scheduler = Scheduler::new(config, Counters::default());

@@ -206,7 +206,9 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
         {
             Some("scheduled without a timer")
         }
-        LiveState::Queued(lane) if !scheduler.ready.contains(*lane, job.queue_key(id)) => {
+        LiveState::Queued(lane)
+            if !scheduler.ready.contains(*lane, job.queue_key(scheduler.config.priority_ageing, id)) =>
+        {
             Some("queued but not in its lane")
         }
         LiveState::Held(attempt) => attempt_fault(scheduler, id, attempt),
@@ -334,7 +336,7 @@ mod tests {
         let unplaced = after(|it| {
             let job = &it.jobs[&JobId(1)];
             let LiveState::Queued(lane) = job.live_state else { panic!("{job:?}") };
-            it.ready.remove(lane, job.queue_key(JobId(1)));
+            it.ready.remove(lane, job.queue_key(it.config.priority_ageing, JobId(1)));
         });
         assert_reported(&unplaced, "job 1: queued but not in its lane");
         assert_reported(&unplaced, "a lane holds a job that is not queued");

@@ -4,6 +4,7 @@ use protocol::order::Intervals;
 use protocol::{ClusterId, Epoch, Fence, JobId, WorkerId};
 
 use crate::input::GroupNo;
+use crate::queue::PriorityAgeing;
 
 /// Settings that a scheduler keeps for its lifetime.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub struct Config {
     pub jobs_max: usize,
     /// Limits on jobs that run or wait.
     pub server_limits: ServerLimits,
+    /// Growth of the priority of waiting jobs.
+    pub priority_ageing: PriorityAgeing,
 }
 
 /// Limits on the jobs of all definitions together.
@@ -49,6 +52,7 @@ impl Config {
             slice: 1_000,
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
+            priority_ageing: PriorityAgeing::OFF,
         }
     }
 }

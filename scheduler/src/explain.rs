@@ -39,6 +39,8 @@ pub struct Explanation {
     pub limits: Vec<LimitFacts>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
     pub before: Option<u64>,
+    /// Steps of priority that it has gained by waiting, if it waits and priorities age.
+    pub aged_steps: Option<u64>,
     /// All known workers, ordered by id.
     pub workers: Vec<WorkerVerdict>,
 }
@@ -170,12 +172,15 @@ impl Scheduler {
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
         let before = match job.live_state {
-            LiveState::Queued(lane) => Some(self.ready.count_before(lane, job.queue_key(id)) as u64),
+            LiveState::Queued(lane) => {
+                Some(self.ready.count_before(lane, job.queue_key(self.config.priority_ageing, id)) as u64)
+            }
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
                 None
             }
         };
-        Some(Explanation { state, pending, definition, limits, before, workers })
+        let aged_steps = before.and(self.config.priority_ageing.steps(job.due_at, now.utc));
+        Some(Explanation { state, pending, definition, limits, before, aged_steps, workers })
     }
 
     /// The state of the limits of this name, or of all limits. Walks all limits: it answers a request of an operator.

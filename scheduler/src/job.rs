@@ -16,7 +16,7 @@ pub use attempt::{Attempt, Offer, Presence, Progress, Run, StartState};
 
 use crate::definitions::DefinitionNo;
 use crate::limits::keys::KeySetNo;
-use crate::queue::{LaneKey, QueueKey};
+use crate::queue::{LaneKey, PriorityAgeing, QueueKey};
 use crate::retry::{self, Budget};
 use crate::run_on::SetRole;
 
@@ -226,9 +226,9 @@ impl Job {
 
     /// Its position in its lane while it waits.
     #[must_use]
-    pub fn queue_key(&self, job: JobId) -> QueueKey {
+    pub fn queue_key(&self, ageing: PriorityAgeing, job: JobId) -> QueueKey {
         let pinned = matches!(self.live_state, LiveState::Queued(lane) if lane.goes_first());
-        QueueKey::new(self.priority, pinned, self.due_at, job)
+        QueueKey::new(ageing, self.priority, pinned, self.due_at, job)
     }
 
     /// Its history, created if it has none.

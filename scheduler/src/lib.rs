@@ -70,6 +70,7 @@ pub mod unique;
 
 pub use crate::core::Scheduler;
 pub use config::{Config, Counters, ServerLimits};
+pub use queue::PriorityAgeing;
 
 /// Maximum time between two steps, whatever the timers say; less with a short lease ([`Scheduler::wake_at`]).
 /// It tells a suspension of the server from silence of its workers, and limits the harm of a clock that

@@ -247,7 +247,7 @@ impl Scheduler {
             (_, None) => {
                 let lane = placement::lane_of(self, &job);
                 job.live_state = LiveState::Queued(lane);
-                self.ready.push(lane, job.queue_key(id));
+                self.ready.push(lane, job.queue_key(self.config.priority_ageing, id));
                 if handlers::run_on::is_orphan(self, &job) {
                     self.parents.orphan(id);
                 }

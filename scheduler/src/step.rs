@@ -338,9 +338,11 @@ pub enum Effect {
 pub struct Grant {
     /// The attempt's token.
     pub token: Token,
-    /// Higher goes first.
+    /// Higher goes first in the worker's local queue. With ageing it is zero.
     pub priority: i8,
-    /// Since when the job has been due.
+    /// Since when the job has been due; with ageing earlier, by its priority ([`PriorityAgeing::order_on_worker`]).
+    ///
+    /// [`PriorityAgeing::order_on_worker`]: crate::PriorityAgeing::order_on_worker
     pub due_at: Timestamp,
     /// The revision to run.
     pub revision: Revision,

@@ -6,10 +6,13 @@ mod naive;
 mod walk;
 mod world;
 
+use std::time::Duration;
+
 use naive::Model;
 use proptest::prelude::*;
 use walk::{act, cases, take, world};
 use world::World;
+use world::scheduler::{Config, PriorityAgeing};
 
 /// Compares the model with the scheduler: the steps since the last comparison, and the present state.
 fn compare(world: &mut World, model: &mut Model, compared: usize) -> Result<(), String> {
@@ -61,10 +64,16 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn the_scheduler_decides_what_a_naive_model_decides(acts in prop::collection::vec(act(), 1..120)) {
+    fn the_scheduler_decides_what_a_naive_model_decides(
+        acts in prop::collection::vec(act(), 1..120),
+        ageing in prop_oneof![2 => Just(None), 1 => (1..20_u64).prop_map(Some), 1 => (20..200_u64).prop_map(Some)],
+    ) {
         // No batch is a large one: how those are made is another story.
-        let mut world = world(1_000);
+        let priority_ageing = ageing.map(Duration::from_secs).and_then(PriorityAgeing::every);
+        let priority_ageing = priority_ageing.unwrap_or_default();
+        let mut world = world(Config { priority_ageing, ..World::config(3, 1_000) });
         let mut model = Model::default();
+        model.ageing = ageing.map(|seconds| seconds as i64 * 1_000);
         let mut compared = 0;
         for act in acts {
             take(&mut world, act);

@@ -14,6 +14,7 @@ use ledger::Ledger;
 use proptest::prelude::*;
 use walk::{Act, NAMES, act, cases, delayed, kind, take, world};
 use world::scheduler::input::{GroupNo, Input, Key, NewJob};
+use world::scheduler::{Config, PriorityAgeing};
 use world::{World, definition};
 
 #[derive(Clone, Debug)]
@@ -73,8 +74,10 @@ proptest! {
 
     /// `World::step` audits after each step; a panic or a fault fails the walk.
     #[test]
-    fn no_sequence_of_inputs_breaks_an_invariant(steps in walks()) {
-        let mut world = world(SLICE);
+    fn no_sequence_of_inputs_breaks_an_invariant(steps in walks(), ageing in prop::option::of(1..100_u64)) {
+        let priority_ageing = ageing.map(Duration::from_secs).and_then(PriorityAgeing::every);
+        let priority_ageing = priority_ageing.unwrap_or_default();
+        let mut world = world(Config { priority_ageing, ..World::config(3, SLICE) });
         let mut ledger = Ledger::default();
         for step in steps {
             walk(&mut world, step);

@@ -11,6 +11,8 @@ mod dependency_words;
 mod keys;
 #[path = "world/limit_words.rs"]
 mod limit_words;
+#[path = "world/settings.rs"]
+mod settings;
 #[path = "world/token_words.rs"]
 mod token_words;
 #[path = "world/trace.rs"]
@@ -29,7 +31,6 @@ use token_words::{held, job_id, parse_token};
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
 use world::protocol::resources::OfferedResources;
 use world::protocol::{ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
-use world::scheduler::ServerLimits;
 use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
@@ -188,16 +189,7 @@ fn happen(world: &mut World, words: &[&str]) {
             it.placement = placement(words);
             world.define(it);
         }
-        ["max-jobs", jobs] => *world = World::with_jobs_max(1, SLICE, jobs.parse().unwrap()),
-        ["slice", members, "max-jobs", jobs] => {
-            *world = World::with_jobs_max(1, members.parse().unwrap(), jobs.parse().unwrap());
-        }
-        ["slice", members] => *world = World::new(1, members.parse().unwrap()),
-        ["server-limits", ..] => {
-            let limit = |name| option(name).map(|value| value.parse().unwrap());
-            let server_limits = ServerLimits { running_max: limit("running"), queued_max: limit("queued") };
-            *world = World::with_limits(1, SLICE, server_limits);
-        }
+        ["max-jobs" | "slice" | "server-limits" | "priority-ageing", ..] => *world = settings::world(words),
         ["undefine", name] => world.undefine(name),
         // `backfill resize 10s 20s interval=5s behind=1`: slots by their time since the start of the story.
         ["backfill", target, ref rest @ ..] => {

@@ -16,6 +16,7 @@ use ledger::Ledger;
 use proptest::prelude::*;
 use walk::cases;
 use world::protocol::JobId;
+use world::scheduler::Config;
 use world::scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use world::scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
 use world::{World, definition};
@@ -114,7 +115,7 @@ proptest! {
 
     #[test]
     fn each_slot_has_one_row_and_at_most_one_job(steps in steps()) {
-        let mut world = World::with_jobs_max(1, 1_000, 300);
+        let mut world = World::with(Config { jobs_max: 300, ..World::config(1, 1_000) });
         let mut ledger = Ledger::default();
         take(&mut world, &ledger, Step::Define { rule: 1, overlap: 0, mode: 1, enabled: true });
         for step in steps {

@@ -49,7 +49,7 @@ use auth::records::AccessRecords;
 use catalogue::{Catalogue, Definitions};
 use config::jobs_file::{self, Environment, Faults, MailSupport};
 use config::{Config, RemovedDefinitions};
-use engine::{Engine, EngineError, JobLimits};
+use engine::{Engine, EngineError, JobSettings};
 use listener::tls::{Tls, TlsError};
 use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
@@ -150,7 +150,11 @@ impl Server {
             Box::new(store),
             &definitions,
             config.intervals,
-            JobLimits { live_max: config.jobs_max, server: config.server_limits },
+            JobSettings {
+                live_max: config.jobs_max,
+                server: config.server_limits,
+                priority_ageing: config.priority_ageing,
+            },
             config.data_dir.clone(),
         )?;
         let records = AccessRecords::load(access_archive, handles.record_writer.clone());

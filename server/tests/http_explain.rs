@@ -32,6 +32,7 @@ fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<Worker
         definition: Arc::new(definition),
         limits: Vec::new(),
         before: None,
+        aged_steps: None,
         workers,
     }
 }

@@ -17,7 +17,7 @@ use protocol::{Epoch, SessionId};
 use scheduler::definition::Definition;
 use scheduler::input::{Connected, GroupNo, Input};
 use scheduler::step::{Change, CloseReason, Effect, Ended};
-use scheduler::{Config, Scheduler, TICK_WITHIN};
+use scheduler::{Config, PriorityAgeing, Scheduler, TICK_WITHIN};
 
 pub(crate) use life::Doom;
 
@@ -36,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) disk: Disk,
     /// Counts processes.
     pub(crate) life: u32,
+    /// The time after which a waiting job gains a step of priority, with the present process.
+    pub(crate) ageing: Option<Duration>,
     pub(crate) process: Option<Process>,
     /// Events that came while the process was frozen; absent if it is not.
     pub(crate) frozen: Option<VecDeque<Event>>,
@@ -83,6 +85,7 @@ impl Server {
             clock,
             disk,
             life: 0,
+            ageing: None,
             process: None,
             frozen: None,
             read_until: Moment::NEVER,
@@ -111,6 +114,7 @@ impl Server {
             // Refused submissions exercise nothing.
             jobs_max: usize::MAX,
             server_limits: scheduler::ServerLimits::default(),
+            priority_ageing: self.ageing.and_then(PriorityAgeing::every).unwrap_or_default(),
         }
     }
 }
@@ -208,7 +212,8 @@ impl World {
                     _ => {}
                 }
             }
-            let scene = Scene { now: self.now, machines, attentive_since, drift_ppm };
+            let (now, ageing) = (self.now, server.ageing);
+            let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.let_in(self.now, beside, &step);
             let shut_out =
@@ -330,7 +335,7 @@ impl World {
         let Some(group) = under_way.group.take() else { return };
         trace.say(self.now, || format!("disk    has group {}", group.number.0));
         let (now, drift_ppm) = (self.now, self.swarm.drift_ppm);
-        let scene = Scene { now, machines, attentive_since, drift_ppm };
+        let scene = Scene { now, machines, attentive_since, drift_ppm, ageing: server.ageing };
         let refused = server.disk.apply(group, &mut |change, edge, rows, index| {
             coverage.moved(edge);
             if let Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) = change

@@ -30,6 +30,8 @@ pub(crate) struct Swarm {
     pub(crate) cli_dies: bool,
     /// How many members of a large batch are made in one group.
     pub(crate) slice: usize,
+    /// By process of the server, in turn: the time after which a waiting job gains a step of priority, if it does.
+    pub(crate) ageing: [Option<Duration>; 2],
 }
 
 impl Swarm {
@@ -48,7 +50,20 @@ impl Swarm {
             answers_lost: dice.pick(&[0, 0, 100, 500]),
             cli_dies: dice.permille(200),
             slice: dice.pick(&[1, 2, 5, 1_000]),
+            ageing: ageing(&mut Dice::new(seed, AGEING_STREAM)),
         }
+    }
+}
+
+/// Half of the seeds have no ageing, and some change it with each start of the server.
+fn ageing(dice: &mut Dice) -> [Option<Duration>; 2] {
+    let mut period =
+        || dice.pick(&[None, None, Some(1), Some(5), Some(30), Some(200)]).map(Duration::from_secs);
+    let (one, other) = (period(), period());
+    match dice.index(4) {
+        0 => [None, None],
+        1 => [one, other],
+        _ => [one, one],
     }
 }
 
@@ -84,3 +99,5 @@ fn acts(dice: &mut Dice, later: &mut Dice) -> [u64; Kind::COUNT] {
 const STREAM: u64 = 1;
 /// Of what was added later: what a seed drew before stays as it was.
 const LATER_STREAM: u64 = 16;
+/// Likewise, of ageing.
+const AGEING_STREAM: u64 = 17;

@@ -15,7 +15,7 @@ use protocol::{
 use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
 use scheduler::input::{Connected, GroupNo, Input, NewJob, Submit, Ticket};
 use scheduler::step::{Answer, Effect};
-use scheduler::{Config, Counters, Scheduler, ServerLimits};
+use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 
 /// The scheduler and its workers.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ impl Model {
             slice,
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
+            priority_ageing: PriorityAgeing::OFF,
         };
         let mut model = Self {
             scheduler: Scheduler::new(config, Counters::default()),

@@ -16,7 +16,7 @@ pub(super) fn hidden_fault(
 ) -> Option<&'static str> {
     let (with_batch, elsewhere) = match &job.live_state {
         LiveState::Queued(lane) => {
-            let key = job.queue_key(id);
+            let key = job.queue_key(scheduler.config.priority_ageing, id);
             (
                 batch.lanes.get(lane).is_some_and(|run| run.contains(&key)),
                 scheduler.ready.contains(*lane, key),

@@ -3,11 +3,11 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::queue::QueueKey;
+use crate::queue::{AgedPriority, QueueKey};
 
 /// Number of attempts by priority; no entry is zero.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Backlogs(BTreeMap<i8, usize>);
+pub(super) struct Backlogs(BTreeMap<AgedPriority, usize>);
 
 impl Backlogs {
     pub(super) const fn new() -> Self {
@@ -27,7 +27,7 @@ impl Backlogs {
         }
     }
 
-    pub(super) fn lowest(&self) -> Option<i8> {
+    pub(super) fn lowest(&self) -> Option<AgedPriority> {
         self.0.first_key_value().map(|(priority, _)| *priority)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use worker::FULL;
 pub use worker::{Worker, WorkerInfo};
 
 use crate::placement::rules::WorkerSelector;
-use crate::queue::QueueKey;
+use crate::queue::{AgedPriority, QueueKey};
 use crate::reservation::Reserved;
 
 /// All workers.
@@ -233,7 +233,7 @@ impl Fleet {
 
     /// The lowest priority of all prefetched attempts.
     #[must_use]
-    pub fn lowest_prefetched(&self) -> Option<i8> {
+    pub fn lowest_prefetched(&self) -> Option<AgedPriority> {
         self.backlogs.lowest()
     }
 

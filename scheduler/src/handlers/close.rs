@@ -110,7 +110,7 @@ pub(crate) fn leave_queue(scheduler: &mut Scheduler, id: JobId) {
     match job.live_state {
         LiveState::Scheduled => scheduler.timers.clear_date(job.due_at, Date::Due(id)),
         LiveState::Queued(lane) => {
-            let key = job.queue_key(id);
+            let key = job.queue_key(scheduler.config.priority_ageing, id);
             scheduler.ready.remove(lane, key);
             gate::left(scheduler, lane);
         }
@@ -140,7 +140,7 @@ pub(crate) fn assign_lane(scheduler: &mut Scheduler, id: JobId) -> Option<(LaneK
     let lane = placement::lane_of(scheduler, scheduler.jobs.get(&id)?);
     let job = scheduler.jobs.get_mut(&id)?;
     job.live_state = LiveState::Queued(lane);
-    Some((lane, job.queue_key(id)))
+    Some((lane, job.queue_key(scheduler.config.priority_ageing, id)))
 }
 
 enum NextStep {
@@ -305,7 +305,7 @@ fn wait(scheduler: &mut Scheduler, now: Now, id: JobId, due_at: Timestamp, close
 /// Removes the attempt from its worker and clears its timers.
 fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
     let job = scheduler.jobs.get_mut(&id)?;
-    let key = job.queue_key(id);
+    let key = job.queue_key(scheduler.config.priority_ageing, id);
     job.attempt()?;
     let LiveState::Held(attempt) = core::mem::replace(&mut job.live_state, LiveState::Scheduled) else {
         return None;

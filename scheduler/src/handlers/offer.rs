@@ -99,7 +99,7 @@ fn repeat_order(scheduler: &mut Scheduler, session: SessionId, token: Token) {
         scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
     } else {
         let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
-        let grant = placement::grant_of(job, token, &definition, member);
+        let grant = placement::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
         scheduler.grant(session, grant);
     }
 }

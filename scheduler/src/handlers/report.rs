@@ -95,12 +95,13 @@ fn take_numbered<T>(
 fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, started: Started) {
     let token = started.token;
     offer::reported(scheduler, token, id);
+    let ageing = scheduler.config.priority_ageing;
     let Some(job) = scheduler.held(token, id) else {
         record_late_report(scheduler, now, id, token, "running");
         supersede(scheduler, session, token);
         return;
     };
-    let key = job.queue_key(token.job);
+    let key = job.queue_key(ageing, token.job);
     let Some(attempt) = job.attempt_mut() else {
         return;
     };
@@ -322,8 +323,9 @@ fn progress(
     phase: Phase,
 ) {
     offer::reported(scheduler, token, id);
+    let ageing = scheduler.config.priority_ageing;
     let Some(job) = scheduler.held(token, id) else { return };
-    let key = job.queue_key(token.job);
+    let key = job.queue_key(ageing, token.job);
     let Some(attempt) = job.attempt_mut() else { return };
     if phase == Phase::Unknown {
         // The runtime did not answer when the worker looked, so the worker does not know. The next inventory

@@ -233,7 +233,7 @@ pub(crate) fn add(
     } else {
         let lane = placement::lane_of(scheduler, &job);
         job.live_state = LiveState::Queued(lane);
-        (State::Queued, InitialWait::In(lane, job.queue_key(id)))
+        (State::Queued, InitialWait::In(lane, job.queue_key(scheduler.config.priority_ageing, id)))
     };
     scheduler.definitions.take(number);
     scheduler.change(Change::Added(AddedJob {

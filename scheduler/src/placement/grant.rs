@@ -13,7 +13,7 @@ use crate::definition::Definition;
 use crate::handlers::{offer, run_on};
 use crate::job::{Attempt, Job, LiveState, Presence, Progress, StartState};
 use crate::limits::gate;
-use crate::queue::LaneKey;
+use crate::queue::{LaneKey, PriorityAgeing};
 use crate::reservation::Reserved;
 use crate::step::{Assigned, Change, Grant};
 
@@ -21,12 +21,13 @@ use crate::step::{Assigned, Change, Grant};
 pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {
     scheduler.last.fence = Fence(scheduler.last.fence.0 + 1);
     let fence = scheduler.last.fence;
+    let ageing = scheduler.config.priority_ageing;
     let nonce = Nonce(scheduler.rng.next_u64());
     let session = scheduler.ready_session(to);
     let Some(definition) = scheduler.definitions.at(lane.definition()).cloned() else { return };
     let gpus = free_gpus(scheduler, &definition, to);
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
-    let key = job.queue_key(id);
+    let key = job.queue_key(ageing, id);
     scheduler.ready.start(lane, key);
     let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
     let asks_first = definition.container.ask_before_start;
@@ -47,9 +48,9 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         gpus: gpus.clone().into(),
     }));
     let member = scheduler.batches.member(run_on::numbered_as(job, id));
-    let grant = grant_of(job, Token { job: id, fence, nonce }, &definition, member);
+    let grant = grant_of(ageing, job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
-    let key = job.queue_key(id);
+    let key = job.queue_key(ageing, id);
     let reserved = Reserved::of(&definition, gpus);
     scheduler.fleet.hold(to, grant.token, reserved);
     if let Some(parent) = run_on::member_of(scheduler, id) {
@@ -77,15 +78,17 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
 
 /// The order for an attempt; it is the same each time while the attempt is current.
 pub(crate) fn grant_of(
+    ageing: PriorityAgeing,
     job: &Job,
     token: Token,
     definition: &Definition,
     member: Option<BatchMember>,
 ) -> Grant {
+    let (priority, due_at) = ageing.order_on_worker(job.priority, job.due_at);
     Grant {
         token,
-        priority: job.priority,
-        due_at: job.due_at,
+        priority,
+        due_at,
         revision: definition.revision,
         has_overrides: job.has_overrides,
         time_left: timeout_of(job, definition),

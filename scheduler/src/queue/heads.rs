@@ -1,6 +1,7 @@
 //! The first jobs of several lanes in order. Lanes of one definition that differ only in their keys stand in this order once, at the place
 //! of their first job; among them, within a priority, the lane goes first that has waited longest for its turn. So no key starves another,
-//! and the definition as a whole gets no more than its jobs would by their due times.
+//! and the definition as a whole gets no more than its jobs would by their due times. The priority here is that without ageing: lanes of the
+//! same priority take turns however old their jobs are, and the age of the first job decides whose turn it is, of which priority.
 //!
 //! ```text
 //! order   Lane(A): k1    Keys(7): k2    Lane(B): k5
@@ -45,6 +46,7 @@ enum Position {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Turns {
     by_key: BTreeSet<(QueueKey, LaneKey)>,
+    /// By the priority of the first job, without ageing, and the turn.
     by_turn: BTreeSet<(Reverse<i8>, u64, LaneKey)>,
 }
 
@@ -59,7 +61,7 @@ impl Heads {
         let turns = self.keyed.entry(definition).or_default();
         let before = turns.first();
         turns.by_key.insert((head, lane));
-        turns.by_turn.insert((Reverse(head.priority()), turn, lane));
+        turns.by_turn.insert((Reverse(head.own_priority()), turn, lane));
         let after = turns.first();
         self.move_position(definition, before, after);
     }
@@ -74,7 +76,7 @@ impl Heads {
         let Some(turns) = self.keyed.get_mut(&definition) else { return };
         let before = turns.first();
         turns.by_key.remove(&(head, lane));
-        turns.by_turn.remove(&(Reverse(head.priority()), turn, lane));
+        turns.by_turn.remove(&(Reverse(head.own_priority()), turn, lane));
         let after = turns.first();
         if after.is_none() {
             self.keyed.remove(&definition);
@@ -92,9 +94,11 @@ impl Heads {
             Position::Lane(lane) => First { position: *key, holder: *lane, lane: *lane },
             Position::Keys(definition) => {
                 let turns = self.keyed.get(definition)?;
-                // Both sets are ordered by priority first.
-                let (holder, lane) = (turns.by_key.first()?.1, turns.by_turn.first()?.2);
-                First { position: *key, holder, lane }
+                let (head, holder) = turns.by_key.first()?;
+                // Lanes take turns with those of the same priority. No turn is zero.
+                let from = (Reverse(head.own_priority()), 0, *holder);
+                let (.., lane) = turns.by_turn.range(from..).next()?;
+                First { position: *key, holder: *holder, lane: *lane }
             }
         })
     }

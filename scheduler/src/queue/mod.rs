@@ -3,7 +3,7 @@
 //!
 //! Jobs of one lane have the same requirements. If no worker can take the first job of a lane, the lane is
 //! *parked* until capacity grows, and the other lanes go on. The order over all lanes is
-//! docs/design/scheduling.md, Q4: priority, then pinned jobs, then due time, then id.
+//! docs/design/scheduling.md, Q4: priority, then pinned jobs, then due time, then id. `ageing` lets the priority grow with the wait.
 //!
 //! A lane with limits waits in an order of its own, since it takes free slots only. Lanes that wait for a limit, or for a free slot only,
 //! are woken one by one in their order, so an event costs the same however many wait.
@@ -15,55 +15,29 @@
 //! parked  lanes whose first job no worker can take now, or no limit lets start
 //! ```
 
+mod ageing;
 mod audit;
 mod heads;
 mod key;
 mod lane;
 mod parking;
+mod queue_key;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
-use protocol::{JobId, Timestamp, WorkerId};
+use protocol::{JobId, WorkerId};
 
 use crate::definitions::DefinitionNo;
 use crate::fleet::classes::NeedId;
 use crate::limits::LimitNo;
 use crate::limits::keys::KeySetNo;
+pub use ageing::{AgedPriority, PriorityAgeing};
 pub use heads::First;
 use heads::Heads;
 pub use key::LaneKey;
 use lane::Lane;
-
-/// Position of a job in the order of all waiting jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct QueueKey {
-    priority: Reverse<i8>,
-    unpinned: bool,
-    due: Timestamp,
-    job: JobId,
-}
-
-impl QueueKey {
-    /// Creates the key of a job.
-    #[must_use]
-    pub const fn new(priority: i8, pinned: bool, due: Timestamp, job: JobId) -> Self {
-        Self { priority: Reverse(priority), unpinned: !pinned, due, job }
-    }
-
-    /// The priority of the job.
-    #[must_use]
-    pub const fn priority(&self) -> i8 {
-        self.priority.0
-    }
-
-    /// The job.
-    #[must_use]
-    pub const fn job(&self) -> JobId {
-        self.job
-    }
-}
+pub use queue_key::QueueKey;
 
 /// All jobs that wait for a slot.
 #[derive(Debug, Default)]
@@ -82,7 +56,7 @@ pub struct ReadyQueue {
     /// Workers that may have room for lanes in `rooms`, with the last lane that was woken for them.
     woken_rooms: BTreeMap<ParkedFor, Option<(QueueKey, LaneKey)>>,
     /// Number of lanes in `rooms` by the priority of their first job; no entry is zero.
-    parked_priorities: BTreeMap<i8, usize>,
+    parked_priorities: BTreeMap<AgedPriority, usize>,
     /// Lanes that wait for a free slot, or for a free slot with resources, by the workers that may run them.
     slots: BTreeMap<ParkedFor, Heads>,
     /// Those that wait for a free slot only, by their first job.
@@ -222,7 +196,7 @@ impl ReadyQueue {
 
     /// The highest priority of the jobs without limits, parked lanes included.
     #[must_use]
-    pub fn highest_priority(&self) -> Option<i8> {
+    pub fn highest_priority(&self) -> Option<AgedPriority> {
         let parked = self.parked_priorities.last_key_value().map(|(priority, _)| *priority);
         parked.max(self.heads.first_key().map(|key| key.priority()))
     }

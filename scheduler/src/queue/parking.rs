@@ -2,7 +2,7 @@
 
 use core::ops::Bound;
 
-use super::{Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue};
+use super::{AgedPriority, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue};
 
 impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
@@ -202,7 +202,7 @@ impl ReadyQueue {
         }
     }
 
-    fn drop_parked_priority(&mut self, priority: i8) {
+    fn drop_parked_priority(&mut self, priority: AgedPriority) {
         if let Some(lanes) = self.parked_priorities.get_mut(&priority) {
             *lanes -= 1;
             if *lanes == 0 {

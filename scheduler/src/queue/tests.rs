@@ -1,6 +1,9 @@
 //! The ready queue against small examples, and against a list that is searched from end to end.
 
+use core::time::Duration;
+
 use proptest::prelude::*;
+use protocol::Timestamp;
 
 use super::*;
 
@@ -8,7 +11,7 @@ const A: LaneKey = LaneKey::Definition(DefinitionNo(0), KeySetNo::UNLIMITED);
 const B: LaneKey = LaneKey::Definition(DefinitionNo(1), KeySetNo::UNLIMITED);
 
 fn key(priority: i8, due: i64, job: u64) -> QueueKey {
-    QueueKey::new(priority, false, Timestamp(due), JobId(job))
+    QueueKey::new(PriorityAgeing::OFF, priority, false, Timestamp(due), JobId(job))
 }
 
 const ANY: ParkedFor = ParkedFor::Need(NeedId(0));
@@ -87,11 +90,12 @@ fn the_highest_priority_counts_parked_lanes() {
     ready.push(A, key(9, 0, 1));
     ready.push(B, key(3, 0, 2));
     ready.park(A, ANY);
-    assert_eq!(ready.highest_priority(), Some(9));
+    let priority = |priority| Some(key(priority, 0, 1).priority());
+    assert_eq!(ready.highest_priority(), priority(9));
     ready.remove(A, key(9, 0, 1));
-    assert_eq!(ready.highest_priority(), Some(3));
+    assert_eq!(ready.highest_priority(), priority(3));
     ready.park(B, ANY);
-    assert_eq!(ready.highest_priority(), Some(3));
+    assert_eq!(ready.highest_priority(), priority(3));
     ready.remove(B, key(3, 0, 2));
     assert_eq!(ready.highest_priority(), None);
 }
@@ -164,7 +168,7 @@ fn a_pinned_job_goes_before_an_earlier_one_of_the_same_priority() {
     ready.push(A, key(0, 1, 1));
     ready.push(
         LaneKey::Pinned(WorkerId(4), DefinitionNo(0), KeySetNo::UNLIMITED),
-        QueueKey::new(0, true, Timestamp(2), JobId(2)),
+        QueueKey::new(PriorityAgeing::OFF, 0, true, Timestamp(2), JobId(2)),
     );
     assert_eq!(drain(&mut ready), [2, 1]);
 }
@@ -179,16 +183,22 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn queue_key(&self) -> QueueKey {
-        QueueKey::new(self.priority, self.is_pinned(), Timestamp(self.due), JobId(self.job))
+    fn queue_key(&self, seconds: u64) -> QueueKey {
+        // A period of zero means no ageing.
+        let ageing = PriorityAgeing::every(Duration::from_secs(seconds)).unwrap_or(PriorityAgeing::OFF);
+        QueueKey::new(ageing, self.priority, self.is_pinned(), Timestamp(self.due), JobId(self.job))
     }
 
     fn is_pinned(&self) -> bool {
         self.lane.pinned_to().is_some()
     }
 
-    fn order(&self) -> (i16, u8, i64, u64) {
-        (-i16::from(self.priority), if self.is_pinned() { 0 } else { 1 }, self.due, self.job)
+    /// With ageing, a job has lost a step for each period before it became due, and due times are virtual.
+    fn order(&self, seconds: u64) -> (i64, u8, i64, u64) {
+        let (period, priority) = (seconds as i64 * 1_000, i64::from(self.priority));
+        let periods = if period == 0 { 0 } else { self.due.div_euclid(period) };
+        let pinned = if self.is_pinned() { 0 } else { 1 };
+        (periods - priority, pinned, self.due - priority * period, self.job)
     }
 }
 
@@ -215,7 +225,7 @@ fn lane() -> impl Strategy<Value = LaneKey> {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let waiting = (lane(), -2..3_i8, 0..4_i64, 0..60_u64);
+    let waiting = (lane(), -2..3_i8, (0..4_i64).prop_map(|due| 1_000_000_000 + due * 700), 0..60_u64);
     prop_oneof![
         6 => waiting.prop_map(|(lane, priority, due, job)| Act::Push(Waiting { lane, priority, due, job })),
         2 => any::<usize>().prop_map(Act::Remove),
@@ -229,27 +239,30 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     /// Compares the queue with a list that is searched from end to end.
     #[test]
-    fn the_first_is_the_least_of_a_sorted_list(acts in proptest::collection::vec(act(), 1..80)) {
+    fn the_first_is_the_least_of_a_sorted_list(
+        acts in proptest::collection::vec(act(), 1..80),
+        seconds in 0..3_u64,
+    ) {
         let mut ready = ReadyQueue::default();
         let mut list: Vec<Waiting> = Vec::new();
         let mut parked: Vec<LaneKey> = Vec::new();
         for act in acts {
-            let first = list.iter().filter(|it| !parked.contains(&it.lane)).min_by_key(|it| it.order()).copied();
+            let first = list.iter().filter(|it| !parked.contains(&it.lane)).min_by_key(|it| it.order(seconds)).copied();
             prop_assert_eq!(ready.first(), first.map(|it| (it.lane, JobId(it.job))));
             match act {
                 Act::Push(it) if list.iter().any(|other| other.job == it.job) => {}
                 Act::Push(it) => {
                     list.push(it);
-                    ready.push(it.lane, it.queue_key());
+                    ready.push(it.lane, it.queue_key(seconds));
                 }
                 Act::Remove(at) if !list.is_empty() => {
                     let it = list.remove(at % list.len());
-                    prop_assert!(ready.remove(it.lane, it.queue_key()));
-                    prop_assert!(!ready.remove(it.lane, it.queue_key()));
+                    prop_assert!(ready.remove(it.lane, it.queue_key(seconds)));
+                    prop_assert!(!ready.remove(it.lane, it.queue_key(seconds)));
                 }
                 Act::TakeFirst => if let Some(it) = first {
                     list.retain(|other| *other != it);
-                    prop_assert!(ready.remove(it.lane, it.queue_key()));
+                    prop_assert!(ready.remove(it.lane, it.queue_key(seconds)));
                 },
                 Act::ParkFirst => if let Some(it) = first {
                     parked.push(it.lane);
@@ -262,7 +275,7 @@ proptest! {
                 Act::TakePinned(only) => {
                     let is_taken = |it: &Waiting| it.lane.pinned_to() == Some(only);
                     let mut taken: Vec<Waiting> = list.iter().filter(|it| is_taken(it)).copied().collect();
-                    taken.sort_by_key(|it| (it.lane, it.order()));
+                    taken.sort_by_key(|it| (it.lane, it.order(seconds)));
                     list.retain(|it| !is_taken(it));
                     prop_assert_eq!(ready.take_pinned(only), taken.iter().map(|it| JobId(it.job)).collect::<Vec<_>>());
                 }
@@ -273,7 +286,7 @@ proptest! {
             prop_assert_eq!(ready.faults(), Vec::<&str>::new());
         }
         unpark_all(&mut ready);
-        list.sort_by_key(Waiting::order);
+        list.sort_by_key(|it| it.order(seconds));
         prop_assert_eq!(drain(&mut ready), list.iter().map(|it| it.job).collect::<Vec<_>>());
     }
 }

@@ -165,7 +165,7 @@ fn update_from_phase(
 ) {
     offer::end(scheduler, job);
     let Some(live) = scheduler.jobs.get_mut(&job) else { return };
-    let key = live.queue_key(job);
+    let key = live.queue_key(scheduler.config.priority_ageing, job);
     let Some(attempt) = live.attempt_mut() else { return };
     let token = attempt.token(job);
     attempt.recalled = false;
@@ -248,7 +248,7 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
         return;
     };
     let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
-    let grant = placement::grant_of(job, token, &definition, member);
+    let grant = placement::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
     scheduler.send_definition(worker, session, number);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);

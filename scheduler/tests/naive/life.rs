@@ -47,6 +47,7 @@ impl Model {
             definition,
             priority,
             due,
+            ageing: self.ageing,
             standing,
             keys,
             attempts: 0,
@@ -61,10 +62,9 @@ impl Model {
             unconfirmed: Vec::new(),
         };
         self.say(format!("j{id} added {} due {}", job.state().name(), due.0));
-        let waits = matches!(job.standing, LiveState::Queued { .. });
         self.jobs.push(job);
         self.limit(id, due, |waits| waits.queue);
-        if waits {
+        if due <= self.now.utc {
             self.begins_to_wait(id);
         }
         id

@@ -110,13 +110,15 @@ impl Model {
                         && takes_turns(job)
                         && it.definition.revision == job.definition.revision)
             };
-            firsts.iter().filter(shares).map(Job::order).min().expect("itself")
+            let first = firsts.iter().filter(shares).min_by_key(|it| it.order()).expect("itself");
+            // Those of the priority of the oldest take turns, whatever their age.
+            (first.order(), job.priority != first.priority)
         };
         let turn = |job: &Job| {
             self.turns.iter().find(|(of, _)| Some(of) == lane(job).as_ref()).map_or(0, |(_, turn)| *turn)
         };
         let mut sorted = firsts.clone();
-        sorted.sort_by_key(|job| (place(job), -i16::from(job.priority), turn(job)));
+        sorted.sort_by_key(|job| (place(job), turn(job)));
         sorted
     }
 

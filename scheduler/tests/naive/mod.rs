@@ -48,6 +48,8 @@ pub(crate) struct Model {
     in_vain: Option<Uptime>,
     /// Hooks whose events have happened in this step.
     hooked: Vec<hooks::Pending>,
+    /// Milliseconds after which a waiting job gains a step of priority, if it does.
+    pub(crate) ageing: Option<i64>,
     rates: limits::Rates,
     turns: Vec<limits::Turn>,
     turn: u64,
@@ -70,6 +72,8 @@ pub(crate) struct Job {
     pub(crate) definition: Arc<Definition>,
     pub(crate) priority: i8,
     pub(crate) due: Timestamp,
+    /// Milliseconds after which it gains a step of priority.
+    ageing: Option<i64>,
     pub(crate) standing: LiveState,
     /// Values of the keys of its limits.
     keys: Option<JobKeys>,
@@ -365,8 +369,19 @@ impl Job {
     }
 
     /// Its position in the queue: priority, then pinned first, then due time, then number.
-    fn order(&self) -> (i16, bool, Timestamp, u64) {
-        (-i16::from(self.priority), !self.goes_first(), self.due, self.id)
+    fn order(&self) -> (i64, bool, i64, u64) {
+        (-self.steps(), !self.goes_first(), self.exact_due(), self.id)
+    }
+
+    /// Its priority in whole steps. With ageing all jobs gain one where a period ends, so it has one less for each that ended before it
+    /// became due.
+    fn steps(&self) -> i64 {
+        i64::from(self.priority) - self.ageing.map_or(0, |period| self.due.0.div_euclid(period))
+    }
+
+    /// The time that decides within a step. With ageing a step of priority is worth a period.
+    fn exact_due(&self) -> i64 {
+        self.due.0 - self.ageing.map_or(0, |period| i64::from(self.priority) * period)
     }
 }
 

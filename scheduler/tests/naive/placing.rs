@@ -165,7 +165,12 @@ impl Model {
 
     pub(super) fn say_enqueue(&mut self, job: &Job, session: SessionId) {
         let token = job.attempt().expect("it is held").token;
-        let (priority, due, timeout) = (job.priority, job.due.0, job.definition.timeout);
+        // With ageing workers sort by time only: in that of the lowest priority there is.
+        let (priority, due) = match job.ageing {
+            Some(period) => (0, job.exact_due() - 128 * period),
+            None => (job.priority, job.due.0),
+        };
+        let timeout = job.definition.timeout;
         let line = format!(
             "enqueue {token} p{priority} due {due} for {timeout:?} with {:?} and {:?}",
             budgets::memory(job),
@@ -214,8 +219,8 @@ impl Model {
         let mut waiting: Vec<Job> = self.jobs.iter().filter(waits).cloned().collect();
         waiting.sort_by_key(Job::order);
         let in_backlogs = self.jobs.iter().filter(|job| job.attempt().is_some_and(|it| it.in_backlog));
-        let lowest = in_backlogs.map(|job| job.priority).min();
-        let (Some(highest), Some(lowest)) = (waiting.first().map(|job| job.priority), lowest) else { return };
+        let lowest = in_backlogs.map(Job::steps).min();
+        let (Some(highest), Some(lowest)) = (waiting.first().map(Job::steps), lowest) else { return };
         if highest <= lowest || self.searched.is_some_and(|at| at + SEARCH > self.now.up) {
             return;
         }
@@ -228,7 +233,7 @@ impl Model {
             let sitting = self.sitting(worker);
             givers.extend(sitting);
         }
-        givers.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
+        givers.sort_by_key(|job| std::cmp::Reverse((-job.steps(), job.exact_due(), job.id)));
         // Workers on which a recall is in flight already.
         let mut coming = givers.clone();
         coming.retain(|job| job.attempt().expect("it is held").recalled);
@@ -237,15 +242,14 @@ impl Model {
             !(attempt.recalled || attempt.unsettled || attempt.stopping.is_some())
         });
         let mut recalled: Vec<Job> = Vec::new();
-        for job in waiting.iter().filter(|job| job.priority > lowest) {
+        for job in waiting.iter().filter(|job| job.steps() > lowest) {
             let may_follow = |it: &Job| {
                 let worker = it.attempt().expect("it is held").worker;
                 self.may_run(self.worker(worker).expect("who holds something is not forgotten"), job)
             };
             if let Some(at) = coming.iter().position(may_follow) {
                 coming.remove(at);
-            } else if let Some(at) = givers.iter().position(|it| it.priority < job.priority && may_follow(it))
-            {
+            } else if let Some(at) = givers.iter().position(|it| it.steps() < job.steps() && may_follow(it)) {
                 let it = givers.remove(at);
                 if it.attempt().expect("it is held").assigned.up + SITTING <= self.now.up {
                     recalled.push(it);
@@ -270,7 +274,7 @@ impl Model {
             .filter(|job| job.attempt().is_some_and(|it| it.worker == worker.id && it.in_backlog))
             .cloned()
             .collect();
-        sitting.sort_by_key(|job| std::cmp::Reverse((-i16::from(job.priority), job.due, job.id)));
+        sitting.sort_by_key(|job| std::cmp::Reverse((-job.steps(), job.exact_due(), job.id)));
         sitting.truncate(queued as usize);
         sitting
     }

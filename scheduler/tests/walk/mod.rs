@@ -123,9 +123,9 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A world in which a batch of more than `slice` members is a large one.
-pub(crate) fn world(slice: usize) -> World {
-    let mut world = World::new(3, slice);
+/// A world whose scheduler has these settings.
+pub(crate) fn world(config: crate::world::scheduler::Config) -> World {
+    let mut world = World::with(config);
     for number in 0..NAMES.len() {
         world.define(kind(number));
     }

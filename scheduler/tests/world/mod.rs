@@ -38,7 +38,7 @@ use scheduler::new_jobs::NewJobs;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedules::PauseTarget;
 use scheduler::step::{Change, Effect, Step};
-use scheduler::{Config, Counters, Scheduler, ServerLimits, TICK_WITHIN};
+use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits, TICK_WITHIN};
 
 pub struct World {
     pub scheduler: Scheduler,
@@ -55,7 +55,8 @@ pub struct World {
     stepped: Uptime,
     /// Up to this one, fences are in the backup that the server goes on from.
     restored: Fence,
-    server_limits: ServerLimits,
+    /// Of the scheduler; a restart keeps all but its epoch, seed and slice.
+    pub config: Config,
     sessions: u64,
     tickets: u64,
 }
@@ -95,24 +96,25 @@ impl Member {
 impl World {
     /// A batch of more than `slice` members is a large one.
     pub fn new(seed: u64, slice: usize) -> Self {
-        Self::with_jobs_max(seed, slice, usize::MAX)
+        Self::with(Self::config(seed, slice))
     }
 
-    /// Likewise, with limits on the jobs of all definitions.
-    pub fn with_limits(seed: u64, slice: usize, server_limits: ServerLimits) -> Self {
-        let mut world = Self::with_jobs_max(seed, slice, usize::MAX);
-        let (cluster, intervals) = (ClusterId(7), Intervals::default());
-        let config =
-            Config { cluster, epoch: Epoch(1), intervals, seed, slice, jobs_max: usize::MAX, server_limits };
-        (world.scheduler, world.server_limits) = (Scheduler::new(config, Counters::default()), server_limits);
-        world
+    /// The settings of a scheduler without limits, whose jobs do not age.
+    pub fn config(seed: u64, slice: usize) -> Config {
+        Config {
+            cluster: ClusterId(7),
+            epoch: Epoch(1),
+            intervals: Intervals::default(),
+            seed,
+            slice,
+            jobs_max: usize::MAX,
+            server_limits: ServerLimits::default(),
+            priority_ageing: PriorityAgeing::OFF,
+        }
     }
 
-    /// Likewise, with no more than so many jobs that have not ended.
-    pub fn with_jobs_max(seed: u64, slice: usize, jobs_max: usize) -> Self {
-        let (cluster, intervals) = (ClusterId(7), Intervals::default());
-        let server_limits = ServerLimits::default();
-        let config = Config { cluster, epoch: Epoch(1), intervals, seed, slice, jobs_max, server_limits };
+    /// Its scheduler has these settings.
+    pub fn with(config: Config) -> Self {
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         Self {
             scheduler: Scheduler::new(config, Counters::default()),
@@ -125,7 +127,7 @@ impl World {
             inputs: Vec::new(),
             stepped: now.up,
             restored: Fence(0),
-            server_limits,
+            config,
             sessions: 0,
             tickets: 0,
         }

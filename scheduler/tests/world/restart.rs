@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::World;
-use super::protocol::order::Intervals;
 use super::protocol::report::Outcome;
-use super::protocol::{AttemptNo, ClusterId, Epoch, JobId, WorkerId};
+use super::protocol::{AttemptNo, Epoch, JobId, WorkerId};
 use super::scheduler::batches::{LiveBatch, is_failure};
 use super::scheduler::dependencies::LiveDependency;
 use super::scheduler::expectations::ExpectationRow;
@@ -28,15 +27,7 @@ impl World {
         self.now.utc = self.now.utc + ahead - behind;
         let now = self.now;
         let changes: Vec<&Change> = self.steps.iter().flat_map(|(_, step)| &step.changes).collect();
-        let config = Config {
-            cluster: ClusterId(7),
-            epoch: Epoch(2),
-            intervals: Intervals::default(),
-            seed: 2,
-            slice,
-            jobs_max: usize::MAX,
-            server_limits: self.server_limits,
-        };
+        let config = Config { epoch: Epoch(2), seed: 2, slice, jobs_max: usize::MAX, ..self.config };
         let fence = self.nonces.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
         if is_restored {
             self.restored = fence;

@@ -4,6 +4,7 @@
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
+mod ageing;
 mod auth_proxy;
 mod error;
 mod intervals;
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::order::Intervals;
-use scheduler::ServerLimits;
+use scheduler::{PriorityAgeing, ServerLimits};
 
 use crate::auth::proxy::ProxyLogin;
 use crate::listener::tls::TlsFiles;
@@ -92,6 +93,8 @@ pub struct Settings {
     pub max_running: Option<String>,
     /// Jobs that may wait for a worker or a limit; absent means no limit.
     pub max_queued: Option<String>,
+    /// The time after which a waiting job gains a priority step; absent means that priorities do not grow.
+    pub priority_ageing: Option<String>,
     /// Labels that workers may claim: names separated by commas, each with `*` at its end if it is a beginning.
     pub worker_labels: String,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
@@ -128,6 +131,7 @@ impl Default for Settings {
             max_jobs: "5000000".to_owned(),
             max_running: None,
             max_queued: None,
+            priority_ageing: None,
             worker_labels: "*".to_owned(),
             removed_definitions: RemovedDefinitions::default(),
             retention: RetentionSettings::default(),
@@ -186,6 +190,8 @@ pub struct Config {
     pub jobs_max: usize,
     /// Limits on the jobs that run, and on those that wait.
     pub server_limits: ServerLimits,
+    /// Growth of the priority of waiting jobs.
+    pub priority_ageing: PriorityAgeing,
     /// Labels that workers may claim.
     pub worker_labels: WorkerLabels,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
@@ -239,6 +245,7 @@ impl Settings {
                 running_max: optional_count("--max-running", "LONGSHORE_MAX_RUNNING", self.max_running)?,
                 queued_max: optional_count("--max-queued", "LONGSHORE_MAX_QUEUED", self.max_queued)?,
             },
+            priority_ageing: ageing::priority_ageing(self.priority_ageing.as_deref())?,
             removed_definitions: self.removed_definitions,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use protocol::order::Intervals;
 use protocol::{Now, Revision};
 use scheduler::input::GroupNo;
-use scheduler::{Config, Counters, Scheduler, ServerLimits};
+use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -41,13 +41,13 @@ impl Engine {
         mut store: Box<dyn Store>,
         definitions: &Definitions,
         intervals: Intervals,
-        limits: impl Into<JobLimits>,
+        jobs: impl Into<JobSettings>,
         data_dir: PathBuf,
     ) -> Result<(Self, EngineHandles), EngineError> {
         let mut restore = Restore {
             now: clock::now(),
             intervals,
-            limits: limits.into(),
+            jobs: jobs.into(),
             scheduler: None,
             known: Known::default(),
             unparsed: HashMap::new(),
@@ -117,19 +117,21 @@ impl Engine {
     }
 }
 
-/// Limits on the jobs of all definitions together.
+/// Settings for the jobs of all definitions together.
 #[derive(Clone, Copy, Debug)]
-pub struct JobLimits {
+pub struct JobSettings {
     /// Jobs that have not ended.
     pub live_max: usize,
     /// Jobs that run, and jobs that wait.
     pub server: ServerLimits,
+    /// Growth of the priority of waiting jobs.
+    pub priority_ageing: PriorityAgeing,
 }
 
 /// Only the number of jobs that have not ended is limited.
-impl From<usize> for JobLimits {
+impl From<usize> for JobSettings {
     fn from(live_max: usize) -> Self {
-        Self { live_max, server: ServerLimits::default() }
+        Self { live_max, server: ServerLimits::default(), priority_ageing: PriorityAgeing::OFF }
     }
 }
 
@@ -137,7 +139,7 @@ impl From<usize> for JobLimits {
 struct Restore {
     now: Now,
     intervals: Intervals,
-    limits: JobLimits,
+    jobs: JobSettings,
     scheduler: Option<Scheduler>,
     /// The same state for the event feed.
     known: Known,
@@ -180,8 +182,9 @@ impl Restore {
             intervals: self.intervals,
             seed: rand::random(),
             slice: SLICE,
-            jobs_max: self.limits.live_max,
-            server_limits: self.limits.server,
+            jobs_max: self.jobs.live_max,
+            server_limits: self.jobs.server,
+            priority_ageing: self.jobs.priority_ageing,
         };
         let last = Counters {
             job: loaded.last_job,

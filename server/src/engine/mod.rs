@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use handle::{Busy, Command, CommitClock, Handle};
 pub use health::Health;
-pub use load::JobLimits;
+pub use load::JobSettings;
 pub use overrides::OverridesCache;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
 pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};

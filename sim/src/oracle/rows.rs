@@ -25,6 +25,8 @@ pub(crate) struct Scene<'w> {
     /// Since when the server has been there without a break.
     pub(crate) attentive_since: Moment,
     pub(crate) drift_ppm: u64,
+    /// The time after which a waiting job gains a step of priority, if it does.
+    pub(crate) ageing: Option<Duration>,
 }
 
 impl Oracle {
@@ -48,7 +50,7 @@ impl Oracle {
                 self.is_permitted(scene.now, rows, index);
                 self.is_unique(scene.now, rows, index);
                 self.is_within_rate(scene.now, row, it);
-                return self.is_first(scene.now, rows, index, definition);
+                return self.is_first(scene, rows, index, definition);
             }
             Change::Waiting { closed, job, .. } => (closed, *job),
             Change::Ended(it) if it.state == State::Expired => {
@@ -329,14 +331,18 @@ impl Oracle {
     }
 
     /// I22: the assigned job was the first of its definition.
-    fn is_first(&mut self, now: Moment, rows: &[Option<Row>], index: usize, definition: &Definition) {
+    fn is_first(&mut self, scene: Scene<'_>, rows: &[Option<Row>], index: usize, definition: &Definition) {
         // Keys take turns, whatever their jobs' due times; so do batches that limit their members. Members wait for workers of their own.
         let is_own_turn = definition.retry.on == RetryOn::Same || definition.limits.gate_starts();
         if is_own_turn || definition.placement.run_on != RunOn::One {
             return;
         }
         let Some(row) = &rows[index] else { return };
-        let place = |index: usize, row: &Row| (-i16::from(row.priority), row.due_at, index);
+        let place = |index: usize, row: &Row| match scene.ageing {
+            None => (-i64::from(row.priority), row.due_at.0, index),
+            // A step of priority is worth as much as a period of waiting.
+            Some(period) => (0, row.due_at.0 - i64::from(row.priority) * period.as_millis() as i64, index),
+        };
         let passed_over = rows.iter().enumerate().find(|(other, it)| {
             it.as_ref().is_some_and(|it| {
                 it.state == State::Queued
@@ -347,7 +353,7 @@ impl Oracle {
         });
         if let Some((other, _)) = passed_over {
             let what = format!("job {} goes before job {}", index + 1, other + 1);
-            self.fault(now, "I22 the queue has an order", what);
+            self.fault(scene.now, "I22 the queue has an order", what);
         }
     }
 }

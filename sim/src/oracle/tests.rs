@@ -18,7 +18,7 @@ use crate::workload::{AspectDice, Workload};
 
 const JOB: JobId = JobId(1);
 const SCENE: Scene<'static> =
-    Scene { now: Moment(9), machines: &[], attentive_since: Moment(0), drift_ppm: 0 };
+    Scene { now: Moment(9), machines: &[], attentive_since: Moment(0), drift_ppm: 0, ageing: None };
 
 fn token(fence: u64) -> Token {
     Token { job: JOB, fence: Fence(fence), nonce: Nonce(fence) }

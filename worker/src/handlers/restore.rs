@@ -51,7 +51,8 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
         worker.effects.push(Effect::Forget { token, runtime, give_up_output: true });
         return;
     }
-    let position = QueuePosition { priority: Reverse(0), due: 0, arrival: worker.next_arrival() };
+    // It was started before whatever waits here now.
+    let position = QueuePosition { priority: Reverse(0), due: i64::MIN, arrival: worker.next_arrival() };
     let is_fenced = launch.spec.self_fence.is_some();
     let time_left = launch.time_left;
     worker.attempts.insert(

@@ -47,6 +47,7 @@ pub(crate) async fn job(
         reason: reason(&state.presenter(), &row, explanation.as_ref()),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         before: explanation.as_ref().and_then(|it| it.before),
+        aged_steps: explanation.as_ref().and_then(|it| it.aged_steps),
         workers,
     }))
 }
@@ -55,11 +56,14 @@ pub(crate) async fn job(
 fn reason(presenter: &Presenter, row: &JobRow, explanation: Option<&Explanation>) -> Reason {
     let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
     if let Some(pending) = queued.and_then(|it| it.pending) {
-        let reason = presenter::pending(pending);
-        return match queued.and_then(|it| limit_text(it, pending)) {
-            Some(text) => Reason { text: text.into(), ..reason },
-            None => reason,
-        };
+        let mut reason = presenter::pending(pending);
+        if let Some(text) = queued.and_then(|it| limit_text(it, pending)) {
+            reason.text = text.into();
+        }
+        if let Some(steps) = queued.and_then(|it| it.aged_steps).filter(|steps| *steps > 0) {
+            reason.text = format!("{}; {}", reason.text, age_text(row.priority, steps)).into();
+        }
+        return reason;
     }
     if let Some(reason) = presenter.waits_for(row) {
         return reason;
@@ -81,6 +85,13 @@ fn reason(presenter: &Presenter, row: &JobRow, explanation: Option<&Explanation>
     };
     let code = if row.state.has_ended() { "ended" } else { row.state.name() };
     Reason { code: code.into(), text: text.into() }
+}
+
+/// The priority that a job has gained by waiting.
+fn age_text(priority: i8, steps: u64) -> String {
+    let counts_as = i64::from(priority).saturating_add(i64::try_from(steps).unwrap_or(i64::MAX));
+    let plural = if steps == 1 { "" } else { "s" };
+    format!("its priority {priority} is aged by {steps} step{plural} and counts as {counts_as}")
 }
 
 /// The limit that keeps a job waiting, with its holders and the jobs before this one.

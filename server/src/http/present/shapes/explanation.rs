@@ -24,6 +24,9 @@ pub struct Explanation {
     /// Jobs of its definition with the same keys that go before it, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
+    /// Steps that it has gained on top of its priority, while it waits; only with `--priority-ageing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aged_steps: Option<u64>,
     /// A verdict for every worker that was not forgotten; none once the job has ended.
     pub workers: Vec<Verdict>,
 }
