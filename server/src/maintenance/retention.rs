@@ -5,21 +5,28 @@
 //! whether the store holds a thousand jobs or ten million.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Now, Timestamp};
 use tokio::time::sleep;
 
+use super::RetentionTime;
 use super::leftovers;
 use super::trusted_clock::TrustedClock;
+use crate::catalogue::Catalogue;
 use crate::config::Retention as Kept;
-use crate::engine::Remover;
-use crate::store::{CommitError, Removed, RetentionCutoffs};
+use crate::engine::{Removal, RemovalStep, Remover};
+use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed, RetentionCutoffs};
 
 /// Deletes what has been kept long enough.
 pub(super) struct JobRetention<C> {
     remover: Remover,
     kept: Kept,
+    /// The definitions, for their own rules.
+    catalogue: Arc<Catalogue>,
+    /// The time of the last step, for the other tasks.
+    time: RetentionTime,
     /// The data directory, for leftovers.
     data: PathBuf,
     clock: C,
@@ -29,11 +36,23 @@ pub(super) struct JobRetention<C> {
 /// Nobody deletes anything any more: the store is closed, or another server's.
 struct StoreClosed;
 
+/// The end of a round: all that was due is deleted, or an error wants a pause.
+enum Round {
+    Done,
+    Failed(Duration),
+}
+
 impl<C: Fn() -> Now> JobRetention<C> {
     /// `by` is the time that an earlier process went by.
     pub(super) fn new(remover: Remover, kept: Kept, data: PathBuf, by: Option<Timestamp>, clock: C) -> Self {
         let trusted_clock = TrustedClock::new(by, clock());
-        Self { remover, kept, data, clock, trusted_clock }
+        let (catalogue, time) = (Arc::default(), RetentionTime::unknown());
+        Self { remover, kept, catalogue, time, data, clock, trusted_clock }
+    }
+
+    /// Goes by the rules of these definitions as well, and writes down the time that it goes by.
+    pub(super) fn with_definitions(self, catalogue: Arc<Catalogue>, time: RetentionTime) -> Self {
+        Self { catalogue, time, ..self }
     }
 
     /// Goes on until the store is closed.
@@ -49,45 +68,95 @@ impl<C: Fn() -> Now> JobRetention<C> {
     /// Deletes all that is due, and says when to look again.
     async fn run_once(&mut self) -> Result<Duration, StoreClosed> {
         let mut sum = Removed::default();
-        let pause = loop {
-            let now = (self.clock)();
-            let cutoffs = self.kept.keep(self.trusted_clock.time(now), ROWS_MAX);
-            let cutoffs = RetentionCutoffs { by: self.trusted_clock.to_write(now.up), ..cutoffs };
-            match self.remover.remove(cutoffs).await.ok_or(StoreClosed)? {
-                Ok(step) => {
-                    self.remover.health().note_retention(Ok::<_, CommitError>(()));
-                    if let Some(time) = cutoffs.by {
-                        self.trusted_clock.wrote(now.up);
-                        self.remove_leftovers(time).await;
-                    }
-                    sum.jobs += step.removed.jobs;
-                    sum.keys += step.removed.keys;
-                    sum.late_reports += step.removed.late_reports;
-                    if !step.removed.more {
-                        break CHECK_EVERY;
-                    }
-                    sleep(step.took * OTHERS_SHARE).await;
-                }
-                // The engine meets the same, and says it.
-                Err(CommitError::Fenced { .. }) => return Err(StoreClosed),
-                Err(error @ CommitError::Refused(_)) => {
-                    self.remover.health().note_retention(Err(&error));
-                    tracing::error!(%error, "the store refused to delete old rows; trying again in an hour");
-                    break AFTER_REFUSAL;
-                }
-                Err(error) => {
-                    self.remover.health().note_retention(Err(&error));
-                    tracing::warn!(%error, "the store is unavailable: retention tries again in some seconds");
-                    break CHECK_EVERY;
-                }
-            }
-        };
+        let mut round = self.remove_by_server(&mut sum).await?;
+        if let Round::Done = round {
+            round = self.remove_by_definition(&mut sum).await?;
+        }
         let Removed { jobs, keys, late_reports, .. } = sum;
         if jobs + keys + late_reports > 0 {
             tracing::info!(jobs, keys, late_reports, "deleted rows beyond retention");
         }
-        Ok(pause)
+        Ok(match round {
+            Round::Done => CHECK_EVERY,
+            Round::Failed(pause) => pause,
+        })
     }
+
+    /// Deletes what is beyond the limits of the server.
+    async fn remove_by_server(&mut self, sum: &mut Removed) -> Result<Round, StoreClosed> {
+        loop {
+            let now = (self.clock)();
+            let time = self.trusted_clock.time(now);
+            self.time.set(time);
+            let by = self.trusted_clock.to_write(now.up);
+            let cutoffs = RetentionCutoffs { by, ..self.kept.keep(time, ROWS_MAX) };
+            let step = match self.step(Removal::ByServer(cutoffs)).await? {
+                Ok(step) => step,
+                Err(pause) => return Ok(Round::Failed(pause)),
+            };
+            if let Some(time) = by {
+                self.trusted_clock.wrote(now.up);
+                self.remove_leftovers(time).await;
+            }
+            add(sum, step.removed);
+            if !step.removed.more {
+                return Ok(Round::Done);
+            }
+            sleep(step.took * OTHERS_SHARE).await;
+        }
+    }
+
+    /// Deletes what is beyond the limits of definitions. Each step reads the rules again, so that a reload counts at once.
+    async fn remove_by_definition(&mut self, sum: &mut Removed) -> Result<Round, StoreClosed> {
+        let mut after = String::new();
+        loop {
+            let now = self.trusted_clock.time((self.clock)());
+            let definitions = self.catalogue.current();
+            let rules = definitions.retention_rules(&after, RULES_AT_ONCE);
+            let Some((last, _)) = rules.last() else { return Ok(Round::Done) };
+            let cutoffs: Arc<[DefinitionCutoffs]> =
+                rules.iter().filter_map(|(name, rule)| rule.cutoffs(name, now)).collect();
+            let kept_since = now - self.kept.age_min;
+            let removal = DefinitionRemoval { definitions: cutoffs, kept_since, now, rows_max: ROWS_MAX };
+            let step = match self.step(Removal::ByDefinition(removal)).await? {
+                Ok(step) => step,
+                Err(pause) => return Ok(Round::Failed(pause)),
+            };
+            add(sum, step.removed);
+            if !step.removed.more {
+                after = (*last).to_owned();
+            }
+            sleep(step.took * OTHERS_SHARE).await;
+        }
+    }
+
+    /// Makes one step. After an error the inner result is the time until the next try.
+    async fn step(&self, removal: Removal) -> Result<Result<RemovalStep, Duration>, StoreClosed> {
+        match self.remover.remove(removal).await.ok_or(StoreClosed)? {
+            Ok(step) => {
+                self.remover.health().note_retention(Ok::<_, CommitError>(()));
+                Ok(Ok(step))
+            }
+            // The engine meets the same, and says it.
+            Err(CommitError::Fenced { .. }) => Err(StoreClosed),
+            Err(error @ CommitError::Refused(_)) => {
+                self.remover.health().note_retention(Err(&error));
+                tracing::error!(%error, "the store refused to delete old rows; trying again in an hour");
+                Ok(Err(AFTER_REFUSAL))
+            }
+            Err(error) => {
+                self.remover.health().note_retention(Err(&error));
+                tracing::warn!(%error, "the store is unavailable: retention tries again in some seconds");
+                Ok(Err(CHECK_EVERY))
+            }
+        }
+    }
+}
+
+fn add(sum: &mut Removed, removed: Removed) {
+    sum.jobs += removed.jobs;
+    sum.keys += removed.keys;
+    sum.late_reports += removed.late_reports;
 }
 
 impl<C> JobRetention<C> {
@@ -101,6 +170,8 @@ impl<C> JobRetention<C> {
 
 /// Rows of one kind in a step: a few milliseconds.
 const ROWS_MAX: usize = 500;
+/// Definitions with rules in a step: each costs some lookups in indexes, and all of them some milliseconds.
+const RULES_AT_ONCE: usize = 200;
 /// After a step commits have the writer for themselves so many times as long.
 const OTHERS_SHARE: u32 = 4;
 /// Rows become due within minutes and days; a check costs some microseconds.
@@ -111,7 +182,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(3_600);
 pub(super) mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicI64, Ordering};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use protocol::order::Intervals;
     use protocol::{JobId, Uptime};
@@ -136,6 +207,7 @@ pub(super) mod tests {
         output_bytes_max: None,
         keys: Duration::from_millis(100),
         late_reports: Duration::from_millis(100),
+        age_min: Duration::ZERO,
     };
 
     /// A store with jobs that ended one after the other, at millisecond 1, 2, 3, …; the last one has not.
@@ -238,6 +310,38 @@ pub(super) mod tests {
         assert_eq!(count(&archive), 1, "what has not ended stays");
     }
 
+    #[tokio::test]
+    async fn definitions_have_limits_of_their_own() {
+        let ((store, archive), clock) = (store_of(51), Arc::new(AtomicI64::new(100)));
+        let (retention, _engine) = retention(store, &clock);
+        let definitions = |rule: &str| {
+            let text = format!("jobs: {{ mail: {{ image: a }}, resize: {{ image: 'resize:1', retention: {rule} }} }}");
+            let file = jobs_file::parse(&text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
+            Definitions::new(file.definitions)
+        };
+        let catalogue = Arc::new(Catalogue::new(definitions("{ keep: 30, output_max_age: 1h }")));
+        let time = RetentionTime::unknown();
+        let mut retention = retention.with_definitions(catalogue.clone(), time.clone());
+        retention.kept.age_min = Duration::from_millis(65);
+        assert!(matches!(retention.run_once().await, Ok(CHECK_EVERY)));
+        assert_eq!(count(&archive), 51 - 20, "50 have ended");
+        assert_eq!(time.get(), Some(Timestamp(100)));
+        catalogue.replace(definitions("{ keep: 1 }"));
+        assert!(retention.run_once().await.is_ok());
+        assert_eq!(count(&archive), 51 - 34, "no job goes within the shortest time after its end");
+        catalogue.replace(definitions("{ keep: 10 }"));
+        clock.store(115, Ordering::Relaxed);
+        assert!(retention.run_once().await.is_ok());
+        assert_eq!(count(&archive), 11);
+        // Without a rule, or without the definition, the limits of the server hold alone.
+        catalogue.replace(Definitions::new(Vec::new()));
+        assert!(retention.run_once().await.is_ok());
+        assert_eq!(count(&archive), 11);
+        clock.store(LATER, Ordering::Relaxed);
+        assert!(retention.run_once().await.is_ok());
+        assert_eq!(count(&archive), 1);
+    }
+
     /// Says what it is asked for, and has a fault now and then.
     struct Faulty {
         store: SqliteStore,
@@ -261,6 +365,14 @@ pub(super) mod tests {
         ) -> Result<Removed, CommitError> {
             self.asked.lock().unwrap().push(*cutoffs);
             self.faults.pop().map_or_else(|| self.store.remove(epoch, cutoffs), Err)
+        }
+
+        fn remove_by_definition(
+            &mut self,
+            epoch: protocol::Epoch,
+            removal: &DefinitionRemoval,
+        ) -> Result<Removed, CommitError> {
+            self.store.remove_by_definition(epoch, removal)
         }
 
         fn change_record(

@@ -262,7 +262,11 @@ impl Archive for StandInEngine {
         Ok(self.read()?.workers.iter().find(|row| &*row.name == name).map(|row| row.worker))
     }
 
-    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
+    fn first_with_output(
+        &self,
+        ids: &[JobId],
+        _since: &BTreeMap<String, Timestamp>,
+    ) -> Result<Option<JobId>, ReadError> {
         let world = self.read()?;
         Ok(ids.iter().copied().find(|id| world.jobs.iter().any(|record| record.row.job == *id)))
     }

@@ -1,5 +1,6 @@
 //! The read side: a pool of read-only connections.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -288,10 +289,14 @@ impl Archive for SqliteArchive {
         })
     }
 
-    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
+    fn first_with_output(
+        &self,
+        ids: &[JobId],
+        since: &BTreeMap<String, Timestamp>,
+    ) -> Result<Option<JobId>, ReadError> {
         self.read(|connection| {
             for id in ids {
-                if record::is_kept(connection, *id)? {
+                if record::has_output(connection, *id, since)? {
                     return Ok(Some(*id));
                 }
             }

@@ -1,6 +1,8 @@
 //! A job with its whole story, and the facts about a job that are rows of other tables.
 
-use protocol::{AttemptNo, JobId};
+use std::collections::BTreeMap;
+
+use protocol::{AttemptNo, JobId, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::input::JobDetails;
 use scheduler::job::State;
@@ -75,6 +77,23 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
         hooks,
         after,
         dependents,
+    }))
+}
+
+/// The output of a job is kept: it has not ended, or not before the instant for its definition.
+pub(super) fn has_output(
+    connection: &Connection,
+    id: JobId,
+    since: &BTreeMap<String, Timestamp>,
+) -> rusqlite::Result<bool> {
+    let found: Option<(Option<i64>, String)> = connection
+        .prepare_cached(
+            "SELECT j.ended_at, d.name FROM all_jobs j JOIN definitions d ON d.id = j.definition WHERE j.id = ?1",
+        )?
+        .query_row([id.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found.is_some_and(|(ended_at, name)| {
+        ended_at.is_none_or(|at| since.get(&name).is_none_or(|since| at >= since.0))
     }))
 }
 

@@ -1,8 +1,11 @@
 //! A group becomes a transaction: its definitions and workers first, then its jobs, keys and notes, and its number last.
 
 mod cache;
+mod definition_ends;
+mod deletion;
 mod jobs;
 mod remove;
+mod remove_by_definition;
 mod statements;
 mod workers;
 
@@ -16,7 +19,9 @@ use scheduler::step::Assigned;
 
 pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
+use self::definition_ends::EndedJob;
 pub(super) use self::remove::remove;
+pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::run_on;
 use super::{
@@ -228,6 +233,8 @@ struct TransactionWriter<'c> {
     ended: i64,
     /// The earliest end of those, by block, where the block's row may not tell it.
     ends: BTreeMap<i64, EndSpan>,
+    /// The jobs that this group ended, for the counts of their definitions.
+    ended_jobs: Vec<EndedJob>,
 }
 
 /// The highest numbers of a group.
@@ -246,6 +253,9 @@ impl<'c> TransactionWriter<'c> {
         if cache.ends.len() > SEEN_MAX {
             cache.ends.clear();
         }
+        if cache.definition_ends.len() > SEEN_MAX {
+            cache.definition_ends.clear();
+        }
         Self {
             connection,
             cache,
@@ -256,6 +266,7 @@ impl<'c> TransactionWriter<'c> {
             blocks: BTreeMap::new(),
             ended: 0,
             ends: BTreeMap::new(),
+            ended_jobs: Vec::new(),
         }
     }
 
@@ -340,6 +351,7 @@ impl<'c> TransactionWriter<'c> {
     }
 
     fn finish(self, number: GroupNo) -> Done {
+        definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
         for (block, (oldest, newest)) in &self.blocks {
             self.connection
                 .prepare_cached(include_str!("../queries/put_block.sql"))?
