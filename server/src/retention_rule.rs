@@ -30,11 +30,13 @@ impl RetentionRule {
     /// The limits for jobs at this moment; none if the rule is about output only.
     #[must_use]
     pub fn cutoffs(&self, definition: &str, now: Timestamp) -> Option<DefinitionCutoffs> {
-        (self.keep.is_some() || self.max_age.is_some() || self.failed_max_age.is_some()).then(|| DefinitionCutoffs {
-            definition: definition.into(),
-            ended_since: self.max_age.map_or(Timestamp(i64::MIN), |age| now - age),
-            ended_max: self.keep,
-            failed_since: self.failed_max_age.map(|age| now - age),
+        (self.keep.is_some() || self.max_age.is_some() || self.failed_max_age.is_some()).then(|| {
+            DefinitionCutoffs {
+                definition: definition.into(),
+                ended_since: self.max_age.map_or(Timestamp(i64::MIN), |age| now - age),
+                ended_max: self.keep,
+                failed_since: self.failed_max_age.map(|age| now - age),
+            }
         })
     }
 }
@@ -48,7 +50,10 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         let rule = RetentionRule { max_age: Some(hour), ..RetentionRule::default() };
         let cutoffs = rule.cutoffs("report", Timestamp(3_600_007)).unwrap();
-        assert_eq!((cutoffs.ended_since, cutoffs.ended_max, cutoffs.failed_since), (Timestamp(7), None, None));
+        assert_eq!(
+            (cutoffs.ended_since, cutoffs.ended_max, cutoffs.failed_since),
+            (Timestamp(7), None, None)
+        );
         let rule = RetentionRule { keep: Some(3), failed_max_age: Some(hour), ..RetentionRule::default() };
         let cutoffs = rule.cutoffs("report", Timestamp(3_600_007)).unwrap();
         assert_eq!(cutoffs.ended_since, Timestamp(i64::MIN));

@@ -13,8 +13,8 @@ use longshore_server::engine::{Busy, Engine, Handle};
 use longshore_server::store::directory::DataDirectory;
 use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
 use longshore_server::store::{
-    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange, Removed,
-    RetentionCutoffs, Store,
+    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange,
+    Removed, RetentionCutoffs, Store,
 };
 use protocol::order::Intervals;
 use protocol::{Epoch, JobId, Revision};

@@ -62,6 +62,7 @@ pub(crate) async fn run(
     let time = RetentionTime::unknown();
     let mut retention = JobRetention::new(remover, limits, data, by, crate::clock::now)
         .with_definitions(catalogue.clone(), time.clone());
-    let output = OutputRetention::new(archive, logs, limits.output_bytes_max).with_definitions(catalogue, time);
+    let output =
+        OutputRetention::new(archive, logs, limits.output_bytes_max).with_definitions(catalogue, time);
     tokio::join!(until.run_until_cancelled(retention.run()), output.run(until.clone()));
 }

@@ -221,7 +221,9 @@ mod tests {
             write(&logs, job, 300).await;
         }
         let definitions = |age: &str| {
-            let text = format!("jobs: {{ resize: {{ image: 'resize:1', retention: {{ output_max_age: {age} }} }} }}");
+            let text = format!(
+                "jobs: {{ resize: {{ image: 'resize:1', retention: {{ output_max_age: {age} }} }} }}"
+            );
             let file = jobs_file::parse(&text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
             Definitions::new(file.definitions)
         };

@@ -181,8 +181,8 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(3_600);
 #[cfg(test)]
 pub(super) mod tests {
     use std::path::Path;
-    use std::sync::atomic::{AtomicI64, Ordering};
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicI64, Ordering};
 
     use protocol::order::Intervals;
     use protocol::{JobId, Uptime};
@@ -315,7 +315,9 @@ pub(super) mod tests {
         let ((store, archive), clock) = (store_of(51), Arc::new(AtomicI64::new(100)));
         let (retention, _engine) = retention(store, &clock);
         let definitions = |rule: &str| {
-            let text = format!("jobs: {{ mail: {{ image: a }}, resize: {{ image: 'resize:1', retention: {rule} }} }}");
+            let text = format!(
+                "jobs: {{ mail: {{ image: a }}, resize: {{ image: 'resize:1', retention: {rule} }} }}"
+            );
             let file = jobs_file::parse(&text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
             Definitions::new(file.definitions)
         };

@@ -107,11 +107,15 @@ pub(in crate::store) fn a_definition_keeps_its_jobs_for_its_own_time(backend: &m
 pub(in crate::store) fn bad_ends_have_an_age_of_their_own(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     harness.commit((1..=6).map(added).collect());
-    let states = [State::Failed, State::Succeeded, State::Lost, State::Cancelled, State::Expired, State::Succeeded];
+    let states =
+        [State::Failed, State::Succeeded, State::Lost, State::Cancelled, State::Expired, State::Succeeded];
     for (number, state) in (1..).zip(states) {
         harness.commit(vec![ended_at(number, state, number.cast_signed() * 100)]);
     }
-    let apart = |failed_since| DefinitionCutoffs { failed_since: Some(Timestamp(failed_since)), ..newest("resize", 1) };
+    let apart = |failed_since| DefinitionCutoffs {
+        failed_since: Some(Timestamp(failed_since)),
+        ..newest("resize", 1)
+    };
     assert_eq!(remove(&mut harness, &[apart(0)]), 2, "the number counts the others only");
     assert_eq!(all(&harness), [6, 5, 3, 1]);
     assert_eq!(remove(&mut harness, &[apart(301)]), 2);
@@ -128,12 +132,9 @@ pub(in crate::store) fn the_newest_jobs_are_those_that_ended_last_in_all_blocks(
     for (number, at) in [(2, 100), (5_000, 200), (9_000, 300), (5_001, 400), (1, 500)] {
         harness.commit(vec![ended_at(number, State::Succeeded, at)]);
     }
-    for (max, left) in [
-        (4, vec![9_000, 5_001, 5_000, 1]),
-        (3, vec![9_000, 5_001, 1]),
-        (2, vec![5_001, 1]),
-        (1, vec![1]),
-    ] {
+    for (max, left) in
+        [(4, vec![9_000, 5_001, 5_000, 1]), (3, vec![9_000, 5_001, 1]), (2, vec![5_001, 1]), (1, vec![1])]
+    {
         assert_eq!(remove(&mut harness, &[newest("resize", max)]), 1);
         assert_eq!(all(&harness), left);
         harness.restart();
@@ -143,9 +144,13 @@ pub(in crate::store) fn the_newest_jobs_are_those_that_ended_last_in_all_blocks(
 pub(in crate::store) fn removal_by_definition_goes_in_steps_and_outlives_restarts(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let total = 5_000;
-    harness.commit((1..=total).map(|number| if number % 2 == 0 { mail(number) } else { added(number) }).collect());
-    harness.commit((1..=total).map(|number| ended_at(number, State::Cancelled, number.cast_signed())).collect());
-    let removal = DefinitionRemoval { rows_max: 300, ..removal(&[newest("resize", 10), newest("mail", 2_490)], 0) };
+    harness.commit(
+        (1..=total).map(|number| if number % 2 == 0 { mail(number) } else { added(number) }).collect(),
+    );
+    harness
+        .commit((1..=total).map(|number| ended_at(number, State::Cancelled, number.cast_signed())).collect());
+    let removal =
+        DefinitionRemoval { rows_max: 300, ..removal(&[newest("resize", 10), newest("mail", 2_490)], 0) };
     let mut left = total;
     loop {
         let Removed { jobs, more, .. } = harness.remove_by_definition(&removal);
@@ -170,14 +175,24 @@ pub(in crate::store) fn removal_by_definition_goes_in_steps_and_outlives_restart
 pub(in crate::store) fn jobs_that_something_refers_to_are_held(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let member = |number| Change::Added(AddedJob { batch: Some(JobId(1)), ..job(number) });
-    let batch = NewBatch { first: JobId(1), count: 2, created_at: Timestamp(1), options: BatchOptions::default() };
+    let batch =
+        NewBatch { first: JobId(1), count: 2, created_at: Timestamp(1), options: BatchOptions::default() };
     let key = |holder: Option<u64>| {
         let id = UniqueId { definition: "resize".into(), key: "k".into() };
         let holder = holder.map(|job| UniqueHolder { job: JobId(job), predecessor: None });
         Change::Unique(UniqueRow { id, holder })
     };
     let waits = DependencyRow { job: JobId(5), on: JobId(4), requires: RequiredEnd::Any, ended: None };
-    harness.commit(vec![Change::BatchAdded(batch), member(1), member(2), added(3), added(4), added(5), added(6), key(Some(3))]);
+    harness.commit(vec![
+        Change::BatchAdded(batch),
+        member(1),
+        member(2),
+        added(3),
+        added(4),
+        added(5),
+        added(6),
+        key(Some(3)),
+    ]);
     harness.commit(vec![Change::Dependency(waits)]);
     harness.commit(vec![
         ended_at(1, State::Failed, 10),
@@ -187,7 +202,11 @@ pub(in crate::store) fn jobs_that_something_refers_to_are_held(backend: &mut dyn
         ended_at(6, State::Succeeded, 40),
     ]);
     let one = [newest("resize", 1)];
-    assert_eq!(remove(&mut harness, &one), 0, "a batch, a key and a pipeline need the older ones; 6 is the newest");
+    assert_eq!(
+        remove(&mut harness, &one),
+        0,
+        "a batch, a key and a pipeline need the older ones; 6 is the newest"
+    );
     harness.restart();
     let old = DefinitionCutoffs { ended_since: Timestamp(1_000), ..rule("resize") };
     assert_eq!(remove(&mut harness, &[old.clone()]), 1, "nothing needs 6");
@@ -256,7 +275,8 @@ pub(in crate::store) fn output_has_an_age_of_its_own(backend: &mut dyn Backend) 
         ended_at(3, State::Succeeded, 100),
     ]);
     let first = |ids: &[u64], since: &[(&str, i64)]| {
-        let since: BTreeMap<_, _> = since.iter().map(|(name, at)| ((*name).to_owned(), Timestamp(*at))).collect();
+        let since: BTreeMap<_, _> =
+            since.iter().map(|(name, at)| ((*name).to_owned(), Timestamp(*at))).collect();
         let ids: Vec<JobId> = ids.iter().copied().map(JobId).collect();
         harness.archive().first_with_output(&ids, &since).unwrap().map(|job| job.0)
     };

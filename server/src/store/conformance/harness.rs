@@ -13,8 +13,8 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Process,
 
 use super::Backend;
 use crate::store::{
-    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LiveJob, LoadItem, Loaded, Removed, RetentionCutoffs, Store,
-    StoredDefinition,
+    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LiveJob, LoadItem, Loaded, Removed,
+    RetentionCutoffs, Store, StoredDefinition,
 };
 
 /// A store under test, with what its engine would know.

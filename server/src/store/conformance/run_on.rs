@@ -111,7 +111,11 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
     let of_parent = || JobFilter { parent: Some(JobId(1)), ..JobFilter::default() };
     assert_eq!(harness.list(of_parent()), [2]);
     assert_eq!(harness.archive().job(JobId(1)).unwrap().unwrap().row.set, SetPart::Parent(last.into()));
-    let since = |at| JobFilter { ended_since: Some(Timestamp(at)), ended_until: Some(Timestamp(at + 1)), ..JobFilter::default() };
+    let since = |at| JobFilter {
+        ended_since: Some(Timestamp(at)),
+        ended_until: Some(Timestamp(at + 1)),
+        ..JobFilter::default()
+    };
     assert_eq!(harness.list(since(5_000)), [2], "lists by end find what retention left");
     let all = RetentionCutoffs { ended_since: Timestamp(10_000), ..KEEP };
     assert_eq!(harness.remove_all(all), 2, "both at once");

@@ -146,7 +146,8 @@ fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
     while store.remove_by_definition(loaded.epoch, &removal).unwrap().more {}
     // Jobs 4 and 2 ended first; 3 goes with its parent.
     assert_eq!(list(&archive), [4_096, 3, 1]);
-    let sum: i64 = place.sql().query_row("SELECT sum(ended) FROM definition_totals", [], |row| row.get(0)).unwrap();
+    let sum: i64 =
+        place.sql().query_row("SELECT sum(ended) FROM definition_totals", [], |row| row.get(0)).unwrap();
     assert_eq!(sum, 2);
 }
 

@@ -115,11 +115,7 @@ impl Candidates {
         connection
             .prepare_cached("UPDATE installation SET deletes_until = NULL, ended = ended - ?1")?
             .execute([i64::try_from(count).unwrap_or(i64::MAX)])?;
-        definition_ends::subtract(
-            connection,
-            cache,
-            doomed.iter().map(|job| (job.definition, job.state)),
-        )?;
+        definition_ends::subtract(connection, cache, doomed.iter().map(|job| (job.definition, job.state)))?;
         for other in members.keys().filter(|other| **other != block) {
             forget_if_empty(connection, cache, found, *other)?;
         }

@@ -245,13 +245,9 @@ impl TransactionWriter<'_> {
             return Ok(());
         }
         self.one(moved, write)?;
-        let left = self
-            .statements
-            .remove
-            .on(self.connection)?
-            .query_row([job], |row| {
-                Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-            });
+        let left = self.statements.remove.on(self.connection)?.query_row([job], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
         let Some((batch, before, definition)) = left.optional()? else {
             return Err(self.refusal(write.job, write.expected)?);
         };

@@ -91,10 +91,9 @@ impl EndGroup {
         };
         let (first, second) = match rule.failed_since {
             None => (group((false, true), rule.ended_since, ended_max), None),
-            Some(since) => (
-                group((false, false), rule.ended_since, ended_max),
-                Some(group((true, true), since, None)),
-            ),
+            Some(since) => {
+                (group((false, false), rule.ended_since, ended_max), Some(group((true, true), since, None)))
+            }
         };
         [Some(first), second].into_iter().flatten()
     }
@@ -219,7 +218,8 @@ impl Step<'_> {
                 row.held += i64::from(row.oldest_end.is_none());
                 continue;
             }
-            let is_surplus = before < visit.surplus && job.ended_at < ends.kept_since && job.ended_at <= visit.bound;
+            let is_surplus =
+                before < visit.surplus && job.ended_at < ends.kept_since && job.ended_at <= visit.bound;
             is_over |= job.ended_at >= ends.ended_since && !is_surplus;
             if !is_over {
                 let size = candidates.size(connection, job)?;
@@ -255,7 +255,12 @@ struct BlockRow {
 }
 
 impl BlockRow {
-    fn write(self, connection: &Connection, key: definition_ends::EndKey, now: Timestamp) -> rusqlite::Result<()> {
+    fn write(
+        self,
+        connection: &Connection,
+        key: definition_ends::EndKey,
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
         let (name, is_bad, block) = key;
         if self.oldest_end.is_none() && self.held == 0 {
             connection
@@ -276,7 +281,10 @@ impl BlockRow {
 /// The ended jobs of a block that something refers to: they keep a unique key, are members of a batch that has not ended, or a job that has
 /// not ended waited for them.
 fn held(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection.prepare_cached(HELD)?.query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?.collect()
+    connection
+        .prepare_cached(HELD)?
+        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
+        .collect()
 }
 
 const HELD: &str = "SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2
