@@ -219,16 +219,11 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError>;
 
-    /// The first of these jobs whose output is kept: it has not ended, or its definition is not in `since`, or it ended at or after the
-    /// instant there.
+    /// The first of these jobs whose output is kept: it has not ended, or its definition has no limit, or it ended at or after that.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn first_with_output(
-        &self,
-        ids: &[JobId],
-        since: &BTreeMap<String, Timestamp>,
-    ) -> Result<Option<JobId>, ReadError>;
+    fn first_with_output(&self, ids: &[JobId], limits: &OutputLimits) -> Result<Option<JobId>, ReadError>;
 
     /// True if a job of this number existed here and has been deleted. Skipped numbers, and those of a batch that was never finished, had no
     /// job.
@@ -280,6 +275,9 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<(LedgerReading, GroupNo), ReadError>;
 }
+
+/// For definitions that limit the age of output: output of jobs that ended before this instant is not kept.
+pub type OutputLimits = BTreeMap<String, Timestamp>;
 
 /// Ends within an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

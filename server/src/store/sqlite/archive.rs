@@ -1,6 +1,5 @@
 //! The read side: a pool of read-only connections.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +19,7 @@ use super::{
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
-    MemberPlace, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -289,14 +288,10 @@ impl Archive for SqliteArchive {
         })
     }
 
-    fn first_with_output(
-        &self,
-        ids: &[JobId],
-        since: &BTreeMap<String, Timestamp>,
-    ) -> Result<Option<JobId>, ReadError> {
+    fn first_with_output(&self, ids: &[JobId], limits: &OutputLimits) -> Result<Option<JobId>, ReadError> {
         self.read(|connection| {
             for id in ids {
-                if record::has_output(connection, *id, since)? {
+                if record::has_output(connection, *id, limits)? {
                     return Ok(Some(*id));
                 }
             }

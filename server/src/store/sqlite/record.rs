@@ -1,14 +1,12 @@
 //! A job with its whole story, and the facts about a job that are rows of other tables.
 
-use std::collections::BTreeMap;
-
-use protocol::{AttemptNo, JobId, Timestamp};
+use protocol::{AttemptNo, JobId};
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::input::JobDetails;
 use scheduler::job::State;
 
 use super::{dependencies, hooks, rows, run_on, schedules};
-use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow, SetPart};
+use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow, OutputLimits, SetPart};
 
 /// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
@@ -84,7 +82,7 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
 pub(super) fn has_output(
     connection: &Connection,
     id: JobId,
-    since: &BTreeMap<String, Timestamp>,
+    limits: &OutputLimits,
 ) -> rusqlite::Result<bool> {
     let found: Option<(Option<i64>, String)> = connection
         .prepare_cached(
@@ -93,7 +91,7 @@ pub(super) fn has_output(
         .query_row([id.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     Ok(found.is_some_and(|(ended_at, name)| {
-        ended_at.is_none_or(|at| since.get(&name).is_none_or(|since| at >= since.0))
+        ended_at.is_none_or(|at| limits.get(&name).is_none_or(|since| at >= since.0))
     }))
 }
 

@@ -95,8 +95,8 @@ fn what_is_due_is_found_by_index() {
         "DELETE FROM definition_ends WHERE block = 1",
         "SELECT oldest_end, block FROM definition_ends
          WHERE name = 1 AND is_bad = 1 AND oldest_end IS NOT NULL ORDER BY oldest_end LIMIT 2",
-        "SELECT sum(held) FROM definition_ends WHERE name = 1 AND is_bad BETWEEN 0 AND 1 AND held > 0",
-        "SELECT block FROM definition_ends WHERE name = 1 AND is_bad BETWEEN 0 AND 1 AND held > 0 AND looked_at < 1 LIMIT 1",
+        "SELECT sum(held) FROM definition_ends INDEXED BY definition_ends_held WHERE name = 1 AND is_bad BETWEEN 0 AND 1 AND held > 0",
+        "SELECT block FROM definition_ends INDEXED BY definition_ends_held WHERE name = 1 AND is_bad BETWEEN 0 AND 1 AND held > 0 AND looked_at < 1 LIMIT 1",
         "SELECT min(id) FROM definitions WHERE name = 'a'",
     ] {
         let mut statement = shell.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -175,4 +175,56 @@ fn a_store_without_retention_is_brought_up_to_date() {
         removed = store.remove(loaded.epoch, &cutoffs).unwrap();
     }
     assert_eq!(list(&archive), [4_096]);
+}
+
+#[test]
+fn zz_measure() {
+    use std::time::Instant;
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let began = Instant::now();
+    let mut number = 0;
+    for first in (1..=400_000_u64).step_by(4_000) {
+        number += 1;
+        store.commit(&group(&loaded, number, (first..first + 4_000).map(added).collect())).unwrap();
+        number += 1;
+        store.commit(&group(&loaded, number, (first..first + 4_000).map(cancelled).collect())).unwrap();
+    }
+    eprintln!("MEASURE filled in {:?}", began.elapsed());
+    let rule = |max| DefinitionRemoval {
+        definitions: (0..200)
+            .map(|n| DefinitionCutoffs {
+                definition: if n == 199 { "resize".into() } else { format!("d{n}").into() },
+                ended_since: Timestamp(i64::MIN),
+                ended_max: Some(max),
+                failed_since: None,
+            })
+            .collect(),
+        kept_since: Timestamp(i64::MAX),
+        now: Timestamp(0),
+        rows_max: 500,
+    };
+    let began = Instant::now();
+    for _ in 0..100 {
+        store.remove_by_definition(loaded.epoch, &rule(400_000)).unwrap();
+    }
+    eprintln!("MEASURE idle look at 200 rules: {:?}", began.elapsed() / 100);
+    let (mut steps, mut longest) = (0, std::time::Duration::ZERO);
+    let began = Instant::now();
+    loop {
+        let step = Instant::now();
+        let removed = store.remove_by_definition(loaded.epoch, &rule(380_000)).unwrap();
+        longest = longest.max(step.elapsed());
+        steps += 1;
+        if !removed.more {
+            break;
+        }
+    }
+    eprintln!(
+        "MEASURE removed 20000 in {steps} steps, {:?} each, longest {longest:?}",
+        began.elapsed() / steps
+    );
+    let shell = place.sql();
+    eprintln!("MEASURE rows {} left {}", count(&shell, "definition_ends"), count(&shell, "ended"));
 }

@@ -11,8 +11,7 @@ use scheduler::job::State;
 use scheduler::retry::{self, Budget};
 use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note, Updated};
 
-use super::definition_ends::EndedJob;
-use super::{BLOCK_SHIFT, Done, Failure, SEEN_NAME, TransactionWriter};
+use super::{BLOCK_SHIFT, Done, EndedJob, Failure, SEEN_NAME, TransactionWriter};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::{codes, limits, notes, rows, usage_column};
 

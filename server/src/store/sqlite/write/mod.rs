@@ -3,6 +3,7 @@
 mod cache;
 mod definition_ends;
 mod deletion;
+mod details;
 mod jobs;
 mod remove;
 mod remove_by_definition;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use rusqlite::{Connection, OptionalExtension, params};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::step::Assigned;
 
 pub(super) use self::cache::WriteCache;
@@ -25,8 +26,8 @@ pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::run_on;
 use super::{
-    access, batches, dependencies, faults, hooks, limits, notes, notifications, param_rows, pending_batch,
-    rows, schedules, unique,
+    access, batches, dependencies, faults, hooks, limits, notes, notifications, pending_batch, schedules,
+    unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -417,37 +418,5 @@ impl<'c> TransactionWriter<'c> {
         if self.cache.ends.get(&block).is_none_or(|known| !known.covers(span)) {
             self.ends.entry(block).and_modify(|ends| *ends = ends.join(span)).or_insert(span);
         }
-    }
-
-    /// Stores what a job has beside its row, and says what that is.
-    fn details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
-        let body = &details.body;
-        let has = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
-            | if details.has_overrides() { rows::HAS_BODY } else { 0 };
-        if has == 0 {
-            return Ok(0);
-        }
-        self.connection
-            .prepare_cached(
-                "INSERT INTO details (job, labels, environment, args, input, params, filled_in)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                job,
-                rows::json_code(&details.labels),
-                rows::json_code(&body.environment),
-                rows::json_code(&body.args),
-                body.input,
-                param_rows::given_code(&details.params),
-                param_rows::filled_in_code(&details.params),
-            ])?;
-        for (name, value) in &details.labels {
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO labels (name, value, job) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-                )?
-                .execute((name, value, job))?;
-        }
-        Ok(has)
     }
 }

@@ -116,7 +116,7 @@ impl EndGroup {
         }
         let held: Option<i64> = connection
             .prepare_cached(
-                "SELECT block FROM definition_ends
+                "SELECT block FROM definition_ends INDEXED BY definition_ends_held
                  WHERE name = ?1 AND is_bad BETWEEN ?2 AND ?3 AND held > 0 AND looked_at < ?4 LIMIT 1",
             )?
             .query_row((self.name, self.is_bad.0, self.is_bad.1, now.0 - HELD_AGAIN_MS), |row| row.get(0))
@@ -154,10 +154,13 @@ impl EndGroup {
         }
         let (held, held_here): (i64, i64) = connection
             .prepare_cached(
-                "SELECT coalesce(sum(held), 0), coalesce(sum(iif(block = ?4, held, 0)), 0) FROM definition_ends
+                "SELECT coalesce(sum(held), 0), coalesce(sum(iif(block = ?4, held, 0)), 0)
+                 FROM definition_ends INDEXED BY definition_ends_held
                  WHERE name = ?1 AND is_bad BETWEEN ?2 AND ?3 AND held > 0",
             )?
-            .query_row((self.name, self.is_bad.0, self.is_bad.1, block), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_row((self.name, self.is_bad.0, self.is_bad.1, block), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
         let surplus = total - max - held;
         Ok(Surplus { of_all: surplus.max(0), in_block: (surplus + held_here).max(0) })
     }
