@@ -69,6 +69,6 @@ fn a_wrong_period_is_refused_at_the_start() {
         let (code, text) = cluster.run_cli(&["server", "--priority-ageing", period]);
         assert_ne!(code, 0);
         assert!(text.contains("--priority-ageing (LONGSHORE_PRIORITY_AGEING): "), "{text}");
-        assert!(text.contains("1s to 30d"), "{text}");
+        assert!(text.contains("1s to 7d"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! The definitions of the last valid jobs.yaml.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, RwLock};
 
 use protocol::Revision;
@@ -9,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::notifications::target::{Target, Targets};
 use crate::policy::Policy;
+use crate::retention_rule::RetentionRule;
 use crate::store::{NotifyRules, StoredDefinition};
 
 /// An entry of jobs.yaml: the definition and its descriptive keys.
@@ -26,6 +28,8 @@ pub struct Entry {
     pub tags: Vec<String>,
     /// The targets of its notifications.
     pub notify: Targets,
+    /// The rule for its ended jobs.
+    pub retention: RetentionRule,
 }
 
 /// The definitions as of one reading of jobs.yaml, by name.
@@ -92,6 +96,14 @@ impl Definitions {
             (entry.definition.name.as_str().into(), entry.notify.iter().map(Target::rule).collect())
         });
         Arc::new(NotifyRules(rules.collect()))
+    }
+
+    /// Definitions behind this name that have a rule for their ended jobs, at most `limit`, by name.
+    #[must_use]
+    pub fn retention_rules(&self, after: &str, limit: usize) -> Vec<(&str, RetentionRule)> {
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        let entries = self.entries.range::<str, _>(behind).filter(|(_, entry)| !entry.retention.is_empty());
+        entries.map(|(name, entry)| (name.as_str(), entry.retention)).take(limit).collect()
     }
 
     /// The entry with this revision.

@@ -25,6 +25,7 @@ mod params;
 pub mod policy;
 pub mod registries;
 pub mod reload;
+pub mod retention_rule;
 pub mod rfc3339;
 pub mod secrets;
 pub mod storage;
@@ -204,6 +205,7 @@ impl Server {
             metrics: handles.metrics.clone(),
         });
         tokio::spawn(notifications.clone().run(leaving.clone()));
+        let retained = catalogue.clone();
         let services = http::Services {
             engine: handles.handle,
             events: handles.events,
@@ -229,8 +231,7 @@ impl Server {
             handles.retention_by,
             handles.remover,
             config.data_dir.clone(),
-            archive,
-            logs,
+            maintenance::Kept { archive, logs, catalogue: retained },
             leaving.clone(),
         );
         let maintenance = tokio::spawn(maintenance);

@@ -109,6 +109,25 @@ async fn descriptive_keys_and_schedules_are_compared_too() {
 }
 
 #[tokio::test]
+async fn a_rule_for_ended_jobs_is_compared_and_shown() {
+    let server = started().await;
+    let text = PRESENT.replace("{image: old}", "{image: old, retention: {keep: 9, failed_max_age: 2m}}");
+    let plan = plan(&server, &text).await;
+    assert_eq!(plan["changed"][0]["from_revision"], plan["changed"][0]["to_revision"]);
+    let keys = json!([
+        {"key": "retention.failed_max_age_ms", "new": 120_000},
+        {"key": "retention.keep", "new": 9},
+    ]);
+    assert_eq!(plan["changed"][0]["keys"], keys, "{plan}");
+    std::fs::write(&server.jobs_file, &text).unwrap();
+    let reloaded = server.ask("POST", "/api/definitions/reload", &[], "").await.json();
+    assert_eq!(reloaded["changed"], json!(["old"]));
+    let shown = server.get("/api/definitions").await.json();
+    assert_eq!(shown[0]["retention"], json!({"keep": 9, "failed_max_age_ms": 120_000}));
+    assert_eq!(shown[1]["retention"], Value::Null);
+}
+
+#[tokio::test]
 async fn a_bad_file_gets_the_problem_of_a_reload() {
     let server = started().await;
     let ask = async |text: &str| server.ask("POST", "/api/definitions/plan", &[], text).await;

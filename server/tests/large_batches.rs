@@ -13,8 +13,8 @@ use longshore_server::engine::{Busy, Engine, Handle};
 use longshore_server::store::directory::DataDirectory;
 use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
 use longshore_server::store::{
-    Archive, CommitError, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange, Removed,
-    RetentionCutoffs, Store,
+    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange,
+    Removed, RetentionCutoffs, Store,
 };
 use protocol::order::Intervals;
 use protocol::{Epoch, JobId, Revision};
@@ -83,6 +83,14 @@ impl Store for Gated {
 
     fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError> {
         self.store.remove(epoch, cutoffs)
+    }
+
+    fn remove_by_definition(
+        &mut self,
+        epoch: Epoch,
+        removal: &DefinitionRemoval,
+    ) -> Result<Removed, CommitError> {
+        self.store.remove_by_definition(epoch, removal)
     }
 
     fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError> {

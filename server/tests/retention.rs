@@ -78,6 +78,38 @@ impl Running {
 }
 
 #[tokio::test]
+async fn a_definition_keeps_its_newest_jobs_and_a_reload_changes_the_rule() {
+    let home = tempfile::tempdir().expect("a place");
+    let rule = |keep: u32| {
+        let text = format!("jobs: {{ resize: {{ image: 'resize:1', retention: {{ keep: {keep} }} }} }}");
+        std::fs::write(home.path().join("jobs.yaml"), text).expect("the place is writable");
+    };
+    // Without the minute that every ended job is kept.
+    let server = Running::start(home.path(), |config| config.retention.age_min = Duration::ZERO).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(server.make_job("").await);
+    }
+    let waiting = server.make_job("").await;
+    for id in &ids {
+        server.cancel(*id).await;
+    }
+    rule(2);
+    let (status, reloaded) = server.ask("POST", "/api/definitions/reload", "content-length: 0\r\n").await;
+    assert_eq!((status, &reloaded["changed"][0]), (200, &"resize".into()), "{reloaded}");
+    let problem = server.until_gone(ids[1]).await;
+    assert_eq!(problem["code"], "pruned");
+    let listed = async |server: &Running| -> Vec<u64> {
+        let (_, listed) = server.ask("GET", "/api/jobs", "").await;
+        listed.as_array().into_iter().flatten().filter_map(|job| job["id"].as_u64()).collect()
+    };
+    assert_eq!(listed(&server).await, [waiting, ids[3], ids[2]]);
+    let (_, shown) = server.ask("GET", "/api/definitions/resize", "").await;
+    assert_eq!(shown["retention"]["keep"], 2);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn ended_jobs_go_and_their_numbers_with_them() {
     let home = tempfile::tempdir().expect("a place");
     let server = Running::start(home.path(), |_| {}).await;

@@ -99,7 +99,6 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
     scheduler.parents.is_blocked = false;
     while let Some(parent) = scheduler.parents.next_to_make()
         && !budget.is_used_up()
-        && !scheduler.parents.is_blocked
     {
         make_members(scheduler, now, parent, &mut budget);
     }
@@ -134,7 +133,8 @@ fn make_members(scheduler: &mut Scheduler, now: Now, id: JobId, budget: &mut Bud
             NextMember::Anywhere => (parent.cursor, Some(None)),
         };
         if let Some(pinned) = pinned {
-            if !submit::has_room(scheduler, 1) {
+            // One member of each parent is made in any case: with parents alone at the limit of jobs, none of them would ever end.
+            if !parent.live.is_empty() && !submit::has_room(scheduler, 1) {
                 scheduler.parents.is_blocked = true;
                 break false;
             }

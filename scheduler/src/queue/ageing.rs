@@ -37,9 +37,10 @@ impl PriorityAgeing {
     /// Jobs keep their priority however long they wait.
     pub const OFF: Self = Self { period: None };
 
-    /// The periods that are possible. The longest keeps times on a worker, of up to 255 periods, far from the limits of their numbers.
+    /// The periods that are possible. A worker is told waiting times that are up to 255 periods longer: with the longest period that is five
+    /// years, and the wire carries ten.
     pub const PERIODS: RangeInclusive<Duration> =
-        Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
+        Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 60 * 60);
 
     /// Jobs gain a step for each period that they wait. Returns `None` if the period is not possible.
     #[must_use]

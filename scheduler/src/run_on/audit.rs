@@ -31,6 +31,10 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
         if is_due.is_none() || live != parent.live {
             faults.push(format!("parent {id} lists members {:?}, not {live:?}", parent.live));
         }
+        if scheduler.parents.starved.contains(&id) != (live.is_empty() && scheduler.parents.is_making(id)) {
+            faults
+                .push(format!("parent {id} waits for a member without any other, or is listed so in error"));
+        }
         if is_due == Some(true) && parent.is_over() && !scheduler.parents.to_review.contains(&id) {
             faults.push(format!("parent {id} should have ended with its last member"));
         }

@@ -16,6 +16,8 @@ pub struct Parents {
     live: BTreeMap<JobId, Parent>,
     /// Parents whose members are being made.
     making: BTreeSet<JobId>,
+    /// Those of them that have no member which has not ended. Each gets one also beyond the limit of jobs: else parents alone could fill it.
+    pub(super) starved: BTreeSet<JobId>,
     /// Parents that wait for workers to reconnect before they get their members, until then at the latest.
     settling: BTreeSet<(Uptime, JobId)>,
     /// Cancelled parents, and the first member that was not looked at since.
@@ -116,6 +118,7 @@ impl Parents {
         self.stop_settling(parent);
         self.live.remove(&parent);
         self.making.remove(&parent);
+        self.starved.remove(&parent);
         self.to_cancel.remove(&parent);
     }
 
@@ -129,8 +132,28 @@ impl Parents {
                     parent.settling_until = Some(at);
                 }
             }
-            None => drop(self.making.insert(parent)),
+            None => self.make(parent),
         }
+    }
+
+    fn make(&mut self, parent: JobId) {
+        self.making.insert(parent);
+        self.note_starved(parent);
+    }
+
+    /// Notes whether this parent waits for its next member without any other.
+    fn note_starved(&mut self, id: JobId) {
+        let is_alone = self.live.get(&id).is_some_and(|parent| parent.live.is_empty());
+        if is_alone && self.is_making(id) {
+            self.starved.insert(id);
+        } else {
+            self.starved.remove(&id);
+        }
+    }
+
+    /// Members of this parent are being made.
+    pub(super) fn is_making(&self, id: JobId) -> bool {
+        self.making.contains(&id)
     }
 
     fn stop_settling(&mut self, id: JobId) {
@@ -147,7 +170,7 @@ impl Parents {
                 return;
             }
             self.stop_settling(parent);
-            self.making.insert(parent);
+            self.make(parent);
         }
     }
 
@@ -157,15 +180,17 @@ impl Parents {
         !self.settling.is_empty()
     }
 
-    /// A parent whose members are being made.
+    /// A parent whose members are being made. While the limit of jobs is reached, one that has no other member.
     #[must_use]
     pub fn next_to_make(&self) -> Option<JobId> {
-        self.making.first().copied()
+        let parents = if self.is_blocked { &self.starved } else { &self.making };
+        parents.first().copied()
     }
 
     /// All members of the parent are made, or none are made any more.
     pub fn complete(&mut self, parent: JobId) {
         self.making.remove(&parent);
+        self.starved.remove(&parent);
         self.stop_settling(parent);
         if let Some(parent) = self.live.get_mut(&parent) {
             parent.row.is_complete = true;
@@ -180,6 +205,7 @@ impl Parents {
         if let Some(worker) = member.pinned {
             parent.used.insert(worker, member.job);
         }
+        self.starved.remove(&member.parent);
     }
 
     /// Counts the end of a member.
@@ -189,6 +215,7 @@ impl Parents {
         {
             parent.row.counts.count(state);
         }
+        self.note_starved(parent);
     }
 
     /// A member holds an attempt on this worker.
@@ -246,7 +273,7 @@ impl Parents {
     /// Something is to be done in the next step.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        (!self.making.is_empty() && !self.is_blocked)
+        self.next_to_make().is_some()
             || !self.to_cancel.is_empty()
             || !self.orphans.is_empty()
             || !self.to_review.is_empty()
@@ -280,6 +307,7 @@ impl Parents {
         if let Some(parent) = self.live.get_mut(&member.parent) {
             parent.live.insert(job);
         }
+        self.starved.remove(&member.parent);
         SetRole::Member(member)
     }
 

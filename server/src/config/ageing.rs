@@ -33,7 +33,7 @@ mod tests {
         for wrong in ["", "0", "0s", "-1h", "999ms", "31d", "60", "soon", "1e9h"] {
             let text = priority_ageing(Some(wrong)).expect_err("it is wrong").to_string();
             assert!(text.starts_with("--priority-ageing (LONGSHORE_PRIORITY_AGEING): "), "{text}");
-            assert!(text.contains("1s to 30d"), "{text}");
+            assert!(text.contains("1s to 7d"), "{text}");
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct Retention {
     pub keys: Duration,
     /// Late reports, from when they came.
     pub late_reports: Duration,
+    /// An ended job is kept so long whatever number its definition keeps.
+    pub age_min: Duration,
 }
 
 impl Retention {
@@ -74,6 +76,7 @@ impl RetentionSettings {
             output_bytes_max: unless("unlimited", &self.output_max, || size(&self.output_max))?,
             keys: age("--keep-keys", "LONGSHORE_KEEP_KEYS", &self.keys)?,
             late_reports: age("--keep-late-reports", "LONGSHORE_KEEP_LATE_REPORTS", &self.late_reports)?,
+            age_min: AGE_MIN,
         })
     }
 }
@@ -111,8 +114,8 @@ fn size(text: &str) -> Result<u64, SettingsError> {
 }
 
 /// A shorter time would remove jobs before anybody can look at them.
-const AGE_MIN: Duration = Duration::from_secs(60);
-const AGE_MAX: Duration = Duration::from_secs(3_650 * 86_400);
+pub(super) const AGE_MIN: Duration = Duration::from_secs(60);
+pub(super) const AGE_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 /// A smaller number would remove members of a large batch before the batch has ended.
 const JOBS_MIN: u64 = 1_000;
 /// Four segments: output is deleted by whole segments, never the newest one.

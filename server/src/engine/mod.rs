@@ -48,7 +48,7 @@ pub use overrides::OverridesCache;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
 pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};
 pub use watch::{JobWatch, JobWatches};
-pub use writer::{RecordWriter, RemovalStep, Remover};
+pub use writer::{RecordWriter, Removal, RemovalStep, Remover};
 
 use crate::auth::workers::WorkerRegistry;
 use crate::catalogue::Definitions;

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::health::Health;
 use super::refused::{GroupFingerprints, Refused};
 use super::refused_group;
-use crate::store::{CommitError, Group, RecordChange, Removed, RetentionCutoffs, Store};
+use crate::store::{CommitError, DefinitionRemoval, Group, RecordChange, Removed, RetentionCutoffs, Store};
 
 /// The first wait before an unavailable store is tried again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -31,11 +31,20 @@ enum WriterTask {
     /// Make a group durable that came of these inputs.
     Commit(Arc<Group>, GroupFingerprints),
     /// Delete some of what is no longer to be kept.
-    Remove(Epoch, RetentionCutoffs, oneshot::Sender<Result<RemovalStep, CommitError>>),
+    Remove(Epoch, Removal, oneshot::Sender<Result<RemovalStep, CommitError>>),
     /// Change rows that are no part of the scheduler's state.
     ChangeRecord(Epoch, RecordChange, oneshot::Sender<Result<(), CommitError>>),
     /// Close the store.
     Stop,
+}
+
+/// The limits that a step of retention goes by.
+#[derive(Clone, Debug)]
+pub enum Removal {
+    /// Those of the server.
+    ByServer(RetentionCutoffs),
+    /// Those of definitions.
+    ByDefinition(DefinitionRemoval),
 }
 
 /// A step of retention.
@@ -65,9 +74,9 @@ impl Remover {
     ///
     /// # Errors
     /// As for a commit, but never [`CommitError::Fatal`]: that ends the process.
-    pub async fn remove(&self, cutoffs: RetentionCutoffs) -> Option<Result<RemovalStep, CommitError>> {
+    pub async fn remove(&self, removal: Removal) -> Option<Result<RemovalStep, CommitError>> {
         let (reply, answer) = oneshot::channel();
-        self.tasks.send(WriterTask::Remove(self.epoch, cutoffs, reply)).ok()?;
+        self.tasks.send(WriterTask::Remove(self.epoch, removal, reply)).ok()?;
         answer.await.ok()
     }
 }
@@ -172,9 +181,9 @@ fn serve(
     loop {
         let (group, fingerprints) = match inbox.recv_timeout(IDLE_AFTER) {
             Ok(WriterTask::Commit(group, fingerprints)) => (group, fingerprints),
-            Ok(WriterTask::Remove(epoch, cutoffs, reply)) => {
+            Ok(WriterTask::Remove(epoch, removal, reply)) => {
                 // Retention may have been stopped meanwhile.
-                let _ = reply.send(remove(store.as_mut(), epoch, &cutoffs));
+                let _ = reply.send(remove(store.as_mut(), epoch, &removal));
                 continue;
             }
             Ok(WriterTask::ChangeRecord(epoch, change, reply)) => {
@@ -239,13 +248,12 @@ fn log_hooks_left_out(group: &Group) {
     }
 }
 
-fn remove(
-    store: &mut dyn Store,
-    epoch: Epoch,
-    cutoffs: &RetentionCutoffs,
-) -> Result<RemovalStep, CommitError> {
+fn remove(store: &mut dyn Store, epoch: Epoch, removal: &Removal) -> Result<RemovalStep, CommitError> {
     let began = Instant::now();
-    let removed = store.remove(epoch, cutoffs);
+    let removed = match removal {
+        Removal::ByServer(cutoffs) => store.remove(epoch, cutoffs),
+        Removal::ByDefinition(removal) => store.remove_by_definition(epoch, removal),
+    };
     if let Err(error @ CommitError::Fatal(_)) = &removed {
         abort_process(error);
     }

@@ -7,29 +7,62 @@ mod trusted_clock;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use protocol::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Retention as Kept;
+use crate::catalogue::Catalogue;
+use crate::config::Retention as ServerLimits;
 use crate::engine::Remover;
 use crate::logs::Logs;
 use crate::store::Archive;
 use output::OutputRetention;
 use retention::JobRetention;
 
+/// The things that maintenance looks at.
+pub(crate) struct Kept {
+    /// The jobs.
+    pub(crate) archive: Arc<dyn Archive>,
+    /// Their output.
+    pub(crate) logs: Arc<Logs>,
+    /// The rules of definitions.
+    pub(crate) catalogue: Arc<Catalogue>,
+}
+
+/// The time that retention goes by, for tasks without a clock of their own.
+#[derive(Clone, Debug)]
+struct RetentionTime(Arc<AtomicI64>);
+
+impl RetentionTime {
+    fn unknown() -> Self {
+        Self(Arc::new(AtomicI64::new(i64::MIN)))
+    }
+
+    fn set(&self, time: Timestamp) {
+        self.0.store(time.0, Ordering::Relaxed);
+    }
+
+    /// The time that was set last; none before the first time.
+    fn get(&self) -> Option<Timestamp> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|time| *time != i64::MIN).map(Timestamp)
+    }
+}
+
 /// Runs all maintenance tasks until the server stops. `by` is the time that retention last went by, from the store. After it returns no
 /// task holds the store or the logs.
 pub(crate) async fn run(
-    kept: Kept,
+    limits: ServerLimits,
     by: Option<Timestamp>,
     remover: Remover,
     data: PathBuf,
-    archive: Arc<dyn Archive>,
-    logs: Arc<Logs>,
+    Kept { archive, logs, catalogue }: Kept,
     until: CancellationToken,
 ) {
-    let mut retention = JobRetention::new(remover, kept, data, by, crate::clock::now);
-    let output = OutputRetention::new(archive, logs, kept.output_bytes_max);
+    let time = RetentionTime::unknown();
+    let mut retention = JobRetention::new(remover, limits, data, by, crate::clock::now)
+        .with_definitions(catalogue.clone(), time.clone());
+    let output =
+        OutputRetention::new(archive, logs, limits.output_bytes_max).with_definitions(catalogue, time);
     tokio::join!(until.run_until_cancelled(retention.run()), output.run(until.clone()));
 }

@@ -1,16 +1,18 @@
-//! Deletes the output of jobs: a segment as soon as no job in it is kept, and the oldest ones while all of them together are too large.
+//! Deletes the output of jobs: a segment as soon as no job in it is kept or has output that its definition still keeps, and the oldest ones while all of them together are too large.
 //!
 //! Segments are shared by many attempts, so output goes later than its job, and never in part. To know whether a segment is still
 //! needed, one job that needs it is enough: that one is remembered and looked up again. When it has gone, the next lower one is looked
 //! for, so each job of a segment is looked up about once in its life.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::JobId;
+use protocol::{JobId, Timestamp};
 use tokio_util::sync::CancellationToken;
 
+use super::RetentionTime;
+use crate::catalogue::Catalogue;
 use crate::logs::{Logs, LogsError};
 use crate::store::{Archive, ReadError};
 
@@ -19,7 +21,11 @@ pub(super) struct OutputRetention {
     archive: Arc<dyn Archive>,
     logs: Arc<Logs>,
     bytes_max: Option<u64>,
-    /// For each segment the highest job in it that was kept when this was last looked at.
+    catalogue: Arc<Catalogue>,
+    time: RetentionTime,
+    /// The ages of output of definitions, as of the last look.
+    ages: BTreeMap<String, Duration>,
+    /// For each segment the highest job in it whose output was kept when this was last looked at.
     needed_by: HashMap<u64, JobId>,
 }
 
@@ -34,7 +40,13 @@ enum Failure {
 
 impl OutputRetention {
     pub(super) fn new(archive: Arc<dyn Archive>, logs: Arc<Logs>, bytes_max: Option<u64>) -> Self {
-        Self { archive, logs, bytes_max, needed_by: HashMap::new() }
+        let (catalogue, time) = (Arc::default(), RetentionTime::unknown());
+        Self { archive, logs, bytes_max, catalogue, time, ages: BTreeMap::new(), needed_by: HashMap::new() }
+    }
+
+    /// Goes by the rules of these definitions as well.
+    pub(super) fn with_definitions(self, catalogue: Arc<Catalogue>, time: RetentionTime) -> Self {
+        Self { catalogue, time, ..self }
     }
 
     /// Goes on until told to stop.
@@ -69,8 +81,9 @@ impl OutputRetention {
             segments.remove(0);
             surplus += 1;
         }
+        let since = self.output_since();
         for segment in segments {
-            if !self.is_needed(segment.number)? {
+            if !self.is_needed(segment.number, &since)? {
                 self.remove(segment.number)?;
                 unneeded += 1;
             }
@@ -86,11 +99,30 @@ impl OutputRetention {
         Ok(self.logs.remove(segment)?)
     }
 
-    /// True if any job with output in this segment is kept.
-    fn is_needed(&mut self, segment: u64) -> Result<bool, Failure> {
+    /// For each definition with a rule for output: output of jobs that ended before this instant is not needed. Empty until the time is
+    /// known. It walks all definitions, once in ten seconds and beside the engine.
+    fn output_since(&mut self) -> BTreeMap<String, Timestamp> {
+        let Some(now) = self.time.get() else { return BTreeMap::new() };
+        let ages: BTreeMap<String, Duration> = self
+            .catalogue
+            .current()
+            .retention_rules("", usize::MAX)
+            .into_iter()
+            .filter_map(|(name, rule)| Some((name.to_owned(), rule.output_max_age?)))
+            .collect();
+        if ages != self.ages {
+            // What was not needed before may be needed again.
+            self.needed_by.clear();
+            self.ages = ages;
+        }
+        self.ages.iter().map(|(name, age)| (name.clone(), now - *age)).collect()
+    }
+
+    /// True if the output of any job in this segment is kept.
+    fn is_needed(&mut self, segment: u64, since: &BTreeMap<String, Timestamp>) -> Result<bool, Failure> {
         let mut highest = JobId(u64::MAX);
         if let Some(known) = self.needed_by.get(&segment) {
-            if self.archive.first_kept(&[*known])?.is_some() {
+            if self.archive.first_with_output(&[*known], since)?.is_some() {
                 return Ok(true);
             }
             // Job numbers are never given again: all that was looked at before is still gone.
@@ -99,7 +131,7 @@ impl OutputRetention {
         loop {
             let jobs = self.logs.jobs(segment, highest, JOBS_AT_ONCE)?;
             let Some(lowest) = jobs.last() else { return Ok(false) };
-            if let Some(kept) = self.archive.first_kept(&jobs)? {
+            if let Some(kept) = self.archive.first_with_output(&jobs, since)? {
                 self.needed_by.insert(segment, kept);
                 return Ok(true);
             }
@@ -119,7 +151,11 @@ mod tests {
     use protocol::{Epoch, Fence, Nonce, Timestamp, Token};
 
     use super::super::retention::tests::store_of;
+    use std::path::Path;
+
     use super::*;
+    use crate::catalogue::Definitions;
+    use crate::config::jobs_file::{self, Environment};
     use crate::logs::{AttemptKey, Limits};
     use crate::store::sqlite::SqliteStore;
     use crate::store::{RetentionCutoffs, Store};
@@ -174,6 +210,41 @@ mod tests {
         assert_eq!(left(&mut store, 4), [2, 3]);
         assert!(!has(&logs, 3) && has(&logs, 4));
         assert_eq!(left(&mut store, 99), [3], "job 10 has not ended");
+    }
+
+    #[tokio::test]
+    async fn a_segment_goes_once_its_definitions_need_no_output_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = Logs::open(place.path(), SMALL).unwrap();
+        let (_store, archive) = store_of(10);
+        for job in [1, 3, 2, 4, 5, 6, 7, 10, 8, 9] {
+            write(&logs, job, 300).await;
+        }
+        let definitions = |age: &str| {
+            let text = format!(
+                "jobs: {{ resize: {{ image: 'resize:1', retention: {{ output_max_age: {age} }} }} }}"
+            );
+            let file = jobs_file::parse(&text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
+            Definitions::new(file.definitions)
+        };
+        let catalogue = Arc::new(Catalogue::new(definitions("1m")));
+        let time = RetentionTime::unknown();
+        let mut output = OutputRetention::new(archive, Arc::clone(&logs), None)
+            .with_definitions(catalogue.clone(), time.clone());
+        let mut left = || {
+            output.run_once().unwrap();
+            logs.segments().iter().map(|segment| segment.number).collect::<Vec<_>>()
+        };
+        assert_eq!(left(), [1, 2, 3], "the time is not known");
+        time.set(Timestamp(60_003));
+        assert_eq!(left(), [1, 2, 3], "job 3 ended a minute ago");
+        time.set(Timestamp(60_004));
+        assert_eq!(left(), [2, 3]);
+        catalogue.replace(definitions("2m"));
+        time.set(Timestamp(60_500));
+        assert_eq!(left(), [2, 3], "a reload changes the rule");
+        catalogue.replace(definitions("1m"));
+        assert_eq!(left(), [3], "job 10 has not ended");
     }
 
     #[tokio::test]

@@ -5,21 +5,28 @@
 //! whether the store holds a thousand jobs or ten million.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{Now, Timestamp};
 use tokio::time::sleep;
 
+use super::RetentionTime;
 use super::leftovers;
 use super::trusted_clock::TrustedClock;
+use crate::catalogue::Catalogue;
 use crate::config::Retention as Kept;
-use crate::engine::Remover;
-use crate::store::{CommitError, Removed, RetentionCutoffs};
+use crate::engine::{Removal, RemovalStep, Remover};
+use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed, RetentionCutoffs};
 
 /// Deletes what has been kept long enough.
 pub(super) struct JobRetention<C> {
     remover: Remover,
     kept: Kept,
+    /// The definitions, for their own rules.
+    catalogue: Arc<Catalogue>,
+    /// The time of the last step, for the other tasks.
+    time: RetentionTime,
     /// The data directory, for leftovers.
     data: PathBuf,
     clock: C,
@@ -29,11 +36,23 @@ pub(super) struct JobRetention<C> {
 /// Nobody deletes anything any more: the store is closed, or another server's.
 struct StoreClosed;
 
+/// The end of a round: all that was due is deleted, or an error wants a pause.
+enum Round {
+    Done,
+    Failed(Duration),
+}
+
 impl<C: Fn() -> Now> JobRetention<C> {
     /// `by` is the time that an earlier process went by.
     pub(super) fn new(remover: Remover, kept: Kept, data: PathBuf, by: Option<Timestamp>, clock: C) -> Self {
         let trusted_clock = TrustedClock::new(by, clock());
-        Self { remover, kept, data, clock, trusted_clock }
+        let (catalogue, time) = (Arc::default(), RetentionTime::unknown());
+        Self { remover, kept, catalogue, time, data, clock, trusted_clock }
+    }
+
+    /// Goes by the rules of these definitions as well, and writes down the time that it goes by.
+    pub(super) fn with_definitions(self, catalogue: Arc<Catalogue>, time: RetentionTime) -> Self {
+        Self { catalogue, time, ..self }
     }
 
     /// Goes on until the store is closed.
@@ -49,45 +68,95 @@ impl<C: Fn() -> Now> JobRetention<C> {
     /// Deletes all that is due, and says when to look again.
     async fn run_once(&mut self) -> Result<Duration, StoreClosed> {
         let mut sum = Removed::default();
-        let pause = loop {
-            let now = (self.clock)();
-            let cutoffs = self.kept.keep(self.trusted_clock.time(now), ROWS_MAX);
-            let cutoffs = RetentionCutoffs { by: self.trusted_clock.to_write(now.up), ..cutoffs };
-            match self.remover.remove(cutoffs).await.ok_or(StoreClosed)? {
-                Ok(step) => {
-                    self.remover.health().note_retention(Ok::<_, CommitError>(()));
-                    if let Some(time) = cutoffs.by {
-                        self.trusted_clock.wrote(now.up);
-                        self.remove_leftovers(time).await;
-                    }
-                    sum.jobs += step.removed.jobs;
-                    sum.keys += step.removed.keys;
-                    sum.late_reports += step.removed.late_reports;
-                    if !step.removed.more {
-                        break CHECK_EVERY;
-                    }
-                    sleep(step.took * OTHERS_SHARE).await;
-                }
-                // The engine meets the same, and says it.
-                Err(CommitError::Fenced { .. }) => return Err(StoreClosed),
-                Err(error @ CommitError::Refused(_)) => {
-                    self.remover.health().note_retention(Err(&error));
-                    tracing::error!(%error, "the store refused to delete old rows; trying again in an hour");
-                    break AFTER_REFUSAL;
-                }
-                Err(error) => {
-                    self.remover.health().note_retention(Err(&error));
-                    tracing::warn!(%error, "the store is unavailable: retention tries again in some seconds");
-                    break CHECK_EVERY;
-                }
-            }
-        };
+        let mut round = self.remove_by_server(&mut sum).await?;
+        if let Round::Done = round {
+            round = self.remove_by_definition(&mut sum).await?;
+        }
         let Removed { jobs, keys, late_reports, .. } = sum;
         if jobs + keys + late_reports > 0 {
             tracing::info!(jobs, keys, late_reports, "deleted rows beyond retention");
         }
-        Ok(pause)
+        Ok(match round {
+            Round::Done => CHECK_EVERY,
+            Round::Failed(pause) => pause,
+        })
     }
+
+    /// Deletes what is beyond the limits of the server.
+    async fn remove_by_server(&mut self, sum: &mut Removed) -> Result<Round, StoreClosed> {
+        loop {
+            let now = (self.clock)();
+            let time = self.trusted_clock.time(now);
+            self.time.set(time);
+            let by = self.trusted_clock.to_write(now.up);
+            let cutoffs = RetentionCutoffs { by, ..self.kept.keep(time, ROWS_MAX) };
+            let step = match self.step(Removal::ByServer(cutoffs)).await? {
+                Ok(step) => step,
+                Err(pause) => return Ok(Round::Failed(pause)),
+            };
+            if let Some(time) = by {
+                self.trusted_clock.wrote(now.up);
+                self.remove_leftovers(time).await;
+            }
+            add(sum, step.removed);
+            if !step.removed.more {
+                return Ok(Round::Done);
+            }
+            sleep(step.took * OTHERS_SHARE).await;
+        }
+    }
+
+    /// Deletes what is beyond the limits of definitions. Each step reads the rules again, so that a reload counts at once.
+    async fn remove_by_definition(&mut self, sum: &mut Removed) -> Result<Round, StoreClosed> {
+        let mut after = String::new();
+        loop {
+            let now = self.trusted_clock.time((self.clock)());
+            let definitions = self.catalogue.current();
+            let rules = definitions.retention_rules(&after, RULES_AT_ONCE);
+            let Some((last, _)) = rules.last() else { return Ok(Round::Done) };
+            let cutoffs: Arc<[DefinitionCutoffs]> =
+                rules.iter().filter_map(|(name, rule)| rule.cutoffs(name, now)).collect();
+            let kept_since = now - self.kept.age_min;
+            let removal = DefinitionRemoval { definitions: cutoffs, kept_since, now, rows_max: ROWS_MAX };
+            let step = match self.step(Removal::ByDefinition(removal)).await? {
+                Ok(step) => step,
+                Err(pause) => return Ok(Round::Failed(pause)),
+            };
+            add(sum, step.removed);
+            if !step.removed.more {
+                after = (*last).to_owned();
+            }
+            sleep(step.took * OTHERS_SHARE).await;
+        }
+    }
+
+    /// Makes one step. After an error the inner result is the time until the next try.
+    async fn step(&self, removal: Removal) -> Result<Result<RemovalStep, Duration>, StoreClosed> {
+        match self.remover.remove(removal).await.ok_or(StoreClosed)? {
+            Ok(step) => {
+                self.remover.health().note_retention(Ok::<_, CommitError>(()));
+                Ok(Ok(step))
+            }
+            // The engine meets the same, and says it.
+            Err(CommitError::Fenced { .. }) => Err(StoreClosed),
+            Err(error @ CommitError::Refused(_)) => {
+                self.remover.health().note_retention(Err(&error));
+                tracing::error!(%error, "the store refused to delete old rows; trying again in an hour");
+                Ok(Err(AFTER_REFUSAL))
+            }
+            Err(error) => {
+                self.remover.health().note_retention(Err(&error));
+                tracing::warn!(%error, "the store is unavailable: retention tries again in some seconds");
+                Ok(Err(CHECK_EVERY))
+            }
+        }
+    }
+}
+
+fn add(sum: &mut Removed, removed: Removed) {
+    sum.jobs += removed.jobs;
+    sum.keys += removed.keys;
+    sum.late_reports += removed.late_reports;
 }
 
 impl<C> JobRetention<C> {
@@ -101,6 +170,8 @@ impl<C> JobRetention<C> {
 
 /// Rows of one kind in a step: a few milliseconds.
 const ROWS_MAX: usize = 500;
+/// Definitions with rules in a step: each costs some lookups in indexes, and all of them some milliseconds.
+const RULES_AT_ONCE: usize = 200;
 /// After a step commits have the writer for themselves so many times as long.
 const OTHERS_SHARE: u32 = 4;
 /// Rows become due within minutes and days; a check costs some microseconds.
@@ -108,202 +179,4 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 const AFTER_REFUSAL: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::path::Path;
-    use std::sync::atomic::{AtomicI64, Ordering};
-    use std::sync::{Arc, Mutex};
-
-    use protocol::order::Intervals;
-    use protocol::{JobId, Uptime};
-    use scheduler::input::GroupNo;
-    use scheduler::job::State;
-    use scheduler::step::{AddedJob, Change, Ended};
-
-    use super::*;
-    use crate::catalogue::Definitions;
-    use crate::config::jobs_file::{self, Environment};
-    use crate::engine::Engine;
-    use crate::store::directory::DataDirectory;
-    use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
-    use crate::store::{Archive, Group, JobFilter, LoadError, LoadItem, Loaded, RecordChange, Store};
-
-    /// Everything is too old by then.
-    const LATER: i64 = 1 << 40;
-
-    const KEPT: Kept = Kept {
-        jobs: Some(Duration::from_millis(100)),
-        jobs_max: None,
-        output_bytes_max: None,
-        keys: Duration::from_millis(100),
-        late_reports: Duration::from_millis(100),
-    };
-
-    /// A store with jobs that ended one after the other, at millisecond 1, 2, 3, …; the last one has not.
-    pub(in crate::maintenance) fn store_of(jobs: u64) -> (SqliteStore, Arc<SqliteArchive>) {
-        let (mut store, archive) = sqlite::temporary();
-        fill(&mut store, jobs);
-        (store, archive)
-    }
-
-    fn fill(store: &mut SqliteStore, jobs: u64) {
-        let loaded = store.load(&mut |_| {}).unwrap();
-        let text = "jobs: { resize: { image: 'resize:1' } }";
-        let file = jobs_file::parse(text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
-        let definition = Arc::clone(&file.definitions[0].stored);
-        let revision = definition.revision;
-        let added = move |job| {
-            Change::Added(AddedJob {
-                job: JobId(job),
-                revision,
-                state: State::Queued,
-                priority: 0,
-                created_at: Timestamp(0),
-                due_at: Timestamp(0),
-                timeout: None,
-                batch: None,
-                retry_of: None,
-                keys: None,
-                details: None,
-            })
-        };
-        let ended = |job: u64| {
-            Change::Ended(Ended {
-                job: JobId(job),
-                state: State::Cancelled,
-                at: Timestamp(job.cast_signed()),
-                reason: String::new(),
-                closed: None,
-                confirmed: true,
-            })
-        };
-        store
-            .commit(&Group {
-                epoch: loaded.epoch,
-                number: GroupNo(1),
-                at: Timestamp(0),
-                definitions: vec![definition],
-                changes: (1..=jobs).map(added).chain((1..jobs).map(ended)).collect(),
-                ..Group::default()
-            })
-            .unwrap();
-    }
-
-    /// Retention of a store, by a clock that the test sets. The engine is there for its writer.
-    fn retention(
-        store: impl Store + 'static,
-        clock: &Arc<AtomicI64>,
-    ) -> (JobRetention<impl Fn() -> Now>, Engine) {
-        let evidence = std::env::temp_dir();
-        let (engine, handles) = Engine::load(
-            Box::new(store),
-            &Definitions::new(Vec::new()),
-            Intervals::default(),
-            usize::MAX,
-            evidence,
-        )
-        .unwrap();
-        let clock = Arc::clone(clock);
-        // Both clocks go together.
-        let now = move || {
-            let ms = clock.load(Ordering::Relaxed);
-            Now { utc: Timestamp(ms), up: Uptime(ms.unsigned_abs() * 1_000_000) }
-        };
-        (
-            JobRetention::new(
-                handles.remover,
-                KEPT,
-                PathBuf::from("/nonexistent"),
-                handles.retention_by,
-                now,
-            ),
-            engine,
-        )
-    }
-
-    fn count(archive: &SqliteArchive) -> usize {
-        archive.jobs(&JobFilter { limit: 500, ..JobFilter::default() }).unwrap().len()
-    }
-
-    #[tokio::test]
-    async fn jobs_go_when_their_time_has_come() {
-        let ((store, archive), clock) = (store_of(51), Arc::new(AtomicI64::new(100)));
-        let (mut retention, _engine) = retention(store, &clock);
-        assert!(matches!(retention.run_once().await, Ok(CHECK_EVERY)));
-        assert_eq!(count(&archive), 51);
-        clock.store(131, Ordering::Relaxed);
-        assert!(retention.run_once().await.is_ok());
-        assert_eq!(count(&archive), 21);
-        clock.store(LATER, Ordering::Relaxed);
-        assert!(retention.run_once().await.is_ok());
-        assert_eq!(count(&archive), 1, "what has not ended stays");
-    }
-
-    /// Says what it is asked for, and has a fault now and then.
-    struct Faulty {
-        store: SqliteStore,
-        asked: Arc<Mutex<Vec<RetentionCutoffs>>>,
-        faults: Vec<CommitError>,
-    }
-
-    impl Store for Faulty {
-        fn load(&mut self, visit: &mut dyn FnMut(LoadItem<'_>)) -> Result<Loaded, LoadError> {
-            self.store.load(visit)
-        }
-
-        fn commit(&mut self, group: &Group) -> Result<(), CommitError> {
-            self.store.commit(group)
-        }
-
-        fn remove(
-            &mut self,
-            epoch: protocol::Epoch,
-            cutoffs: &RetentionCutoffs,
-        ) -> Result<Removed, CommitError> {
-            self.asked.lock().unwrap().push(*cutoffs);
-            self.faults.pop().map_or_else(|| self.store.remove(epoch, cutoffs), Err)
-        }
-
-        fn change_record(
-            &mut self,
-            epoch: protocol::Epoch,
-            change: &RecordChange,
-        ) -> Result<(), CommitError> {
-            self.store.change_record(epoch, change)
-        }
-    }
-
-    #[tokio::test]
-    async fn much_goes_in_many_steps_and_a_store_with_faults_is_asked_again_later() {
-        let ((store, archive), clock) = (store_of(1_201), Arc::new(AtomicI64::new(LATER)));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let faults = vec![CommitError::Refused("no".into()), CommitError::Unavailable("full".into())];
-        let faulty = Faulty { store, asked: Arc::clone(&asked), faults };
-        let (mut retention, _engine) = retention(faulty, &clock);
-        assert!(matches!(retention.run_once().await, Ok(CHECK_EVERY)));
-        assert!(matches!(retention.run_once().await, Ok(AFTER_REFUSAL)));
-        assert_eq!(asked.lock().unwrap().len(), 2);
-        assert!(retention.run_once().await.is_ok());
-        assert_eq!(count(&archive), 1);
-        let asked = asked.lock().unwrap();
-        assert_eq!(asked.len(), 2 + 4, "the last step finds nothing more");
-        assert!(asked.iter().all(|cutoffs| cutoffs.rows_max == ROWS_MAX));
-    }
-
-    #[tokio::test]
-    async fn retention_stops_when_the_store_is_taken_over_or_closed() {
-        let clock = Arc::new(AtomicI64::new(LATER));
-        let directory = DataDirectory::temporary();
-        let (mut store, archive) = sqlite::open(&directory).unwrap();
-        fill(&mut store, 3);
-        let (mut retention, engine) = retention(store, &clock);
-        let (mut successor, _) = sqlite::open(&directory).unwrap();
-        successor.load(&mut |_| {}).unwrap();
-        assert!(retention.run_once().await.is_err());
-        assert_eq!(count(&archive), 3);
-        let stop = tokio_util::sync::CancellationToken::new();
-        stop.cancel();
-        // Another epoch writes: the engine finds that out, or has nothing to write.
-        let _ = engine.run(stop).await;
-        retention.run().await;
-    }
-}
+pub(super) mod tests;

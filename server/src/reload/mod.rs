@@ -239,7 +239,7 @@ fn difference(before: &Definitions, after: &Definitions) -> Reloaded {
             .iter()
             .filter(|entry| {
                 let old = before.find(&entry.definition.name);
-                old.is_some_and(|old| old.definition != entry.definition)
+                old.is_some_and(|old| old.definition != entry.definition || old.retention != entry.retention)
             })
             .map(name)
             .collect(),

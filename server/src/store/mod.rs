@@ -9,6 +9,7 @@ mod access_rows;
 mod batch_rows;
 #[cfg(test)]
 mod conformance;
+mod definition_cutoffs;
 pub mod directory;
 mod error;
 mod fold;
@@ -21,10 +22,12 @@ mod run_on_rows;
 mod schedule_rows;
 pub mod sqlite;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, TokenId, TokenRow};
 pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
+pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{
     AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow,
@@ -75,11 +78,23 @@ pub trait Store: Send {
 
     /// Deletes some of what is no longer to be kept, in one transaction, synced when this returns: ended jobs, those that ended
     /// longest ago first (roughly, where many are to go), with their attempts, notes and labels; idempotency keys; late reports.
-    /// Never anything that has not ended. At most `keep.rows_max` of each: call it again while there is more.
+    /// Never anything that has not ended. At most `keep.rows_max` of each: call it again while there is more. A parent and its members
+    /// are deleted together.
     ///
     /// # Errors
     /// As for a commit; nothing was deleted.
     fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError>;
+
+    /// As [`Store::remove`], for ended jobs beyond the limits of their own definitions, those that ended longest ago first. Jobs that
+    /// something refers to stay: they keep a unique key, are in a batch that has not ended, or a job that has not ended waited for them.
+    ///
+    /// # Errors
+    /// As for a commit; nothing was deleted.
+    fn remove_by_definition(
+        &mut self,
+        epoch: Epoch,
+        removal: &DefinitionRemoval,
+    ) -> Result<Removed, CommitError>;
 
     /// Changes rows that are no part of the scheduler's state, in one transaction, synced when this returns.
     ///
@@ -204,11 +219,11 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError>;
 
-    /// The first of these jobs that is kept, ended or not.
+    /// The first of these jobs whose output is kept: it has not ended, or its definition has no limit, or it ended at or after that.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError>;
+    fn first_with_output(&self, ids: &[JobId], limits: &OutputLimits) -> Result<Option<JobId>, ReadError>;
 
     /// True if a job of this number existed here and has been deleted. Skipped numbers, and those of a batch that was never finished, had no
     /// job.
@@ -260,6 +275,9 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<(LedgerReading, GroupNo), ReadError>;
 }
+
+/// For definitions that limit the age of output: output of jobs that ended before this instant is not kept.
+pub type OutputLimits = BTreeMap<String, Timestamp>;
 
 /// Ends within an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

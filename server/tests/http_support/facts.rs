@@ -88,6 +88,7 @@ fn entry(name: &str, revision: u128) -> Entry {
         owner: None,
         tags: Vec::new(),
         notify: Default::default(),
+        retention: Default::default(),
     }
 }
 

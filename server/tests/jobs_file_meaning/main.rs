@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use longshore_server::config::jobs_file::{Environment, load, parse};
+use longshore_server::retention_rule::RetentionRule;
 use protocol::container::{PullPolicy, Resources, Volume};
 use protocol::{ContainerSpec, RuntimeKind};
 use scheduler::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
@@ -41,6 +42,30 @@ fn a_job_with_an_image_has_every_default() {
         },
     };
     assert_eq!(definition, expected);
+}
+
+/// The rule for ended jobs is no part of the revision.
+#[test]
+fn retention_is_merged_with_the_defaults_and_makes_no_revision() {
+    let read = |text: &str| {
+        let file = parse(text, Path::new("jobs.yaml"), &Environment::default()).expect("a good file");
+        let entry = file.definitions.into_iter().next().expect("it has a job");
+        (entry.retention, entry.definition.revision)
+    };
+    let (absent, revision) = read("jobs: {a: {image: busybox}}");
+    assert!(absent.is_empty());
+    let day = Duration::from_secs(86_400);
+    let (rule, same) = read(
+        "defaults: {retention: {keep: 5, max_age: 2d, output_max_age: 12h}}
+jobs: {a: {image: busybox, retention: {keep: 100, failed_max_age: 3650d, max_age: 1m}}}",
+    );
+    let expected = RetentionRule {
+        keep: Some(100),
+        max_age: Some(Duration::from_secs(60)),
+        failed_max_age: Some(3_650 * day),
+        output_max_age: Some(day / 2),
+    };
+    assert_eq!((rule, same), (expected, revision));
 }
 
 #[test]

@@ -19,12 +19,14 @@ use super::params;
 use super::placement;
 use super::quantity::DurationText;
 use super::reader::Reader;
+use super::retention;
 use super::run_on;
 use super::schedule;
 use super::scope::{self, Scope};
 use super::secrets;
 use super::tree::{Map, Node, Value};
 use crate::notifications::target::Targets;
+use crate::retention_rule::RetentionRule;
 
 /// A job as read; its revision is not computed yet.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ pub(super) struct Job {
     pub(super) owner: Option<String>,
     pub(super) tags: Vec<String>,
     pub(super) notify: Targets,
+    pub(super) retention: RetentionRule,
 }
 
 /// Reads the job `name`; missing keys are taken from `defaults`.
@@ -105,6 +108,7 @@ fn read_checked(
         owner: short_text(scope, "owner", OWNER_BYTES_MAX, reader),
         tags: tags(scope, reader),
         notify: notify::read(scope, reader),
+        retention: retention::read(scope, reader),
     }
 }
 

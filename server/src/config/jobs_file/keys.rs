@@ -5,6 +5,7 @@ mod misnomers;
 pub(super) mod notify;
 pub(super) mod params;
 mod ranges;
+pub(super) mod retention;
 pub(super) mod time;
 
 use protocol::RuntimeKind;
@@ -217,6 +218,11 @@ pub(super) const JOB: &[Key] = &[
         "expect",
         Shape::Part(EXPECT),
         "What is expected of its jobs; a definition that does not meet it is shown as stale or slow.",
+    ),
+    key(
+        "retention",
+        Shape::Part(retention::RETENTION),
+        "How long its ended jobs and their output are kept, within the limits of the server.",
     ),
     key(
         "requires",

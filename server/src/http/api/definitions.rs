@@ -27,6 +27,7 @@ use crate::http::request::path::Name;
 use crate::http::request::query::{Query, nearest};
 use crate::http::state::AppState;
 use crate::params;
+use crate::retention_rule::RetentionRule;
 
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
@@ -98,6 +99,7 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         owner: entry.owner.clone(),
         tags: entry.tags.clone(),
         notify: entry.notify.iter().map(notifications::target).collect(),
+        retention: (!entry.retention.is_empty()).then(|| retention(&entry.retention)),
         runtime: definition.runtime().name().into(),
         image: container.image.clone(),
         entrypoint: container.entrypoint.clone(),
@@ -162,6 +164,15 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         schedules: Vec::new(),
         overlap: definition.timetable.overlap.name().into(),
         last_ended: None,
+    }
+}
+
+fn retention(rule: &RetentionRule) -> shapes::RetentionRule {
+    shapes::RetentionRule {
+        keep: rule.keep,
+        max_age_ms: rule.max_age.map(shapes::millis),
+        failed_max_age_ms: rule.failed_max_age.map(shapes::millis),
+        output_max_age_ms: rule.output_max_age.map(shapes::millis),
     }
 }
 

@@ -13,8 +13,8 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Process,
 
 use super::Backend;
 use crate::store::{
-    Archive, CommitError, Group, JobFilter, LiveJob, LoadItem, Loaded, Removed, RetentionCutoffs, Store,
-    StoredDefinition,
+    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LiveJob, LoadItem, Loaded, Removed,
+    RetentionCutoffs, Store, StoredDefinition,
 };
 
 /// A store under test, with what its engine would know.
@@ -111,6 +111,10 @@ impl<'b> Harness<'b> {
                 return jobs;
             }
         }
+    }
+
+    pub(super) fn remove_by_definition(&mut self, removal: &DefinitionRemoval) -> Removed {
+        self.store.as_mut().unwrap().remove_by_definition(self.epoch, removal).unwrap()
     }
 
     pub(in crate::store) fn archive(&self) -> &dyn Archive {

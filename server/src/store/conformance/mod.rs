@@ -1,6 +1,7 @@
 //! One suite, run against every store. A backend passes by giving the same answers as this file expects, before and after a restart.
 
 mod batches;
+mod definition_removal;
 mod dependencies;
 mod groups;
 pub(super) mod harness;
@@ -16,6 +17,7 @@ mod unique;
 mod usage;
 
 pub(super) use batches::*;
+pub(super) use definition_removal::*;
 pub(super) use dependencies::*;
 pub(super) use groups::*;
 pub(super) use hooks::*;
@@ -94,6 +96,15 @@ macro_rules! conforms {
             an_ended_job_is_not_removed_while_it_keeps_its_key,
             parents_come_back_with_their_members,
             a_parent_ends_without_an_attempt_and_keeps_its_counts,
+            members_of_a_parent_that_lives_are_kept_and_go_with_it,
+            a_definition_keeps_its_newest_jobs_only,
+            a_definition_keeps_its_jobs_for_its_own_time,
+            bad_ends_have_an_age_of_their_own,
+            the_newest_jobs_are_those_that_ended_last_in_all_blocks,
+            removal_by_definition_goes_in_steps_and_outlives_restarts,
+            jobs_that_something_refers_to_are_held,
+            a_parent_with_its_members_counts_once,
+            output_has_an_age_of_its_own,
             dependencies_outlive_a_restart_until_they_are_decided,
             a_job_is_told_how_its_predecessors_ended,
             a_pipeline_is_found_from_each_of_its_jobs,

@@ -1,5 +1,7 @@
 //! Stories of what is no longer to be kept, and of what stays.
 
+use std::collections::BTreeMap;
+
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Timestamp, WorkerId};
@@ -47,7 +49,8 @@ pub(in crate::store) fn what_ended_long_ago_goes_with_all_that_belongs_to_it(bac
         let blue = JobFilter { label: Some(("team".into(), "blue".into())), ..JobFilter::default() };
         assert_eq!(harness.list(blue), [2]);
         assert_eq!(harness.archive().overrides(&[JobId(1), JobId(2)]).unwrap().len(), 1);
-        assert_eq!(harness.archive().first_kept(&[1, 7, 3, 2].map(JobId)).unwrap(), Some(JobId(3)));
+        let needed = harness.archive().first_with_output(&[1, 7, 3, 2].map(JobId), &BTreeMap::new());
+        assert_eq!(needed.unwrap(), Some(JobId(3)));
         assert!(harness.archive().job(JobId(3)).unwrap().unwrap().retry_of_removed);
         assert_eq!(harness.archive().last_ended("resize").unwrap().unwrap().job, JobId(2));
         harness.restart();

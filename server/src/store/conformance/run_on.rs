@@ -105,11 +105,53 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
     assert_eq!(harness.restart().0.parents, []);
     let running = JobFilter { states: vec![State::Running], ..JobFilter::default() };
     assert_eq!(harness.list(running), [0; 0]);
+    // The member ended earlier, and stays as long as its parent: a retry of it needs what the parent was given.
     let old = RetentionCutoffs { ended_since: Timestamp(6_000), ..KEEP };
-    assert_eq!(harness.remove_all(old), 1);
-    assert_eq!(harness.list(JobFilter { parent: Some(JobId(1)), ..JobFilter::default() }), [0; 0]);
+    assert_eq!(harness.remove_all(old), 0);
+    let of_parent = || JobFilter { parent: Some(JobId(1)), ..JobFilter::default() };
+    assert_eq!(harness.list(of_parent()), [2]);
     assert_eq!(harness.archive().job(JobId(1)).unwrap().unwrap().row.set, SetPart::Parent(last.into()));
+    let since = |at| JobFilter {
+        ended_since: Some(Timestamp(at)),
+        ended_until: Some(Timestamp(at + 1)),
+        ..JobFilter::default()
+    };
+    assert_eq!(harness.list(since(5_000)), [2], "lists by end find what retention left");
     let all = RetentionCutoffs { ended_since: Timestamp(10_000), ..KEEP };
-    assert_eq!(harness.remove_all(all), 1);
+    assert_eq!(harness.remove_all(all), 2, "both at once");
+    assert_eq!(harness.list(JobFilter::default()), [0; 0]);
     assert_eq!(harness.archive().job(JobId(1)).unwrap(), None);
+}
+
+pub(in crate::store) fn members_of_a_parent_that_lives_are_kept_and_go_with_it(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let row = parent(1, MemberPlan::All);
+    // The second member is in another block of the coarse indexes than its parent.
+    harness.commit(vec![
+        added(1),
+        Change::Parent(row.clone()),
+        Change::Member(member(2, 1, Some(3))),
+        added(2),
+        added(3),
+        Change::Member(member(5_000, 1, Some(4))),
+        added(5_000),
+    ]);
+    harness.commit(vec![ended_at(2, State::Succeeded, 10), ended_at(3, State::Cancelled, 10)]);
+    let nothing = RetentionCutoffs { ended_since: Timestamp(i64::MAX), ended_max: 0, ..KEEP };
+    assert_eq!(harness.remove_all(nothing), 1);
+    // Member 2 tells that worker 3 needs no other member.
+    let (loaded, _) = harness.restart();
+    assert_eq!(loaded.parents[0].members, [member(2, 1, Some(3)), member(5_000, 1, Some(4))]);
+    assert_eq!(harness.list(JobFilter::default()), [5_000, 2, 1]);
+    let places = harness.archive().member_places(JobId(1), 10).unwrap();
+    assert_eq!(places.len(), 2);
+    let complete = ParentRow { is_complete: true, ..row };
+    harness.commit(vec![
+        ended_at(5_000, State::Failed, 20),
+        Change::Parent(complete),
+        ended_at(1, State::Failed, 20),
+    ]);
+    assert_eq!(harness.remove_all(nothing), 3);
+    assert_eq!(harness.list(JobFilter::default()), [0; 0]);
+    assert_eq!(harness.restart().0.parents, []);
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
-    MemberPlace, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -288,10 +288,10 @@ impl Archive for SqliteArchive {
         })
     }
 
-    fn first_kept(&self, ids: &[JobId]) -> Result<Option<JobId>, ReadError> {
+    fn first_with_output(&self, ids: &[JobId], limits: &OutputLimits) -> Result<Option<JobId>, ReadError> {
         self.read(|connection| {
             for id in ids {
-                if record::is_kept(connection, *id)? {
+                if record::has_output(connection, *id, limits)? {
                     return Ok(Some(*id));
                 }
             }

@@ -223,10 +223,10 @@ impl Query<'_> {
             Blocks::Ends => {
                 let since = self.filter.ended_since.map_or(i64::MIN, |since| since.0);
                 let until = self.filter.ended_until.map_or(i64::MAX, |until| until.0);
-                // A row for each 4,096 jobs: few, even if none of them matches.
-                let sql =
-                    "SELECT block FROM blocks WHERE block <= ?1 AND newest_end >= ?2 AND oldest_end < ?3
-                           ORDER BY block DESC LIMIT 1";
+                // A row for each 4,096 jobs: few, even if none of them matches. `oldest_end` leaves out jobs that retention has to keep;
+                // no job ends before the first one of its block was accepted, unless a clock was set back.
+                let sql = "SELECT block FROM blocks WHERE block <= ?1 AND newest_end >= ?2
+                           AND min(oldest, coalesce(oldest_end, oldest)) < ?3 ORDER BY block DESC LIMIT 1";
                 let mut statement = self.connection.prepare_cached(sql)?;
                 statement.query_row((highest, since, until), |row| row.get(0)).optional()
             }

@@ -51,7 +51,8 @@ pub use archive::SqliteArchive;
 
 use super::directory::DataDirectory;
 use super::{
-    CommitError, Group, LoadError, LoadItem, Loaded, RecordChange, Removed, RetentionCutoffs, Store,
+    CommitError, DefinitionRemoval, Group, LoadError, LoadItem, Loaded, RecordChange, Removed,
+    RetentionCutoffs, Store,
 };
 use crate::rfc3339::Time;
 use checkpointer::Checkpointer;
@@ -152,6 +153,16 @@ impl Store for SqliteStore {
 
     fn remove(&mut self, epoch: Epoch, cutoffs: &RetentionCutoffs) -> Result<Removed, CommitError> {
         let removed = write::remove(&self.connection, &mut self.known, epoch, cutoffs)?;
+        self.upkeep.committed(&self.connection, usize::try_from(removed.jobs).unwrap_or(usize::MAX))?;
+        Ok(removed)
+    }
+
+    fn remove_by_definition(
+        &mut self,
+        epoch: Epoch,
+        removal: &DefinitionRemoval,
+    ) -> Result<Removed, CommitError> {
+        let removed = write::remove_by_definition(&self.connection, &mut self.known, epoch, removal)?;
         self.upkeep.committed(&self.connection, usize::try_from(removed.jobs).unwrap_or(usize::MAX))?;
         Ok(removed)
     }

@@ -6,7 +6,7 @@ use scheduler::input::JobDetails;
 use scheduler::job::State;
 
 use super::{dependencies, hooks, rows, run_on, schedules};
-use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow, SetPart};
+use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow, OutputLimits, SetPart};
 
 /// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
@@ -75,6 +75,23 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
         hooks,
         after,
         dependents,
+    }))
+}
+
+/// The output of a job is kept: it has not ended, or not before the instant for its definition.
+pub(super) fn has_output(
+    connection: &Connection,
+    id: JobId,
+    limits: &OutputLimits,
+) -> rusqlite::Result<bool> {
+    let found: Option<(Option<i64>, String)> = connection
+        .prepare_cached(
+            "SELECT j.ended_at, d.name FROM all_jobs j JOIN definitions d ON d.id = j.definition WHERE j.id = ?1",
+        )?
+        .query_row([id.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found.is_some_and(|(ended_at, name)| {
+        ended_at.is_none_or(|at| limits.get(&name).is_none_or(|since| at >= since.0))
     }))
 }
 

@@ -46,7 +46,15 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("destination", "target"),
     ("parallelism", "run_on"),
     ("replicas", "run_on"),
+    ("retain", "retention"),
+    ("history_limit", "retention.keep"),
+    ("keep_jobs", "retention.max_age"),
+    ("days", "max_age"),
+    ("jobs", "keep"),
+    ("max_jobs", "keep"),
+    ("failed_age", "failed_max_age"),
+    ("output_age", "output_max_age"),
 ];
 
 /// Planned keys: the reader tells them apart from typing mistakes.
-pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["input", "retention"];
+pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["input"];

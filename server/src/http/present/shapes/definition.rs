@@ -28,6 +28,9 @@ pub struct Definition {
     /// The targets of its notifications.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<NotifyTarget>,
+    /// The limits for its ended jobs; absent: those of the server alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionRule>,
     /// `docker`, `process` or `fake`.
     #[schema(value_type = String)]
     pub runtime: Text,
@@ -256,6 +259,23 @@ pub struct Expectation {
     /// The job of that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_job: Option<u64>,
+}
+
+/// How long ended jobs of a definition and their output are kept, within the limits of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RetentionRule {
+    /// The number of ended jobs that are kept, the newest ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
+    /// How long an ended job is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_ms: Option<u64>,
+    /// How long a job that failed, expired or was lost is kept, in place of `keep` and `max_age_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_max_age_ms: Option<u64>,
+    /// How long the output of an ended job is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_max_age_ms: Option<u64>,
 }
 
 /// The retry policy after job failures.

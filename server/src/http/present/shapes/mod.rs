@@ -35,7 +35,8 @@ pub use access::{AuditEntry, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{
-    Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, Retry, Unique, Waiting,
+    Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, RetentionRule, Retry,
+    Unique, Waiting,
 };
 pub use explanation::{Explanation, Obstacle, Verdict};
 pub use job::{

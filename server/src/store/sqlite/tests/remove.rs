@@ -1,7 +1,7 @@
 //! Retention finds what is due by index, leaves nothing behind, and alone may delete what has ended.
 
 use super::*;
-use crate::store::{Removed, RetentionCutoffs};
+use crate::store::{DefinitionCutoffs, DefinitionRemoval, Removed, RetentionCutoffs};
 
 /// Nothing but what lives is kept.
 const NOTHING: RetentionCutoffs = RetentionCutoffs {
@@ -48,7 +48,9 @@ fn nothing_is_left_of_what_was_removed_and_its_pages_are_used_again() {
         store.commit(&group(&loaded, 2 * round + 1, jobs.clone().map(labelled).collect())).unwrap();
         store.commit(&group(&loaded, 2 * round + 2, jobs.clone().map(cancelled).collect())).unwrap();
         assert_eq!(remove_all(&mut store, &loaded), jobs.end - jobs.start);
-        for table in ["jobs", "ended", "labels", "details", "seen", "blocks"] {
+        for table in
+            ["jobs", "ended", "labels", "details", "seen", "blocks", "definition_ends", "definition_totals"]
+        {
             assert_eq!(count(&shell, table), 0, "{table}");
         }
         sizes.push(pages(&shell).unwrap());
@@ -90,6 +92,12 @@ fn what_is_due_is_found_by_index() {
         "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < 1 ORDER BY at LIMIT 2)",
         "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE kind = 2 AND at < 1 ORDER BY at LIMIT 2)",
         "DELETE FROM seen WHERE block = 1",
+        "DELETE FROM definition_ends WHERE block = 1",
+        "SELECT oldest_end, block FROM definition_ends
+         WHERE name = 1 AND is_bad = 1 AND oldest_end IS NOT NULL ORDER BY oldest_end LIMIT 2",
+        "SELECT sum(held) FROM definition_ends INDEXED BY definition_ends_held WHERE name = 1 AND is_bad BETWEEN 0 AND 1 AND held > 0",
+        "SELECT block FROM definition_ends INDEXED BY definition_ends_held WHERE name = 1 AND is_bad BETWEEN 0 AND 1 AND held > 0 AND looked_at < 1 LIMIT 1",
+        "SELECT min(id) FROM definitions WHERE name = 'a'",
     ] {
         let mut statement = shell.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps: Vec<String> =
@@ -99,6 +107,48 @@ fn what_is_due_is_found_by_index() {
         // Reading the blocks in the order of an index is no scan of anything.
         assert!(!plan.contains("SCAN") || plan.contains("blocks_by_oldest_end"), "{sql}: {plan}");
     }
+}
+
+/// Ended jobs of an earlier version are counted by definition, whatever the revision; members of a parent that is kept are not.
+#[test]
+fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
+    let place = Place::new();
+    {
+        let mut shell = place.sql();
+        migrate::migrate_to(&mut shell, &place.file(), migrate::newest() - 1);
+        shell
+            .execute_batch(
+                "INSERT INTO definitions VALUES (1, zeroblob(16), 'resize', '{}'), (2, x'00000000000000000000000000000001', 'resize', '{}');
+                 INSERT INTO blocks (block, oldest, newest, oldest_end, newest_end) VALUES (0, 1, 1, 50, 60000), (1, 1, 1, 80, 60000);
+                 INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed)
+                 VALUES (1, 1, 6, 0, 1, 1, 0, 0, 70, 0), (2, 2, 7, 0, 1, 1, 0, 0, 60, 0), (3, 2, 6, 0, 1, 1, 0, 0, 50, 0),
+                        (4, 1, 6, 0, 1, 1, 0, 0, 50, 0), (4096, 1, 6, 0, 1, 1, 0, 0, 80, 0);
+                 INSERT INTO parents VALUES (1, NULL, NULL, 1, NULL, NULL, 0, 0, 0, 0, 0, 0);
+                 INSERT INTO members VALUES (3, 1, NULL), (4, 99, NULL);
+                 UPDATE installation SET last_job = 4096, ended = 5;",
+            )
+            .unwrap();
+    }
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let rule = DefinitionCutoffs {
+        definition: "resize".into(),
+        ended_since: Timestamp(i64::MIN),
+        ended_max: Some(2),
+        failed_since: None,
+    };
+    let removal = DefinitionRemoval {
+        definitions: [rule].into(),
+        kept_since: Timestamp(i64::MAX),
+        now: Timestamp(0),
+        rows_max: 500,
+    };
+    while store.remove_by_definition(loaded.epoch, &removal).unwrap().more {}
+    // Jobs 4 and 2 ended first; 3 goes with its parent.
+    assert_eq!(list(&archive), [4_096, 3, 1]);
+    let sum: i64 =
+        place.sql().query_row("SELECT sum(ended) FROM definition_totals", [], |row| row.get(0)).unwrap();
+    assert_eq!(sum, 2);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use protocol::{Revision, Timestamp};
 
+use super::definition_ends::EndKey;
 use crate::store::sqlite::member_counts::MemberCounts;
 
 /// Facts that are known to be in the database already, to save writes. Cleared when a group fails, because its rows are rolled back.
@@ -13,13 +14,24 @@ pub(in crate::store::sqlite) struct WriteCache {
     pub(super) seen: HashSet<(i64, i64, i64)>,
     /// The span of ends in each block that the block's row covers already: the earliest, and an upper bound of the latest.
     pub(super) ends: HashMap<i64, EndSpan>,
+    /// For each name, kind of end and block: an end that the row in `definition_ends` is not later than.
+    pub(super) definition_ends: HashMap<EndKey, i64>,
+    /// The first row with the same name, by row of a definition.
+    pub(super) names: HashMap<i64, i64>,
     /// Changes of the present transaction in the counts of batches.
     pub(super) members: MemberCounts,
 }
 
 impl WriteCache {
     pub(in crate::store::sqlite) fn new(members: MemberCounts) -> Self {
-        Self { definitions: HashMap::new(), seen: HashSet::new(), ends: HashMap::new(), members }
+        Self {
+            definitions: HashMap::new(),
+            seen: HashSet::new(),
+            ends: HashMap::new(),
+            definition_ends: HashMap::new(),
+            names: HashMap::new(),
+            members,
+        }
     }
 
     /// Knows nothing of the database, as at the beginning.
@@ -60,5 +72,5 @@ pub(super) struct DefinitionIds {
     pub(super) name: i64,
 }
 
-/// Beyond this many, `seen` and `ends` are forgotten: they are only there to save writes.
+/// Beyond this many, `seen`, `ends` and the rest are forgotten: they are only there to save writes.
 pub(super) const SEEN_MAX: usize = 65_536;

@@ -11,7 +11,7 @@ use scheduler::job::State;
 use scheduler::retry::{self, Budget};
 use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note, Updated};
 
-use super::{BLOCK_SHIFT, Done, Failure, SEEN_NAME, TransactionWriter};
+use super::{BLOCK_SHIFT, Done, EndedJob, Failure, SEEN_NAME, TransactionWriter};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::{codes, limits, notes, rows, usage_column};
 
@@ -244,18 +244,18 @@ impl TransactionWriter<'_> {
             return Ok(());
         }
         self.one(moved, write)?;
-        let left = self
-            .statements
-            .remove
-            .on(self.connection)?
-            .query_row([job], |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?)));
-        let Some((batch, before)) = left.optional()? else {
+        let left = self.statements.remove.on(self.connection)?.query_row([job], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        let Some((batch, before, definition)) = left.optional()? else {
             return Err(self.refusal(write.job, write.expected)?);
         };
+        let state = codes::of_state(ended.state);
         if let Some(batch) = batch {
-            self.cache.members.add(batch, before, codes::of_state(ended.state));
+            self.cache.members.add(batch, before, state);
         }
         self.ended(job, ended.at);
+        self.ended_jobs.push(EndedJob { job, definition, state, ended_at: ended.at.0 });
         Ok(())
     }
 

@@ -1,8 +1,12 @@
 //! A group becomes a transaction: its definitions and workers first, then its jobs, keys and notes, and its number last.
 
 mod cache;
+mod definition_ends;
+mod deletion;
+mod details;
 mod jobs;
 mod remove;
+mod remove_by_definition;
 mod statements;
 mod workers;
 
@@ -11,16 +15,18 @@ use std::sync::Arc;
 
 use protocol::{Epoch, JobId, Revision, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::input::{GroupNo, KeyHolder};
 use scheduler::step::Assigned;
 
 pub(super) use self::cache::WriteCache;
 use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
+use self::definition_ends::EndedJob;
 pub(super) use self::remove::remove;
+pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::{
-    access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, param_rows,
-    pending_batch, rows, run_on, schedules, unique,
+    access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, pending_batch,
+    schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -228,6 +234,8 @@ struct TransactionWriter<'c> {
     ended: i64,
     /// The earliest end of those, by block, where the block's row may not tell it.
     ends: BTreeMap<i64, EndSpan>,
+    /// The jobs that this group ended, for the counts of their definitions.
+    ended_jobs: Vec<EndedJob>,
 }
 
 /// The highest numbers of a group.
@@ -246,6 +254,9 @@ impl<'c> TransactionWriter<'c> {
         if cache.ends.len() > SEEN_MAX {
             cache.ends.clear();
         }
+        if cache.definition_ends.len() > SEEN_MAX {
+            cache.definition_ends.clear();
+        }
         Self {
             connection,
             cache,
@@ -256,6 +267,7 @@ impl<'c> TransactionWriter<'c> {
             blocks: BTreeMap::new(),
             ended: 0,
             ends: BTreeMap::new(),
+            ended_jobs: Vec::new(),
         }
     }
 
@@ -340,6 +352,7 @@ impl<'c> TransactionWriter<'c> {
     }
 
     fn finish(self, number: GroupNo) -> Done {
+        definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
         for (block, (oldest, newest)) in &self.blocks {
             self.connection
                 .prepare_cached(include_str!("../queries/put_block.sql"))?
@@ -406,37 +419,5 @@ impl<'c> TransactionWriter<'c> {
         if self.cache.ends.get(&block).is_none_or(|known| !known.covers(span)) {
             self.ends.entry(block).and_modify(|ends| *ends = ends.join(span)).or_insert(span);
         }
-    }
-
-    /// Stores what a job has beside its row, and says what that is.
-    fn details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
-        let body = &details.body;
-        let has = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
-            | if details.has_overrides() { rows::HAS_BODY } else { 0 };
-        if has == 0 {
-            return Ok(0);
-        }
-        self.connection
-            .prepare_cached(
-                "INSERT INTO details (job, labels, environment, args, input, params, filled_in)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute(params![
-                job,
-                rows::json_code(&details.labels),
-                rows::json_code(&body.environment),
-                rows::json_code(&body.args),
-                body.input,
-                param_rows::given_code(&details.params),
-                param_rows::filled_in_code(&details.params),
-            ])?;
-        for (name, value) in &details.labels {
-            self.connection
-                .prepare_cached(
-                    "INSERT INTO labels (name, value, job) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-                )?
-                .execute((name, value, job))?;
-        }
-        Ok(has)
     }
 }

@@ -1,16 +1,15 @@
-//! A step of retention: some rows that are no longer to be kept.
+//! A step of retention by the rules of the server: some rows that are no longer to be kept.
 //!
 //! There is no index over the ends of jobs; each block tells the earliest end in it. So what is due is found by that, and within the
 //! block by looking at its rows, 4,096 at most. Blocks in which nothing is left go too.
 
 use protocol::Epoch;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
-use super::{BLOCK_SHIFT, Done, Failure, Found, WriteCache, begin, last_of, settle, workers};
-use crate::store::sqlite::rows::{self, HAS_LABELS};
-use crate::store::sqlite::{hooks, run_on, schedules};
+use super::deletion::{self, Candidate, Candidates};
+use super::{BLOCK_SHIFT, Failure, Found, WriteCache, begin, last_of, settle};
+use crate::store::sqlite::schedules;
 use crate::store::{CommitError, Removed, RetentionCutoffs};
-use protocol::JobId;
 
 /// See [`crate::store::Store::remove`]. Whatever the result, `known` is true of the database afterwards.
 pub(in crate::store::sqlite) fn remove(
@@ -60,14 +59,6 @@ fn in_transaction(
     })
 }
 
-/// An ended job that is looked at.
-struct Candidate {
-    job: i64,
-    ended_at: i64,
-    attempts: i64,
-    details: i64,
-}
-
 /// Deletes jobs of the block with the earliest end. How many, and whether there may be more.
 fn jobs(
     connection: &Connection,
@@ -90,150 +81,47 @@ fn jobs(
     }
     let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
     let candidates = candidates(connection, block, cutoffs.rows_max.saturating_add(1))?;
-    let may_go = |(nth, job): &(usize, &Candidate)| job.ended_at < cutoffs.ended_since.0 || *nth < surplus;
-    let mut rows = 0;
-    // One with very many attempts goes alone.
-    let has_room = |(nth, job): &(usize, &Candidate)| {
-        rows += usize::try_from(job.attempts).unwrap_or(usize::MAX).max(1);
-        *nth == 0 || rows <= cutoffs.rows_max
-    };
-    let count = candidates.iter().enumerate().take_while(may_go).take_while(has_room).count();
-    let (doomed, rest) = candidates.split_at(count);
-    delete(connection, block, doomed)?;
+    let (mut count, mut jobs, mut rows) = (0, 0, 0_usize);
+    for job in &candidates.jobs {
+        if job.ended_at >= cutoffs.ended_since.0 && jobs >= surplus {
+            break;
+        }
+        let size = candidates.size(connection, job)?;
+        rows = rows.saturating_add(size.rows);
+        // One with very many attempts or members goes alone.
+        if count > 0 && rows > cutoffs.rows_max {
+            break;
+        }
+        count += 1;
+        jobs += size.jobs;
+    }
+    let (doomed, rest) = candidates.jobs.split_at(count);
+    let jobs = candidates.delete(connection, cache, found, block, doomed)?;
     let next = rest.first().map(|job| job.ended_at);
     cache.ends.remove(&block);
     connection
         .prepare_cached("UPDATE blocks SET oldest_end = ?2 WHERE block = ?1")?
         .execute((block, next))?;
-    if next.is_none() && found.last_job >= last_of(block) {
-        forget_if_empty(connection, block)?;
+    if next.is_none() {
+        deletion::forget_if_empty(connection, cache, found, block)?;
     }
-    Ok((count, true))
+    Ok((jobs, true))
 }
 
-/// The ended jobs of a block, those that ended longest ago first, without those that keep a unique key.
-fn candidates(connection: &Connection, block: i64, limit: usize) -> rusqlite::Result<Vec<Candidate>> {
+/// The ended jobs of a block, those that ended longest ago first, without those that keep a unique key and members of parents that are
+/// kept.
+fn candidates(connection: &Connection, block: i64, limit: usize) -> rusqlite::Result<Candidates> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    connection
-        .prepare_cached(
-            "SELECT id, ended_at, attempts, details FROM ended WHERE id BETWEEN ?1 AND ?2
-             AND id NOT IN (SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2)
-             ORDER BY ended_at, id LIMIT ?3",
-        )?
-        .query_map((block << BLOCK_SHIFT, last_of(block), limit), |row| {
-            Ok(Candidate {
-                job: row.get(0)?,
-                ended_at: row.get(1)?,
-                attempts: row.get(2)?,
-                details: row.get(3)?,
-            })
-        })?
-        .collect()
-}
-
-/// Deletes jobs with all that belongs to them. The schema allows it only up to the end that is written down first.
-fn delete(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
-    let Some(latest) = doomed.last().map(|job| job.ended_at) else { return Ok(()) };
-    connection.prepare_cached("UPDATE installation SET deletes_until = ?1")?.execute([latest])?;
-    let (noted, hooked) = (noted(connection, block)?, hooked(connection, block)?);
-    let dependent = dependent(connection, block)?;
-    let in_sets = in_sets(connection, block)?;
-    let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
-    for candidate in doomed {
-        let job = candidate.job;
-        ended.execute([job])?;
-        if candidate.attempts > 1 {
-            connection.prepare_cached("DELETE FROM past_attempts WHERE job = ?1")?.execute([job])?;
-        }
-        if candidate.details != 0 {
-            details(connection, job, candidate.details & HAS_LABELS != 0)?;
-        }
-        if noted.binary_search(&job).is_ok() {
-            connection.prepare_cached("DELETE FROM notes WHERE job = ?1")?.execute([job])?;
-            connection.prepare_cached("DELETE FROM left_out WHERE job = ?1")?.execute([job])?;
-        }
-        if hooked.binary_search(&job).is_ok() {
-            hooks::remove_unused(connection, job)?;
-        }
-        if in_sets.binary_search(&job).is_ok() {
-            run_on::remove(connection, job)?;
-        }
-        if dependent.binary_search(&job).is_ok() {
-            connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;
-        }
-    }
-    connection
-        .prepare_cached("UPDATE installation SET deletes_until = NULL, ended = ended - ?1")?
-        .execute([i64::try_from(doomed.len()).unwrap_or(i64::MAX)])?;
-    Ok(())
-}
-
-/// The jobs of a block that have notes, or had too many: few.
-fn noted(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT job FROM notes WHERE job BETWEEN ?1 AND ?2
-             UNION SELECT job FROM left_out WHERE job BETWEEN ?1 AND ?2 ORDER BY job",
-        )?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
-
-/// The jobs of a block that waited for others.
-fn dependent(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached("SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job")?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
-
-/// The jobs of a block that are parents or members.
-fn in_sets(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
-             UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2 ORDER BY 1",
-        )?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
-
-/// The jobs of a block that have hooks, or that a hook made.
-fn hooked(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT parent FROM hooks WHERE parent BETWEEN ?1 AND ?2
-             UNION SELECT job FROM hooks WHERE job BETWEEN ?1 AND ?2 ORDER BY 1",
-        )?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
-
-fn details(connection: &Connection, job: i64, has_labels: bool) -> Done {
-    if has_labels {
-        for (name, value) in rows::labels(connection, JobId(job.cast_unsigned()))? {
-            connection
-                .prepare_cached("DELETE FROM labels WHERE name = ?1 AND value = ?2 AND job = ?3")?
-                .execute(params![name, value, job])?;
-        }
-    }
-    connection.prepare_cached("DELETE FROM details WHERE job = ?1")?.execute([job])?;
-    Ok(())
-}
-
-/// Deletes the entries of a block in the coarse indexes, once it has no jobs and can get none.
-fn forget_if_empty(connection: &Connection, block: i64) -> Done {
-    let lives = connection
-        .prepare_cached(
-            "SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2
-             UNION ALL SELECT 1 FROM ended WHERE id BETWEEN ?1 AND ?2
-             UNION ALL SELECT 1 FROM forming WHERE first <= ?2 AND last >= ?1",
-        )?
-        .exists((block << BLOCK_SHIFT, last_of(block)))?;
-    if !lives {
-        connection.prepare_cached("DELETE FROM seen WHERE block = ?1")?.execute([block])?;
-        workers::remove_unused(connection)?;
-        connection.prepare_cached("DELETE FROM blocks WHERE block = ?1")?.execute([block])?;
-    }
-    Ok(())
+    let sql = format!(
+        "SELECT {} FROM ended WHERE id BETWEEN ?1 AND ?2
+         AND id NOT IN (SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2)
+         AND id NOT IN (SELECT m.job FROM members m JOIN parents p ON p.job = m.parent WHERE m.job BETWEEN ?1 AND ?2)
+         ORDER BY ended_at, id LIMIT ?3",
+        Candidate::COLUMNS
+    );
+    let jobs = connection
+        .prepare_cached(&sql)?
+        .query_map((block << BLOCK_SHIFT, last_of(block), limit), Candidate::read)?
+        .collect::<rusqlite::Result<_>>()?;
+    Candidates::new(connection, block, jobs)
 }

@@ -26,7 +26,7 @@ impl Default for Statements<'_> {
             wait: LazyStatement::new(include_str!("../queries/wait.sql")),
             end_held: LazyStatement::new(include_str!("../queries/end_held.sql")),
             end_idle: LazyStatement::new(include_str!("../queries/end_idle.sql")),
-            remove: LazyStatement::new("DELETE FROM jobs WHERE id = ?1 RETURNING batch, state"),
+            remove: LazyStatement::new("DELETE FROM jobs WHERE id = ?1 RETURNING batch, state, definition"),
         }
     }
 }

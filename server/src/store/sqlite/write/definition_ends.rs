@@ -1,0 +1,106 @@
+//! The ends of jobs by definition, for retention: the earliest one in each block, and how many ended jobs are kept.
+//!
+//! A member of a parent that is kept counts nowhere: it is deleted with its parent.
+
+use std::collections::BTreeMap;
+
+use protocol::JobId;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::cache::WriteCache;
+use super::{BLOCK_SHIFT, Done};
+use crate::store::sqlite::run_on;
+
+/// A row of `definition_ends`: the definition's name, whether the ends are bad, the block.
+pub(super) type EndKey = (i64, bool, i64);
+
+/// A job that ended, with the row of its definition and the code of its state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedJob {
+    pub(super) job: i64,
+    pub(super) definition: i64,
+    pub(super) state: i64,
+    pub(super) ended_at: i64,
+}
+
+/// True if the job failed, expired or was lost.
+pub(super) const fn is_bad(state: i64) -> bool {
+    matches!(state, 7 | 9 | 10)
+}
+
+/// Counts jobs that have ended, after the rows of members are written.
+pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[EndedJob]) -> Done {
+    let mut totals: BTreeMap<(i64, bool), i64> = BTreeMap::new();
+    let mut oldest: BTreeMap<EndKey, i64> = BTreeMap::new();
+    for end in ended {
+        if run_on::is_member(connection, JobId(end.job.cast_unsigned()))? {
+            continue;
+        }
+        let name = name_of(connection, cache, end.definition)?;
+        *totals.entry((name, is_bad(end.state))).or_default() += 1;
+        let key = (name, is_bad(end.state), end.job >> BLOCK_SHIFT);
+        if cache.definition_ends.get(&key).is_none_or(|known| *known > end.ended_at) {
+            oldest.entry(key).and_modify(|at| *at = end.ended_at.min(*at)).or_insert(end.ended_at);
+        }
+    }
+    for ((name, is_bad), count) in totals {
+        connection
+            .prepare_cached(
+                "INSERT INTO definition_totals (name, is_bad, ended) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET ended = ended + ?3",
+            )?
+            .execute((name, is_bad, count))?;
+    }
+    for (key, at) in oldest {
+        let (name, is_bad, block) = key;
+        connection
+            .prepare_cached(
+                "INSERT INTO definition_ends (name, is_bad, block, oldest_end) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET oldest_end = min(coalesce(oldest_end, ?4), ?4)",
+            )?
+            .execute((name, is_bad, block, at))?;
+        cache.definition_ends.insert(key, at);
+    }
+    Ok(())
+}
+
+/// Counts jobs that are deleted; none of them is a member of a parent that is kept.
+pub(super) fn subtract(
+    connection: &Connection,
+    cache: &mut WriteCache,
+    ends: impl Iterator<Item = (i64, i64)>,
+) -> Done {
+    let mut totals: BTreeMap<(i64, bool), i64> = BTreeMap::new();
+    for (definition, state) in ends {
+        let name = name_of(connection, cache, definition)?;
+        *totals.entry((name, is_bad(state))).or_default() += 1;
+    }
+    for ((name, is_bad), count) in totals {
+        let left: Option<i64> = connection
+            .prepare_cached(
+                "UPDATE definition_totals SET ended = ended - ?3 WHERE name = ?1 AND is_bad = ?2 RETURNING ended",
+            )?
+            .query_row((name, is_bad, count), |row| row.get(0))
+            .optional()?;
+        if left.is_some_and(|left| left <= 0) {
+            connection
+                .prepare_cached("DELETE FROM definition_totals WHERE name = ?1 AND is_bad = ?2")?
+                .execute((name, is_bad))?;
+        }
+    }
+    Ok(())
+}
+
+/// The first row with the name of this definition.
+fn name_of(connection: &Connection, cache: &mut WriteCache, definition: i64) -> rusqlite::Result<i64> {
+    if let Some(name) = cache.names.get(&definition) {
+        return Ok(*name);
+    }
+    let name = connection
+        .prepare_cached(
+            "SELECT (SELECT min(id) FROM definitions f WHERE f.name = d.name) FROM definitions d WHERE id = ?1",
+        )?
+        .query_row([definition], |row| row.get(0))?;
+    cache.names.insert(definition, name);
+    Ok(name)
+}
