@@ -1,0 +1,99 @@
+//! Posts to the collector. The library encodes the spans and reads `OTEL_EXPORTER_OTLP_*`; this client keeps why a post failed, which the
+//! library's errors do not say.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, StatusCode, redirect};
+
+use crate::notifications::client::trust_the_system;
+
+/// A post that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PostFailure {
+    /// In one line, without the URL.
+    pub(super) why: String,
+    /// The collector may take the same spans later.
+    pub(super) can_retry: bool,
+    /// The collector asked to wait for so long.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The client. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct CollectorClient {
+    client: Client,
+    failure: Arc<Mutex<Option<PostFailure>>>,
+}
+
+impl CollectorClient {
+    /// A client that trusts the certificates of the system, and waits for so long for each answer.
+    ///
+    /// # Errors
+    /// The TLS library cannot be set up.
+    pub(super) fn new(timeout: Duration) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let client = Client::builder()
+            .tls_backend_preconfigured(trust_the_system()?)
+            .redirect(redirect::Policy::none())
+            .timeout(timeout)
+            .pool_max_idle_per_host(1)
+            .build()?;
+        Ok(Self { client, failure: Arc::default() })
+    }
+
+    /// The failure of the last post, if the collector has not taken it.
+    pub(super) fn take_failure(&self) -> Option<PostFailure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn fail(&self, failure: PostFailure) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpClient for CollectorClient {
+    /// The body of the answer is not read.
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        drop(self.take_failure());
+        let (parts, body) = request.into_parts();
+        let post = self.client.post(parts.uri.to_string()).headers(parts.headers).body(body);
+        let answer = post.send().await.map_err(|error| {
+            let error = error.without_url();
+            let why = match error.is_timeout() {
+                true => "it does not answer in time".to_owned(),
+                false => innermost(&error),
+            };
+            self.fail(PostFailure { why, can_retry: true, retry_after: None });
+            error
+        })?;
+        let status = answer.status();
+        if !status.is_success() {
+            let seconds =
+                answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+            let why = format!("it answers {status}");
+            self.fail(PostFailure { why, can_retry: is_transient(status), retry_after });
+        }
+        Ok(Response::builder().status(status).body(Bytes::new())?)
+    }
+}
+
+/// The answers after which OTLP allows another try.
+const fn is_transient(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502 | 503 | 504)
+}
+
+/// The cause of all others, such as "Connection refused".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// A collector that asks for more is asked again after this time.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);

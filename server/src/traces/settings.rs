@@ -1,0 +1,217 @@
+//! The variables of OpenTelemetry that a server reads beside those that the library reads itself. A bad value is told in one line; then its
+//! default holds, or nothing is exported if the endpoint cannot be used.
+
+use std::time::Duration;
+
+use opentelemetry_sdk::trace::Sampler;
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+
+/// What the variables ask for.
+#[derive(Debug)]
+pub(super) struct Settings {
+    /// Where to post: the endpoint without user, password and query, for the log.
+    pub(super) shown_endpoint: String,
+    /// Decides which traces are exported.
+    pub(super) sampler: Sampler,
+    /// The time for one post.
+    pub(super) timeout: Duration,
+    /// Values that are ignored, a sentence each.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The reason for which nothing is exported although an endpoint is set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unusable(pub(super) String);
+
+/// Reads the variables; `None` if no endpoint is set, or traces are switched off.
+///
+/// # Errors
+/// The endpoint or the protocol cannot be used.
+pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Settings>, Unusable> {
+    let Some((endpoint_variable, endpoint)) = super::endpoint(&variable) else { return Ok(None) };
+    let mut warnings = Vec::new();
+    match variable("OTEL_SDK_DISABLED").map(|value| value.to_ascii_lowercase()).as_deref() {
+        Some("true") => return Ok(None),
+        None | Some("false") => {}
+        Some(other) => {
+            warnings.push(format!("OTEL_SDK_DISABLED is {other:?}: only true switches traces off"))
+        }
+    }
+    if let Some(exporters) = variable("OTEL_TRACES_EXPORTER") {
+        if exporters == "none" {
+            return Ok(None);
+        }
+        if exporters.split(',').all(|exporter| exporter.trim() != "otlp") {
+            let why = format!("OTEL_TRACES_EXPORTER is {exporters:?}: a server has the exporter otlp only");
+            return Err(Unusable(why));
+        }
+    }
+    let either = |name: &str| {
+        let names = [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
+        names.into_iter().find_map(|name| variable(&name).map(|value| (name, value)))
+    };
+    if let Some((name, protocol)) = either("PROTOCOL").filter(|(_, protocol)| protocol != "http/protobuf") {
+        let why = format!(
+            "{name} is {protocol:?}: a server speaks http/protobuf only, at most collectors on port 4318"
+        );
+        return Err(Unusable(why));
+    }
+    let url = Url::parse(&endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let Some(url) = url.filter(|url| url.host().is_some()) else {
+        return Err(Unusable(format!("{endpoint_variable} is not an http or https URL")));
+    };
+    if let Some((name, compression)) = either("COMPRESSION").filter(|(_, value)| value != "none") {
+        warnings.push(format!("{name} is {compression:?}: spans are sent without compression"));
+    }
+    let timeout = either("TIMEOUT").map_or(Ok(TIMEOUT), |(name, value)| match value.parse() {
+        Ok(millis) if millis > 0 => Ok(Duration::from_millis(millis)),
+        _ => Err(format!("{name} is {value:?}, not a number of milliseconds: 10000 is used")),
+    });
+    if let Some((name, headers)) = either("HEADERS").filter(|(_, headers)| !are_pairs(headers, is_header)) {
+        // A header may hold a token: the value is not shown.
+        let count = headers.split(',').count();
+        warnings.push(format!("{name}: of {count} entries some are no name=value of a header, and left out"));
+    }
+    if variable(RESOURCE).is_some_and(|attributes| !are_pairs(&attributes, |_, _| true)) {
+        warnings.push(format!("{RESOURCE}: entries without = are left out"));
+    }
+    let sampler = sampler(&variable, &mut warnings);
+    let timeout = timeout.unwrap_or_else(|warning| {
+        warnings.push(warning);
+        TIMEOUT
+    });
+    Ok(Some(Settings { shown_endpoint: shown(&url), sampler, timeout, warnings }))
+}
+
+/// The sampler by its name in the standard.
+fn sampler(variable: impl Fn(&str) -> Option<String>, warnings: &mut Vec<String>) -> Sampler {
+    let name = variable(SAMPLER).unwrap_or_else(|| DEFAULT_SAMPLER.to_owned());
+    let mut ratio = || {
+        let given = variable(SAMPLER_ARG);
+        let fits = given.as_ref().and_then(|ratio| ratio.parse().ok());
+        fits.filter(|ratio| (0.0..=1.0).contains(ratio)).unwrap_or_else(|| {
+            let given = given.map_or_else(|| "not set".to_owned(), |given| format!("{given:?}"));
+            warnings
+                .push(format!("{SAMPLER_ARG} is {given}, not a ratio from 0 to 1: all traces are exported"));
+            1.0
+        })
+    };
+    let parent_based = |root| Sampler::ParentBased(Box::new(root));
+    match name.as_str() {
+        "always_on" => Sampler::AlwaysOn,
+        "always_off" => Sampler::AlwaysOff,
+        "traceidratio" => Sampler::TraceIdRatioBased(ratio()),
+        "parentbased_always_off" => parent_based(Sampler::AlwaysOff),
+        "parentbased_traceidratio" => parent_based(Sampler::TraceIdRatioBased(ratio())),
+        DEFAULT_SAMPLER => parent_based(Sampler::AlwaysOn),
+        other => {
+            warnings.push(format!(
+                "{SAMPLER} is {other:?}, which a server does not have: {DEFAULT_SAMPLER} is used"
+            ));
+            parent_based(Sampler::AlwaysOn)
+        }
+    }
+}
+
+/// True if every entry of a list `name=value,name=value` is a pair that fits.
+fn are_pairs(list: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
+    let mut entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    entries.all(|entry| entry.split_once('=').is_some_and(|(name, value)| fits(name.trim(), value.trim())))
+}
+
+fn is_header(name: &str, value: &str) -> bool {
+    HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value).is_ok()
+}
+
+/// A URL without what may be secret in it.
+fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
+const DEFAULT_SAMPLER: &str = "parentbased_always_on";
+/// The standard's.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Result<Option<Settings>, Unusable> {
+        let pairs: Vec<_> = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")]
+            .iter()
+            .chain(pairs)
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        read(move |name| pairs.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone()))
+    }
+
+    #[test]
+    fn without_an_endpoint_or_with_traces_off_there_is_nothing() {
+        assert!(matches!(read(|_| None), Ok(None)));
+        for off in [("OTEL_SDK_DISABLED", "True"), ("OTEL_TRACES_EXPORTER", "none")] {
+            assert!(matches!(settings(&[off]), Ok(None)), "{off:?}");
+        }
+        let plain = settings(&[]).unwrap().unwrap();
+        assert!(plain.warnings.is_empty(), "{plain:?}");
+        assert_eq!(plain.timeout, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn an_endpoint_that_cannot_be_used_is_told_without_its_value() {
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://planted"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "planted secret"),
+        ] {
+            let Unusable(why) = settings(&[(name, value)]).unwrap_err();
+            assert!(why.contains(name) && !why.contains("planted"), "{why}");
+        }
+        for (name, value) in [("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_EXPORTER", "console")] {
+            let Unusable(why) = settings(&[(name, value)]).unwrap_err();
+            assert!(why.contains(name) && why.contains(value), "{why}");
+        }
+        let secret = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://u:planted@c.example/v1?key=planted")];
+        assert_eq!(settings(&secret).unwrap().unwrap().shown_endpoint, "https://c.example/v1");
+    }
+
+    #[test]
+    fn a_bad_value_is_told_and_its_default_holds() {
+        for (name, value) in [
+            ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,planted"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "deployment"),
+            ("OTEL_SDK_DISABLED", "yes"),
+        ] {
+            let read = settings(&[(name, value)]).unwrap().unwrap();
+            let [warning] = read.warnings.as_slice() else { panic!("{name}: {read:?}") };
+            assert!(warning.contains(name) && !warning.contains("planted"), "{warning}");
+        }
+    }
+
+    #[test]
+    fn a_sampler_is_chosen_by_its_name_and_its_ratio() {
+        for (name, ratio, expected) in [
+            ("always_on", None, "AlwaysOn"),
+            ("traceidratio", Some("0.25"), "TraceIdRatioBased(0.25)"),
+            ("parentbased_traceidratio", Some("0"), "ParentBased(TraceIdRatioBased(0.0))"),
+            ("parentbased_always_off", None, "ParentBased(AlwaysOff)"),
+        ] {
+            let arg = ("OTEL_TRACES_SAMPLER_ARG", ratio.unwrap_or_default());
+            let read = settings(&[("OTEL_TRACES_SAMPLER", name), arg]).unwrap().unwrap();
+            assert_eq!(format!("{:?}", read.sampler), expected);
+            assert!(read.warnings.is_empty(), "{read:?}");
+        }
+        for ratio in ["1.5", "half", "NaN"] {
+            let pairs = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", ratio)];
+            let read = settings(&pairs).unwrap().unwrap();
+            assert_eq!(format!("{:?}", read.sampler), "TraceIdRatioBased(1.0)");
+            assert_eq!(read.warnings.len(), 1, "{read:?}");
+        }
+    }
+}
