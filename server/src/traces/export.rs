@@ -55,9 +55,14 @@ impl Traces {
             .build()
             .map_err(|error| cannot(&error))?;
         exporter.set_resource(&resource());
-        let Settings { shown_endpoint: endpoint, sampler, .. } = settings;
-        tracing::info!(endpoint, ?sampler, "exporting the traces of jobs");
-        Ok(Self { tracer: Arc::new(Tracer::new(cluster, sampler)), exporter, client })
+        let Settings { shown_endpoint: endpoint, sampling, .. } = settings;
+        tracing::info!(
+            endpoint,
+            parent_based = sampling.is_parent_based,
+            ratio = sampling.ratio,
+            "exporting the traces of jobs"
+        );
+        Ok(Self { tracer: Arc::new(Tracer::new(cluster, sampling)), exporter, client })
     }
 
     /// Names spans, for whoever hands attempts to workers.

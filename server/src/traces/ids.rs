@@ -11,6 +11,7 @@ use protocol::wire::body_fits_with;
 use protocol::{ClusterId, Fence, JobId, Nonce, Token};
 use sha2::{Digest as _, Sha256};
 
+use super::settings::Sampling;
 use crate::http::request::trace_context::{TRACE_VARIABLE, trace_of, trace_state_of};
 
 /// Decides which jobs have a trace, and names their spans.
@@ -34,7 +35,9 @@ pub(super) struct JobTrace {
 }
 
 impl Tracer {
-    pub(super) const fn new(cluster: ClusterId, sampler: Sampler) -> Self {
+    pub(super) fn new(cluster: ClusterId, sampling: Sampling) -> Self {
+        let root = Sampler::TraceIdRatioBased(sampling.ratio);
+        let sampler = if sampling.is_parent_based { Sampler::ParentBased(Box::new(root)) } else { root };
         Self { cluster, sampler }
     }
 

@@ -18,7 +18,8 @@ mod ids;
 mod job_spans;
 #[cfg(not(feature = "otel"))]
 mod not_built;
-#[cfg(feature = "otel")]
+// Tested without the feature, too.
+#[cfg(any(test, feature = "otel"))]
 mod settings;
 #[cfg(feature = "otel")]
 mod trouble;

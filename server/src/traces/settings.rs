@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use opentelemetry_sdk::trace::Sampler;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
@@ -12,12 +11,20 @@ use reqwest::header::{HeaderName, HeaderValue};
 pub(super) struct Settings {
     /// Where to post: the endpoint without user, password and query, for the log.
     pub(super) shown_endpoint: String,
-    /// Decides which traces are exported.
-    pub(super) sampler: Sampler,
+    pub(super) sampling: Sampling,
     /// The time for one post.
     pub(super) timeout: Duration,
     /// Values that are ignored, a sentence each.
     pub(super) warnings: Vec<String>,
+}
+
+/// Decides which traces are exported.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sampling {
+    /// A trace that the submission brought has decided already.
+    pub(super) is_parent_based: bool,
+    /// The part of all other traces, from 0 to 1.
+    pub(super) ratio: f64,
 }
 
 /// The reason for which nothing is exported although an endpoint is set.
@@ -76,42 +83,41 @@ pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<S
     if variable(RESOURCE).is_some_and(|attributes| !are_pairs(&attributes, |_, _| true)) {
         warnings.push(format!("{RESOURCE}: entries without = are left out"));
     }
-    let sampler = sampler(&variable, &mut warnings);
+    let sampling = sampling(&variable, &mut warnings);
     let timeout = timeout.unwrap_or_else(|warning| {
         warnings.push(warning);
         TIMEOUT
     });
-    Ok(Some(Settings { shown_endpoint: shown(&url), sampler, timeout, warnings }))
+    Ok(Some(Settings { shown_endpoint: shown(&url), sampling, timeout, warnings }))
 }
 
 /// The sampler by its name in the standard.
-fn sampler(variable: impl Fn(&str) -> Option<String>, warnings: &mut Vec<String>) -> Sampler {
+fn sampling(variable: impl Fn(&str) -> Option<String>, warnings: &mut Vec<String>) -> Sampling {
     let name = variable(SAMPLER).unwrap_or_else(|| DEFAULT_SAMPLER.to_owned());
-    let mut ratio = || {
-        let given = variable(SAMPLER_ARG);
-        let fits = given.as_ref().and_then(|ratio| ratio.parse().ok());
-        fits.filter(|ratio| (0.0..=1.0).contains(ratio)).unwrap_or_else(|| {
-            let given = given.map_or_else(|| "not set".to_owned(), |given| format!("{given:?}"));
-            warnings
-                .push(format!("{SAMPLER_ARG} is {given}, not a ratio from 0 to 1: all traces are exported"));
-            1.0
-        })
+    let (is_parent_based, root) = match name.strip_prefix("parentbased_") {
+        Some(root) => (true, root),
+        None => (false, name.as_str()),
     };
-    let parent_based = |root| Sampler::ParentBased(Box::new(root));
-    match name.as_str() {
-        "always_on" => Sampler::AlwaysOn,
-        "always_off" => Sampler::AlwaysOff,
-        "traceidratio" => Sampler::TraceIdRatioBased(ratio()),
-        "parentbased_always_off" => parent_based(Sampler::AlwaysOff),
-        "parentbased_traceidratio" => parent_based(Sampler::TraceIdRatioBased(ratio())),
-        DEFAULT_SAMPLER => parent_based(Sampler::AlwaysOn),
-        other => {
-            warnings.push(format!(
-                "{SAMPLER} is {other:?}, which a server does not have: {DEFAULT_SAMPLER} is used"
-            ));
-            parent_based(Sampler::AlwaysOn)
+    let ratio = match root {
+        "always_on" => 1.0,
+        "always_off" => 0.0,
+        "traceidratio" => {
+            let given = variable(SAMPLER_ARG);
+            let ratio = given.as_ref().and_then(|ratio| ratio.parse().ok());
+            ratio.filter(|ratio| (0.0..=1.0).contains(ratio)).unwrap_or_else(|| {
+                let given = given.map_or_else(|| "not set".to_owned(), |given| format!("{given:?}"));
+                let wrong = format!("{SAMPLER_ARG} is {given}, not a ratio from 0 to 1");
+                warnings.push(format!("{wrong}: all traces are exported"));
+                1.0
+            })
         }
-    }
+        _ => {
+            let wrong = format!("{SAMPLER} is {name:?}, which a server does not have");
+            warnings.push(format!("{wrong}: {DEFAULT_SAMPLER} is used"));
+            return Sampling { is_parent_based: true, ratio: 1.0 };
+        }
+    };
+    Sampling { is_parent_based, ratio }
 }
 
 /// True if every entry of a list `name=value,name=value` is a pair that fits.
@@ -197,20 +203,21 @@ mod tests {
     #[test]
     fn a_sampler_is_chosen_by_its_name_and_its_ratio() {
         for (name, ratio, expected) in [
-            ("always_on", None, "AlwaysOn"),
-            ("traceidratio", Some("0.25"), "TraceIdRatioBased(0.25)"),
-            ("parentbased_traceidratio", Some("0"), "ParentBased(TraceIdRatioBased(0.0))"),
-            ("parentbased_always_off", None, "ParentBased(AlwaysOff)"),
+            ("always_on", None, (false, 1.0)),
+            ("traceidratio", Some("0.25"), (false, 0.25)),
+            ("parentbased_traceidratio", Some("0"), (true, 0.0)),
+            ("parentbased_always_off", None, (true, 0.0)),
+            ("parentbased_always_on", None, (true, 1.0)),
         ] {
             let arg = ("OTEL_TRACES_SAMPLER_ARG", ratio.unwrap_or_default());
             let read = settings(&[("OTEL_TRACES_SAMPLER", name), arg]).unwrap().unwrap();
-            assert_eq!(format!("{:?}", read.sampler), expected);
+            assert_eq!((read.sampling.is_parent_based, read.sampling.ratio), expected);
             assert!(read.warnings.is_empty(), "{read:?}");
         }
         for ratio in ["1.5", "half", "NaN"] {
             let pairs = [("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", ratio)];
             let read = settings(&pairs).unwrap().unwrap();
-            assert_eq!(format!("{:?}", read.sampler), "TraceIdRatioBased(1.0)");
+            assert_eq!(read.sampling, Sampling { is_parent_based: false, ratio: 1.0 });
             assert_eq!(read.warnings.len(), 1, "{read:?}");
         }
     }
