@@ -65,7 +65,7 @@ impl Traces {
         Ok(Self { tracer: Arc::new(Tracer::new(cluster, sampling)), exporter, client })
     }
 
-    /// Names spans, for whoever hands attempts to workers.
+    /// Names spans of attempts while these are handed to workers.
     #[must_use]
     pub fn tracer(&self) -> Arc<Tracer> {
         self.tracer.clone()

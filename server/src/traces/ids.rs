@@ -30,7 +30,7 @@ pub(super) struct JobTrace {
     pub(super) parent: Option<SpanId>,
     /// The spans of the job are exported.
     pub(super) is_sampled: bool,
-    /// What other tracing systems have added to the trace.
+    /// The entries of tracing systems (`tracestate`).
     pub(super) state: TraceState,
 }
 

@@ -201,7 +201,7 @@ impl JobSpans<'_> {
         links
     }
 
-    /// What happened to the job, or to the attempt with this fence. Requesters are not named.
+    /// Events of the job, or of the attempt with this fence. Requesters are not named.
     fn notes(&self, fence: Option<Fence>) -> Vec<Event> {
         let happened = |(at, note): &(Timestamp, Note)| {
             let (name, of) = match note {

@@ -3,8 +3,7 @@
 //!
 //! A trace is made of a job's committed history when the job has ended, so nothing is kept for jobs that run, and a restart in between changes
 //! nothing. `ids` names the spans (the ids follow from the job, so that a container can be handed its parent before the span exists),
-//! `job_spans` makes them, `export` sends them, `collector` posts. Without the feature there is only one line in the log for whoever sets an
-//! endpoint.
+//! `job_spans` makes them, `export` sends them, `collector` posts. Without the feature a server that is given an endpoint logs one line.
 
 #[cfg(feature = "otel")]
 mod collector;

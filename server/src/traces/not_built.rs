@@ -1,4 +1,4 @@
-//! What stands for traces in a binary that was built without them.
+//! The types of this module in a binary that was built without traces: no value of them exists.
 
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ impl Traces {
         None
     }
 
-    /// Unreachable.
+    /// Names the spans of attempts.
     #[must_use]
     pub fn tracer(&self) -> Arc<Tracer> {
         match *self {}
     }
 
-    /// Unreachable.
+    /// Starts the export.
     #[must_use]
     pub fn export(
         self,
@@ -53,7 +53,7 @@ impl Traces {
 }
 
 impl Tracer {
-    /// Unreachable.
+    /// Makes an attempt the parent of its program's spans.
     #[must_use]
     pub fn hand_over(&self, _token: Token, _overrides: Option<Overrides>) -> Option<Overrides> {
         match *self {}
@@ -61,7 +61,7 @@ impl Tracer {
 }
 
 impl TraceExport {
-    /// Unreachable.
+    /// Waits for the last spans.
     pub async fn finish(self) {
         match self {}
     }

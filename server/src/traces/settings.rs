@@ -6,10 +6,10 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
-/// What the variables ask for.
+/// The variables of a server that exports.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// Where to post: the endpoint without user, password and query, for the log.
+    /// The endpoint without user, password and query, for the log.
     pub(super) shown_endpoint: String,
     pub(super) sampling: Sampling,
     /// The time for one post.
