@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use data_encoding::HEXLOWER;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1 as otlp;
@@ -17,6 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Answer {
     /// Takes it.
     Ok,
+    /// Takes it, and says that it has left out a span.
+    Partial,
     /// Answers with this status line.
     Status(&'static str),
     /// Never answers.
@@ -167,13 +171,19 @@ async fn serve(mut stream: TcpStream, inbox: Arc<Mutex<Inbox>>) -> Option<()> {
         }
         let body: Vec<u8> = bytes.drain(..end).skip(head_end + 4).collect();
         let answer = inbox.lock().unwrap().take(head, &body);
+        let partial = ExportTracePartialSuccess { rejected_spans: 1, error_message: "too old".into() };
+        let mut body = Vec::new();
         let status = match answer {
             Answer::Ok => "200 OK",
+            Answer::Partial => {
+                body = ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec();
+                "200 OK"
+            }
             Answer::Status(status) => status,
             Answer::Hang => std::future::pending().await,
         };
-        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
-        stream.write_all(answer.as_bytes()).await.ok()?;
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(&[answer.as_bytes(), &body].concat()).await.ok()?;
     }
 }
 

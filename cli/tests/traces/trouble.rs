@@ -82,6 +82,28 @@ async fn a_post_that_is_not_answered_in_time_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_find_no_room_in_the_queue_are_dropped_and_counted() {
+    let collector = Collector::start(Answer::Hang).await;
+    let stage = Stage::start(&[collector.endpoint(), pair("OTEL_BSP_MAX_QUEUE_SIZE", "1")]).await;
+    stage.run("shows", None).await;
+    wait_until("a post is under way", async || collector.posts() > 0).await;
+    for _ in 0..3 {
+        stage.run("shows", None).await;
+    }
+    wait_until("two of three are counted", async || traces(&stage, "dropped").await == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_that_the_collector_leaves_out_are_told() {
+    let collector = Collector::start(Answer::Partial).await;
+    let stage = Stage::start(&[collector.endpoint()]).await;
+    stage.run("shows", None).await;
+    let says = "the collector has left out 1 spans: too old";
+    wait_until("the log says so", async || stage.server.log().contains(says)).await;
+    assert_eq!(collector.posts(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_sends_what_is_left() {
     let collector = Collector::start(Answer::Ok).await;
     let mut stage = Stage::start(&[collector.endpoint()]).await;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode, redirect};
 
@@ -26,6 +28,7 @@ pub(super) struct PostFailure {
 pub(super) struct CollectorClient {
     client: Client,
     failure: Arc<Mutex<Option<PostFailure>>>,
+    refusal: Arc<Mutex<Option<String>>>,
 }
 
 impl CollectorClient {
@@ -40,12 +43,36 @@ impl CollectorClient {
             .timeout(timeout)
             .pool_max_idle_per_host(1)
             .build()?;
-        Ok(Self { client, failure: Arc::default() })
+        Ok(Self { client, failure: Arc::default(), refusal: Arc::default() })
     }
 
     /// The failure of the last post, if the collector has not taken it.
     pub(super) fn take_failure(&self) -> Option<PostFailure> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The sentence about spans that the collector has left out of the last post that it took.
+    pub(super) fn take_refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps what a collector says that took a part of a post only. Most say nothing.
+    async fn read_refusal(&self, mut answer: reqwest::Response) {
+        let mut body = Vec::new();
+        // The collector has the spans, also if the rest of its answer does not come.
+        while let Ok(Some(chunk)) = answer.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > ANSWER_BYTES_MAX {
+                return;
+            }
+        }
+        let answer = ExportTraceServiceResponse::decode(body.as_slice()).ok();
+        let Some(partial) = answer.and_then(|answer| answer.partial_success) else { return };
+        if partial.rejected_spans > 0 {
+            let why = partial.error_message.replace(char::is_control, " ");
+            let text = format!("the collector has left out {} spans: {why}", partial.rejected_spans);
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        }
     }
 
     fn fail(&self, failure: PostFailure) {
@@ -55,7 +82,7 @@ impl CollectorClient {
 
 #[async_trait::async_trait]
 impl HttpClient for CollectorClient {
-    /// The body of the answer is not read.
+    /// The library gets an answer without a body: what is in it is read here.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         drop(self.take_failure());
         let (parts, body) = request.into_parts();
@@ -70,7 +97,9 @@ impl HttpClient for CollectorClient {
             error
         })?;
         let status = answer.status();
-        if !status.is_success() {
+        if status.is_success() {
+            self.read_refusal(answer).await;
+        } else {
             let seconds =
                 answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
             let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
@@ -95,5 +124,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
+/// An answer says in a sentence what was refused.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// A collector that asks for more is asked again after this time.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);

@@ -28,6 +28,8 @@ pub struct Traces {
     tracer: Arc<Tracer>,
     exporter: SpanExporter,
     client: CollectorClient,
+    jobs_waiting_max: usize,
+    gather: Duration,
 }
 
 impl Traces {
@@ -55,14 +57,15 @@ impl Traces {
             .build()
             .map_err(|error| cannot(&error))?;
         exporter.set_resource(&resource());
-        let Settings { shown_endpoint: endpoint, sampling, .. } = settings;
+        let Settings { shown_endpoint: endpoint, sampling, jobs_waiting_max, gather, .. } = settings;
         tracing::info!(
             endpoint,
             parent_based = sampling.is_parent_based,
             ratio = sampling.ratio,
             "exporting the traces of jobs"
         );
-        Ok(Self { tracer: Arc::new(Tracer::new(cluster, sampling)), exporter, client })
+        let tracer = Arc::new(Tracer::new(cluster, sampling));
+        Ok(Self { tracer, exporter, client, jobs_waiting_max, gather })
     }
 
     /// Names spans of attempts while these are handed to workers.
@@ -80,11 +83,16 @@ impl Traces {
         metrics: Arc<Metrics>,
         public_url: Option<String>,
     ) -> (EventFeed, TraceExport) {
-        let (sender, ends) = mpsc::channel(JOBS_WAITING_MAX);
-        let Self { tracer, exporter, client } = self;
-        let reader = Arc::new(HistoryReader { tracer, archive, public_url });
-        let sending =
-            Sending { ends, reader, exporter, client, metrics: metrics.clone(), trouble: Trouble::default() };
+        let (sender, ends) = mpsc::channel(self.jobs_waiting_max);
+        let sending = Sending {
+            ends,
+            reader: Arc::new(HistoryReader { tracer: self.tracer, archive, public_url }),
+            exporter: self.exporter,
+            client: self.client,
+            gather: self.gather,
+            metrics: metrics.clone(),
+            trouble: Trouble::default(),
+        };
         (feed.with_ends(sender), TraceExport { task: tokio::spawn(sending.run()), metrics })
     }
 }
@@ -134,6 +142,7 @@ struct Sending {
     reader: Arc<HistoryReader>,
     exporter: SpanExporter,
     client: CollectorClient,
+    gather: Duration,
     metrics: Arc<Metrics>,
     trouble: Trouble,
 }
@@ -142,7 +151,7 @@ impl Sending {
     async fn run(mut self) {
         let mut jobs = Vec::with_capacity(JOBS_AT_ONCE);
         while self.ends.recv_many(&mut jobs, JOBS_AT_ONCE).await > 0 {
-            let until = Instant::now() + GATHER;
+            let until = Instant::now() + self.gather;
             while jobs.len() < JOBS_AT_ONCE {
                 let room = JOBS_AT_ONCE - jobs.len();
                 match timeout_at(until, self.ends.recv_many(&mut jobs, room)).await {
@@ -188,8 +197,11 @@ impl Sending {
         let mut pause = RETRY_FIRST;
         loop {
             let Err(error) = self.exporter.export(spans.clone()).await else {
-                self.metrics.traces_counted("exported", jobs);
                 self.trouble.end();
+                self.metrics.traces_counted("exported", jobs);
+                if let Some(refused) = self.client.take_refusal() {
+                    self.trouble.tell_lost(&refused, self.metrics.traces("dropped"));
+                }
                 return;
             };
             match self.client.take_failure() {
@@ -212,14 +224,10 @@ impl Sending {
     }
 }
 
-/// Numbers of ended jobs that may wait for their spans, at 8 bytes each.
-const JOBS_WAITING_MAX: usize = 100_000;
 /// Jobs whose history is read at once.
 const JOBS_AT_ONCE: usize = 256;
 /// Spans of one post, unless a single job has more: as many as the library sends.
 const SPANS_AT_ONCE: usize = 512;
-/// How long the first job waits for others to be sent with it.
-const GATHER: Duration = Duration::from_secs(1);
 /// The pause before a post is tried again; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);

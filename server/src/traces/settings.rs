@@ -14,6 +14,10 @@ pub(super) struct Settings {
     pub(super) sampling: Sampling,
     /// The time for one post.
     pub(super) timeout: Duration,
+    /// Ended jobs that may wait for their spans.
+    pub(super) jobs_waiting_max: usize,
+    /// The wait of the first job for others to be sent with it.
+    pub(super) gather: Duration,
     /// Values that are ignored, a sentence each.
     pub(super) warnings: Vec<String>,
 }
@@ -71,10 +75,19 @@ pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<S
     if let Some((name, compression)) = either("COMPRESSION").filter(|(_, value)| value != "none") {
         warnings.push(format!("{name} is {compression:?}: spans are sent without compression"));
     }
-    let timeout = either("TIMEOUT").map_or(Ok(TIMEOUT), |(name, value)| match value.parse() {
-        Ok(millis) if millis > 0 => Ok(Duration::from_millis(millis)),
-        _ => Err(format!("{name} is {value:?}, not a number of milliseconds: 10000 is used")),
-    });
+    let mut number = |given: Option<(String, String)>, default: u64| {
+        let Some((name, value)) = given else { return default };
+        value.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number)).unwrap_or_else(|| {
+            let wrong = format!("{name} is {value:?}, not a number from 1 to {NUMBER_MAX}");
+            warnings.push(format!("{wrong}: {default} is used"));
+            default
+        })
+    };
+    let named = |name: &str| variable(name).map(|value| (name.to_owned(), value));
+    let timeout = Duration::from_millis(number(either("TIMEOUT"), TIMEOUT_MS));
+    let gather = Duration::from_millis(number(named("OTEL_BSP_SCHEDULE_DELAY"), GATHER_MS));
+    let jobs_waiting_max = number(named("OTEL_BSP_MAX_QUEUE_SIZE"), JOBS_WAITING_MAX);
+    let jobs_waiting_max = usize::try_from(jobs_waiting_max).unwrap_or(usize::MAX);
     if let Some((name, headers)) = either("HEADERS").filter(|(_, headers)| !are_pairs(headers, is_header)) {
         // A header may hold a token: the value is not shown.
         let count = headers.split(',').count();
@@ -84,11 +97,8 @@ pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<S
         warnings.push(format!("{RESOURCE}: entries without = are left out"));
     }
     let sampling = sampling(&variable, &mut warnings);
-    let timeout = timeout.unwrap_or_else(|warning| {
-        warnings.push(warning);
-        TIMEOUT
-    });
-    Ok(Some(Settings { shown_endpoint: shown(&url), sampling, timeout, warnings }))
+    let shown_endpoint = shown(&url);
+    Ok(Some(Settings { shown_endpoint, sampling, timeout, jobs_waiting_max, gather, warnings }))
 }
 
 /// The sampler by its name in the standard.
@@ -140,7 +150,13 @@ const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 const DEFAULT_SAMPLER: &str = "parentbased_always_on";
 /// The standard's.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT_MS: u64 = 10_000;
+/// Shorter than the standard's five seconds: people look at a job when it has ended.
+const GATHER_MS: u64 = 1_000;
+/// At 8 bytes each.
+const JOBS_WAITING_MAX: u64 = 100_000;
+/// Ten million: above that a queue takes too much memory, and a time is hours.
+const NUMBER_MAX: u64 = 10_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -163,7 +179,8 @@ mod tests {
         }
         let plain = settings(&[]).unwrap().unwrap();
         assert!(plain.warnings.is_empty(), "{plain:?}");
-        assert_eq!(plain.timeout, Duration::from_secs(10));
+        assert_eq!((plain.timeout, plain.gather), (Duration::from_secs(10), Duration::from_secs(1)));
+        assert_eq!(plain.jobs_waiting_max, 100_000);
     }
 
     #[test]
@@ -190,6 +207,8 @@ mod tests {
             ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,planted"),
             ("OTEL_RESOURCE_ATTRIBUTES", "deployment"),
             ("OTEL_SDK_DISABLED", "yes"),
