@@ -24,6 +24,7 @@ jobs:
     hooks: { on_end: [tell] }
   tell: { command: ["true"] }
   two: { command: [sleep, "600"], concurrent_worker_cnt: 2, stop_grace_period: 1s }
+  pair: { command: ["true"], run_on: 2 }
   three: { command: ["true"], run_on: 3 }
   one: { command: ["true"], workers: [w1], run_on: all }
   informed: { command: [sh, -c, 'echo "$$LONGSHORE_INDEX of $$LONGSHORE_BATCH_SIZE after $$LONGSHORE_AFTER"'], run_on: all }
@@ -214,6 +215,18 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
     assert_eq!((&job["state"], &job["members"]["cancelled"]), (&json!("cancelled"), &json!(2)), "{job}");
     let member = fleet.api.get(&format!("/api/jobs/{member}")).await;
     assert_eq!((&member["state"], &member["confirmed"]), (&json!("cancelled"), &json!(true)), "{member}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_were_never_made_are_repeated_as_well() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    let parent = id_of(&fleet.verb(&["run", "pair", "--delay", "1h", "-q"]));
+    fleet.verb(&["cancel", &parent.to_string()]);
+    let job = fleet.ended(parent).await;
+    assert_eq!((&job["state"], &job["members"]["total"]), (&json!("cancelled"), &json!(0)), "{job}");
+    let again = made_by(&fleet.verb(&["retry", &parent.to_string(), "--members", "failed", "-o", "json"]));
+    assert_eq!(fleet.ended(again).await["state"], "succeeded");
+    assert_eq!(fleet.members(again).await, pairs(&[("w1", "succeeded"), ("w2", "succeeded")]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,8 +71,8 @@ impl Logs {
     }
 
     /// Sends the content of an attempt's files and follows their growth, up to `bytes_max` in all (zero: 64 MiB), with matches of these
-    /// `patterns` masked. The container must have started: before that, the content is not the job's. A second call for the same attempt does nothing. It must be called within a
-    /// tokio runtime.
+    /// `patterns` masked. The container must have started: before that, the content is not the job's. A second call for the same attempt
+    /// does nothing. It must be called within a tokio runtime.
     ///
     /// # Errors
     /// The files cannot be opened.

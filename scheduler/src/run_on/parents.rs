@@ -121,6 +121,7 @@ impl Parents {
 
     /// Lets members be made from the next portion on; after `settled` at the latest, if workers may still reconnect.
     pub fn begin(&mut self, parent: JobId, settled: Option<Uptime>) {
+        self.stop_settling(parent);
         match settled {
             Some(at) => {
                 self.settling.insert((at, parent));

@@ -54,7 +54,12 @@ async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan,
     let places = places(state, parent.job).await?;
     let (good, bad): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|place| place.state == JobState::Succeeded);
-    if bad.is_empty() {
+    let is_done = match &parent.plan {
+        MemberPlan::All | MemberPlan::Workers(_) => bad.is_empty(),
+        // Members that were never made count as well, and those whose rows are not kept any more.
+        MemberPlan::Count { members, .. } => *members <= parent.counts.succeeded,
+    };
+    if is_done {
         let detail = format!("no member of job {} that is kept has ended without success", parent.job);
         let hint = "GET /api/jobs?member_of={id} lists its members; without members=failed all are repeated";
         return Err(Problem::new(Code::NotFinished, detail).hint(hint));
@@ -62,8 +67,7 @@ async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan,
     Ok(match &parent.plan {
         MemberPlan::All | MemberPlan::Workers(_) => MemberPlan::Workers(workers(&bad)),
         MemberPlan::Count { members, except } => {
-            // Members that were never made count as well, and those whose rows are not kept any more.
-            let members = members.saturating_sub(parent.counts.succeeded).max(1);
+            let members = members.saturating_sub(parent.counts.succeeded);
             let except = workers(&good).iter().chain(except.iter()).copied().collect();
             MemberPlan::Count { members, except }
         }
