@@ -29,14 +29,14 @@ pub(crate) async fn run(root: &Path, wanted: Traces) -> anyhow::Result<()> {
 }
 
 async fn check(root: &Path) -> anyhow::Result<()> {
-    let clippy = [&["cargo", "clippy"], PROGRAM, &["--bins"], TESTS, &["--quiet", "--", "-D", "warnings"]];
+    let clippy = [&["cargo", "clippy", "--bin", "longshore"], TARGETS, &["--quiet", "--", "-D", "warnings"]];
     step::program(root, &clippy.concat()).await?;
-    let tests = [&["cargo", "test"], PROGRAM, TESTS, &["--no-fail-fast"]];
-    let nextest =
-        [&["cargo", "nextest", "run"], PROGRAM, TESTS, &["--no-fail-fast", "--status-level", "slow"]];
-    let has_nextest = step::is_installed(&["cargo", "nextest", "--version"]).await;
-    step::program(root, &if has_nextest { nextest.concat() } else { tests.concat() }).await
+    let tests = match step::is_installed(&["cargo", "nextest", "--version"]).await {
+        true => [&["cargo", "nextest", "run"], TARGETS, &["--no-fail-fast", "--status-level", "slow"]],
+        false => [&["cargo", "test"], TARGETS, &["--no-fail-fast"]],
+    };
+    step::program(root, &tests.concat()).await
 }
 
-const PROGRAM: &[&str] = &["--package", "longshore-cli", "--features", "otel", "--locked"];
-const TESTS: &[&str] = &["--test", "traces"];
+/// All packages are named, although two are built: the libraries then have the same features as in the other steps, which have built them.
+const TARGETS: &[&str] = &["--workspace", "--features", "longshore-cli/otel", "--test", "traces", "--locked"];
