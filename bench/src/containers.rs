@@ -1,8 +1,8 @@
 //! (e) What Longshore adds to `docker run`: the same containers, by Longshore and by the bare command line, in turns.
 //!
-//! The bare ones get the very words that a worker would use. Turns are interleaved, and each turn begins with another of the three ways, so that neither a slow
-//! minute of the engine's nor what comes before is anybody's advantage. Longshore's turn is timed twice: until all jobs have ended, which is what `run` alone does,
-//! and until it has removed all containers, which is what run, inspect and rm do. Both times are set against both of the others.
+//! The bare ones get the same arguments that a worker would use. The order of the three variants rotates each round, so that the load of the
+//! engine and warm caches affect all of them equally. Longshore is timed at two points: when all jobs have ended (compare `docker run`), and
+//! when all containers are removed (compare run, inspect and rm).
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use worker::step::Launch;
 use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Crew};
+use crate::stage::{BenchEnv, WorkerPool};
 use crate::waiting;
 
 /// Takes the figures at parallelism 1, 2 and 4.
@@ -39,25 +39,25 @@ async fn take(env: &BenchEnv, jobs: u64, parallel: u32, image: &str) -> anyhow::
     let stage =
         env.stage(&format!("version: 1\njobs:\n  {NAME}: {{ image: '{image}', command: ['true'] }}\n"))?;
     let (server, _) = stage.server().await?;
-    let crew = Crew { workers: 1, room: Some((parallel, parallel)), allow: None };
-    let workers = stage.workers(&server, &crew).await?;
+    let pool = WorkerPool { workers: 1, room: Some((parallel, parallel)), allow: None };
+    let workers = stage.workers(&server, &pool).await?;
     let batch = (jobs / TURNS).max(1);
     let load = Load { jobs: batch, batch, connections: 1, name: NAME };
     let (mut ended, mut removed, mut with_inspect, mut alone) =
         (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for turn in 0..TURNS {
-        for way in order(turn) {
-            match way {
-                Way::Longshore => {
+        for variant in order(turn) {
+            match variant {
+                Variant::Longshore => {
                     let began = load.submit(server.address).await?.began;
                     ended += waiting::until_all_ended(&server).await?.duration_since(began);
                     until_removed().await?;
                     removed += began.elapsed();
                 }
-                Way::RunInspectRemove => {
+                Variant::RunInspectRemove => {
                     with_inspect += by_hand(turn * 2, batch, parallel, image, true).await?;
                 }
-                Way::Run => alone += by_hand(turn * 2 + 1, batch, parallel, image, false).await?,
+                Variant::Run => alone += by_hand(turn * 2 + 1, batch, parallel, image, false).await?,
             }
         }
     }
@@ -85,19 +85,19 @@ async fn take(env: &BenchEnv, jobs: u64, parallel: u32, image: &str) -> anyhow::
     Ok(())
 }
 
-/// The program that runs the containers of one part of a round.
+/// A program that runs the containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Variant {
     Longshore,
     RunInspectRemove,
     Run,
 }
 
-/// In which order they come in this turn.
-fn order(turn: u64) -> [Way; 3] {
-    let mut ways = [Way::Longshore, Way::RunInspectRemove, Way::Run];
-    ways.rotate_left((turn % 3) as usize);
-    ways
+/// The order of the variants in a round.
+fn order(turn: u64) -> [Variant; 3] {
+    let mut variants = [Variant::Longshore, Variant::RunInspectRemove, Variant::Run];
+    variants.rotate_left((turn % 3) as usize);
+    variants
 }
 
 /// Runs containers with the bare command line, so many at once; how long that takes. What `run` alone leaves behind is removed
@@ -184,9 +184,9 @@ async fn run(line: &CommandLine) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the engine has none of our containers any more. The last question is within the time, at Longshore's cost.
+/// Waits until the engine has none of our containers any more. The last `docker ps` is part of Longshore's time.
 async fn until_removed() -> anyhow::Result<()> {
-    while !docker(&["ps", "--all", "--quiet", "--filter", OURS]).await?.is_empty() {
+    while !docker(&["ps", "--all", "--quiet", "--filter", CONTAINER_FILTER]).await?.is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     Ok(())
@@ -200,9 +200,10 @@ async fn docker(words: &[&str]) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// Our definition, by which our containers are told from those of others on the same engine.
+/// The definition of the jobs.
 const NAME: &str = "bench-container";
-const OURS: &str = "label=longshore.definition=bench-container";
+/// Selects the containers of this benchmark among all of the engine.
+const CONTAINER_FILTER: &str = "label=longshore.definition=bench-container";
 /// Each of the three ways is first, second and last equally often.
 const TURNS: u64 = 6;
 
@@ -211,11 +212,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_comes_at_each_place_equally_often() {
-        for way in order(0) {
-            for place in 0..3 {
-                let times = (0..TURNS).filter(|turn| order(*turn)[place] == way).count() as u64;
-                assert_eq!(times, TURNS / 3, "{way:?} at place {place}");
+    fn each_variant_takes_each_position_equally_often() {
+        for variant in order(0) {
+            for position in 0..3 {
+                let times = (0..TURNS).filter(|turn| order(*turn)[position] == variant).count() as u64;
+                assert_eq!(times, TURNS / 3, "{variant:?} at position {position}");
             }
         }
     }

@@ -12,7 +12,7 @@ use hyper::Method;
 use crate::database::Counts;
 use crate::load::{Connection, JSON, Retries};
 use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Crew};
+use crate::stage::{BenchEnv, WorkerPool};
 use crate::waiting;
 
 /// Takes the figure.
@@ -20,8 +20,8 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     tell(&format!("latency of {jobs} jobs"));
     let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
-    let crew = Crew { workers: 1, room: None, allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &crew).await?;
+    let pool = WorkerPool { workers: 1, room: None, allow: Some("--allow-fake") };
+    let workers = stage.workers(&server, &pool).await?;
     let mut connection = server.connect().await?;
 
     let mut answered_ms = Vec::new();

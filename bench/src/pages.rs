@@ -9,7 +9,7 @@ use hyper::Method;
 use crate::backlog::load;
 use crate::load::{Connection, JSON, Load};
 use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Crew};
+use crate::stage::{BenchEnv, WorkerPool};
 use crate::throughput::ROOM;
 use crate::waiting;
 
@@ -18,8 +18,8 @@ pub(crate) async fn measure(env: &BenchEnv, ended: u64) -> anyhow::Result<()> {
     tell(&format!("pages with {ended} ended jobs"));
     let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
-    let crew = Crew { workers: 2, room: Some(ROOM), allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &crew).await?;
+    let pool = WorkerPool { workers: 2, room: Some(ROOM), allow: Some("--allow-fake") };
+    let workers = stage.workers(&server, &pool).await?;
     load(ended).submit(server.address).await?;
     waiting::until_all_ended(&server).await?;
     let waiting = Load { name: "absent", ..load(ended / 10) };

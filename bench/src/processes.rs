@@ -4,7 +4,7 @@ use crate::backlog;
 use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Crew};
+use crate::stage::{BenchEnv, WorkerPool};
 use crate::throughput::Used;
 use crate::waiting;
 
@@ -13,8 +13,8 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     tell(&format!("{jobs} processes"));
     let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
-    let crew = Crew { workers: 1, room: Some(ROOM), allow: Some("--allow-process") };
-    let workers = stage.workers(&server, &crew).await?;
+    let pool = WorkerPool { workers: 1, room: Some(ROOM), allow: Some("--allow-process") };
+    let workers = stage.workers(&server, &pool).await?;
     let load = Load { name: "true", ..backlog::load(jobs) };
     let used = Used::now(&server, &workers)?;
     let submitted = load.submit(server.address).await?;

@@ -34,7 +34,7 @@ impl BenchEnv {
         }
         let program = match program {
             Some(given) => given.to_owned(),
-            None => beside_us_or_built()?,
+            None => build_or_find_program()?,
         };
         tell(&format!("measuring {} in {}", program.display(), directory.display()));
         Ok(Self { directory, program })
@@ -89,12 +89,12 @@ impl Stage {
     }
 
     /// Starts workers, and waits until the server lists all of them as ready.
-    pub(crate) async fn workers(&self, server: &Server, crew: &Crew) -> anyhow::Result<Vec<Process>> {
+    pub(crate) async fn workers(&self, server: &Server, pool: &WorkerPool) -> anyhow::Result<Vec<Process>> {
         let mut workers = Vec::new();
-        for n in 1..=crew.workers {
+        for n in 1..=pool.workers {
             let mut command = self.longshore("worker", &format!("worker-{n}.log"))?;
             command.arg("--server").arg(server.address.to_string()).arg("--name").arg(format!("bench-{n}"));
-            command.arg("--state-dir").arg(self.home.path().join(format!("worker-{n}"))).args(crew.flags());
+            command.arg("--state-dir").arg(self.home.path().join(format!("worker-{n}"))).args(pool.flags());
             workers.push(Process::start(command)?);
         }
         let began = Instant::now();
@@ -104,11 +104,11 @@ impl Stage {
             let ready = listed
                 .as_array()
                 .map_or(0, |all| all.iter().filter(|worker| worker["state"] == "ready").count());
-            if ready == crew.workers as usize {
+            if ready == pool.workers as usize {
                 return Ok(workers);
             }
             if began.elapsed() > WAIT_TIMEOUT {
-                bail!("only {ready} of {} workers are ready:\n{}", crew.workers, self.tail("worker-1.log"));
+                bail!("only {ready} of {} workers are ready:\n{}", pool.workers, self.tail("worker-1.log"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -131,7 +131,7 @@ impl Stage {
 
 /// How many workers, and how they are set up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     /// How many.
     pub(crate) workers: u32,
     /// Slots and backlog of each; absent: the program's own defaults.
@@ -140,7 +140,7 @@ pub(crate) struct Crew {
     pub(crate) allow: Option<&'static str>,
 }
 
-impl Crew {
+impl WorkerPool {
     fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         if let Some((slots, backlog)) = self.room {
@@ -201,12 +201,12 @@ impl Process {
         probe::peak_memory_bytes(self.pid)
     }
 
-    /// Asks it to leave, and waits until it has.
+    /// Sends SIGTERM, and waits until the process has exited.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
         match tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await {
             Ok(ended) => ended.map(|_| ())?,
-            Err(_) => bail!("process {} does not leave", self.pid),
+            Err(_) => bail!("process {} did not exit after SIGTERM", self.pid),
         }
         Ok(())
     }
@@ -219,7 +219,8 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("a strange process id")?;
+        let pid =
+            i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("the process id is out of range")?;
         Ok(rustix::process::kill_process(pid, signal)?)
     }
 }
@@ -240,8 +241,9 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// The program beside this one; a debug build of the benchmark is never used to measure a debug build of the program.
-fn beside_us_or_built() -> anyhow::Result<PathBuf> {
+/// Builds the release program. Without cargo, takes the one next to this executable. A debug build of the benchmark is an error: it would
+/// measure a debug build of the program.
+fn build_or_find_program() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
         bail!("this is a debug build; run the benchmark with --release, or name a program with --longshore");
     }
@@ -252,7 +254,6 @@ fn beside_us_or_built() -> anyhow::Result<PathBuf> {
         .args(["build", "--release", "--quiet", "--package", "longshore-cli"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
-    // Without cargo, what lies beside us is what is meant.
     if !built.is_ok_and(|status| status.success()) && !beside.exists() {
         bail!("cannot build the program; name one with --longshore");
     }

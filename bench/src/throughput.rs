@@ -8,7 +8,7 @@ use crate::database::{self, Counts};
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Crew, Process, Server, Stage};
+use crate::stage::{BenchEnv, Process, Server, Stage, WorkerPool};
 use crate::waiting;
 
 /// Parameters that differ between runs.
@@ -54,8 +54,8 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
     tell(&format!("{run:?}"));
     let stage = env.stage(JOBS_FILE)?;
     let (server, _) = stage.server().await?;
-    let crew = Crew { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &crew).await?;
+    let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
+    let workers = stage.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
 
     let (jobs, batch, connections) = run.load;
@@ -72,8 +72,8 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
     let total = load.total() as f64;
     let mut record = Record::new(run.bench);
     record.set("settings", if run.tuned { "tuned" } else { "default" });
-    record.set("workers", crew.workers);
-    if let Some((slots, backlog)) = crew.room {
+    record.set("workers", pool.workers);
+    if let Some((slots, backlog)) = pool.room {
         record.set("slots", slots);
         record.set("backlog", backlog);
     }

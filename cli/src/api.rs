@@ -318,10 +318,10 @@ mod tests {
     fn addresses_that_cannot_work_are_refused_without_showing_a_password() {
         for (server, why) in [
             ("htp://a", "not a scheme of a server"),
-            ("http://", "names no host"),
+            ("http://", "has no host"),
             ("http://a<b", "not an address"),
             ("http://user:hunter2@a", "no user and no password"),
-            ("http://a/?x=hunter2", "goes on behind its path"),
+            ("http://a/?x=hunter2", "query nor fragment"),
         ] {
             let told = url(server).unwrap_err().to_string();
             assert!(told.starts_with("--server: ") && told.contains(why), "{server}: {told}");

@@ -114,13 +114,13 @@ impl Definition {
     /// container.
     #[must_use]
     pub fn loss_timeout(&self) -> Duration {
-        let fence = self.container.self_fence.unwrap_or_default();
-        let fenced_off = fence.saturating_mul(FASTEST_CLOCK) / SLOWEST_CLOCK;
-        self.loss.after.max(fenced_off)
+        let self_fence = self.container.self_fence.unwrap_or_default();
+        let self_fenced_after = self_fence.saturating_mul(CLOCK_RATE_MAX_PERCENT) / CLOCK_RATE_MIN_PERCENT;
+        self.loss.after.max(self_fenced_after)
     }
 
-    /// Time from the last heartbeat of a silent worker until its attempts are given up; none if they wait for it without limit. A cancelled
-    /// job waits no longer than others, whatever `on_lost` says (docs/design/failures.md, F20).
+    /// Time from the last heartbeat of a silent worker until its attempts end as lost; `None` if they wait for it without limit
+    /// (`on_lost: wait`). A cancelled job waits no longer than others, whatever `on_lost` says (docs/design/failures.md, F20).
     #[must_use]
     pub fn given_up_after(&self, is_cancelled: bool) -> Option<Duration> {
         match self.loss.on_lost {
@@ -160,17 +160,16 @@ pub struct WaitLimits {
     pub silent_worker: Option<Duration>,
 }
 
-/// Durations that the fastest and the slowest clock of a fleet measure for the same hundred: ± 5 %
-/// (docs/design/failures.md, R15).
-const FASTEST_CLOCK: u32 = 105;
-const SLOWEST_CLOCK: u32 = 95;
+/// Bounds of the clock rates of workers, in percent of real time (docs/design/failures.md, R15).
+const CLOCK_RATE_MAX_PERCENT: u32 = 105;
+const CLOCK_RATE_MIN_PERCENT: u32 = 95;
 
 /// Policy after a job failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     /// Maximum number of retries; 0 to 100.
     pub max: u32,
-    /// Outcomes that are retried. Only outcomes of the job's budget occur here.
+    /// Outcomes that are retried, out of [`Self::JOB_BUDGET`].
     pub when: Vec<Outcome>,
     /// If not empty, [`Outcome::Failed`] is retried with these exit codes only.
     pub exit_codes: Vec<i32>,
@@ -187,7 +186,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Outcomes that use the job's budget (docs/design/scheduling.md, Q2).
+    /// Outcomes that count against `max` (docs/design/scheduling.md, Q2).
     pub const JOB_BUDGET: [Outcome; 5] =
         [Outcome::Failed, Outcome::OomKilled, Outcome::TimedOut, Outcome::PullFailed, Outcome::StartFailed];
 }
@@ -218,7 +217,7 @@ pub enum RetryOn {
     Other,
 }
 
-/// Delay before a retry: a ceiling that depends on the number of failures, of which a random part is waited.
+/// Delay before a retry: drawn between `ceiling × (1 - jitter)` and `ceiling`, which depends on the number of failures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "BackoffForm", from = "BackoffForm")]
 pub struct Backoff {

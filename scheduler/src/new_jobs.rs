@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_come_as_often_as_they_are_asked_for() {
+    fn copies_yield_the_requested_count() {
         let job = NewJob { priority: Some(3), ..NewJob::default() };
         let jobs = NewJobs::Copies(Box::new(job), 4);
         assert_eq!((jobs.len(), jobs.iter().count()), (4, 4));

@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_fire_as_a_list_would_that_is_searched_each_time(acts in proptest::collection::vec(act(), 1..60)) {
+        fn timers_match_a_linear_scan(acts in proptest::collection::vec(act(), 1..60)) {
             let mut timers = Timers::default();
             let mut dates: Vec<(Timestamp, Date)> = Vec::new();
             let mut alarms: Vec<(Uptime, Alarm)> = Vec::new();

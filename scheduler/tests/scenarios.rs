@@ -40,7 +40,7 @@ use world::scheduler::step::{JoinTokenId, PendingReason};
 use world::{Member, World, definition};
 
 #[test]
-fn every_story_goes_as_it_is_told() {
+fn scenario_files_match_recorded_output() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let bless = std::env::var_os("LONGSHORE_BLESS").is_some();
     let mut stories: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();

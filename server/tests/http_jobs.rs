@@ -200,7 +200,7 @@ async fn cancel_is_idempotent_and_a_conflict_for_jobs_that_ended() {
 }
 
 #[tokio::test]
-async fn a_person_lets_a_job_go_on_that_is_held_back_and_no_other() {
+async fn release_requeues_quarantined_jobs_only() {
     let server = Server::start().await;
     for _ in 0..3 {
         server.post("/api/jobs/resize", "").await;

@@ -163,7 +163,7 @@ async fn a_character_that_is_never_completed_is_shown_before_the_end() {
 }
 
 #[tokio::test]
-async fn nor_is_it_waited_for_while_the_job_waits_for_its_next_attempt() {
+async fn incomplete_utf8_is_flushed_between_attempts() {
     let server = silent().await;
     write(&server, 101, Stream::Stdout, 0, b"caf\xc3").await;
     end(&server, State::Scheduled, 1, OutputLengths { stdout: 4, stderr: 0 });
@@ -206,7 +206,7 @@ async fn resuming_within_a_character_loses_and_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn nor_does_it_if_the_other_stream_went_on_within_the_character() {
+async fn resume_inside_a_utf8_character_with_interleaved_streams_loses_nothing() {
     let server = silent().await;
     write(&server, 101, Stream::Stdout, 0, b"x\xe2").await;
     write(&server, 101, Stream::Stderr, 0, "oops\n").await;

@@ -255,7 +255,7 @@ async fn jobs_yaml_may_be_read_again_meanwhile() {
 }
 
 #[tokio::test]
-async fn of_a_batch_that_an_end_interrupts_nothing_is_left() {
+async fn an_interrupted_batch_leaves_no_jobs() {
     let stage = Stage::set(tempdir().unwrap()).await;
     let batch = stage.submit("resize", MEMBERS, stage.key(7));
     stage.gate.pass().await;

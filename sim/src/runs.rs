@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_goes_the_same_way_again_and_another_one_does_not() {
+    fn run_hash_is_deterministic_and_differs_by_seed() {
         let hash = |seed| {
             let swarm = Swarm::draw(seed);
             let script = Script::draw(seed, &swarm);
@@ -156,7 +156,7 @@ mod tests {
 
     /// The hash is of when, and how much; what is told is all of it.
     #[test]
-    fn what_is_told_of_a_seed_is_the_same_again() {
+    fn trace_is_deterministic_per_seed() {
         for seed in 1..=20 {
             let swarm = Swarm::draw(seed);
             let script = Script::draw(seed, &swarm);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_it_is_put_into_words_changes_nothing() {
+    fn tracing_does_not_change_the_run_hash() {
         let swarm = Swarm::draw(3);
         let script = Script::draw(3, &swarm);
         let silent = run(3, &swarm, script.clone(), false);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_together_is_told_of() {
+    fn audit_reports_inconsistent_state() {
         let told = |faults: &[String], what: &str| {
             assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
         };

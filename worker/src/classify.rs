@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_before_the_start_is_told_apart() {
+    fn start_faults_map_to_distinct_outcomes() {
         let not_started =
             |fault| Exit::NotStarted { fault, code: Some(127), message: "no such program".into() };
         assert_eq!(outcome(&verdict(not_started(Fault::Pull), None)), Outcome::PullFailed);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_wire_could_not_carry_is_bent_before_it_is_told() {
+    fn out_of_range_exit_codes_and_oversized_results_are_replaced() {
         let strange = verdict(ran(1_000_000, false), None);
         assert!(matches!(strange, ExitVerdict::Failure { exit_code: Some(255), .. }));
 

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_renews_from_the_sending_of_its_heartbeat() {
+    fn lease_is_renewed_from_the_send_time_of_its_heartbeat() {
         let mut link = reconciled();
         let first = link.next_heartbeat(at(108)).expect("due");
         let second = link.next_heartbeat(at(116)).expect("due");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_intervals_from_the_network_are_bent_into_sensible_ones() {
+    fn invalid_intervals_are_clamped() {
         let mut link = Link::new(1);
         link.set_intervals(Intervals {
             heartbeat: Duration::ZERO,

@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn once_all_is_quiet_every_attempt_was_told_exactly_once(
+    fn every_attempt_is_reported_exactly_once(
         seed in any::<u64>(),
         acts in prop::collection::vec(any_act(), 1..80),
     ) {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_does_not_listen_is_ended_all_the_same() {
+    async fn a_stop_kills_a_process_that_ignores_sigterm() {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         // A signal that the shell ignores stays ignored over an exec, so there is only one process to end.

@@ -76,8 +76,8 @@ impl Clients {
         if known.len() < KNOWN_MAX {
             known.push(job);
         } else {
-            let paths = job as usize % KNOWN_MAX;
-            known[paths] = job;
+            let index = job as usize % KNOWN_MAX;
+            known[index] = job;
         }
         Some(job)
     }

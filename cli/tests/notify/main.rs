@@ -158,7 +158,7 @@ async fn failures_within_a_period_become_one_message_with_a_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_does_not_come_is_told_of() {
+async fn a_stale_definition_sends_a_webhook() {
     let receiver = Receiver::start(&[]).await;
     let jobs = jobs_file(&format!("{{ webhook: 'http://127.0.0.1:{}/hook', on: stale }}", receiver.port))
         + "    expect: { success_within: 1s }\n";

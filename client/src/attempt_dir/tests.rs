@@ -217,7 +217,7 @@ fn files_with_environment_values_are_private() {
 }
 
 #[test]
-fn half_of_a_directory_does_not_stay_and_one_that_cannot_be_read_does() {
+fn a_failed_create_leaves_no_directory_and_an_unreadable_one_is_kept() {
     let (_state, store) = store();
     let dir = store.dir(launch(1).token);
     // A directory takes the place of the file, so writing fails as on a full disk.

@@ -1,4 +1,5 @@
-//! The order in which the output of all attempts is sent. Pure: instants come in, frames go out, nothing waits.
+//! The order in which the output of all attempts is sent. The queue does no I/O and waits for nothing; only
+//! [`Read::run`] reads a file.
 //!
 //! Attempts with something to send stand in one queue, each at most once. After a chunk an attempt goes to the end of the queue, so a busy
 //! attempt delays a quiet one by at most a frame.
@@ -42,9 +43,9 @@ struct Attempt {
     is_ready: bool,
     /// The files that hold the bytes, and the limits for them; `None` for output in memory.
     files: Option<(Arc<Files>, KeepLimits)>,
-    /// Lengths of the files at which the end of a stream may be the beginning of a secret: it is read again when it has grown.
+    /// Lengths of the files whose last bytes may be the beginning of a secret; the rest is read again once the file is longer.
     held: [Option<u64>; 2],
-    /// For an ended attempt: the time of its last acknowledgement.
+    /// For an ended attempt: the time of its end, or of the last acknowledgement since.
     quiet_since: Option<Instant>,
 }
 

@@ -20,7 +20,7 @@ pub enum AddressError {
     #[error("`{0}` is not a scheme of a server: write host:port, http://host:port or https://host:port")]
     Scheme(String),
     /// The host is missing.
-    #[error("`{0}` names no host: write host:port or https://host:port")]
+    #[error("`{0}` has no host: write host:port or https://host:port")]
     Host(String),
     /// The port is invalid.
     #[error("`{0}` is not a port: 1 to 65535")]
@@ -31,8 +31,8 @@ pub enum AddressError {
     )]
     Credentials,
     /// A query or a fragment stands behind the path.
-    #[error("`{0}` goes on behind its path: an address takes no `?` and no `#`")]
-    Tail(String),
+    #[error("after `{0}` stands a `?` or `#`: an address takes neither query nor fragment")]
+    QueryOrFragment(String),
 }
 
 impl Address {
@@ -40,7 +40,7 @@ impl Address {
     /// `https://` or `wss://` (port 443 if absent).
     ///
     /// # Errors
-    /// The text is none of them; the message says the valid forms.
+    /// The text has none of these forms; the message lists them.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
         let (scheme, rest) =
@@ -50,7 +50,7 @@ impl Address {
             return Err(AddressError::Credentials);
         }
         if let Some((plain, _)) = rest.split_once(['?', '#']) {
-            return Err(AddressError::Tail(shown(plain)));
+            return Err(AddressError::QueryOrFragment(shown(plain)));
         }
         let (is_tls, port_by_default) = match scheme {
             None => (false, PORT),
@@ -172,8 +172,8 @@ mod tests {
     fn an_invalid_address_is_refused_with_a_hint() {
         let error = |text: &str| Address::parse(text).expect_err(text).to_string();
         assert!(error("htp://server").contains("host:port"));
-        assert!(error("").contains("names no host"));
-        assert!(error(":80").contains("names no host"));
+        assert!(error("").contains("has no host"));
+        assert!(error(":80").contains("has no host"));
         assert!(error("server:0").contains("not a port"));
         assert!(error("server:99999").contains("not a port"));
         for server in
@@ -181,7 +181,7 @@ mod tests {
         {
             assert!(error(server).contains("no user and no password") && !error(server).contains("er2"));
         }
-        assert!(error("server/jobs?token=s3cret").contains("`server/jobs` goes on behind its path"));
+        assert!(error("server/jobs?token=s3cret").contains("after `server/jobs` stands a `?`"));
         assert!(!error("server/jobs?token=s3cret").contains("s3cret"));
     }
 }

@@ -49,7 +49,7 @@ proptest! {
 
 /// Every golden frame, with every byte replaced by the beginning of the largest numbers of each width.
 #[test]
-fn lengths_that_promise_the_world_are_answered() {
+fn oversized_length_prefixes_are_rejected() {
     let bombs: [&[u8]; 5] = [
         &[251, 255, 255],
         &[252, 255, 255, 255, 255],
@@ -90,7 +90,7 @@ fn full_frames_of_empty_things_are_answered() {
 #[cfg(target_os = "linux")]
 fn no_frame_makes_a_decoder_ask_for_much_more_memory_than_its_limit() {
     let before = peak_kibibytes();
-    lengths_that_promise_the_world_are_answered();
+    oversized_length_prefixes_are_rejected();
     full_frames_of_empty_things_are_answered();
     // Other tests run beside this one, and a new thread's arena reserves 64 MiB of addresses; a length that were believed would
     // ask for gigabytes.

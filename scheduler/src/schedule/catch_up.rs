@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absence_is_told_by_the_policy() {
+    fn missed_slots_follow_the_catch_up_mode() {
         let now = 100 * MINUTE + 5;
         let fire = "100-100 1 Fire";
         assert_eq!(after(20, now, CatchUpMode::None), ["21-99 79 MissedPolicy", fire]);

@@ -162,7 +162,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, BackupError>) -> String {
 }
 
 #[tokio::test]
-async fn a_backup_goes_on_where_it_was_taken_and_gives_no_number_twice() {
+async fn a_restored_server_keeps_live_jobs_and_reuses_no_id() {
     let (stage, backup) = Stage::backed_up().await;
     let restored = restore(&backup, &stage.at("other"), false).unwrap();
     assert_eq!((restored.manifest.last_job, restored.manifest.live_jobs), (4, 1));
@@ -183,7 +183,7 @@ async fn a_backup_goes_on_where_it_was_taken_and_gives_no_number_twice() {
 }
 
 #[tokio::test]
-async fn what_is_assigned_in_a_backup_may_have_begun_since_over_later_starts_too() {
+async fn restored_assigned_attempts_count_as_begun() {
     let (stage, backup) = Stage::backed_up().await;
     restore(&backup, &stage.at("other"), false).unwrap();
     let mut server = Server::start(&stage.at("other"));
@@ -238,7 +238,7 @@ async fn a_backup_under_load_is_of_one_commit_and_has_the_output_of_what_has_end
 }
 
 #[tokio::test]
-async fn what_is_there_is_replaced_only_on_demand_and_never_if_it_is_no_backup() {
+async fn a_backup_overwrites_only_backups_and_only_with_force() {
     let (stage, backup) = Stage::backed_up().await;
     let first = Manifest::read(&backup).unwrap();
     assert!(refusal(take(&stage.data(), &backup, false)).contains("--force"));
@@ -337,7 +337,7 @@ async fn no_slot_that_may_have_fired_since_a_backup_fires_again_after_a_restore(
 }
 
 #[tokio::test]
-async fn what_a_damaged_store_has_given_is_not_known_and_said_to_be() {
+async fn restore_over_an_unreadable_store_reports_it_and_skips_ids() {
     let (stage, backup) = Stage::backed_up().await;
     std::fs::write(stage.data().join("longshore.db"), "no store any more").unwrap();
     let restored = restore(&backup, &stage.data(), true).unwrap();

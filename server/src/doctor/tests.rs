@@ -74,7 +74,7 @@ async fn a_directory_that_is_well_has_no_complaints_whether_or_not_a_server_has_
 }
 
 #[tokio::test]
-async fn a_place_that_is_no_good_is_told_and_nothing_in_it_is_looked_at() {
+async fn doctor_fails_early_on_a_missing_directory_or_unfinished_restore() {
     let patient = Patient::new().await;
     let missing = examine(&patient.0.path().join("elsewhere"), false);
     assert_eq!((missing.len(), missing[0].verdict), (1, FindingVerdict::Fail));

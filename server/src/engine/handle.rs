@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_while_the_inbox_is_full_is_told_at_once() {
+    async fn a_full_inbox_rejects_commands_immediately() {
         let (inbox, mut commands) = mpsc::channel(1);
         let (_, snapshot) = watch::channel(Arc::default());
         let handle = Handle::new(inbox, snapshot, CommitClock::default());

@@ -290,7 +290,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_over_when_the_store_is_another_servers_or_closed() {
+    async fn retention_stops_when_the_store_is_taken_over_or_closed() {
         let clock = Arc::new(AtomicI64::new(LATER));
         let directory = DataDirectory::temporary();
         let (mut store, archive) = sqlite::open(&directory).unwrap();

@@ -150,7 +150,7 @@ fn a_container_that_runs_on_has_not_been_given_back() {
 }
 
 #[test]
-fn nobody_pays_for_what_costs_nothing() {
+fn oracle_rejects_a_job_failed_by_a_released_attempt() {
     let mut oracle = Oracle::new(1, false);
     let failed = ended(State::Failed, closed(1, Outcome::Released, ""));
     let _ = verdict(&mut oracle, vec![added(&workload()), assigned(1, 1), failed]);
@@ -170,7 +170,7 @@ fn an_attempt_that_runs_twice_is_seen() {
 /// An attempt ran on its machine, once more after that was set back, and now the machine is again as it was after the first run. Each of the two
 /// ends is true, and no other one.
 #[test]
-fn a_machine_tells_of_the_run_that_it_was_set_back_to() {
+fn oracle_accepts_either_outcome_after_a_snapshot_restore() {
     let end = |code| End { at: Moment(2), code, oom: false, by_engine: false, by_us: false };
     let is_true = |outcome, code| {
         let mut oracle = Oracle::new(1, false);
@@ -216,7 +216,7 @@ fn a_server_that_was_away_may_not_give_up_an_attempt() {
 }
 
 #[test]
-fn an_end_that_is_told_before_it_is_durable_is_seen() {
+fn oracle_rejects_an_end_announced_before_its_commit() {
     let mut oracle = Oracle::new(1, false);
     let (disk, _) = verdict(&mut oracle, vec![added(&workload())]);
     oracle.told_end(Moment(1), &disk, JOB, State::Cancelled);

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_goes_wrong_behind_the_end() {
+    fn scripted_faults_precede_the_end_of_the_script() {
         for seed in 0..200 {
             let script = Script::draw(seed, &Swarm::draw(seed));
             assert!(script.acts.iter().all(|(at, _)| *at < script.ends), "seed {seed}");

@@ -48,7 +48,7 @@ fn a_batch_is_one_frame_per_kind_with_consecutive_numbers() {
 }
 
 #[test]
-fn a_new_connection_hears_what_is_unacknowledged_under_the_same_numbers() {
+fn unacknowledged_reports_keep_their_numbers_on_reconnect() {
     let mut outbox = Outbox::default();
     (1..=4).for_each(|job| outbox.starting(token(job)));
     outbox.pack(core::iter::empty());
@@ -63,7 +63,7 @@ fn a_new_connection_hears_what_is_unacknowledged_under_the_same_numbers() {
 }
 
 #[test]
-fn a_process_that_was_set_back_says_everything_behind_what_the_server_has() {
+fn a_restored_worker_renumbers_reports_above_the_servers_position() {
     let mut outbox = Outbox::default();
     (1..=3).for_each(|job| outbox.starting(token(job)));
     outbox.pack(core::iter::empty());
@@ -83,7 +83,7 @@ fn a_process_that_was_set_back_says_everything_behind_what_the_server_has() {
 }
 
 #[test]
-fn what_was_never_said_is_acknowledged_by_nobody() {
+fn acknowledgement_of_an_unsent_report_is_ignored() {
     let mut outbox = Outbox::default();
     outbox.starting(token(1));
     outbox.pack(core::iter::empty());
@@ -108,7 +108,7 @@ fn an_acknowledgement_beyond_the_last_number_does_no_harm() {
 }
 
 #[test]
-fn whatever_a_runtime_tells_can_be_carried() {
+fn runtime_values_are_clamped_to_wire_limits() {
     let mut outbox = Outbox::default();
     let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
     let usage = Usage { cpu_ms: Some(u64::MAX), disk_read_bytes: Some(u64::MAX), ..Usage::default() };

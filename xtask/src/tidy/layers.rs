@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_crate_needs_a_floor() {
+    fn a_crate_without_a_layer_is_reported() {
         assert_eq!(complaints("attic", ours("protocol")), ["attic/Cargo.toml:1 crate `attic` has no layer"]);
     }
 }

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn states_mean_what_they_mean() {
+    fn docker_states_map_to_the_lifecycle() {
         assert_eq!(created(0, "").lifecycle(), Lifecycle::Unstarted);
         for (status, lifecycle) in [
             ("running", Lifecycle::Running),

@@ -49,7 +49,7 @@ async fn output_behind_a_damaged_piece_is_kept_and_shown() {
 }
 
 #[tokio::test]
-async fn what_a_program_wrote_is_taken_for_no_record_where_its_own_is_half_written() {
+async fn payload_of_a_torn_record_is_not_parsed_as_a_record() {
     let place = tempfile::tempdir().unwrap();
     let segment = write(place.path(), SYNCED).await;
     let whole = fs::read(&segment).unwrap();
@@ -66,7 +66,7 @@ async fn what_a_program_wrote_is_taken_for_no_record_where_its_own_is_half_writt
 }
 
 #[tokio::test]
-async fn what_may_never_have_been_synced_is_kept_and_its_worker_may_send_it_again() {
+async fn unsynced_damage_keeps_the_segment_and_accepts_a_resend() {
     let place = tempfile::tempdir().unwrap();
     let segment = write(place.path(), SMALL_WAITING).await;
     let whole = fs::metadata(&segment).unwrap().len();
@@ -80,7 +80,7 @@ async fn what_may_never_have_been_synced_is_kept_and_its_worker_may_send_it_agai
 }
 
 #[tokio::test]
-async fn what_looks_like_records_is_not_searched_for_ever() {
+async fn segment_recovery_scan_is_bounded() {
     let place = tempfile::tempdir().unwrap();
     let segment = write(place.path(), SYNCED).await;
     let file = fs::File::options().append(true).open(&segment).unwrap();

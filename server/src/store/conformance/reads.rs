@@ -45,7 +45,7 @@ pub(in crate::store) fn late_notes_are_kept(backend: &mut dyn Backend) {
     assert_eq!(kept, (1..).map(Timestamp).zip(notes).collect::<Vec<_>>());
 }
 
-pub(in crate::store) fn a_late_report_of_what_is_known_is_no_note(backend: &mut dyn Backend) {
+pub(in crate::store) fn a_late_report_of_a_known_state_adds_no_note(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let again = waiting(closed(1, 1, Outcome::Failed), State::Queued);
     harness.commit(vec![added(1), assigned(1, 1), started(1, 1), again]);
@@ -304,7 +304,7 @@ pub(in crate::store) fn pages_follow_one_another(backend: &mut dyn Backend) {
     );
 }
 
-pub(in crate::store) fn what_lives_is_found_by_its_label_among_many_ends(backend: &mut dyn Backend) {
+pub(in crate::store) fn live_jobs_are_found_by_label_among_many_ended_ones(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let blue = || ("team".to_owned(), "blue".to_owned());
     let with_label = |number: u64| match number % 5 {

@@ -73,7 +73,7 @@ fn ended(closed: Option<ClosedAttempt>) -> Change {
 }
 
 #[test]
-fn a_whole_life_in_one_group_is_one_write() {
+fn a_lifecycle_in_one_group_folds_into_one_write() {
     let changes = [added(State::Queued), assigned(1), started(1), ended(Some(closed(1, Outcome::Succeeded)))];
     let folded = fold(&changes).unwrap();
     assert_eq!(folded.writes.len(), 1);
@@ -93,7 +93,7 @@ fn started_and_ended_are_one_update_that_expects_what_the_start_expected() {
 }
 
 #[test]
-fn a_start_after_a_wish_to_stop_still_expects_that_it_had_not_started() {
+fn a_start_after_a_stop_request_expects_an_unstarted_row() {
     let stop =
         Change::Stopping { token: token(1), cause: StopCause::Cancel, at: Timestamp(1), by: String::new() };
     let changes = [stop, started(1)];

@@ -90,7 +90,7 @@ pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> r
     let Some(BatchRow { count, .. }) = batch(connection, first)? else { return Ok(Vec::new()) };
     let (from, to) = (first.0.cast_signed(), (first.0 + u64::from(count)).cast_signed());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    // A state at a time, so that the index of bad ends gives them in the order of their numbers.
+    // One query for each state, so that the index returns its rows in the order of ids. `<> 6` repeats the condition of the index.
     let sql = format!(
         "SELECT {} FROM ended j INDEXED BY ended_badly_in_order {}
          WHERE j.state = ?1 AND j.state <> 6 AND j.id >= ?2 AND j.id < ?3 AND j.batch = ?2 ORDER BY j.id LIMIT ?4",

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_read_as_what_it_was_written_for() {
+    fn codes_round_trip() {
         for it in State::ALL {
             assert_eq!(state(of_state(it)), Ok(it));
         }

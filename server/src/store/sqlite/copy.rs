@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_knows_who_went_on_from_a_backup_each_restore_goes_further_than_the_one_before() {
+    fn a_later_restore_skips_more_ids_if_the_successor_is_unknown() {
         let first = beyond(identity(1, 5), None, DAY);
         let given_meanwhile = 1_000 * 60;
         let second = beyond(identity(1, 5), None, DAY + Duration::from_secs(60));

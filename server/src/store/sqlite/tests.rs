@@ -272,7 +272,7 @@ fn a_full_disk_can_be_tried_again_and_uses_the_reserve_first() {
 }
 
 #[test]
-fn a_second_try_believes_nothing_that_the_first_one_took_back() {
+fn write_cache_is_rolled_back_with_a_failed_commit() {
     let place = Place::new();
     let (mut store, _archive) = place.open();
     let loaded = store.load(&mut |_| {}).unwrap();
