@@ -9,9 +9,11 @@ FROM ${RUST_IMAGE} AS build
 ARG CARGO_PROFILE_RELEASE_OPT_LEVEL=3
 ARG CARGO_PROFILE_RELEASE_LTO=thin
 ARG CARGO_PROFILE_RELEASE_CODEGEN_UNITS=4
+# Features of the program, such as otel.
+ARG LONGSHORE_FEATURES=
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --package longshore-cli --bin longshore
+RUN cargo build --release --locked --package longshore-cli --bin longshore --features "$LONGSHORE_FEATURES"
 
 # The root directory that both images share: the program, the C library that it is linked with, the certificate authorities of this
 # image, and the names of users. There is no shell and no package that would need updates of its own.

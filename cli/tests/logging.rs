@@ -22,3 +22,17 @@ async fn the_log_of_server_and_worker_can_be_json() {
         }
     }
 }
+
+/// With the feature, `traces/` sees what is exported.
+#[cfg(not(feature = "otel"))]
+#[tokio::test]
+async fn a_server_without_traces_says_so_if_it_is_asked_for_them() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "jobs: { hello: { image: busybox } }");
+    let mut spec = cluster.server_spec(&[]);
+    spec.environment.push(("OTEL_EXPORTER_OTLP_ENDPOINT".into(), "http://127.0.0.1:9".into()));
+    let mut server = spec.start();
+    cluster.api().wait_until_ready().await;
+    server.terminate().await;
+    let says = "OTEL_EXPORTER_OTLP_ENDPOINT is set, but this binary was built without traces";
+    assert_eq!(server.log().matches(says).count(), 1, "{}", server.log());
+}

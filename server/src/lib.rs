@@ -30,6 +30,7 @@ pub mod rfc3339;
 pub mod secrets;
 pub mod storage;
 pub mod store;
+pub mod traces;
 pub mod usage;
 mod wildcard;
 pub mod ws;
@@ -62,6 +63,7 @@ use registries::{Registries, RegistriesError};
 use reload::Reloader;
 use storage::Storage;
 use store::{AccessArchive, LoadError, NotificationArchive, ReadError, directory::DataDirectory, sqlite};
+use traces::{TraceExport, Traces};
 use ws::WorkerAcceptor;
 
 /// A server that is ready to serve.
@@ -76,6 +78,7 @@ pub struct Server {
     records: Arc<AccessRecords>,
     /// The file for the first token, if the server requires tokens and was given none.
     first_token_file: Option<PathBuf>,
+    trace_export: Option<TraceExport>,
     leaving: CancellationToken,
 }
 
@@ -169,6 +172,7 @@ impl Server {
         }
         let storage = Storage::of(&config.data_dir);
         tokio::spawn(storage.clone().watch(leaving.clone()));
+        let traces = Traces::of_process(handles.cluster);
         let acceptor = WorkerAcceptor::new(
             handles.gate,
             handles.overrides,
@@ -179,8 +183,17 @@ impl Server {
         )
         .with_worker_labels(config.worker_labels.clone())
         .with_secrets(config.secrets.clone())
-        .with_registries(registries);
-        tokio::spawn(handles.event_feed.run());
+        .with_registries(registries)
+        .with_tracer(traces.as_ref().map(Traces::tracer));
+        let (event_feed, trace_export) = match traces {
+            Some(traces) => {
+                let (feed, metrics) = (handles.event_feed, handles.metrics.clone());
+                let (feed, export) = traces.export(feed, archive.clone(), metrics, config.public_url.clone());
+                (feed, Some(export))
+            }
+            None => (handles.event_feed, None),
+        };
+        tokio::spawn(event_feed.run());
         let catalogue = Arc::new(Catalogue::new(definitions));
         let reloader = Reloader::new(
             handles.handle.clone(),
@@ -247,6 +260,7 @@ impl Server {
             reloader,
             records,
             first_token_file,
+            trace_export,
             leaving,
         })
     }
@@ -318,6 +332,9 @@ impl Server {
             ended
         };
         let ((), ended) = tokio::join!(serving, watching);
+        if let Some(export) = self.trace_export {
+            export.finish().await;
+        }
         match ended {
             Ok(result) => Ok(result?),
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use crate::openapi::{self, OpenApi};
 use crate::package_test::{self, Packages};
 use crate::python_worker::{self, Python};
+use crate::traces::{self, Traces};
 use crate::{docker, images, sim, step, tidy};
 
 #[derive(Args)]
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// Compare the answers of a server with the description of the API?
     #[arg(long, value_enum, default_value_t = OpenApi::Auto)]
     openapi: OpenApi,
+    /// Check the program with the feature `otel`, and export traces to a collector?
+    #[arg(long, value_enum, default_value_t = Traces::Required)]
+    traces: Traces,
     /// Look at the dashboard in a real browser?
     #[arg(long, value_enum, default_value_t = Browser::Auto)]
     browser: Browser,
@@ -91,6 +95,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("clippy", step::program(root, &clippy)).await?;
     step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests, browser)).await?;
+    traces::run(root, options.traces).await?;
     python_worker::run(root, options.python).await?;
     openapi::run(root, options.openapi).await?;
     package_test::run(root, options.packages).await?;

@@ -24,6 +24,7 @@ mod python_worker;
 mod sim;
 mod step;
 mod tidy;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

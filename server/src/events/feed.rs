@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(feature = "otel")]
+use protocol::JobId;
 use protocol::Revision;
 use scheduler::snapshot::Snapshot;
+#[cfg(feature = "otel")]
+use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Events;
@@ -76,6 +80,9 @@ pub struct EventFeed {
     changes_waiting: Arc<AtomicUsize>,
     events: Events,
     known: Known,
+    /// Takes the numbers of jobs that have ended.
+    #[cfg(feature = "otel")]
+    ends: Option<Sender<JobId>>,
 }
 
 /// The queue, its task, and the kept events. `known` is the state at the start.
@@ -91,11 +98,25 @@ pub fn with_capacity(known: Known, events_max: usize) -> (EventSender, EventFeed
     let changes_waiting = Arc::<AtomicUsize>::default();
     let events = Events::new(known.last_id(), events_max);
     let metrics = known.metrics();
-    let feed = EventFeed { items, changes_waiting: changes_waiting.clone(), events: events.clone(), known };
+    let feed = EventFeed {
+        items,
+        changes_waiting: changes_waiting.clone(),
+        events: events.clone(),
+        known,
+        #[cfg(feature = "otel")]
+        ends: None,
+    };
     (EventSender { items: sender, changes_waiting, has_lost: false, metrics }, feed, events)
 }
 
 impl EventFeed {
+    /// Also hands over the numbers of jobs that have ended. Those that find no room are counted as traces that were dropped.
+    #[cfg(feature = "otel")]
+    #[must_use]
+    pub fn with_ends(self, ends: Sender<JobId>) -> Self {
+        Self { ends: Some(ends), ..self }
+    }
+
     /// Makes events until the engine has ended.
     pub async fn run(mut self) {
         while let Some(item) = self.items.recv().await {
@@ -117,6 +138,8 @@ impl EventFeed {
                 if let Some(snapshot) = snapshot {
                     self.known.snapshot(snapshot, &mut records);
                 }
+                #[cfg(feature = "otel")]
+                self.hand_over_ends(&records);
                 if !records.is_empty() {
                     self.events.push(records);
                 }
@@ -125,6 +148,18 @@ impl EventFeed {
                 tracing::warn!("the event feed fell behind and lost events; readers have to start again");
                 self.known.forget_jobs();
                 self.events.reset(self.known.last_id());
+            }
+        }
+    }
+
+    #[cfg(feature = "otel")]
+    fn hand_over_ends(&self, records: &[super::record::EventRecord]) {
+        let Some(ends) = &self.ends else { return };
+        for record in records.iter().filter(|record| record.kind == "job.ended") {
+            if let super::record::Subject::Job(subject) = &record.subject
+                && ends.try_send(subject.job).is_err()
+            {
+                self.known.metrics.traces_counted("dropped", 1);
             }
         }
     }

@@ -9,7 +9,7 @@ pub mod fuzz;
 pub mod middleware;
 mod openapi;
 pub mod present;
-mod request;
+pub(crate) mod request;
 mod state;
 mod web;
 

@@ -42,6 +42,8 @@ pub struct Metrics {
     requests: Family<Labels<3>, Counter>,
     request_time: Family<Labels<1>, Histogram, fn() -> Histogram>,
     notifications: Family<Labels<2>, Counter>,
+    #[cfg(feature = "otel")]
+    traces: Family<Labels<1>, Counter>,
     gauges: Gauges,
     /// Due time of the oldest queued job, in milliseconds; 0 if none waits.
     oldest_due: AtomicI64,
@@ -67,6 +69,8 @@ impl Default for Metrics {
             requests: Family::default(),
             request_time: Family::new_with_constructor(|| Histogram::new(REQUEST_TIMES)),
             notifications: Family::default(),
+            #[cfg(feature = "otel")]
+            traces: Family::default(),
             gauges: Gauges::register(to),
             oldest_due: AtomicI64::new(0),
             scrape: Mutex::new(()),
@@ -108,6 +112,8 @@ impl Default for Metrics {
             "Notifications that were sent, by kind of target and result",
             metrics.notifications.clone(),
         );
+        #[cfg(feature = "otel")]
+        to.register("job_traces", "Traces of ended jobs, by result", metrics.traces.clone());
         metrics.create_known_labels();
         Self { registry, ..metrics }
     }
@@ -128,6 +134,10 @@ impl Metrics {
                 drop(self.notifications.get_or_create(&labels));
             }
         }
+        #[cfg(feature = "otel")]
+        for result in ["exported", "dropped"] {
+            self.traces_counted(result, 0);
+        }
         for state in WORKER_STATES {
             drop(self.worker_changes.get_or_create(&[("state", state.into())]));
         }
@@ -137,6 +147,19 @@ impl Metrics {
     pub fn notification_sent(&self, kind: &'static str, is_delivered: bool) {
         let result = if is_delivered { "delivered" } else { "failed" };
         self.notifications.get_or_create(&[("kind", kind.into()), ("result", result.into())]).inc();
+    }
+
+    /// Counts traces of ended jobs: `exported`, or `dropped`.
+    #[cfg(feature = "otel")]
+    pub fn traces_counted(&self, result: &'static str, jobs: usize) {
+        self.traces.get_or_create(&[("result", result.into())]).inc_by(jobs as u64);
+    }
+
+    /// Traces of ended jobs with this result so far.
+    #[cfg(feature = "otel")]
+    #[must_use]
+    pub fn traces(&self, result: &'static str) -> u64 {
+        self.traces.get_or_create(&[("result", result.into())]).get()
     }
 
     /// Counts accepted jobs.

@@ -33,6 +33,7 @@ use crate::logs::Logs;
 use crate::registries::Registries;
 use crate::secrets::SecretsDir;
 use crate::store::Archive;
+use crate::traces::Tracer;
 use crate::usage::LiveUsage;
 
 /// A worker must send Hello within this time.
@@ -67,6 +68,8 @@ pub struct WorkerAcceptor {
     pub secrets: Option<Arc<SecretsDir>>,
     /// Logins for registries.
     pub registries: Option<Arc<Registries>>,
+    /// Names the spans of attempts, if traces are exported.
+    pub tracer: Option<Arc<Tracer>>,
     /// Cancelled at shutdown: each session sends GoAway and closes.
     pub leaving: CancellationToken,
     open: TaskTracker,
@@ -101,6 +104,7 @@ impl WorkerAcceptor {
             worker_labels: Arc::default(),
             secrets: None,
             registries: None,
+            tracer: None,
             leaving,
             open: TaskTracker::new(),
             sessions: Arc::default(),
@@ -123,6 +127,12 @@ impl WorkerAcceptor {
     #[must_use]
     pub fn with_registries(self, registries: Option<Arc<Registries>>) -> Self {
         Self { registries, ..self }
+    }
+
+    /// Hands the spans of attempts to their programs, as parents of what these trace.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Option<Arc<Tracer>>) -> Self {
+        Self { tracer, ..self }
     }
 
     /// Waits at shutdown until every session has ended, or until the timeout.

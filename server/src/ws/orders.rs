@@ -125,6 +125,10 @@ impl Orders {
             .into_iter()
             .map(|grant| {
                 let body = with_position(filled.take(&grant), grant.member);
+                let body = match &self.acceptor.tracer {
+                    Some(tracer) => tracer.hand_over(grant.token, body),
+                    None => body,
+                };
                 let secrets = secrets.get(&grant.revision).cloned();
                 let secrets = self.secrets.with_params(grant.revision, secrets, body.as_ref());
                 Assignment {

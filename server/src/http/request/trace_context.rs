@@ -22,7 +22,7 @@ impl TraceContext {
         if let Some(parent) = only(headers, "traceparent").filter(|parent| is_trace_parent(parent)) {
             variables.push((TRACE_VARIABLE.to_owned(), parent.to_owned()));
             if let Some(state) = trace_state(headers) {
-                variables.push(("TRACESTATE".to_owned(), state));
+                variables.push((STATE_VARIABLE.to_owned(), state));
             }
         }
         if let Some(id) = headers.get(&REQUEST_ID).filter(|id| is_request_id(id)) {
@@ -57,7 +57,7 @@ impl TraceContext {
         }
         if let Some(details) = &mut job.details {
             let is_replaced =
-                |name: &str| self.variables.iter().any(|(own, _)| own == name) || name == "TRACESTATE";
+                |name: &str| self.variables.iter().any(|(own, _)| own == name) || name == STATE_VARIABLE;
             details.body.environment.retain(|(name, _)| !is_replaced(name));
         }
         self.add_to(job);
@@ -67,6 +67,12 @@ impl TraceContext {
 /// The trace that a job with this environment belongs to.
 pub(crate) fn trace_of(environment: &[(String, String)]) -> Option<&str> {
     value(environment, TRACE_VARIABLE).filter(|parent| is_trace_parent(parent))
+}
+
+/// The `tracestate` of that trace.
+#[cfg(feature = "otel")]
+pub(crate) fn trace_state_of(environment: &[(String, String)]) -> Option<&str> {
+    value(environment, STATE_VARIABLE)
 }
 
 /// The request id that the submission of a job with this environment gave.
@@ -114,7 +120,9 @@ fn trace_state(headers: &HeaderMap) -> Option<String> {
     (1..=TRACE_STATE_BYTES_MAX).contains(&state.len()).then_some(state)
 }
 
-const TRACE_VARIABLE: &str = "TRACEPARENT";
+/// The variable with the parent of what a program traces.
+pub(crate) const TRACE_VARIABLE: &str = "TRACEPARENT";
+const STATE_VARIABLE: &str = "TRACESTATE";
 const REQUEST_VARIABLE: &str = "LONGSHORE_REQUEST_ID";
 /// Version 00 has 55 bytes; a later version may append fields.
 const TRACE_PARENT_BYTES_MAX: usize = 256;
