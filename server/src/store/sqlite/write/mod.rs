@@ -25,7 +25,7 @@ pub(super) use self::remove::remove;
 pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::{
-    access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, pending_batch,
+    access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, pending_batch, run_on,
     schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
