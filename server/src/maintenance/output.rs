@@ -111,7 +111,7 @@ impl OutputRetention {
             .filter_map(|(name, rule)| Some((name.to_owned(), rule.output_max_age?)))
             .collect();
         if ages != self.ages {
-            // What was not needed before may be needed again.
+            // Output that was not needed before may be needed again.
             self.needed_by.clear();
             self.ages = ages;
         }

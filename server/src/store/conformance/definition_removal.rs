@@ -209,7 +209,7 @@ pub(in crate::store) fn jobs_that_something_refers_to_are_held(backend: &mut dyn
     );
     harness.restart();
     let old = DefinitionCutoffs { ended_since: Timestamp(1_000), ..rule("resize") };
-    assert_eq!(remove(&mut harness, &[old.clone()]), 1, "nothing needs 6");
+    assert_eq!(remove(&mut harness, std::slice::from_ref(&old)), 1, "nothing needs 6");
     assert_eq!(all(&harness), [5, 4, 3, 2, 1]);
     // They are let go: the batch has ended, the key is free, and the job that waited has ended.
     harness.commit(vec![

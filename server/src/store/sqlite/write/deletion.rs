@@ -46,7 +46,7 @@ pub(super) struct Candidates {
     parents: Vec<i64>,
 }
 
-/// What the deletion of a job deletes.
+/// Rows that go with the deletion of a job.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     /// The job and its members.
@@ -64,7 +64,7 @@ impl Candidates {
         Ok(Self { jobs, parents })
     }
 
-    /// What goes with this job.
+    /// Rows that go with this job.
     pub(super) fn size(&self, connection: &Connection, job: &Candidate) -> rusqlite::Result<Size> {
         let own = usize::try_from(job.attempts).unwrap_or(usize::MAX).max(1);
         if self.parents.binary_search(&job.job).is_err() {

@@ -54,7 +54,7 @@ fn in_transaction(
 /// Jobs of a definition that one limit is for.
 struct EndGroup {
     name: i64,
-    /// Which ends: good ones, bad ones, or both.
+    /// Good ends, bad ends, or both.
     is_bad: (bool, bool),
     ended_since: i64,
     kept_since: i64,
@@ -184,7 +184,7 @@ impl EndGroup {
     }
 }
 
-/// What one step does.
+/// The work of one step.
 struct Step<'r> {
     removal: &'r DefinitionRemoval,
     found: &'r Found,
@@ -250,7 +250,7 @@ impl Step<'_> {
     }
 }
 
-/// What is left in a block.
+/// The rest of a block.
 #[derive(Clone, Copy, Default)]
 struct BlockRow {
     oldest_end: Option<i64>,
