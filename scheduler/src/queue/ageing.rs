@@ -22,7 +22,7 @@ pub struct PriorityAgeing {
 }
 
 /// A priority in whole steps, as waiting jobs and prefetched attempts are compared by it. Without ageing it is the priority of the job.
-/// With ageing it is the one that the job would have at [`ORIGIN`]: a number that means something only in comparison with others.
+/// With ageing it is the one that the job would have at the instant for which they are computed: a number that means something only in comparison with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgedPriority(i32);
 
