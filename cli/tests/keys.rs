@@ -1,10 +1,14 @@
 //! Keys of jobs.yaml whose effect is seen only with a real worker.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
+use serde_json::json;
 use testkit::{Cluster, docker, wait_until};
 
 #[tokio::test]
 async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
+    if !docker::is_required() {
+        return;
+    }
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
     let name = format!("shm-{}", cluster.address().rsplit(':').next().unwrap());
     let jobs = format!(
@@ -63,6 +67,62 @@ jobs:
         lines.iter().all(|line| output.lines().any(|it| it == *line))
     })
     .await;
+    worker.terminate().await;
+}
+
+#[tokio::test]
+async fn a_job_gets_the_input_of_its_definition_unless_it_brings_its_own() {
+    let jobs = r#"
+jobs:
+  counts:
+    runtime: process
+    input: { pages: [1, 2], name: "${HOME}" }
+    command: [sh, -c, 'cat "$LONGSHORE_INPUT" > "$LONGSHORE_RESULT"']
+"#;
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--on-term", "detach"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let home = std::env::var("HOME").unwrap_or_default();
+    for (body, expected) in [
+        (None, json!({"pages": [1, 2], "name": home})),
+        (Some(json!({"input": [7]})), json!([7])),
+        (Some(json!({"input": null})), json!(null)),
+        (Some(json!({"args": ["more"]})), json!({"pages": [1, 2], "name": home})),
+    ] {
+        let job = cluster.api().post("/api/jobs/counts", body.as_ref()).await["id"].as_u64().unwrap();
+        let job = cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
+        assert_eq!(job["result"], expected, "{job}");
+    }
+    worker.terminate().await;
+}
+
+#[tokio::test]
+async fn a_container_reads_the_input_of_its_definition() {
+    if !docker::is_required() {
+        return;
+    }
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
+    let name = format!("input-{}", cluster.address().rsplit(':').next().unwrap());
+    let jobs = format!(
+        "jobs:
+  {name}:
+    image: busybox
+    pull_policy: never
+    network: none
+    input: {{ pages: [1, 2] }}
+    command: [cp, /longshore/input.json, /longshore/result.json]
+"
+    );
+    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
+    let containers = docker::DefinitionContainers::new(&name);
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("w1", &["--on-term", "detach"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
+    let job = cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
+    assert_eq!(job["result"], json!({"pages": [1, 2]}), "{job}");
+    wait_until("the container is removed", async || containers.ids().is_empty()).await;
     worker.terminate().await;
 }
 

@@ -115,7 +115,13 @@ pub struct ContainerSpec {
     /// [`LOG_MASK_BYTES_MAX`] bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log_mask: Vec<String>,
+    /// JSON for `/longshore/input.json` of a job that has no input of its own. At most [`INPUT_BYTES_MAX`] bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
 }
+
+/// A larger input belongs into a volume or an object store.
+pub const INPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Each byte of output is looked at once per pattern.
 pub const LOG_MASKS_MAX: usize = 16;

@@ -46,7 +46,7 @@ pub const WORKER_SCHEME: &str = "Longshore-Worker";
 
 /// The revision of the wire format: the first field of every Hello. It grows with each change of a message until the first tagged
 /// release; peers with different revisions cannot read each other. Revision 1 is that of Hellos before this field existed.
-pub const WIRE_FORMAT: u16 = 4;
+pub const WIRE_FORMAT: u16 = 5;
 
 /// The lowest and the highest protocol version that this build speaks.
 pub const VERSIONS: order::VersionRange = order::VersionRange { lowest: 1, highest: 1 };

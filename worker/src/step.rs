@@ -127,3 +127,12 @@ pub struct Launch {
     /// Secrets of the job. They are in memory only: a launch that was read from a directory has none.
     pub secrets: Arc<SecretValues>,
 }
+
+impl Launch {
+    /// The input of the job in JSON: its own, else that of its definition.
+    #[must_use]
+    pub fn input(&self) -> Option<&str> {
+        let own = self.body.as_ref().and_then(|body| body.input.as_deref());
+        own.or(self.spec.input.as_deref())
+    }
+}

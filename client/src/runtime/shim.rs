@@ -80,8 +80,7 @@ fn add_secrets(dir: &AttemptDir, launch: &mut Launch) -> Result<(), Error> {
 
 /// Writes the input, and tells the program the paths of input and result.
 fn add_exchange(dir: &AttemptDir, launch: &mut Launch) -> Result<(), Error> {
-    let input = launch.body.as_ref().and_then(|body| body.input.as_deref());
-    let files = dir.prepare_exchange(input)?;
+    let files = dir.prepare_exchange(launch.input())?;
     let mut spec = (*launch.spec).clone();
     let path = |path: &Path| path.to_string_lossy().into_owned();
     if let Some(input) = &files.input {

@@ -90,6 +90,7 @@ mirrors! {
         init: bool, platform: Option<String>, labels: Vec<(String, String)>, pull_policy: PullPolicy,
         pull_timeout: Duration, resources: Resources, stop_signal: Option<String>, stop_grace: Duration,
         ask_before_start: bool, self_fence: Option<Duration>, log_bytes_max: u64, log_mask: Vec<String>,
+        input: Option<String>,
     }
 
     struct Welcome {

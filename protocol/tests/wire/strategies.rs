@@ -109,14 +109,14 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
     let memory = (vec(text(), 0..3), of(1..=MEMORY_BYTES_MAX));
     let machine = (volumes(), of(text()), memory, any::<bool>(), vec(text(), 0..3), vec(text(), 0..3));
     let image = (any::<bool>(), of(text()), pairs(), pull_policy(), duration());
-    let output_rules = (any::<u64>(), vec(text(), 0..=LOG_MASKS_MAX));
+    let output_rules = (any::<u64>(), vec(text(), 0..=LOG_MASKS_MAX), of(text()));
     let ends = (resources(), of(text()), duration(), any::<bool>(), of(duration()), output_rules);
     (program, machine, image, ends).prop_map(|(program, machine, image, ends)| {
         let (runtime, reference, entrypoint, command, environment, working_dir, user) = program;
         let (volumes, network, (tmpfs, shm_bytes), read_only, cap_add, cap_drop) = machine;
         let (init, platform, labels, pull_policy, pull_timeout) = image;
-        let (resources, stop_signal, stop_grace, ask_before_start, self_fence, (log_bytes_max, log_mask)) =
-            ends;
+        let (resources, stop_signal, stop_grace, ask_before_start, self_fence, rest) = ends;
+        let (log_bytes_max, log_mask, input) = rest;
         ContainerSpec {
             runtime,
             image: reference,
@@ -144,6 +144,7 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
             self_fence,
             log_bytes_max,
             log_mask,
+            input,
         }
     })
 }

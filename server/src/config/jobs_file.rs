@@ -14,6 +14,7 @@ mod fault;
 mod grammar;
 mod hooks;
 mod image;
+mod input;
 mod job;
 mod keys;
 mod limits;

@@ -96,6 +96,7 @@ fn every_key_of_the_container_arrives() {
     stop_grace_period: 20s
     runtime: docker
     log: {max_bytes: 1m, mask: [b+, '$(key|token)=\\S+', b+]}
+    input: {z: [1, 2.50, -3e2, true, ~, '7'], a: {deep: '$${NAME}'}, '1': ''}
 ",
     );
     let text = |text: &str| Some(text.to_owned());
@@ -143,6 +144,7 @@ fn every_key_of_the_container_arrives() {
         self_fence: None,
         log_bytes_max: 1 << 20,
         log_mask: texts(&["$(key|token)=\\S+", "b+"]),
+        input: text(r#"{"1":"","a":{"deep":"${NAME}"},"z":[1,2.5,-300.0,true,null,"7"]}"#),
     };
     assert_eq!(definition.container, expected);
 }

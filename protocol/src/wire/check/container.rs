@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::{Checked, duration, ensure, inner};
-use crate::container::{ContainerSpec, LOG_MASK_BYTES_MAX, LOG_MASKS_MAX, MEMORY_BYTES_MAX};
+use crate::container::{ContainerSpec, INPUT_BYTES_MAX, LOG_MASK_BYTES_MAX, LOG_MASKS_MAX, MEMORY_BYTES_MAX};
 
 /// The lists of a definition fit into a frame. A server checks this when it reads a definition.
 ///
@@ -30,6 +30,10 @@ pub fn container_fits(spec: &ContainerSpec) -> Checked {
     let longest = spec.log_mask.iter().map(String::len).max().unwrap_or(0);
     ensure(longest <= LOG_MASK_BYTES_MAX, "log_mask", || {
         format!("a pattern has {longest} bytes, at most {LOG_MASK_BYTES_MAX} are allowed")
+    })?;
+    let input = spec.input.as_ref().map_or(0, String::len);
+    ensure(input <= INPUT_BYTES_MAX, "input", || {
+        format!("it has {input} bytes, at most {INPUT_BYTES_MAX} are allowed")
     })?;
     duration("pull_timeout", spec.pull_timeout)?;
     duration("stop_grace", spec.stop_grace)?;

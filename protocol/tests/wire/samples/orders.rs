@@ -91,6 +91,7 @@ fn definitions() -> Sample<Order> {
         self_fence: Some(Duration::from_secs(55)),
         log_bytes_max: 64 << 20,
         log_mask: vec!["key=[0-9a-f]+".to_owned()],
+        input: Some("{}".to_owned()),
     };
     let it = Definition { revision: REVISION, name: "hello-world".to_owned(), container };
     list(Order::Definitions, vec![it], |notes, it| {
@@ -113,7 +114,8 @@ fn definitions() -> Sample<Order> {
         );
         let notes = fields!(notes, spec, pull_policy, pull_timeout);
         let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids, gpus, custom);
-        fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence, log_bytes_max, log_mask)
+        let notes = fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence);
+        fields!(notes, spec, log_bytes_max, log_mask, input)
     })
 }
 

@@ -13,7 +13,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
-use super::{image, log, pairs, volume};
+use super::{image, input, log, pairs, volume};
 
 /// The places of a job that name parameters and secrets.
 #[derive(Debug, Default)]
@@ -72,6 +72,7 @@ pub(super) fn read(
         self_fence: None,
         log_bytes_max: log.bytes_max,
         log_mask: log.mask,
+        input: scope.find("input").and_then(|node| input::read(node, reader)),
     };
     let profile = scope.find("profile").and_then(|node| reader.choice(node, &keys::PROFILES));
     if profile == Some(keys::Profile::Restricted) {

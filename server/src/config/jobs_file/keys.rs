@@ -13,7 +13,7 @@ use protocol::container::PullPolicy;
 use protocol::report::Outcome;
 use scheduler::definition::{OnLost, RetryOn};
 
-pub(super) use misnomers::{MISNOMERS, PLANNED};
+pub(super) use misnomers::MISNOMERS;
 pub(super) use ranges::{
     AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, GPUS, LOSSES, PIDS,
     PING_MIN, PRIORITIES, RETRIES, Range, WEIGHTS, range,
@@ -75,6 +75,8 @@ pub(super) enum Shape {
     Any,
     /// A map of names to scalars or lists.
     Values,
+    /// A value of any kind.
+    Json,
     /// `one`, `all`, or a number of workers.
     RunOn,
     /// A part, or an integer that stands for its first key.
@@ -255,6 +257,11 @@ pub(super) const JOB: &[Key] = &[
         "allow",
         Shape::Choices(|| params::FIELDS.iter().map(|(name, _)| *name).collect()),
         "The fields that a submission may carry; all if absent, none with [].",
+    ),
+    key(
+        "input",
+        Shape::Json,
+        "The input of a job that brings none: any value, at most 256 KiB as JSON; the program reads it in /longshore/input.json.",
     ),
     key("priority", Shape::Integer(PRIORITIES), "Higher goes first; 0 if absent."),
     key(

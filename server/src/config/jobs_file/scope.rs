@@ -182,9 +182,6 @@ const UNIT_SUFFIXES: [&str; 12] = [
 
 fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
     let shown = quoted(name);
-    if keys::PLANNED.contains(&name) {
-        return (Code::UnsupportedField, format!("{shown} is not supported yet"));
-    }
     if keys::FORBIDDEN.contains(&name) {
         return (Code::ForbiddenOption, format!("{shown} is not supported; see worker policy"));
     }

@@ -175,10 +175,10 @@ mod tests {
             });
         let kinds = (value(&keys::RUNTIMES), value(&keys::PULL_POLICIES));
         let flags = any::<(bool, bool, bool, u64, Option<u64>)>();
-        let masks = vec(text(), 0..3);
+        let texts = (vec(text(), 0..3), option::of(text()));
         let durations = (duration(), duration(), option::of(duration()));
-        (vec(volume, 0..3), resources, kinds, flags, durations, masks)
-            .prop_map(|(volumes, resources, kinds, flags, durations, log_mask)| ContainerSpec {
+        (vec(volume, 0..3), resources, kinds, flags, durations, texts)
+            .prop_map(|(volumes, resources, kinds, flags, durations, (log_mask, input))| ContainerSpec {
                 runtime: kinds.0,
                 pull_policy: kinds.1,
                 volumes,
@@ -189,6 +189,7 @@ mod tests {
                 log_bytes_max: flags.3,
                 shm_bytes: flags.4,
                 log_mask,
+                input,
                 pull_timeout: durations.0,
                 stop_grace: durations.1,
                 self_fence: durations.2,

@@ -147,6 +147,7 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         hooks: hooks(&definition.hooks),
         log_max_bytes: container.log_bytes_max,
         log_mask: container.log_mask.clone(),
+        input_bytes: container.input.as_ref().map(String::len),
         concurrency: definition.limits.concurrency.as_ref().map(concurrency),
         rate_limit: definition.limits.rate.as_ref().map(rate_limit),
         max_queued: definition.limits.queued_max,

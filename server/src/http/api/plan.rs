@@ -189,6 +189,9 @@ fn hidden_differences(old: &Entry, new: &Entry) -> BTreeSet<String> {
             keys.insert(format!("params.{}.default", param.name));
         }
     }
+    if old.definition.container.input != new.definition.container.input {
+        keys.insert("input".to_owned());
+    }
     if old.definition.secrets != new.definition.secrets {
         keys.insert("secrets".to_owned());
     }

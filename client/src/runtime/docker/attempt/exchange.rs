@@ -26,7 +26,7 @@ impl Attempt {
         launch: Launch,
     ) -> Result<Launch, AttemptOutcome> {
         let mut spec = (*launch.spec).clone();
-        let input = self.launch.body.as_ref().and_then(|body| body.input.clone());
+        let input = self.launch.input().map(str::to_owned);
         let is_taken =
             spec.volumes.iter().any(|volume| volume.target.trim_end_matches('/').starts_with(DIRECTORY));
         if shared.config.sees_engine_disks && !is_taken {

@@ -55,6 +55,3 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("failed_age", "failed_max_age"),
     ("output_age", "output_max_age"),
 ];
-
-/// Planned keys: the reader tells them apart from typing mistakes.
-pub(in crate::config::jobs_file) const PLANNED: &[&str] = &["input"];

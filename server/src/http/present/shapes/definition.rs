@@ -167,6 +167,9 @@ pub struct Definition {
     /// Regular expressions whose matches are masked in the output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_mask: Vec<String>,
+    /// The size of its input in JSON, which a job without its own input gets. The input itself is not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_bytes: Option<usize>,
     /// How many jobs may run at once; absent: no limit of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::Timestamp;
-use protocol::container::Overrides;
+use protocol::container::{INPUT_BYTES_MAX, Overrides};
 use protocol::wire::body_fits_with;
 use scheduler::input::{JobDetails, StartTime};
 use scheduler::job::AttemptTimeout;
@@ -291,8 +291,6 @@ const DELAY_MAX: Duration = Duration::from_secs(3_650 * 24 * 3600);
 const PRIORITY_MAX: i8 = 100;
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A larger input belongs into a volume or an object store.
-const INPUT_BYTES_MAX: usize = 256 << 10;
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
