@@ -1,6 +1,7 @@
 //! The load generator: kept-alive connections and bodies made beforehand, so that what is measured is the server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -9,12 +10,33 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// An address, and what the server behind it asks of clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    /// The address.
+    pub(crate) address: SocketAddr,
+    /// The token of the API.
+    pub(crate) token: Option<String>,
+    /// Trust in the server's certificate, if it speaks TLS.
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, token: None, tls: None }
+    }
+}
 
 /// One kept-alive connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
+    authorization: Option<String>,
 }
 
 /// Requests that were repeated because the server answered `busy`.
@@ -23,13 +45,29 @@ pub(crate) struct Retries(pub(crate) u64);
 
 impl Connection {
     /// Opens a connection to the server and keeps it for all requests.
-    pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
-        let socket = tokio::net::TcpStream::connect(address).await.context("cannot connect")?;
+    pub(crate) async fn open(endpoint: impl Into<Endpoint>) -> anyhow::Result<Self> {
+        let Endpoint { address, token, tls } = endpoint.into();
+        let socket = TcpStream::connect(address).await.context("cannot connect")?;
         socket.set_nodelay(true)?;
+        let sender = match tls {
+            Some(config) => {
+                let name = ServerName::from(address.ip());
+                Self::handshake(TlsConnector::from(config).connect(name, socket).await?).await?
+            }
+            None => Self::handshake(socket).await?,
+        };
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        Ok(Self { sender, host: address.to_string(), authorization })
+    }
+
+    async fn handshake<S>(socket: S) -> anyhow::Result<SendRequest<Full<Bytes>>>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+    {
         let (sender, connection) = http1::handshake(TokioIo::new(socket)).await?;
         // Its error is also that of the request under way.
         tokio::spawn(connection);
-        Ok(Self { sender, host: address.to_string() })
+        Ok(sender)
     }
 
     /// Asks once; the status and the body.
@@ -42,6 +80,10 @@ impl Connection {
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         self.sender.ready().await?;
         let request = Request::builder().method(method).uri(path).header("host", &self.host);
+        let request = match &self.authorization {
+            Some(authorization) => request.header("authorization", authorization),
+            None => request,
+        };
         let request = if body.is_empty() { request } else { request.header("content-type", kind) };
         let response = self.sender.send_request(request.body(Full::new(body))?).await?;
         let status = response.status();
@@ -105,10 +147,11 @@ pub(crate) struct Submitted {
 
 impl Load {
     /// Submits all of it, as fast as it is accepted.
-    pub(crate) async fn submit(&self, address: SocketAddr) -> anyhow::Result<Submitted> {
+    pub(crate) async fn submit(&self, endpoint: impl Into<Endpoint>) -> anyhow::Result<Submitted> {
+        let endpoint = endpoint.into();
         let mut connections = Vec::new();
         for _ in 0..self.connections {
-            connections.push(Connection::open(address).await?);
+            connections.push(Connection::open(endpoint.clone()).await?);
         }
         let requests = self.jobs.div_ceil(self.batch);
         let line = format!("{{\"name\":\"{}\"}}\n", self.name);

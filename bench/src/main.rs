@@ -5,6 +5,7 @@
 //! stored: a figure without that is none.
 //! `docs/performance.md` quotes what this prints.
 
+mod access;
 mod array;
 mod backlog;
 mod containers;
@@ -96,6 +97,8 @@ enum What {
     Array,
     /// Metrics, pages and lists with 1,000,000 ended and 100,000 waiting jobs.
     Pages,
+    /// Single POSTs to a server that is open, with tokens, and with TLS as well, in turns.
+    Access,
     /// All of it.
     All,
 }
@@ -148,6 +151,9 @@ async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
         }
         if wanted(What::Array) {
             array::measure(env, flags.jobs.unwrap_or(100_000)).await?;
+        }
+        if wanted(What::Access) {
+            access::measure(env, flags.jobs.unwrap_or(100_000)).await?;
         }
         if wanted(What::Pages) {
             pages::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;

@@ -1,15 +1,16 @@
 //! (a) once more: a request per job, over 64 kept-alive connections.
 
-use crate::stage::BenchEnv;
+use crate::stage::{Access, BenchEnv};
 use crate::throughput::{self, Run};
 
 /// Takes all figures of single POSTs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     for (tuned, output, history) in throughput::variants(history) {
-        throughput::take(env, Run { bench: "singles", load: (jobs, 1, CONNECTIONS), output, history, tuned })
+        let load = (jobs, 1, CONNECTIONS);
+        throughput::take(env, Run { bench: "singles", load, output, history, tuned, access: Access::Open })
             .await?;
     }
     Ok(())
 }
 
-const CONNECTIONS: u64 = 64;
+pub(crate) const CONNECTIONS: u64 = 64;

@@ -1,15 +1,21 @@
 //! The environment of a measurement: a directory on a real disk, and real processes of the measured program in it.
 
+use std::ffi::OsString;
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::process::{Child, Command};
 
-use crate::load::Connection;
+use crate::load::{Connection, Endpoint};
 use crate::probe;
 use crate::record::tell;
 
@@ -44,7 +50,29 @@ impl BenchEnv {
     pub(crate) fn stage(&self, jobs_file: &str) -> anyhow::Result<Stage> {
         let home = tempfile::Builder::new().prefix("run-").tempdir_in(&self.directory)?;
         std::fs::write(home.path().join("jobs.yaml"), jobs_file)?;
-        Ok(Stage { program: self.program.clone(), home })
+        Ok(Stage { program: self.program.clone(), home, access: Access::Open })
+    }
+}
+
+/// Protection of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Anybody on this machine may do anything.
+    Open,
+    /// Clients and workers show tokens.
+    Tokens,
+    /// They show tokens, over TLS.
+    Tls,
+}
+
+impl Access {
+    /// Its name in the results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Tokens => "tokens",
+            Self::Tls => "tokens and TLS",
+        }
     }
 }
 
@@ -53,9 +81,70 @@ impl BenchEnv {
 pub(crate) struct Stage {
     program: PathBuf,
     home: tempfile::TempDir,
+    access: Access,
 }
 
 impl Stage {
+    /// The same stage, for a server with this protection.
+    pub(crate) fn with_access(self, access: Access) -> anyhow::Result<Self> {
+        if access != Access::Open {
+            for file in [API_TOKEN_FILE, WORKER_TOKEN_FILE] {
+                let path = self.home.path().join(file);
+                std::fs::write(&path, TOKEN)?;
+                std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+            }
+        }
+        if access == Access::Tls {
+            let mut command = std::process::Command::new(&self.program);
+            let made = command.arg("cert").arg("--dir").arg(self.home.path().join("tls")).output()?;
+            anyhow::ensure!(
+                made.status.success(),
+                "no certificate: {}",
+                String::from_utf8_lossy(&made.stderr)
+            );
+        }
+        Ok(Self { access, ..self })
+    }
+
+    fn endpoint(&self, address: SocketAddr) -> anyhow::Result<Endpoint> {
+        let token = (self.access != Access::Open).then(|| TOKEN.to_owned());
+        let tls = if self.access == Access::Tls {
+            Some(trust(&self.home.path().join("tls/ca.pem"))?)
+        } else {
+            None
+        };
+        Ok(Endpoint { address, token, tls })
+    }
+
+    fn server_flags(&self) -> Vec<OsString> {
+        let mut flags = Vec::new();
+        let mut add =
+            |flag: &str, file: &str| flags.extend([flag.into(), self.home.path().join(file).into()]);
+        if self.access != Access::Open {
+            add("--api-token-file", API_TOKEN_FILE);
+            add("--worker-token-file", WORKER_TOKEN_FILE);
+        }
+        if self.access == Access::Tls {
+            add("--tls-cert", "tls/server.pem");
+            add("--tls-key", "tls/server-key.pem");
+        }
+        flags
+    }
+
+    fn worker_flags(&self, address: SocketAddr) -> Vec<OsString> {
+        let scheme = if self.access == Access::Tls { "https" } else { "http" };
+        let mut flags = vec!["--server".into(), format!("{scheme}://{address}").into()];
+        let mut add =
+            |flag: &str, file: &str| flags.extend([flag.into(), self.home.path().join(file).into()]);
+        if self.access != Access::Open {
+            add("--token-file", WORKER_TOKEN_FILE);
+        }
+        if self.access == Access::Tls {
+            add("--ca-file", "tls/ca.pem");
+        }
+        flags
+    }
+
     /// The server's data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.home.path().join("data")
@@ -72,10 +161,11 @@ impl Stage {
         command.arg("--listen").arg(address.to_string()).arg("--data").arg(self.data());
         command.arg("--jobs").arg(self.home.path().join("jobs.yaml"));
         // Measurements may submit more jobs than the default limit; the machine is chosen for it.
-        command.args(["--max-jobs", "100000000"]);
+        command.args(["--max-jobs", "100000000"]).args(self.server_flags());
+        let endpoint = self.endpoint(address)?;
         let began = Instant::now();
         let mut process = Process::start(command)?;
-        while !is_ready(address).await {
+        while !is_ready(endpoint.clone()).await {
             if let Some(status) = process.child.try_wait()? {
                 bail!("the server ended ({status}):\n{}", self.tail("server.log"));
             }
@@ -85,7 +175,7 @@ impl Stage {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let took = began.elapsed();
-        Ok((Server { process, address }, took))
+        Ok((Server { process, address, endpoint }, took))
     }
 
     /// Starts workers, and waits until the server lists all of them as ready.
@@ -93,7 +183,7 @@ impl Stage {
         let mut workers = Vec::new();
         for n in 1..=pool.workers {
             let mut command = self.longshore("worker", &format!("worker-{n}.log"))?;
-            command.arg("--server").arg(server.address.to_string()).arg("--name").arg(format!("bench-{n}"));
+            command.args(self.worker_flags(server.address)).arg("--name").arg(format!("bench-{n}"));
             command.arg("--state-dir").arg(self.home.path().join(format!("worker-{n}"))).args(pool.flags());
             workers.push(Process::start(command)?);
         }
@@ -163,12 +253,14 @@ pub(crate) struct Server {
     pub(crate) process: Process,
     /// The address that the server listens on.
     pub(crate) address: SocketAddr,
+    /// The address with what the server asks of clients.
+    pub(crate) endpoint: Endpoint,
 }
 
 impl Server {
     /// A new connection.
     pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
-        Connection::open(self.address).await
+        Connection::open(self.endpoint.clone()).await
     }
 }
 
@@ -225,8 +317,20 @@ impl Process {
     }
 }
 
-async fn is_ready(address: SocketAddr) -> bool {
-    match Connection::open(address).await {
+/// Trust in the authority of this file, and in no other.
+fn trust(authority: &Path) -> anyhow::Result<Arc<rustls::ClientConfig>> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authority)? {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+async fn is_ready(endpoint: Endpoint) -> bool {
+    match Connection::open(endpoint).await {
         Ok(mut connection) => {
             let answer =
                 connection.ask(hyper::Method::GET, "/readyz", crate::load::JSON, bytes::Bytes::new()).await;
@@ -259,6 +363,11 @@ fn build_or_find_program() -> anyhow::Result<PathBuf> {
     }
     Ok(beside)
 }
+
+const API_TOKEN_FILE: &str = "api.token";
+const WORKER_TOKEN_FILE: &str = "worker.token";
+/// The token of clients and workers of a measured server, which lives for minutes on loopback.
+const TOKEN: &str = "bench-token-of-a-measured-server-0123456789";
 
 /// tmpfs and ramfs, from linux/magic.h.
 const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];

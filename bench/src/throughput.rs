@@ -8,7 +8,7 @@ use crate::database::{self, Counts};
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Process, Server, Stage, WorkerPool};
+use crate::stage::{Access, BenchEnv, Process, Server, Stage, WorkerPool};
 use crate::waiting;
 
 /// Parameters that differ between runs.
@@ -24,13 +24,16 @@ pub(crate) struct Run {
     pub(crate) history: u64,
     /// True for workers with 64 slots and a backlog of 64, false for the defaults.
     pub(crate) tuned: bool,
+    /// Protection of the server.
+    pub(crate) access: Access,
 }
 
 /// Takes all figures of (a) in batches.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     let load = (jobs, BATCH, CONNECTIONS);
     for (tuned, output, history) in variants(history) {
-        take(env, Run { bench: "throughput", load, output, history, tuned }).await?;
+        let access = Access::Open;
+        take(env, Run { bench: "throughput", load, output, history, tuned, access }).await?;
     }
     Ok(())
 }
@@ -49,10 +52,10 @@ pub(crate) fn variants(history: u64) -> Vec<(bool, bool, u64)> {
     all
 }
 
-/// Takes one figure.
-pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
+/// Takes one figure. Returns the processor time of the server for each job, in microseconds.
+pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<f64> {
     tell(&format!("{run:?}"));
-    let stage = env.stage(JOBS_FILE)?;
+    let stage = env.stage(JOBS_FILE)?.with_access(run.access)?;
     let (server, _) = stage.server().await?;
     let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &pool).await?;
@@ -62,7 +65,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
     let name = if run.output { TALKATIVE } else { SILENT };
     let load = Load { jobs, batch, connections, name };
     let used = Used::now(&server, &workers)?;
-    let submitted = load.submit(server.address).await?;
+    let submitted = load.submit(server.endpoint.clone()).await?;
     let ended = waiting::until_all_ended(&server).await?;
     let written = written(run.output, load.total())?;
     let stored = if run.output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
@@ -71,6 +74,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
     let seconds = ended.duration_since(submitted.began).as_secs_f64();
     let total = load.total() as f64;
     let mut record = Record::new(run.bench);
+    record.set("access", run.access.name());
     record.set("settings", if run.tuned { "tuned" } else { "default" });
     record.set("workers", pool.workers);
     if let Some((slots, backlog)) = pool.room {
@@ -94,7 +98,8 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<()> {
     record.figure("load_cpu_us_per_job", used.load / total);
     record.set("requests_sent_again", submitted.retries);
     record.figure("server_memory_mib", server.process.memory_bytes()? as f64 / 1_048_576.0);
-    close(&stage, server, workers, before, &load, written, record).await
+    close(&stage, server, workers, before, &load, written, record).await?;
+    Ok(used.server / total)
 }
 
 /// Stops everything, asks the database, and prints the result if it is true.
@@ -143,7 +148,7 @@ async fn grow_history(server: &Server, jobs: u64) -> anyhow::Result<u64> {
     }
     tell(&format!("running {jobs} jobs first, for the history"));
     let load = Load { jobs, batch: BATCH, connections: CONNECTIONS, name: SILENT };
-    load.submit(server.address).await?;
+    load.submit(server.endpoint.clone()).await?;
     waiting::until_all_ended(server).await?;
     let newest = server.connect().await?.read("/api/jobs?limit=1").await?;
     newest[0]["id"].as_u64().context("the list of jobs has no id")

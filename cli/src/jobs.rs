@@ -68,6 +68,9 @@ pub(crate) struct Filters {
     /// Only jobs whose latest attempt had this exit code.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     exit_code: Option<i32>,
+    /// Only jobs that run this revision of their definition.
+    #[arg(long, value_name = "REVISION")]
+    revision: Option<String>,
     /// Only ended jobs with this text in their reason.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
@@ -96,6 +99,7 @@ impl Filters {
             ("label", self.label.clone()),
             ("outcome", several(&self.outcome)),
             ("exit_code", self.exit_code.map(|code| code.to_string())),
+            ("revision", self.revision.clone()),
             ("text", self.text.clone()),
             ("since", self.since.clone()),
             ("until", self.until.clone()),

@@ -16,7 +16,7 @@ use crate::screen;
   longshore validate jobs.yaml
   longshore validate jobs.yaml -o json | jq '.faults[].line'
 
-  longshore validate jobs.yaml --lease 10s        for a server that runs with this lease
+  longshore validate jobs.yaml --heartbeat 3s --lease 10s        for a server that runs with these
 
 Variables such as ${TAG} are taken from the environment here. Exit code 2 if there are faults; warnings alone are none.")]
 pub(crate) struct Flags {

@@ -202,6 +202,33 @@ impl Scheduler {
         mem::take(&mut self.out)
     }
 
+    /// The sessions whose silence a Tick at this time decides on, ordered. The caller sends [`Input::Heard`] about them first.
+    #[must_use]
+    pub fn sessions_to_check(&self, now: Now) -> Vec<SessionId> {
+        let mut sessions = Vec::new();
+        for alarm in self.timers.due_alarms(now) {
+            let worker = match alarm {
+                Alarm::LeaseEnd(worker) => Some(worker),
+                Alarm::Loss(job, _) => self.jobs.get(&job).and_then(Job::attempt).map(|it| it.worker),
+                Alarm::ClonesGone(_) => {
+                    // Refused clones whose sessions are not closed yet. They are few, and they are heard of once a lease.
+                    sessions.extend(self.evicted_sessions.keys());
+                    None
+                }
+                Alarm::Overrun(..)
+                | Alarm::Slow(..)
+                | Alarm::Offer(..)
+                | Alarm::ExclusionEnd(_)
+                | Alarm::Recall
+                | Alarm::MembersDue => None,
+            };
+            sessions.extend(worker.and_then(|id| self.fleet.worker(id)?.link.session()));
+        }
+        sessions.sort_unstable();
+        sessions.dedup();
+        sessions
+    }
+
     /// Latest time for the next [`Input::Tick`], even if nothing is due then.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {

@@ -102,7 +102,8 @@ pub enum Obstacle {
     Excluded(Excluded, Option<Uptime>),
     /// The worker is suspect, and a job is probing it.
     Probing,
-    /// All slots and backlog positions of the worker are taken.
+    /// All slots of the worker are taken. Its backlog may have room, which is not for this job: jobs with limits or reservations never go there,
+    /// and others not while one of these waits before them.
     Busy,
     /// Other attempts have reserved too much of this resource of the worker.
     Resources(ResourceKind),
@@ -363,7 +364,7 @@ pub(crate) fn obstacles<'s>(
             .and_then(|definition| worker.health.exclusions.strongest(definition))
             .map(|(of, until)| Obstacle::Excluded(of, until)),
         worker.health.breaker.probe().map(|_| Obstacle::Probing),
-        (!is_away && !worker.has_room()).then_some(Obstacle::Busy),
+        (!is_away && !worker.has_free_slot()).then_some(Obstacle::Busy),
         lacking.filter(|_| too_large.is_none()).map(Obstacle::Resources),
         worker.link.is_joining().then_some(Obstacle::Joining),
     ];

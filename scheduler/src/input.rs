@@ -51,7 +51,8 @@ pub enum Input {
     /// The archive does not contain these attempts, and they were not deleted from it. Sent before the part
     /// of the inventory that lists them.
     UnknownAttempts(SessionId, Vec<Token>),
-    /// Frames were received on these sessions, the last one at this time. Sent before a Tick.
+    /// Frames were received on these sessions, the last one at this time. Sent before a Tick, about the sessions that
+    /// [`Scheduler::sessions_to_check`](crate::Scheduler::sessions_to_check) names.
     Heard(Vec<(SessionId, Uptime)>),
     /// These attempts were to be enqueued on this session and could not be sent, because it had closed.
     Unsent(SessionId, Vec<Token>),

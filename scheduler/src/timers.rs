@@ -109,6 +109,11 @@ impl Timers {
         due.then(|| self.alarms.pop_first().map(|(_, alarm)| alarm)).flatten()
     }
 
+    /// The monotonic timers that are due.
+    pub fn due_alarms(&self, now: Now) -> impl Iterator<Item = Alarm> {
+        self.alarms.iter().take_while(move |(at, _)| *at <= now.up).map(|(_, alarm)| *alarm)
+    }
+
     /// Times of the next timers.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {

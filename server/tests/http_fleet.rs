@@ -173,7 +173,7 @@ async fn definitions_are_shown_without_their_values() {
     assert_eq!(
         waiting[1],
         serde_json::json!({"code": "busy", "count": 3,
-        "text": "the slots and backlogs of all workers that could run it are taken"})
+        "text": "all slots of the workers that could run it are taken"})
     );
     assert_eq!((&waiting[0]["code"], &waiting[0]["count"]), (&"pinned_worker_away".into(), &3.into()));
     assert!(!list.body.contains("hunter2") && !one.body.contains("hunter2"));

@@ -4,7 +4,7 @@
 //! fences that grow, legal moves, ends that stay (the disk checks these as it takes changes) · I7, I8 stale words change nothing ·
 //! I9, I10 budgets · I11 no start behind the gate · I12 an attempt runs once · I13 never two containers where that was promised ·
 //! I17 what was cancelled does not start · I18 nothing is said that is not durable · I19 nothing is removed that is not durable ·
-//! I21, I23 the state machines' own audits · I22 the order of the queue · I24 who is cordoned or drained gets nothing · R18 nobody is let in as a
+//! I21, I23 the state machines' own audits · I22, Q4 the order of the queue · Q7 a host that failed is excluded · I24 who is cordoned gets nothing · R18 nobody is let in as a
 //! worker beside another process of it that is heard. Now and then everything is looked at again (`scan`). The store checks promise 4
 //! (schedules) at each change. I14 no limit on jobs at once is exceeded; that none leaks is a part of I21 · I15 no rate is exceeded.
 //! I16 no two jobs with the same unique key hold a worker; the store refuses a second live one. I20 a job starts only
@@ -25,6 +25,7 @@ mod rows;
 mod scan;
 mod starts;
 mod truth;
+mod waits;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,7 @@ use crate::oracle::scan::Ending;
 use crate::oracle::starts::Gate;
 pub(crate) use crate::oracle::truth::End;
 use crate::oracle::truth::Truth;
+use crate::oracle::waits::FailedHosts;
 use crate::workload::Workload;
 
 /// Something that must never be, and was.
@@ -95,6 +97,7 @@ pub(crate) struct Oracle {
     /// By worker.
     contacts: Vec<Contact>,
     places: Places,
+    failed_hosts: FailedHosts,
     /// The first job and the number of jobs of each request that was told to be accepted.
     accepted: Vec<(JobId, u32)>,
     /// By job: how it ended, when it was last looked at.
@@ -135,6 +138,7 @@ impl Oracle {
             homes: Homes::default(),
             contacts: Vec::new(),
             places: Places::default(),
+            failed_hosts: FailedHosts::default(),
             accepted: Vec::new(),
             endings: Vec::new(),
             other_ends: Vec::new(),
@@ -164,6 +168,7 @@ impl Oracle {
         self.meets(now, step);
         self.is_called(now, scheduler, step);
         self.places_change(now, (disk, workload), scheduler, step);
+        self.waits_change(scene, (disk, workload), step);
         self.allowed(now, (disk, workload), scheduler, step);
         for change in &step.changes {
             match change {
@@ -197,7 +202,9 @@ impl Oracle {
         if self.decisions.is_multiple_of(SCAN_EVERY) {
             self.scan(scene, disk, scheduler);
         }
-        if let Some(fault) = scheduler::audit::audit(scheduler).pop() {
+        if self.decisions.is_multiple_of(AUDIT_EVERY)
+            && let Some(fault) = scheduler::audit::audit(scheduler).pop()
+        {
             self.fault(now, "I21 audit of the scheduler", fault);
         }
     }
@@ -206,6 +213,7 @@ impl Oracle {
     pub(crate) fn server_started(&mut self, now: Moment, scheduler: &Scheduler, disk: &Disk) {
         let (live, workers) = (disk.live, &disk.workers);
         self.places_loaded(disk);
+        self.waits_loaded();
         // Its own presence counts from here; a store that went back in time gives its sessions old numbers.
         self.contacts.clear();
         self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();
@@ -239,6 +247,8 @@ impl Oracle {
     }
 }
 
+/// The audit looks at each live job and at each worker for each lane, which costs as much as some ten steps. The faults that it looks for last.
+const AUDIT_EVERY: u64 = 8;
 /// Looking at everything that there ever was costs as much as some hundred steps.
 const SCAN_EVERY: u64 = 1_000;
 

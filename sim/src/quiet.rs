@@ -11,6 +11,7 @@ use scheduler::snapshot::WorkerState;
 use crate::agenda::Event;
 use crate::disk::Row;
 use crate::docker::Container;
+use crate::machine::Machine;
 use crate::world::World;
 
 impl World {
@@ -20,8 +21,7 @@ impl World {
             self.rejoin(no);
             self.move_to_zone_a(no);
         }
-        let pending = self.pending();
-        if pending.is_empty() {
+        if self.pending().next().is_none() {
             self.is_over = true;
             return;
         }
@@ -31,50 +31,47 @@ impl World {
         let utc = self.server.clock.utc(self.now);
         let waits = self.server.disk.rows().any(|(_, row)| row.state == State::Scheduled && row.due_at > utc);
         if (still_for > WAIT_TIMEOUT && !waits) || since_end > LONGEST {
+            let pending: Vec<String> = self.pending().collect();
             return self.oracle.fault(self.now, "liveness", pending.join("; "));
         }
         self.agenda.note(self.now + LOOK_EVERY, Event::Look);
     }
 
-    /// The conditions that do not hold yet at the end.
-    fn pending(&self) -> Vec<String> {
-        let mut pending = Vec::new();
-        if self.server.disk.is_forming() {
-            pending.push("a batch is still being made".to_owned());
+    /// The conditions that do not hold yet at the end. Until then the first one is enough, and all of them take long to find.
+    fn pending(&self) -> impl Iterator<Item = String> {
+        let disk = &self.server.disk;
+        let forming = disk.is_forming().then(|| "a batch is still being made".to_owned());
+        let jobs = disk.rows().filter(|(_, row)| !row.state.has_ended());
+        let jobs = jobs.filter_map(|(job, row)| self.why_not_ended(job, row));
+        let unconfirmed = disk.rows().flat_map(|(_, row)| self.unconfirmed(row));
+        let workers = std::iter::once_with(|| self.not_at_ease()).flatten();
+        let machines = self.machines.iter().filter(|it| !it.is_gone);
+        let leftovers = machines.flat_map(|machine| self.leftovers(machine));
+        forming.into_iter().chain(jobs).chain(unconfirmed).chain(workers).chain(leftovers)
+    }
+
+    /// Attempts of a job of which nobody has told that they are gone.
+    fn unconfirmed(&self, row: &Row) -> Vec<String> {
+        // If one of its workers was forgotten, nobody waits for the others either.
+        if row.unconfirmed().any(|doubt| !self.server.disk.workers.contains_key(&doubt.worker)) {
+            return Vec::new();
         }
-        let rows = self.server.disk.rows();
-        for (job, row) in rows.filter(|(_, row)| !row.state.has_ended()) {
-            pending.extend(self.why_not_ended(job, row));
-        }
-        for (_, row) in self.server.disk.rows() {
-            // If one of its workers was forgotten, nobody waits for the others either.
-            if row.unconfirmed().any(|doubt| !self.server.disk.workers.contains_key(&doubt.worker)) {
-                continue;
-            }
-            // An order that was lost is reported as gone by the next inventory, and its worker may stay connected.
-            let is_lost = |token| self.machines.iter().any(|it| it.lost_orders.contains(&token));
-            let unconfirmed = row.unconfirmed().filter(|it| !self.is_gone(it.worker) && !is_lost(it.token));
-            for doubt in unconfirmed {
-                pending.push(format!(
-                    "nobody has told that {} is gone from worker {}",
-                    doubt.token, doubt.worker
-                ));
-            }
-        }
-        pending.extend(self.not_at_ease());
-        for machine in self.machines.iter().filter(|it| !it.is_gone) {
-            let no = machine.no;
-            let stale = |it: &&Container| it.is_running() && !self.server.disk.is_current(it.token);
-            for container in machine.engine.containers.iter().filter(stale) {
-                pending.push(format!("w{no} still runs {}, which is stale", container.token));
-            }
-            for kept in &machine.directory.attempts {
-                if !self.server.disk.is_current(kept.launch.token) {
-                    pending.push(format!("w{no} still keeps what is left of {}", kept.launch.token));
-                }
-            }
-        }
-        pending
+        // An order that was lost is reported as gone by the next inventory, and its worker may stay connected.
+        let is_lost = |token| self.machines.iter().any(|it| it.lost_orders.contains(&token));
+        let unconfirmed = row.unconfirmed().filter(|it| !self.is_gone(it.worker) && !is_lost(it.token));
+        let told = |token, worker| format!("nobody has told that {token} is gone from worker {worker}");
+        unconfirmed.map(|doubt| told(doubt.token, doubt.worker)).collect()
+    }
+
+    /// Containers and directories of a machine that nobody wants any more.
+    fn leftovers(&self, machine: &Machine) -> Vec<String> {
+        let (no, disk) = (machine.no, &self.server.disk);
+        let stale = |it: &&Container| it.is_running() && !disk.is_current(it.token);
+        let containers = machine.engine.containers.iter().filter(stale);
+        let containers = containers.map(|it| format!("w{no} still runs {}, which is stale", it.token));
+        let kept = machine.directory.attempts.iter().map(|kept| kept.launch.token);
+        let kept = kept.filter(|token| !disk.is_current(*token));
+        containers.chain(kept.map(|token| format!("w{no} still keeps what is left of {token}"))).collect()
     }
 
     /// Workers that are here, and that the server does not take for connected, or that have something to say which nobody has acknowledged.
@@ -148,8 +145,7 @@ impl World {
 
     /// True if the job is a member, and each worker that it may go to is gone, not listed, or taken by a sibling.
     fn has_no_place(&self, job: JobId, name: &str) -> bool {
-        let current = self.workload.current().into_iter().find(|it| it.name == name);
-        let listed = current.map(|it| it.placement.workers.clone()).unwrap_or_default();
+        let listed = self.workload.listed_workers(name);
         let is_listed =
             |no: u16| listed.is_empty() || listed.contains(&WorkerSelector::Name(format!("w{no}")));
         let alive = self.machines.iter().filter(|it| !it.is_gone && is_listed(it.no));
@@ -160,10 +156,7 @@ impl World {
 
     /// True if jobs.yaml lists workers for these jobs, whatever their revisions say, and none of them will come back.
     fn lists_only_the_gone(&self, name: &str) -> bool {
-        let Some(definition) = self.workload.current().into_iter().find(|it| it.name == name) else {
-            return false;
-        };
-        let listed = &definition.placement.workers;
+        let listed = self.workload.listed_workers(name);
         let is_listed = |no: u16| listed.contains(&WorkerSelector::Name(format!("w{no}")));
         !listed.is_empty() && !self.machines.iter().any(|it| !it.is_gone && is_listed(it.no))
     }

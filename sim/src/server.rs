@@ -172,13 +172,13 @@ impl World {
     fn tick_engine(&mut self) {
         let Some(process) = &mut self.server.process else { return };
         process.ticked = self.now;
-        let up = self.server.clock.up(self.now);
-        if process.scheduler.wake_at().up.is_some_and(|at| at <= up) {
-            let (clock, read_until) = (&self.server.clock, self.server.read_until);
-            let heard = |connection| self.network.heard(self.now, connection, End::Server).min(read_until);
-            let sessions = process.sessions.iter();
-            let heard =
-                sessions.map(|(session, connection)| (*session, clock.up(heard(*connection)))).collect();
+        let (clock, read_until) = (&self.server.clock, self.server.read_until);
+        let asked = process.scheduler.sessions_to_check(clock.now(self.now));
+        let heard = |connection| self.network.heard(self.now, connection, End::Server).min(read_until);
+        let open = process.sessions.iter().filter(|(session, _)| asked.binary_search(session).is_ok());
+        let heard: Vec<_> =
+            open.map(|(session, connection)| (*session, clock.up(heard(*connection)))).collect();
+        if !heard.is_empty() {
             self.decide(Input::Heard(heard));
         }
         self.decide(Input::Tick);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use protocol::Revision;
 use scheduler::definition::Definition;
 use scheduler::limits::rules::LimitRules;
+use scheduler::placement::rules::WorkerSelector;
 use scheduler::schedule::{Schedule, Timetable};
 use scheduler::schedules::PauseTarget;
 
@@ -121,6 +122,12 @@ impl Workload {
         } else {
             definitions.cloned().collect()
         }
+    }
+
+    /// The workers that jobs.yaml lists for the jobs of this name; empty if any worker may run them.
+    pub(crate) fn listed_workers(&self, name: &str) -> &[WorkerSelector] {
+        let mut current = self.current.iter().map(|revision| self.definition(*revision));
+        current.find(|it| it.name == name).map_or(&[], |it| it.placement.workers.as_slice())
     }
 
     /// Removes all schedules from jobs.yaml, so that the world becomes quiet.

@@ -26,40 +26,46 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Traces::Off)]
     traces: Traces,
     /// Look at the dashboard in a real browser?
-    #[arg(long, value_enum, default_value_t = Browser::Auto)]
-    browser: Browser,
+    #[arg(long, value_enum, default_value_t = WithPrograms::Auto)]
+    browser: WithPrograms,
+    /// Load the rules and the board of deploy/ into a real Prometheus?
+    #[arg(long, value_enum, default_value_t = WithPrograms::Auto)]
+    prometheus: WithPrograms,
     /// Install, upgrade and purge the Debian package in a container?
     #[arg(long, value_enum, default_value_t = Packages::Auto)]
     packages: Packages,
 }
 
+/// Whether tests run that need programs of this machine.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Browser {
-    /// It is looked at; without Chromium and its driver, the command fails
+enum WithPrograms {
+    /// They run; without the programs, the command fails
     Required,
-    /// It is looked at if Chromium and its driver are installed
+    /// They run if the programs are installed
     Auto,
-    /// It is not looked at
+    /// They do not run
     Off,
 }
 
-impl Browser {
-    /// The value of `LONGSHORE_TEST_BROWSER`, by which tests know whether to use a browser.
-    async fn for_tests(self) -> anyhow::Result<&'static str> {
+impl WithPrograms {
+    /// The value of the variable by which tests know whether to use these programs.
+    async fn for_tests(self, flag: &str, programs: &[&str], packages: &str) -> anyhow::Result<&'static str> {
         if self == Self::Off {
-            println!("browser: off; the dashboard is not looked at");
+            println!("{flag}: off; the tests with it do not run");
             return Ok("off");
         }
-        let has_browser = step::is_installed(&["chromium", "--version"]).await;
-        if has_browser && step::is_installed(&["chromedriver", "--version"]).await {
-            return Ok("required");
+        for program in programs {
+            if step::is_installed(&[program, "--version"]).await {
+                continue;
+            }
+            let missing = format!("there is no `{program}` (apt-get install {packages})");
+            if self == Self::Required {
+                anyhow::bail!("--{flag} required: {missing}");
+            }
+            println!("{flag}: {missing}; the tests with it do not run");
+            return Ok("off");
         }
-        let missing = "there is no Chromium with its driver (apt-get install chromium chromium-driver)";
-        if self == Self::Required {
-            anyhow::bail!("--browser required: {missing}");
-        }
-        println!("browser: {missing}; the dashboard is not looked at");
-        Ok("off")
+        Ok("required")
     }
 }
 
@@ -87,14 +93,19 @@ impl Docker {
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let for_tests = prepare_engine(root, options.docker).await?;
-    let browser = options.browser.for_tests().await?;
+    let browser = options
+        .browser
+        .for_tests("browser", &["chromium", "chromedriver"], "chromium chromium-driver")
+        .await?;
+    let prometheus =
+        options.prometheus.for_tests("prometheus", &["prometheus", "promtool"], "prometheus").await?;
 
     step::run("fmt", step::program(root, &["cargo", "fmt", "--all", "--check"])).await?;
     let clippy =
         ["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     step::run("clippy", step::program(root, &clippy)).await?;
     step::run("tidy", async { tidy::run(root) }).await?;
-    step::run("tests", tests(root, for_tests, browser)).await?;
+    step::run("tests", tests(root, for_tests, browser, prometheus)).await?;
     traces::run(root, options.traces).await?;
     python_worker::run(root, options.python).await?;
     openapi::run(root, options.openapi).await?;
@@ -136,7 +147,7 @@ async fn prepare_engine(root: &Path, wanted: Docker) -> anyhow::Result<&'static 
     }
 }
 
-async fn tests(root: &Path, docker: &str, browser: &str) -> anyhow::Result<()> {
+async fn tests(root: &Path, docker: &str, browser: &str, prometheus: &str) -> anyhow::Result<()> {
     let nextest = step::is_installed(&["cargo", "nextest", "--version"]).await;
     // Every test runs, also after a failure: one run tells all that is broken.
     let words = if nextest {
@@ -147,6 +158,7 @@ async fn tests(root: &Path, docker: &str, browser: &str) -> anyhow::Result<()> {
     let words: Vec<&str> = words.split(' ').collect();
     let mut tests = step::command(root, &words);
     tests.env("LONGSHORE_TEST_DOCKER", docker).env("LONGSHORE_TEST_BROWSER", browser);
+    tests.env("LONGSHORE_TEST_PROMETHEUS", prometheus);
     step::succeed(tests).await
 }
 

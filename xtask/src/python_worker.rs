@@ -98,6 +98,11 @@ fn workers_of_frozen_versions(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let worker = entry.path().join(freeze::WORKER);
         if worker.is_dir() && (is_release || format(&worker) == today) {
             workers.push(worker);
+        } else if worker.is_dir() {
+            let version = entry.file_name().to_string_lossy().into_owned();
+            println!(
+                "python: the draft {version} has another wire format and is not tested; cargo xtask freeze {version} renews it"
+            );
         }
     }
     workers.sort();

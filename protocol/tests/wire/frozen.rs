@@ -19,6 +19,9 @@ fn frames_of_every_frozen_version_are_read_and_written_as_they_were() {
         let hello = valid.iter().find(|frame| frame["name"] == "Hello").unwrap();
         if hello["fields"]["format"] != WIRE_FORMAT {
             assert!(version.contains('-'), "the wire format of the release {version} has changed");
+            eprintln!(
+                "not tested: the draft {version} has another wire format; cargo xtask freeze {version} renews it"
+            );
             continue;
         }
         for frame in valid {

@@ -47,9 +47,9 @@ pub enum Intake {
     Withdrawn,
     /// It is suspect, and a job probes it.
     Probing,
-    /// Its slots and backlog are taken.
+    /// Its slots are taken. Jobs that wait cannot have its backlog either, or they would be there.
     Full,
-    /// It has room.
+    /// A slot is free.
     Open,
 }
 
@@ -69,7 +69,7 @@ impl WorkerGroup {
         let intake = match () {
             () if worker.is_draining() || worker.row.cordoned => Intake::Withdrawn,
             () if worker.health.breaker.probe().is_some() => Intake::Probing,
-            () if !worker.has_room() => Intake::Full,
+            () if !worker.has_free_slot() => Intake::Full,
             () => Intake::Open,
         };
         let fitting = worker.fitting.clone();

@@ -171,6 +171,12 @@ impl Worker {
         self.slots() > 0 && self.holdings.count() < self.slots().saturating_add(self.capacity.backlog)
     }
 
+    /// One of its slots is free.
+    #[must_use]
+    pub fn has_free_slot(&self) -> bool {
+        self.holdings.count() < self.slots()
+    }
+
     /// Number of attempts beyond its slots.
     #[must_use]
     pub fn queued(&self) -> u32 {

@@ -339,7 +339,7 @@ impl Model {
 
     /// The obstacle of the worker that is the nearest to taking it: the one with the least of these numbers to overcome.
     fn why(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
-        let has_room = |it: &Worker| self.burden(it) < it.slots() + it.backlog && it.slots() > 0;
+        let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
         let first_obstacle = |it: &Worker| match () {
             () if !is_listed(it, definition) => PendingReason::NoMatch,
             () if it.session.is_none() => PendingReason::NoWorker,
@@ -350,7 +350,7 @@ impl Model {
             () if it.cordoned || it.leaving => PendingReason::Cordoned,
             () if is_excluded(it, definition) => PendingReason::Excluded,
             () if self.is_probing(it) => PendingReason::Excluded,
-            () if !has_room(it) => PendingReason::Busy,
+            () if !has_free_slot(it) => PendingReason::Busy,
             () if !self.has_left(it, definition) => PendingReason::Resources,
             () => PendingReason::Soon,
         };

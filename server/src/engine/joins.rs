@@ -26,10 +26,12 @@ impl JoinLimiter {
     pub(super) fn new(workers: &[WorkerRow]) -> Self {
         let mut limiter = Self::default();
         workers.iter().for_each(|row| limiter.add(row));
+        limiter.joined = 0;
         limiter
     }
 
-    /// True if a worker with this secret may connect: it is known, or the minute has room for another one.
+    /// True if a worker with this secret may connect: it is known, or the minute has room for another one. It counts once it has joined,
+    /// not with each try.
     pub(super) fn admits(&mut self, secret_hash: &[u8; 32], now: Uptime) -> bool {
         if self.known.contains(secret_hash) {
             return true;
@@ -37,9 +39,7 @@ impl JoinLimiter {
         if self.window.is_none_or(|began| now.since(began) >= WINDOW) {
             (self.window, self.joined) = (Some(now), 0);
         }
-        let has_room = self.joined < JOINS_PER_MINUTE;
-        self.joined += u32::from(has_room);
-        has_room
+        self.joined < JOINS_PER_MINUTE
     }
 
     /// Follows the workers' rows.
@@ -59,7 +59,7 @@ impl JoinLimiter {
         if let Some(former) = self.by_worker.insert(row.worker, row.secret_hash) {
             self.known.remove(&former);
         }
-        self.known.insert(row.secret_hash);
+        self.joined += u32::from(self.known.insert(row.secret_hash));
     }
 }
 
@@ -99,10 +99,11 @@ mod tests {
         let mut limiter = JoinLimiter::new(&[row(1)]);
         for number in 0..JOINS_PER_MINUTE {
             assert!(limiter.admits(&hash(10 + number), at(1)));
+            assert!(limiter.admits(&hash(10 + number), at(1)), "a second try is no second worker");
+            limiter.note(&Change::Worker(row(10 + number)));
         }
         assert!(!limiter.admits(&hash(5), at(60)), "one more within the minute");
         assert!(limiter.admits(&hash(1), at(60)), "known since the start");
-        limiter.note(&Change::Worker(row(10)));
         assert!(limiter.admits(&hash(10), at(60)), "joined in this minute");
         assert!(limiter.admits(&hash(5), at(61)), "the next minute");
         limiter.note(&Change::WorkerForgotten(WorkerId(1)));

@@ -289,9 +289,8 @@ impl Engine {
 
     fn tick(&mut self) {
         let now = self.now();
-        let wake = self.scheduler.wake_at();
-        if wake.up.is_some_and(|at| at <= now.up) {
-            let heard = self.dispatcher.sessions.heard();
+        let heard = self.dispatcher.sessions.heard(self.scheduler.sessions_to_check(now));
+        if !heard.is_empty() {
             self.step(now, Input::Heard(heard));
         }
         self.step(now, Input::Tick);
@@ -309,6 +308,13 @@ impl Engine {
         for change in &changes {
             self.joins.note(change);
             self.workers.note(change);
+            if let Change::Skipped { after, job, fence, .. } = change {
+                tracing::error!(
+                    %after, %job, %fence,
+                    "a worker has attempts with higher numbers than this restored store: their jobs were accepted after the backup and are lost here; \
+                     their numbers are skipped, and the attempts run on unmanaged"
+                );
+            }
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
                 // The store adds how its predecessors ended.

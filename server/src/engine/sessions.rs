@@ -213,13 +213,11 @@ impl Sessions {
         }
     }
 
-    /// The time of each session's last frame, in the order of sessions.
+    /// The time of the last frame of each of these sessions that is open.
     #[must_use]
-    pub(super) fn heard(&self) -> Vec<(SessionId, Uptime)> {
-        let mut heard: Vec<_> =
-            self.open.iter().map(|(session, (_, heard))| (*session, heard.last())).collect();
-        heard.sort_unstable();
-        heard
+    pub(super) fn heard(&self, sessions: Vec<SessionId>) -> Vec<(SessionId, Uptime)> {
+        let last = |session| self.open.get(&session).map(|(_, heard)| (session, heard.last()));
+        sessions.into_iter().filter_map(last).collect()
     }
 }
 

@@ -359,7 +359,7 @@ impl Oracle {
 }
 
 /// The true length of a duration that the fastest possible clock measures.
-fn shortened(length: Duration, drift_ppm: u64) -> Duration {
+pub(super) fn shortened(length: Duration, drift_ppm: u64) -> Duration {
     length.mul_f64(1.0 - 2.1 * drift_ppm as f64 / 1e6).saturating_sub(Duration::from_millis(50))
 }
 

@@ -94,6 +94,9 @@ pub(super) fn definition(dice: &mut Dice, name: usize, revision: Revision, natur
     let self_fence = dice.permille(300);
     let ping = dice.pick(&[None, None, None, Some(Duration::from_secs(2))]);
     let initial = dice.millis(100, 10_000);
+    let backoff = Backoff::exponential(initial, Duration::from_secs(30).max(initial), 2_000);
+    // A part of the definitions waits as long as it may, so that growth shows.
+    let jitter_milli = if revision.0 % 4 == 1 { 0 } else { backoff.jitter_milli };
     Definition {
         name: format!("d{name}"),
         revision,
@@ -105,7 +108,7 @@ pub(super) fn definition(dice: &mut Dice, name: usize, revision: Revision, natur
             max: dice.pick(&[0, 0, 1, 3]),
             exit_codes: if dice.permille(200) { vec![1] } else { Vec::new() },
             on: dice.pick(&[RetryOn::Any, RetryOn::Same, RetryOn::Other]),
-            backoff: Backoff::exponential(initial, Duration::from_secs(30).max(initial), 2_000),
+            backoff: Backoff { jitter_milli, ..backoff },
             memory_factor_milli: Some(MEMORY_FACTOR_MILLI),
             ..RetryPolicy::default()
         },

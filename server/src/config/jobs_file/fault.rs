@@ -73,7 +73,7 @@ codes! {
     UnsupportedVersion = "unsupported_version";
     /// An unknown key.
     UnknownField = "unknown_field";
-    /// A key that is planned, or that the job's runtime cannot honour.
+    /// A key that the job's runtime cannot honour.
     UnsupportedField = "unsupported_field";
     /// A key that Longshore refuses on purpose.
     ForbiddenOption = "forbidden_option";
@@ -139,6 +139,8 @@ codes! {
     OddSchedule = "odd_schedule";
     /// A warning: slots come faster than a job may take.
     FiresTooOften = "fires_too_often";
+    /// A warning: recipients of e-mail, in a file that is checked away from its server.
+    NeedsMailServer = "needs_mail_server";
     /// A warning: a literal that looks like a password or a token.
     LooksLikeSecret = "looks_like_secret";
     /// A warning: a user by number, whose group will be that of root.

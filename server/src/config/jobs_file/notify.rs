@@ -103,9 +103,16 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
 }
 
 fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
-    if reader.environment.mail() == MailSupport::Absent {
-        let text = "this server sends no e-mail; start it with --smtp and --smtp-from (LONGSHORE_SMTP, LONGSHORE_SMTP_FROM)";
-        reader.fault(node.at, Code::InvalidValue, text);
+    match reader.environment.mail() {
+        MailSupport::Absent => {
+            let text = "this server sends no e-mail; start it with --smtp and --smtp-from (LONGSHORE_SMTP, LONGSHORE_SMTP_FROM)";
+            reader.fault(node.at, Code::InvalidValue, text);
+        }
+        MailSupport::Unknown => {
+            let text = "a server without --smtp and --smtp-from refuses recipients of e-mail";
+            reader.collector.warning(node.at, Code::NeedsMailServer, text);
+        }
+        MailSupport::Present => {}
     }
     let texts = reader.texts(node);
     if texts.is_empty() {

@@ -247,7 +247,7 @@ impl ObstacleText<'_> {
             }
             Obstacle::Busy => match self.facts {
                 Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),
-                None => "its slots and its backlog are taken".into(),
+                None => "its slots are taken".into(),
             },
             Obstacle::Joining => "it has just connected: what it holds is being settled".into(),
         }

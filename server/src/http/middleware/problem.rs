@@ -304,7 +304,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
         PendingReason::Limited => "all permits of a limit (concurrency) are in use",
         PendingReason::RateLimited => "its rate limit allows no start now",
-        PendingReason::Busy => "the slots and backlogs of all workers that could run it are taken",
+        PendingReason::Busy => "all slots of the workers that could run it are taken",
         PendingReason::Resources => {
             "workers that could run it have too little left of a resource that it reserves: other jobs hold it"
         }
