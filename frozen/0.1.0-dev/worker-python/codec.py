@@ -6,7 +6,7 @@ fields. Durations are whole nanoseconds, revisions are 32 hexadecimal digits, by
 decode_order() and decode_report() raise BadFrame, with the close code, for every frame that the document says is to be refused.
 """
 
-WIRE_FORMAT = 4
+WIRE_FORMAT = 5
 VERSION = 1
 
 FRAME_BYTES_MAX = 1 << 20
@@ -17,6 +17,7 @@ OUTPUT_BYTES_MAX = 64 << 10
 OUTPUT_WINDOW = 256 << 10
 CHUNK_WEIGHT = 64
 BODY_BYTES_MAX = 512 << 10
+INPUT_BYTES_MAX = 256 << 10
 RESULT_BYTES_MAX = 64 << 10
 TEXT_BYTES_MAX = 4096
 NUMBER_MAX = (1 << 63) - 1
@@ -404,6 +405,7 @@ def spec_fits(value):
     patterns = value["log_mask"]
     ensure(len(patterns) <= 16, "log_mask", "too many patterns")
     ensure(all(len(it.encode()) <= 512 for it in patterns), "log_mask", "a pattern is too long")
+    ensure(len((value["input"] or "").encode()) <= INPUT_BYTES_MAX, "input", "too long")
 
 
 VOLUME = Struct(source=TEXT, target=TEXT, read_only=BOOL)
@@ -435,6 +437,7 @@ CONTAINER_SPEC = Struct(
     self_fence=Option(Duration("self_fence")),
     log_bytes_max=U64,
     log_mask=TEXTS,
+    input=Option(TEXT),
 )
 
 

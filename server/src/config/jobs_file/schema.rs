@@ -121,7 +121,7 @@ fn shape(shape: &Shape) -> Value {
             "type": "object",
             "additionalProperties": one_or_list(json!({ "type": ["string", "number", "boolean"] })),
         }),
-        Shape::Json => json!(true),
+        Shape::Json => json!({}),
         Shape::RunOn => or_variable(json!({
             "anyOf": [
                 { "enum": ["one", "all"] },
