@@ -50,6 +50,9 @@ impl Schedules {
     /// A commit begins. `is_start` says that it is the first one of a server process.
     pub(super) fn begin_commit(&mut self, definitions: &[Arc<Definition>], is_start: bool) {
         self.is_start = is_start;
+        if is_start {
+            self.policies.begin_life();
+        }
         for definition in definitions {
             self.policies.define(&definition.name, &definition.timetable);
             for schedule in &definition.timetable.schedules {
@@ -61,7 +64,6 @@ impl Schedules {
 
     /// All changes of a commit are stored.
     pub(super) fn end_commit(&mut self) {
-        self.policies.end_commit();
         let unrecorded = std::mem::take(&mut self.unrecorded);
         if let Some(job) = unrecorded.first() {
             self.fail(format!("the ledger does not know the slot of job {job}"));
@@ -393,8 +395,7 @@ mod tests {
         let mut restored = begun();
         restored.go_on(&begun(), Timestamp(2_000));
         let reading = restored.reading(&"d".into(), &ScheduleId::named("first"));
-        assert_eq!(reading.decided_until, Some(Timestamp(2_000)));
-        assert_eq!(reading.forgotten_until, Some(Timestamp(2_000)));
-        assert_eq!(restored.decided_until(&("d".into(), ScheduleId::named("first"))), reading.decided_until);
+        let until = Some(Timestamp(2_000));
+        assert_eq!((reading.decided_until, reading.forgotten_until), (until, until));
     }
 }

@@ -16,8 +16,8 @@ type Policy = (Overlap, CatchUp);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policies {
-    /// By the name of the definition: its present policies, and those that this commit has brought, the newest last. Within a commit nobody
-    /// can tell which decisions were made before the change, so each of them is good enough.
+    /// By the name of the definition: all policies that it has had since the server started. Definitions are stored before a reading of
+    /// jobs.yaml takes effect, so nobody can tell which of them a decision rests on: each is good enough.
     known: BTreeMap<Arc<str>, Vec<Policy>>,
     /// By the name of the definition: jobs of its slots that may not have ended.
     live: BTreeMap<Arc<str>, BTreeSet<JobId>>,
@@ -26,14 +26,16 @@ pub(super) struct Policies {
 }
 
 impl Policies {
-    pub(super) fn define(&mut self, definition: &str, timetable: &Timetable) {
-        let known = self.known.entry(definition.into()).or_default();
-        known.push((timetable.overlap, timetable.catch_up));
+    /// A server has started. It knows the definitions that its first commit brings, and no others.
+    pub(super) fn begin_life(&mut self) {
+        self.known.clear();
     }
 
-    pub(super) fn end_commit(&mut self) {
-        for known in self.known.values_mut() {
-            known.drain(..known.len() - 1);
+    pub(super) fn define(&mut self, definition: &str, timetable: &Timetable) {
+        let known = self.known.entry(definition.into()).or_default();
+        let policy = (timetable.overlap, timetable.catch_up);
+        if !known.contains(&policy) {
+            known.push(policy);
         }
     }
 
