@@ -327,7 +327,6 @@ mod tests {
     use super::*;
 
     const SLOT: Timestamp = Timestamp(1_000);
-    const BEGINNING: Timestamp = Timestamp(500);
 
     fn rule() -> Schedule {
         Schedule::new("d", Some("first"), Rule::every("1s").expect("a good rule"), Zone::utc())
@@ -339,7 +338,7 @@ mod tests {
             &Change::Schedule(ScheduleRow {
                 definition: "d".into(),
                 schedule: ScheduleId::named("first"),
-                cursor: BEGINNING,
+                cursor: Timestamp(500),
                 fingerprint: rule().fingerprint(),
                 removed_at: None,
                 last_fire: None,
