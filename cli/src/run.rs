@@ -82,7 +82,7 @@ pub(crate) struct Flags {
     /// Run at most so many jobs of the batch at once.
     #[arg(long, value_name = "N", requires = "count", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: Option<u32>,
-    /// Give it the environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.
+    /// Give it the parameters, environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.
     #[arg(long)]
     as_scheduled: bool,
     /// The schedule to run as, if the definition has several.

@@ -20,6 +20,18 @@ fn the_scripts_example_works_without_containers() {
 }
 
 #[test]
+fn the_hooks_example_works_without_containers() {
+    Example::copy("hooks").without_containers().run(&[]);
+}
+
+#[test]
+fn the_schedules_example_works_without_waiting_for_the_clock() {
+    if docker::is_required() {
+        Example::copy("schedules").run(&[]);
+    }
+}
+
+#[test]
 fn the_reports_example_works_in_a_locked_down_container() {
     if docker::is_required() {
         Example::copy("reports").run(&[]);
@@ -117,7 +129,7 @@ impl Example {
 
     /// Runs one command of the README with the environment of a worker.
     fn command(&self, line: &str, server: &str) -> Command {
-        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        let words: Vec<&str> = words(line).into_iter().skip(1).collect();
         let mut command = stub::longshore(&words);
         command.current_dir(self.directory.path()).env("LONGSHORE_SERVER", server);
         let passed_on = ["PATH", "HOME", "DOCKER_HOST"].map(|name| (name, std::env::var_os(name)));
@@ -171,14 +183,22 @@ impl Drop for Dev {
     }
 }
 
-/// Compares a line with the expected one, in which `…` stands for any text.
+/// The words of a command, of which some stand between double quotes.
+fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('"').enumerate();
+    let words = parts.map(
+        |(number, part)| {
+            if number % 2 == 1 { vec![part] } else { part.split_whitespace().collect() }
+        },
+    );
+    words.flatten().collect()
+}
+
+/// Compares a line with the expected one, in which each `…` stands for any text.
 fn fits(expected: &str, line: &str) -> bool {
-    match expected.split_once('…') {
-        None => expected == line,
-        Some((head, tail)) => {
-            line.len() >= head.len() + tail.len() && line.starts_with(head) && line.ends_with(tail)
-        }
-    }
+    let Some((head, rest)) = expected.split_once('…') else { return expected == line };
+    let Some(line) = line.strip_prefix(head) else { return false };
+    line.char_indices().map(|(at, _)| at).chain([line.len()]).any(|at| fits(rest, &line[at..]))
 }
 
 /// The output of `docker`.

@@ -154,6 +154,15 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_schedule_is_shown_as_disabled_while_everything_is_paused() {
+    let running = Running::start(&JOBS_FILE.replace("overlap: allow", "enabled: false")).await;
+    assert_eq!(running.state().await, "disabled");
+    assert_eq!(running.verb(&["pause", "--all"]).code, 0);
+    assert_eq!(running.state().await, "disabled", "resuming would not bring its jobs back");
+    assert!(running.api.get("/api/schedules?name=tick").await[0]["paused_since"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_fires_each_slot_once() {
     let mut running = Running::start(JOBS_FILE).await;
     let mut count = 2;

@@ -45,6 +45,28 @@ pub struct ScheduleRow {
     pub last_fire: Option<LastFire>,
 }
 
+impl ScheduleRow {
+    /// Moves the cursor of a restored store to the time of the restore: slots since the backup may have fired in the store that is gone.
+    /// Returns their row of the ledger, unless the cursor is there already. It has no count, because only the rules of that time could
+    /// count them.
+    pub fn go_on_at(&mut self, now: Timestamp) -> Option<FireRow> {
+        let from = Timestamp(self.cursor.0.saturating_add(1));
+        if from > now {
+            return None;
+        }
+        self.cursor = now;
+        Some(FireRow {
+            definition: self.definition.clone(),
+            schedule: self.schedule.clone(),
+            from,
+            to: now,
+            count: SlotCount { count: 0, exact: false },
+            verdict: FireVerdict::Missed(MissReason::Restored),
+            at: now,
+        })
+    }
+}
+
 /// A slot that became a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastFire {
@@ -327,10 +349,11 @@ impl Schedules {
 
     /// Why no slot of a schedule fires now.
     pub(crate) fn closed(&self, row: &ScheduleRow) -> Option<Closed> {
-        let is_disabled = || {
-            let state = self.names.get(&row.definition);
-            state.and_then(|state| state.current).is_some_and(|current| !current.enabled)
-        };
+        let current = self.names.get(&row.definition).and_then(|state| state.current);
+        // Before a pause: resuming would not bring its jobs back.
+        if current.is_some_and(|current| !current.enabled) {
+            return Some(Closed::Disabled);
+        }
         let targets = || {
             [
                 PauseTarget::Everything,
@@ -338,10 +361,8 @@ impl Schedules {
                 PauseTarget::Schedule(row.definition.clone(), row.schedule.clone()),
             ]
         };
-        if !self.paused.is_empty() && targets().iter().any(|target| self.paused.contains_key(target)) {
-            return Some(Closed::Paused);
-        }
-        is_disabled().then_some(Closed::Disabled)
+        let is_paused = !self.paused.is_empty() && targets().iter().any(|it| self.paused.contains_key(it));
+        is_paused.then_some(Closed::Paused)
     }
 
     /// The schedules that a pause reaches.

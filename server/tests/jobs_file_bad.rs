@@ -10,9 +10,19 @@ use longshore_server::config::jobs_file::{Code, Environment, FAULTS_MAX, Faults,
 
 #[test]
 fn every_bad_file_gets_the_expected_faults() {
+    compare("bad", faults_of);
+}
+
+#[test]
+fn every_odd_file_gets_the_expected_warnings() {
+    compare("odd", warnings_of);
+}
+
+/// Compares what is said of each file of a kind with the file beside it.
+fn compare(kind: &str, said_of: fn(&Path) -> String) {
     let mut wrong = Vec::new();
-    for file in files("bad", "yaml") {
-        let said = faults_of(&file);
+    for file in files(kind, "yaml") {
+        let said = said_of(&file);
         let expected_file = file.with_extension("expected");
         if std::env::var_os("LONGSHORE_BLESS").is_some() {
             fs::write(&expected_file, &said).expect("blessed");
@@ -156,7 +166,8 @@ fn an_argument_that_is_too_long_is_refused_at_its_position() {
         assert!(read(131_000).is_ok(), "{keys}");
         let faults = read(131_001).expect_err(keys);
         assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (Code::TooLong, 3), "{keys}");
-        assert_eq!(faults.list[0].text, "131001 bytes are too long (max 131000)", "{keys}");
+        let key = keys.split(':').next().expect("a key");
+        assert_eq!(faults.list[0].text, format!("{key}: 131001 bytes are too long (max 131000)"), "{keys}");
         assert!(faults.to_string().len() < 500, "{keys}");
     }
 }
@@ -242,6 +253,13 @@ fn faults_of(file: &Path) -> String {
     let faults = load(file, &environment()).expect_err(&format!("{} is refused", file.display()));
     let directory = format!("{}/", file.parent().expect("a directory").display());
     format!("{faults}\n").replace(&directory, "")
+}
+
+/// The printed warnings of a file, without its directory.
+fn warnings_of(file: &Path) -> String {
+    let loaded = load(file, &environment()).unwrap_or_else(|faults| panic!("{faults}"));
+    let directory = format!("{}/", file.parent().expect("a directory").display());
+    loaded.warnings.iter().map(|warning| format!("{warning}\n").replace(&directory, "")).collect()
 }
 
 fn environment() -> Environment {

@@ -16,12 +16,27 @@ fn the_shipped_files_load_without_warnings() {
 
 #[test]
 fn every_example_of_the_documentation_loads() {
-    let path = repository().join("docs/jobs-yaml.md");
-    let examples = fenced_yaml(&path);
-    assert!(examples.len() >= 10, "{} examples", examples.len());
-    for (line, text) in examples {
-        parse(&text, &repository().join("examples/reports/jobs.yaml"), &environment())
-            .unwrap_or_else(|faults| panic!("{}:{line}:\n{faults}", path.display()));
+    let mut count = 0;
+    for path in pages() {
+        for (line, text) in jobs_files_in(&path) {
+            parse(&text, &repository().join("examples/reports/jobs.yaml"), &environment())
+                .unwrap_or_else(|faults| panic!("{}:{line}:\n{faults}", path.display()));
+            count += 1;
+        }
+    }
+    assert!(count >= 50, "{count} examples");
+}
+
+#[test]
+fn the_recipes_of_schedules_load_with_the_warnings_that_the_page_names() {
+    let path = repository().join("docs/scheduling.md");
+    let recipes = jobs_files_in(&path);
+    assert!(recipes.len() >= 11, "{} recipes", recipes.len());
+    for (line, text) in recipes {
+        let loaded = only(&text);
+        let warnings: Vec<Code> = loaded.warnings.iter().map(|warning| warning.code).collect();
+        let expected: &[Code] = if text.contains("every: 500ms") { &[Code::FiresTooOften] } else { &[] };
+        assert_eq!(warnings, expected, "{}:{line}", path.display());
     }
 }
 
@@ -53,8 +68,10 @@ fn the_schema_accepts_every_file_that_the_reader_accepts() {
         .iter()
         .map(|file| (file.display().to_string(), fs::read_to_string(file).expect("a file")))
         .collect();
-    let documentation = repository().join("docs/jobs-yaml.md");
-    texts.extend(fenced_yaml(&documentation).into_iter().map(|(line, text)| (format!("line {line}"), text)));
+    for page in pages() {
+        let name = |line| format!("{}:{line}", page.display());
+        texts.extend(jobs_files_in(&page).into_iter().map(|(line, text)| (name(line), text)));
+    }
     for (name, text) in texts {
         let value: Value = yaml_serde::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         if let Err(why) = validate(&schema, &schema, &value) {
@@ -136,10 +153,16 @@ fn only(text: &str) -> LoadedFile {
 }
 
 fn environment() -> Environment {
-    [("IMAGE", "busybox"), ("TAG", "1.36"), ("GREETING", "good morning")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into_iter()
-        .collect()
+    [
+        ("IMAGE", "busybox"),
+        ("TAG", "1.36"),
+        ("GREETING", "good morning"),
+        ("SLACK_URL", "https://hooks.example.org/services/1"),
+        ("WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into_iter()
+    .collect()
 }
 
 fn repository() -> PathBuf {
@@ -154,6 +177,31 @@ fn shipped_files() -> Vec<PathBuf> {
         files.push(file);
     }
     files
+}
+
+/// The pages of the documentation, and the READMEs.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![repository().join("README.md")];
+    for directory in ["docs", "docs/problems", "docs/design"] {
+        let entries = fs::read_dir(repository().join(directory)).expect("the pages");
+        pages.extend(
+            entries
+                .map(|entry| entry.expect("an entry").path())
+                .filter(|path| path.extension().is_some_and(|it| it == "md")),
+        );
+    }
+    pages.sort();
+    pages
+}
+
+/// The jobs files in a page. Other files have other keys at their beginning, and pieces of one have none.
+fn jobs_files_in(path: &Path) -> Vec<(usize, String)> {
+    let is_jobs_file = |text: &str| {
+        path.ends_with("docs/jobs-yaml.md")
+            || text.lines().any(|line| line.starts_with("jobs:"))
+            || text.starts_with("- name:")
+    };
+    fenced_yaml(path).into_iter().filter(|(_, text)| is_jobs_file(text)).collect()
 }
 
 /// The blocks of YAML in a page, each with the line on which it begins.

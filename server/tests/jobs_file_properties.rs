@@ -87,8 +87,9 @@ fn no_key_is_taken_without_being_read() {
     let mut keys = Vec::new();
     collect(&schema["$defs"]["job"], "", &mut keys);
     assert!(keys.len() > 45, "{keys:?}");
-    for key in keys {
-        // No key takes a list of lists of maps, so every reader must object.
+    // The input of a job is any value.
+    for key in keys.into_iter().filter(|key| key != "input") {
+        // No other key takes a list of lists of maps, so every reader must object.
         let nested = key.rsplit('.').fold("[[{}]]".to_owned(), |value, part| match part {
             "volumes[]" => format!("{{volumes: [{value}]}}"),
             part => format!("{{{part}: {value}}}"),

@@ -346,7 +346,7 @@ impl Disk {
                 return Ok(());
             }
             Change::Schedule(_) | Change::Fire(_) | Change::Paused { .. } => {
-                self.schedules.take(change);
+                self.schedules.take(change, &self.rows);
                 return Ok(());
             }
             Change::Hook(row) => {

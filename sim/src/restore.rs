@@ -1,7 +1,8 @@
 //! The store goes back in time: a backup is restored as `longshore restore` does it, which leaves out all numbers that may have been given
-//! since; or an old state comes back as it was, as after a failover that lost commits, and numbers are given a second time.
+//! since, and all slots that may have fired; or an old state comes back as it was, as after a failover that lost commits, and numbers are given a second time.
 //!
-//! Commits after the backup are gone, and with them their promises: jobs, keys, ends. Everything else holds.
+//! Commits after the backup are gone, and with them their promises: jobs, keys, ends. Everything else holds. A slot that fired after a
+//! proper backup does not fire again.
 
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ impl World {
             self.crash_server();
         }
         disk.go_on(is_raw, &self.server.disk);
+        if !is_raw {
+            disk.schedules.go_on(&self.server.disk.schedules, self.server.clock.utc(self.now));
+        }
         let present = std::mem::replace(&mut self.server.disk, disk);
         self.oracle.went_back(&self.server.disk, &present, is_raw);
     }

@@ -351,8 +351,8 @@ impl World {
         if let Some(violation) = server.disk.hooks.take_violation() {
             oracle.fault(now, "I25 each event has its hooks", violation);
         }
-        if let Some(violation) = server.disk.schedules.take_violation() {
-            oracle.fault(now, "promise 4 each slot has one verdict", violation);
+        if let Some((rule, violation)) = server.disk.schedules.take_violation() {
+            oracle.fault(now, rule, violation);
         }
         self.make_wanted_backup();
     }

@@ -1,12 +1,12 @@
-//! Checks for probable mistakes: rules that are legal and odd, jitter that is too long, and slots that come faster
-//! than jobs can end. All of it is asked at load, never in a step.
+//! Checks for probable mistakes: rules that are legal and odd, rules without any slot, jitter that is too long, and slots that come
+//! faster than jobs can end. All of it is asked at load, never in a step.
 
 use core::fmt;
 use core::time::Duration;
 
 use protocol::Timestamp;
 
-use super::{Rule, Schedule};
+use super::{Rule, Schedule, Timetable};
 
 /// How many slots are looked at to find the shortest distance between two.
 const SLOTS_COMPARED: usize = 64;
@@ -22,8 +22,60 @@ pub enum Oddity {
     UnevenStep,
     /// Some months or years have no such day.
     NotEachMonth,
-    /// No slot is left.
+    /// It had slots, and none is left.
     Over,
+}
+
+/// Slots of one definition that come closer together than its jobs may take. Schedules are named by their index in the timetable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crowding {
+    /// Two slots of the same schedule.
+    Alone {
+        /// The schedule.
+        schedule: usize,
+        /// The distance between the two slots.
+        distance: Duration,
+    },
+    /// A slot of one schedule and a slot of another.
+    Together {
+        /// The later of the two in the list.
+        schedule: usize,
+        /// The earlier of the two in the list.
+        other: usize,
+        /// The distance between the two slots; zero if they are at the same instant.
+        distance: Duration,
+    },
+}
+
+impl Timetable {
+    /// The slots that come sooner than `limit` after another one. Each schedule is judged alone first; one that is crowded alone is not
+    /// compared with the others, because that would repeat the finding.
+    #[must_use]
+    pub fn crowding(&self, limit: Duration, now: Timestamp) -> alloc::vec::Vec<Crowding> {
+        let alone = |(schedule, rule): (usize, &Schedule)| {
+            let distance = rule.shortest_distance(now).filter(|distance| *distance < limit)?;
+            Some(Crowding::Alone { schedule, distance })
+        };
+        let mut found: alloc::vec::Vec<_> = self.schedules.iter().enumerate().filter_map(alone).collect();
+        let is_alone = |schedule: usize| {
+            found
+                .iter()
+                .any(|it| matches!(it, Crowding::Alone { schedule: crowded, .. } if *crowded == schedule))
+        };
+        let rest: alloc::vec::Vec<usize> = (0..self.schedules.len()).filter(|it| !is_alone(*it)).collect();
+        // The cost of all searches stays that of the searches for one schedule each.
+        let samples = (SLOTS_COMPARED / rest.len().max(1)).max(1);
+        for (at, schedule) in rest.iter().enumerate() {
+            let nearest = rest[..at].iter().find_map(|other| {
+                let (one, two) = (&self.schedules[*schedule], &self.schedules[*other]);
+                let distance = one.distance_to(two, limit, now, samples);
+                let distance = distance.or_else(|| two.distance_to(one, limit, now, samples))?;
+                Some(Crowding::Together { schedule: *schedule, other: *other, distance })
+            });
+            found.extend(nearest);
+        }
+        found
+    }
 }
 
 impl Schedule {
@@ -69,10 +121,30 @@ impl Schedule {
         shortest
     }
 
-    /// True if slots come faster than a job may take that runs up to `timeout`: then some are skipped under `overlap: skip`.
+    /// The distance of one of the next slots to a slot of another schedule, if it is below `limit`.
+    fn distance_to(&self, other: &Self, limit: Duration, now: Timestamp, samples: usize) -> Option<Duration> {
+        let mut last = now;
+        let mut next = || {
+            last = self.next_slot_after(last)?;
+            Some(last)
+        };
+        core::iter::from_fn(&mut next).take(samples).find_map(|slot| {
+            let from = now.max(slot - limit);
+            let near = other.next_slot_after(from)?;
+            let distance = if near > slot { near.since(slot) } else { slot.since(near) };
+            (distance < limit).then_some(distance)
+        })
+    }
+
+    /// True if no instant is a slot, because the rule names none between `start_at` and `end_at`.
     #[must_use]
-    pub fn fires_faster_than(&self, timeout: Duration, now: Timestamp) -> bool {
-        self.shortest_distance(now).is_some_and(|distance| distance < timeout)
+    pub fn is_empty(&self) -> bool {
+        // Rules that repeat have slots at any time. So the bounds leave none only if there is a beginning.
+        let before = match self.rule {
+            Rule::Once { at } => Some(at),
+            Rule::Cron(_) | Rule::Daily(_) | Rule::Every(_) => self.start_at,
+        };
+        before.is_some_and(|at| self.next_slot_after(Timestamp(at.0.saturating_sub(1))).is_none())
     }
 
     /// True if the jitter may carry a slot behind the next one.
@@ -93,7 +165,7 @@ impl fmt::Display for Oddity {
                 "the step does not divide its range, so one distance is shorter than the others"
             }
             Self::NotEachMonth => "not each month has this day; L is the last one",
-            Self::Over => "no slot is left: its time is over",
+            Self::Over => "its last slot has passed: it does not fire again",
         })
     }
 }
@@ -129,9 +201,60 @@ mod tests {
         let now = Timestamp(0);
         let uneven = cron("*/45 * * * *");
         assert_eq!(uneven.shortest_distance(now), Some(Duration::from_secs(900)));
-        assert!(uneven.fires_faster_than(Duration::from_secs(901), now));
-        assert!(!uneven.fires_faster_than(Duration::from_secs(900), now));
+        let table = Timetable { schedules: [uneven.clone()].into(), ..Timetable::default() };
+        let distance = Duration::from_secs(900);
+        assert_eq!(
+            table.crowding(Duration::from_secs(901), now),
+            [Crowding::Alone { schedule: 0, distance }]
+        );
+        assert_eq!(table.crowding(distance, now), []);
         assert!(Schedule { jitter: Duration::from_secs(900), ..uneven.clone() }.jitter_is_too_long(now));
         assert!(!Schedule { jitter: Duration::from_secs(899), ..uneven }.jitter_is_too_long(now));
+    }
+
+    #[test]
+    fn schedules_of_one_definition_are_compared_with_each_other() {
+        let now = Timestamp(0);
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let crowding = |rules: &[&str], limit| {
+            let schedules = rules.iter().map(|rule| cron(rule)).collect();
+            Timetable { schedules, ..Timetable::default() }.crowding(limit, now)
+        };
+        let together = |schedule, other, distance| Crowding::Together { schedule, other, distance };
+        let weekly = ["0 7 * * *", "30 7 * * 1"];
+        assert_eq!(crowding(&weekly, minutes(31)), [together(1, 0, minutes(30))]);
+        assert_eq!(crowding(&weekly, minutes(30)), []);
+        // The rare slot is the earlier one, and far away.
+        assert_eq!(crowding(&["50 6 13 12 *", "0 7 * * *"], minutes(60)), [together(1, 0, minutes(10))]);
+        assert_eq!(
+            crowding(&["0 0 1 * *", "0 0 15 1 *", "0 0 1 1 *"], minutes(1)),
+            [together(2, 0, Duration::ZERO)]
+        );
+        // A schedule that is crowded alone is not compared with others.
+        let alone = Crowding::Alone { schedule: 0, distance: minutes(1) };
+        assert_eq!(crowding(&["* * * * *", "0 7 * * *"], minutes(5)), [alone]);
+    }
+
+    #[test]
+    fn a_rule_without_any_slot_is_empty_and_one_whose_slots_have_passed_is_over() {
+        let now = Timestamp(1_700_000_000_000);
+        let instant = |text: &str| text.parse().map(crate::schedule::zone::millis).ok();
+        let december = |rule| Schedule {
+            start_at: instant("2026-12-01T00:00:00Z"),
+            end_at: instant("2026-12-31T23:59:59Z"),
+            ..cron(rule)
+        };
+        assert!(december("0 0 1 1 *").is_empty());
+        assert!(!december("0 0 1 12 *").is_empty());
+        let past = Schedule { end_at: Some(Timestamp(0)), ..cron("0 0 1 1 *") };
+        assert!(!past.is_empty(), "it had slots");
+        assert_eq!(past.oddity(now), Some(Oddity::Over));
+        let once = |bounds: Schedule| Schedule { rule: Rule::Once { at: Timestamp(1_000) }, ..bounds };
+        assert!(!once(cron("@daily")).is_empty());
+        assert!(once(Schedule { end_at: Some(Timestamp(999)), ..cron("@daily") }).is_empty());
+        assert!(once(Schedule { start_at: Some(Timestamp(1_001)), ..cron("@daily") }).is_empty());
+        let at_once = Schedule { start_at: Some(Timestamp(1_000)), ..cron("@daily") };
+        assert!(!once(at_once.clone()).is_empty());
+        assert!(once(Schedule { not_immediately: true, ..at_once }).is_empty());
     }
 }

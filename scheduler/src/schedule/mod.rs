@@ -24,7 +24,7 @@ use protocol::container::Overrides;
 
 use crate::params::JobParams;
 
-pub use check::Oddity;
+pub use check::{Crowding, Oddity};
 pub use cron::{Cron, CronError};
 pub use every::{EVERY_MIN, Every};
 pub use identity::{DERIVED_PREFIX, ScheduleId};

@@ -8,9 +8,6 @@ use protocol::report::{Chunk, ChunkData, Outcome, OutputLengths, Stream};
 use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::input::GroupNo;
 use scheduler::job::State;
-use scheduler::schedule::ScheduleId;
-use scheduler::schedule::catch_up::SlotCount;
-use scheduler::schedules::{FireVerdict, MissReason, ScheduleRow};
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 use tempfile::TempDir;
 
@@ -21,6 +18,8 @@ use crate::store::directory::DataDirectory;
 use crate::store::sqlite::copy::{NUMBERS_LEFT_OUT, STARTS_LEFT_OUT};
 use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
 use crate::store::{Archive, Group, LiveJob, Loaded, Store, StoredDefinition};
+
+mod schedules;
 
 /// A server's side of a data directory: its store and its output.
 struct Server {
@@ -308,32 +307,6 @@ async fn a_second_restore_of_the_same_backup_gives_no_number_of_the_first_again(
     let second = Server::start(&stage.data()).loaded;
     assert!(second.last_job > JobId(given) && second.last_fence > Fence(given), "{second:?}");
     assert!(second.epoch > epoch && second.last_worker > worker, "{second:?}");
-}
-
-#[tokio::test]
-async fn no_slot_that_may_have_fired_since_a_backup_fires_again_after_a_restore() {
-    let stage = Stage::new();
-    let mut server = Server::start(&stage.data());
-    let slot = Timestamp(clock::now().utc.0 - 60_000);
-    server.commit(vec![Change::Schedule(ScheduleRow {
-        definition: "resize".into(),
-        schedule: ScheduleId::named("minutely"),
-        cursor: slot,
-        fingerprint: 1,
-        removed_at: None,
-        last_fire: None,
-    })]);
-    let backup = stage.at("backup");
-    take(&stage.data(), &backup, false).unwrap();
-    let before = clock::now().utc;
-    restore(&backup, &stage.at("other"), false).unwrap();
-    let server = Server::start(&stage.at("other"));
-    let row = &server.loaded.schedules.rows[0];
-    assert!(row.cursor >= before, "the next slot is later than the restore: {row:?}");
-    let fires = server.archive.fires("resize", None, 10).unwrap();
-    let rows: Vec<_> = fires.iter().map(|it| (it.row.from, it.row.to, it.row.verdict)).collect();
-    assert_eq!(rows, [(Timestamp(slot.0 + 1), row.cursor, FireVerdict::Missed(MissReason::Restored))]);
-    assert_eq!(fires[0].row.count, SlotCount { count: 0, exact: false });
 }
 
 #[tokio::test]

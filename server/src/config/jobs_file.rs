@@ -16,6 +16,7 @@ mod hooks;
 mod image;
 mod input;
 mod job;
+mod key_names;
 mod keys;
 mod limits;
 mod log;
@@ -123,7 +124,7 @@ fn parse_within(
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut reader = Reader::new(environment, directory, &mut collector, resolved_bytes_max);
     let definitions = read_root(root.as_ref(), &mut reader);
-    let warnings = collector.finish(text)?;
+    let warnings = collector.finish(text, root.as_ref())?;
     Ok(LoadedFile { definitions, warnings })
 }
 

@@ -1,5 +1,7 @@
 //! Schedules and the fire ledger as the store keeps them. Each change is checked against promise 4: every slot has exactly one verdict and
-//! makes at most one job, the ledger has no gap, and a paused schedule does not fire.
+//! makes at most one job, the ledger has no gap, and a paused schedule does not fire. `policies` has the rules of `overlap` and `catch_up`.
+
+mod policies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,9 +10,12 @@ use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
 use scheduler::restore::LiveSchedules;
 use scheduler::schedule::backfill::LedgerReading;
-use scheduler::schedule::{Schedule, ScheduleId};
+use scheduler::schedule::{Rule, Schedule, ScheduleId, Zone};
 use scheduler::schedules::{FireRow, FireVerdict, MissReason, PauseTarget, ScheduleRow};
 use scheduler::step::{AddedJob, Change};
+
+use super::row::Row;
+use policies::Policies;
 
 type Key = (Arc<str>, ScheduleId);
 
@@ -26,21 +31,30 @@ pub(crate) struct Schedules {
     jobs: BTreeSet<JobId>,
     /// Rules of all versions of jobs.yaml, by fingerprint.
     rules: BTreeMap<(Key, u64), Schedule>,
-    /// The definition, schedule and slot that each job was made for, as its container is told.
-    made: BTreeSet<(String, String, String)>,
+    /// The definition, schedule and slot that each job was made for, as its container is told. It outlives a restore of a proper backup.
+    made: BTreeMap<Key, BTreeSet<String>>,
+    /// By schedule: up to here slots may have become jobs that the ledger does not know.
+    forgotten: BTreeMap<Key, Timestamp>,
+    /// The same for schedules that have no row.
+    forgotten_until: Option<Timestamp>,
+    policies: Policies,
     /// Jobs of slots that this commit has added and the ledger does not name yet.
     unrecorded: BTreeSet<JobId>,
     /// A server process that has just started may not decide slots of schedules that left jobs.yaml while it was away.
     is_start: bool,
-    /// The first change that breaks promise 4.
-    broken: Option<String>,
+    /// The first change that breaks promise 4 or a policy, with the rule.
+    broken: Option<(&'static str, String)>,
 }
 
 impl Schedules {
     /// A commit begins. `is_start` says that it is the first one of a server process.
     pub(super) fn begin_commit(&mut self, definitions: &[Arc<Definition>], is_start: bool) {
         self.is_start = is_start;
+        if is_start {
+            self.policies.begin_life();
+        }
         for definition in definitions {
+            self.policies.define(&definition.name, &definition.timetable);
             for schedule in &definition.timetable.schedules {
                 let key = (definition.name.as_str().into(), schedule.id.clone());
                 self.rules.insert((key, schedule.fingerprint()), schedule.clone());
@@ -56,8 +70,8 @@ impl Schedules {
         }
     }
 
-    /// The first violation of promise 4 since the last call.
-    pub(crate) const fn take_violation(&mut self) -> Option<String> {
+    /// The first violation since the last call, with its rule.
+    pub(crate) const fn take_violation(&mut self) -> Option<(&'static str, String)> {
         self.broken.take()
     }
 
@@ -73,12 +87,19 @@ impl Schedules {
         };
         let text = format!("slot {slot} of {definition}/{schedule} made job {} and another one", added.job);
         self.unrecorded.insert(added.job);
-        if !self.made.insert((definition.to_owned(), schedule, slot)) {
+        let key = (Arc::from(definition), ScheduleId::named(&schedule));
+        if !self.made.entry(key).or_default().insert(slot) {
             self.fail(text);
         }
     }
 
-    pub(super) fn take(&mut self, change: &Change) {
+    pub(super) fn take(&mut self, change: &Change, jobs: &[Option<Row>]) {
+        if let Change::Fire(row) = change {
+            let rule = self.rule(&(row.definition.clone(), row.schedule.clone())).cloned();
+            if let Err(violation) = self.policies.check(row, rule.as_ref(), jobs) {
+                self.broken.get_or_insert(("schedules obey overlap and catch_up", violation));
+            }
+        }
         let checked = match change {
             Change::Schedule(row) => self.put(row),
             Change::Fire(FireRow { verdict: FireVerdict::Backfilled(job), .. }) => {
@@ -100,8 +121,35 @@ impl Schedules {
         }
     }
 
+    /// The store is a restored backup, and `present` is what it replaces.
+    pub(crate) fn go_on(&mut self, present: &Self, now: Timestamp) {
+        for (key, row) in &mut self.rows {
+            if let Some(fire) = row.go_on_at(now) {
+                self.fires.entry(key.clone()).or_default().insert(fire.from, fire);
+            }
+            self.forgotten.insert(key.clone(), now);
+        }
+        self.forgotten_until = self.forgotten_until.max(Some(now));
+        // A clock that is set back before the restore takes it back in time: later slots have yet to come.
+        let until = text_of(now);
+        for (key, slots) in &present.made {
+            let past = slots.iter().filter(|slot| **slot <= until).cloned();
+            self.made.entry(key.clone()).or_default().extend(past);
+        }
+    }
+
+    /// A schedule is seen for the first time by this store, and has no slots before. If the clock was set back after a restore, slots that
+    /// it had in the store that is gone have yet to come: nobody can know.
+    fn begin(&mut self, key: &Key, cursor: Timestamp) {
+        self.forgotten.extend(self.forgotten_until.map(|until| (key.clone(), until)));
+        let until = text_of(cursor);
+        if let Some(slots) = self.made.get_mut(key) {
+            slots.retain(|slot| *slot <= until);
+        }
+    }
+
     fn fail(&mut self, violation: String) {
-        self.broken.get_or_insert(violation);
+        self.broken.get_or_insert(("promise 4 each slot has one verdict", violation));
     }
 
     /// The last slot that has a verdict, or the beginning of the schedule.
@@ -119,6 +167,9 @@ impl Schedules {
         {
             let name = format!("{}/{}", key.0, key.1);
             return Err(format!("the cursor of {name} is {}, its ledger ends at {}", row.cursor.0, until.0));
+        }
+        if !self.rows.contains_key(&key) {
+            self.begin(&key, row.cursor);
         }
         let before = self.rows.insert(key.clone(), row.clone());
         let has_left = before.is_some_and(|before| before.removed_at.is_none());
@@ -197,7 +248,7 @@ impl Schedules {
             fired.filter_map(|row| Some((row.from, row.verdict.job()?))).collect();
         fired.extend(self.backfilled.get(&key).into_iter().flatten().map(|(slot, job)| (*slot, *job)));
         let decided_until = self.rows.get(&key).map(|row| row.cursor);
-        LedgerReading { decided_until, forgotten_until: None, fired }
+        LedgerReading { decided_until, forgotten_until: self.forgotten.get(&key).copied(), fired }
     }
 
     /// The row begins at the first slot that has no verdict, and counts all slots that it adds.
@@ -210,8 +261,7 @@ impl Schedules {
         decided: u64,
     ) -> Result<(), String> {
         let name = format!("{}/{}", key.0, key.1);
-        let rule = self.rows.get(key).and_then(|it| self.rules.get(&(key.clone(), it.fingerprint)));
-        let rule = rule.ok_or_else(|| format!("{name} has an unknown rule"))?;
+        let rule = self.rule(key).ok_or_else(|| format!("{name} has an unknown rule"))?;
         let first = rule.next_slot_after(until);
         if is_new && first != Some(row.from) {
             let first = first.map(|slot| slot.0);
@@ -226,6 +276,11 @@ impl Schedules {
             return Err(format!("{name} counts {told} slots from {} to {}, not {all}", row.from.0, row.to.0));
         }
         Ok(())
+    }
+
+    /// The present rule of a schedule.
+    fn rule(&self, key: &Key) -> Option<&Schedule> {
+        self.rows.get(key).and_then(|row| self.rules.get(&(key.clone(), row.fingerprint)))
     }
 
     fn is_paused(&self, (definition, schedule): &Key) -> bool {
@@ -252,6 +307,94 @@ impl Schedules {
     }
 }
 
+/// An instant as containers are told slots. Texts sort as their instants.
+fn text_of(at: Timestamp) -> String {
+    let schedule = Schedule::new("", None, Rule::Once { at }, Zone::utc());
+    let told = schedule.overrides_at(at).environment;
+    told.into_iter().find_map(|(name, value)| (name == SLOT_VARIABLE).then_some(value)).unwrap_or_default()
+}
+
 /// Variables of a container that a schedule's job runs, by which the simulation finds its slot.
 const SLOT_VARIABLE: &str = "LONGSHORE_SCHEDULED_AT";
 const SCHEDULE_VARIABLE: &str = "LONGSHORE_SCHEDULE_ID";
+
+#[cfg(test)]
+mod tests {
+    use protocol::Revision;
+    use scheduler::input::JobDetails;
+    use scheduler::job::State;
+
+    use super::*;
+
+    const SLOT: Timestamp = Timestamp(1_000);
+
+    fn rule() -> Schedule {
+        Schedule::new("d", Some("first"), Rule::every("1s").expect("a good rule"), Zone::utc())
+    }
+
+    fn begun() -> Schedules {
+        let mut schedules = Schedules::default();
+        schedules.take(
+            &Change::Schedule(ScheduleRow {
+                definition: "d".into(),
+                schedule: ScheduleId::named("first"),
+                cursor: Timestamp(500),
+                fingerprint: rule().fingerprint(),
+                removed_at: None,
+                last_fire: None,
+            }),
+            &[],
+        );
+        schedules
+    }
+
+    fn fire(schedules: &mut Schedules, job: u64) {
+        let details = JobDetails { body: rule().overrides_at(SLOT), ..JobDetails::default() };
+        let added = AddedJob {
+            job: JobId(job),
+            revision: Revision(1),
+            state: State::Queued,
+            priority: 0,
+            created_at: SLOT,
+            due_at: SLOT,
+            timeout: None,
+            batch: None,
+            retry_of: None,
+            keys: None,
+            details: Some(Box::new(details)),
+        };
+        schedules.check_job(&added, "d");
+    }
+
+    #[test]
+    fn a_slot_that_fired_after_the_backup_is_remembered_over_a_restore() {
+        let mut present = begun();
+        fire(&mut present, 1);
+        let mut restored = begun();
+        restored.go_on(&present, Timestamp(2_000));
+        assert_eq!(restored.take_violation(), None);
+        fire(&mut restored, 2);
+        let (rule, what) = restored.take_violation().expect("a second job of the slot");
+        assert!(rule.starts_with("promise 4") && what.contains("and another one"), "{rule}: {what}");
+    }
+
+    #[test]
+    fn a_slot_that_is_to_come_after_a_restore_may_fire_again() {
+        let mut present = begun();
+        fire(&mut present, 1);
+        let mut restored = begun();
+        // The clock was set back before the restore.
+        restored.go_on(&present, Timestamp(SLOT.0 - 1));
+        fire(&mut restored, 2);
+        assert_eq!(restored.take_violation(), None);
+    }
+
+    #[test]
+    fn a_restore_decides_all_slots_up_to_its_own_time() {
+        let mut restored = begun();
+        restored.go_on(&begun(), Timestamp(2_000));
+        let reading = restored.reading(&"d".into(), &ScheduleId::named("first"));
+        let until = Some(Timestamp(2_000));
+        assert_eq!((reading.decided_until, reading.forgotten_until), (until, until));
+    }
+}

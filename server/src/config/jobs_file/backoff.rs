@@ -18,7 +18,7 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {
     let kind = part.find("kind").and_then(|node| reader.choice(node, &keys::BACKOFF_KINDS));
     let kind = kind.unwrap_or(BackoffKind::Exponential);
     refuse_unused(part, kind, reader);
-    let jitter = part.find("jitter").and_then(|node| jitter(node, reader));
+    let jitter = part.find("jitter").and_then(|node| reader.share(node, &JITTERS));
     Backoff {
         delays: match kind {
             BackoffKind::Exponential => {
@@ -110,18 +110,8 @@ fn durations(node: &Node, reader: &mut Reader<'_>) -> Vec<Duration> {
         .collect()
 }
 
-fn jitter(node: &Node, reader: &mut Reader<'_>) -> Option<u32> {
-    let word = match &node.value {
-        Value::Scalar(scalar) => scalar.text.as_str(),
-        Value::List(_) | Value::Map(_) => "",
-    };
-    match word {
-        "full" => Some(Backoff::FULL_JITTER_MILLI),
-        "none" => Some(0),
-        _ => reader.thousandths(node, 0, Backoff::FULL_JITTER_MILLI),
-    }
-}
-
+/// The words for a jitter.
+const JITTERS: [(&str, u32); 2] = [("full", Backoff::FULL_JITTER_MILLI), ("none", 0)];
 const INITIAL: Duration = Duration::from_secs(10);
 const MAX: Duration = Duration::from_secs(600);
 const FACTOR_MILLI: u32 = 2_000;

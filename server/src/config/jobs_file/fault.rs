@@ -5,7 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::snippet;
+use super::tree::Node;
+use super::{key_names, snippet};
 
 /// A position in a file: line and column, both from 1, counted in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,6 +110,8 @@ codes! {
     InvalidCron = "invalid_cron";
     /// A cron rule for a date that does not exist.
     CronNeverFires = "cron_never_fires";
+    /// A rule without a slot between its bounds.
+    ScheduleNeverFires = "schedule_never_fires";
     /// Not a time zone.
     UnknownTimezone = "unknown_timezone";
     /// Not a time of day, a date or an instant.
@@ -299,12 +302,16 @@ impl Collector {
         self.faults.is_empty()
     }
 
-    /// The warnings if there are no faults, otherwise the faults, sorted and with their lines of `text`.
-    pub(super) fn finish(mut self, text: &str) -> Result<Vec<Fault>, Faults> {
+    /// The warnings if there are no faults, otherwise the faults, sorted, with the keys in `root` and their lines of `text`.
+    pub(super) fn finish(mut self, text: &str, root: Option<&Node>) -> Result<Vec<Fault>, Faults> {
         let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
         list.sort_by_key(|fault| (fault.file != self.file, fault.at));
         let more = list.len().saturating_sub(FAULTS_MAX) + self.uncounted;
         list.truncate(FAULTS_MAX);
+        if let Some(root) = root {
+            key_names::add(self.faults.iter_mut().filter(|fault| fault.file == self.file), root);
+        }
+        let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
         let lines: Vec<&str> = text.lines().collect();
         for fault in list.iter_mut().filter(|fault| fault.file == self.file) {
             fault.quote_line(&lines);

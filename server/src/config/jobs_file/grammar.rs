@@ -37,13 +37,22 @@ type Checked<T> = Result<T, ValueFault>;
 
 /// The name of a job.
 pub(super) fn job_name(text: &str) -> Checked<()> {
+    name(text, "a job name")
+}
+
+/// The id of a schedule.
+pub(super) fn schedule_id(text: &str) -> Checked<()> {
+    name(text, "an id for a schedule")
+}
+
+fn name(text: &str, of: &str) -> Checked<()> {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     let rest = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     if first && rest && text.len() <= NAME_BYTES_MAX {
         return Ok(());
     }
-    Err(ValueFault::input(Code::InvalidName, text, "is not a job name: [A-Za-z0-9][A-Za-z0-9._-]{0,62}"))
+    Err(ValueFault::input(Code::InvalidName, text, format!("is not {of}: [A-Za-z0-9][A-Za-z0-9._-]{{0,62}}")))
 }
 
 /// The name of a variable that a job may be given.

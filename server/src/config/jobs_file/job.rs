@@ -266,7 +266,7 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
     tags.into_iter().map(|(_, tag)| tag).collect()
 }
 
-const TIMEOUT: Duration = Duration::from_secs(3600);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3600);
 pub(super) const FACTOR_MILLI_MAX: u32 = 100_000;
 /// Half a lease (15 s): time from the stop order until the container is gone, beside its stop grace.
 const STOPS_PER_LEASE: u32 = 2;

@@ -215,6 +215,23 @@ impl<'a> Reader<'a> {
         self.accept(node.at, quantity::thousandths(&text, from, to))
     }
 
+    /// A number from 0 to 1 with up to three decimals, in thousandths, or a word that stands for one.
+    pub(super) fn share(&mut self, node: &Node, words: &[(&'static str, u32)]) -> Option<u32> {
+        if let Value::Scalar(scalar) = &node.value
+            && let Some((_, share)) = words.iter().find(|(word, _)| *word == scalar.text)
+        {
+            return Some(*share);
+        }
+        let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        let names = names.join(" or ");
+        let text = self.bare(node, &format!("a number, {names}"))?;
+        let share = quantity::thousandths(&text, 0, 1_000);
+        self.accept(
+            node.at,
+            share.map_err(|wrong| ValueFault { text: format!("{}, or {names}", wrong.text), ..wrong }),
+        )
+    }
+
     pub(super) fn duration(&mut self, node: &Node, from: Duration, to: Duration) -> Option<Duration> {
         let text = self.loose_text(node)?;
         self.accept(node.at, quantity::duration(&text, from, to))

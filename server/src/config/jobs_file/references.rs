@@ -54,7 +54,7 @@ impl References {
             );
             collector.fault_without_value(*at, Code::UnsetVariable, text);
         }
-        collector.finish(text).map(drop)
+        collector.finish(text, None).map(drop)
     }
 
     fn add(&mut self, path: &str, node: &Node) {

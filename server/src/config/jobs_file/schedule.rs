@@ -9,11 +9,12 @@ use protocol::container::Overrides;
 use scheduler::params::Params;
 use scheduler::schedule::catch_up::CatchUp;
 use scheduler::schedule::{
-    CronError, DERIVED_PREFIX, JITTER_MAX, Overlap, Rule, RuleError, Schedule, Timetable, Zone,
+    CronError, Crowding, DERIVED_PREFIX, JITTER_MAX, Overlap, Rule, RuleError, Schedule, Timetable, Zone,
 };
 
 use super::fault::{Code, Position, quoted};
 use super::grammar;
+use super::job::TIMEOUT;
 use super::keys;
 use super::pairs;
 use super::params;
@@ -32,8 +33,6 @@ struct Context<'c> {
     /// The name of the definition.
     name: &'c str,
     now: Timestamp,
-    /// The longest that one of its jobs runs, where slots that come faster are skipped.
-    longest: Option<Duration>,
     /// Checks values for the parameters of the definition.
     checker: &'c Checker<'c>,
 }
@@ -47,9 +46,8 @@ pub(super) fn read(
 ) -> Timetable {
     let overlap = scope.find("overlap").and_then(|node| reader.choice(node, &keys::time::OVERLAPS));
     let overlap = overlap.unwrap_or_default();
-    let longest = timeout.filter(|_| overlap == Overlap::Skip);
     let checker = Checker::new(params);
-    let context = Context { name, now: clock::now().utc, longest, checker: &checker };
+    let context = Context { name, now: clock::now().utc, checker: &checker };
     let standard = CatchUp::default();
     let mode = scope.find("catch_up").and_then(|node| reader.choice(node, &keys::time::CATCH_UPS));
     let window = scope
@@ -57,18 +55,23 @@ pub(super) fn read(
         .and_then(|node| reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX));
     let limit =
         scope.find("catch_up_limit").and_then(|node| reader.integer(node, keys::time::CATCH_UP_LIMITS));
-    Timetable {
-        schedules: scope.find("schedule").map(|node| schedules(node, &context, reader)).unwrap_or_default(),
+    let rules = scope.find("schedule").map(|node| schedules(node, &context, reader)).unwrap_or_default();
+    let (positions, schedules): (Vec<Position>, Vec<Schedule>) = rules.into_iter().unzip();
+    let timetable = Timetable {
+        schedules,
         overlap,
         catch_up: CatchUp {
             mode: mode.unwrap_or(standard.mode),
             window: window.unwrap_or(standard.window),
             limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(standard.limit),
         },
-    }
+    };
+    warn_of_skipped_slots(&timetable, &positions, timeout, context.now, reader);
+    timetable
 }
 
-fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec<Schedule> {
+/// The schedules, each with the position of its rule.
+fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec<(Position, Schedule)> {
     let items = match &node.value {
         Value::List(items) => items.as_slice(),
         Value::Map(_) | Value::Scalar(_) => std::slice::from_ref(node),
@@ -80,7 +83,7 @@ fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec
     let mut positions: BTreeMap<String, Position> = BTreeMap::new();
     let mut schedules = Vec::new();
     for item in items {
-        let Some(schedule) = schedule(item, context, reader) else { continue };
+        let Some((rule_at, schedule)) = schedule(item, context, reader) else { continue };
         if let Some(first) = positions.insert(schedule.id.as_str().to_owned(), item.at) {
             let text = if schedule.id.as_str().starts_with(DERIVED_PREFIX) {
                 format!("the same rule stands in line {}; give each an id, or remove one", first.line)
@@ -90,20 +93,20 @@ fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec
             };
             reader.fault(item.at, Code::DuplicateKey, text);
         }
-        schedules.push(schedule);
+        schedules.push((rule_at, schedule));
     }
     schedules
 }
 
-fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Option<Schedule> {
+fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Option<(Position, Schedule)> {
     let map = match &node.value {
         Value::Map(map) => map,
         Value::Scalar(_) => {
             let rule = cron(node, reader)?;
             let params = params::of_schedule(None, node.at, context.checker, reader);
             let schedule = Schedule { params, ..Schedule::new(context.name, None, rule, Zone::utc()) };
-            look_at(&schedule, node.at, context, reader);
-            return Some(schedule);
+            warn_if_odd(&schedule, node.at, context, reader);
+            return Some((node.at, schedule));
         }
         Value::List(_) => {
             reader.wrong_type(node, "a cron rule, or a map with cron, every or at");
@@ -148,13 +151,17 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
     {
         let at = scope.own_position(&["end_at"], node.at);
         reader.fault(at, Code::OutOfRange, "end_at is earlier than start_at");
+    } else if schedule.is_empty() {
+        let text = format!("{} never fires: it has no slot between start_at and end_at", schedule.rule);
+        reader.fault(rule_at, Code::ScheduleNeverFires, text);
+    } else {
+        warn_if_odd(&schedule, rule_at, context, reader);
     }
     if let Some((at, _)) = jitter.filter(|_| schedule.jitter_is_too_long(context.now)) {
         let text = "the jitter is longer than the time between two slots: the second would come first";
         reader.fault(at, Code::OutOfRange, text);
     }
-    look_at(&schedule, rule_at, context, reader);
-    Some(schedule)
+    Some((rule_at, schedule))
 }
 
 /// The one of `cron`, `every` and `at` that is there.
@@ -233,7 +240,7 @@ fn zone(node: &Node, reader: &mut Reader<'_>) -> Option<Zone> {
 }
 
 fn id(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
-    let id = reader.checked_text(node, grammar::job_name)?;
+    let id = reader.checked_text(node, grammar::schedule_id)?;
     if id.starts_with(DERIVED_PREFIX) {
         let text = format!("ids that begin with {DERIVED_PREFIX} are given to schedules without one");
         reader.fault(node.at, Code::ReservedName, text);
@@ -255,8 +262,8 @@ fn instant(node: &Node, zone: &Zone, reader: &mut Reader<'_>) -> Option<Timestam
     None
 }
 
-/// Warns of what is legal and often a mistake.
-fn look_at(schedule: &Schedule, at: Position, context: &Context<'_>, reader: &mut Reader<'_>) {
+/// Warns of a rule that is legal and often a mistake.
+fn warn_if_odd(schedule: &Schedule, at: Position, context: &Context<'_>, reader: &mut Reader<'_>) {
     if let Some(oddity) = schedule.oddity(context.now) {
         let text = match next_fires(schedule, context.now) {
             next if next.is_empty() => oddity.to_string(),
@@ -264,14 +271,43 @@ fn look_at(schedule: &Schedule, at: Position, context: &Context<'_>, reader: &mu
         };
         reader.collector.warning(at, Code::OddSchedule, text);
     }
-    if let Some(timeout) = context.longest.filter(|timeout| schedule.fires_faster_than(*timeout, context.now))
-        && let Some(distance) = schedule.shortest_distance(context.now)
-    {
-        let text = format!(
-            "it fires every {}, and a job may run for {} (timeout): slots meanwhile are skipped (overlap: skip)",
-            DurationText(distance),
-            DurationText(timeout)
-        );
+}
+
+/// Warns of slots that come faster than a job may take, where they are skipped meanwhile.
+///
+/// Without a timeout any rule that repeats could be skipped for ever, and a warning on each nightly rule would help nobody: `timeout: none`
+/// is a decision for long jobs. So the warning begins where the default timeout, which the key switches off, would have begun it.
+fn warn_of_skipped_slots(
+    timetable: &Timetable,
+    positions: &[Position],
+    timeout: Option<Duration>,
+    now: Timestamp,
+    reader: &mut Reader<'_>,
+) {
+    if timetable.overlap != Overlap::Skip {
+        return;
+    }
+    let length = match timeout {
+        Some(timeout) => format!("a job may run for {} (timeout)", DurationText(timeout)),
+        None => "a job may run for ever (timeout: none)".to_owned(),
+    };
+    for crowding in timetable.crowding(timeout.unwrap_or(TIMEOUT), now) {
+        let (schedule, distance) = match crowding {
+            Crowding::Alone { schedule, distance } => {
+                (schedule, format!("it fires every {}", DurationText(distance)))
+            }
+            Crowding::Together { schedule, other, distance } => {
+                let other = timetable.schedules.get(other).map(|other| other.rule.to_string());
+                let other = quoted(&other.unwrap_or_default());
+                let distance = match distance {
+                    Duration::ZERO => format!("it fires at the same time as {other}"),
+                    distance => format!("it fires {} from {other}", DurationText(distance)),
+                };
+                (schedule, distance)
+            }
+        };
+        let text = format!("{distance}, and {length}: slots meanwhile are skipped (overlap: skip)");
+        let at = positions.get(schedule).copied().unwrap_or_default();
         reader.collector.warning(at, Code::FiresTooOften, text);
     }
 }

@@ -248,11 +248,12 @@ impl<'k> Kept<'k> {
             Some(Time(slot))
         });
         let next: Vec<Time> = next.zip(0..self.next).map(|(slot, _)| slot).collect();
-        let state = match (paused_since, definition.enabled) {
-            (Some(_), _) => "paused",
-            (None, false) => "disabled",
-            (None, true) if next.is_empty() => "over",
-            (None, true) => "active",
+        // As the ledger tells it: a pause of a disabled schedule changes nothing.
+        let state = match (definition.enabled, paused_since) {
+            (false, _) => "disabled",
+            (true, Some(_)) => "paused",
+            (true, None) if next.is_empty() => "over",
+            (true, None) => "active",
         };
         shapes::Schedule {
             name: name.to_owned(),

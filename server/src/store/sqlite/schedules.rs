@@ -10,7 +10,7 @@ use scheduler::restore::LiveSchedules;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::catch_up::SlotCount;
-use scheduler::schedules::{FireRow, FireVerdict, LastFire, MissReason, PauseTarget, ScheduleRow};
+use scheduler::schedules::{FireRow, FireVerdict, LastFire, PauseTarget, ScheduleRow};
 
 use super::expectations;
 use crate::store::fold::ScheduleChange;
@@ -127,18 +127,29 @@ fn record(connection: &Connection, row: &FireRow) -> Result<(), Refusal> {
     )))
 }
 
-/// Moves the cursors of a restored store to the time of the restore: slots since the backup may have fired in the store that is gone.
-/// The row has the range of the slots and no count, because only the rules of that time could count them.
+/// Leaves out all slots up to the time of a restore, which may have fired in the store that is gone.
 pub(super) fn go_on_at(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
-    let verdict = FireVerdict::Missed(MissReason::Restored);
-    connection.execute(
-        "INSERT INTO fires (definition, schedule, first_slot, last_slot, count, exact, verdict, reason, at)
-         SELECT definition, schedule, cursor + 1, ?1, 0, 0, ?2, ?3, ?1 FROM schedules WHERE cursor < ?1",
-        params![now.0, verdict.name(), verdict.reason()],
-    )?;
-    connection.execute("UPDATE schedules SET cursor = ?1 WHERE cursor < ?1", [now.0])?;
-    // Backfills since the backup are unknown, too.
+    // A restore reads everything anyway, and is rare.
+    for mut row in read(connection)?.rows {
+        let Some(fire) = row.go_on_at(now) else { continue };
+        match record(connection, &fire) {
+            Err(Refusal::Sql(error)) => return Err(error),
+            // The ledger reaches beyond the cursor. The cursor is what counts.
+            Ok(()) | Err(Refusal::Decided(_)) => put(connection, &row)?,
+        }
+    }
+    // Backfills since the backup are unknown, too, and so are schedules that it does not have.
     connection.execute("UPDATE schedules SET forgotten_until = ?1", [now.0])?;
+    forget_until(connection, now.0)
+}
+
+/// Schedules whose rows are gone may have fired up to here. One that is seen again makes no job of these slots.
+fn forget_until(connection: &Connection, latest: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE installation SET schedules_forgotten_until = max(coalesce(schedules_forgotten_until, ?1), ?1)",
+        )?
+        .execute([latest])?;
     Ok(())
 }
 
@@ -316,12 +327,8 @@ pub(super) fn forget(connection: &Connection, since: Timestamp, limit: i64) -> r
             .prepare_cached("DELETE FROM pauses WHERE definition = ?1 AND schedule = ?2")?
             .execute((definition, schedule))?;
     }
-    if let Some(latest) = deleted.iter().map(|(_, _, slot)| slot).max() {
-        connection
-            .prepare_cached(
-                "UPDATE installation SET schedules_forgotten_until = max(coalesce(schedules_forgotten_until, ?1), ?1)",
-            )?
-            .execute([latest])?;
+    if let Some((_, _, latest)) = deleted.iter().max_by_key(|(_, _, slot)| slot) {
+        forget_until(connection, *latest)?;
     }
     Ok(deleted.len())
 }
