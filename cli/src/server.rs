@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use server::config::{Config, MailSettings, RetentionSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
@@ -323,10 +323,16 @@ pub(crate) fn restrict_umask() {
 }
 
 /// Writes no core dumps: they would hold the secrets of jobs. The programs of a worker may raise the limit again.
+///
+/// The kernel ignores the limit if it pipes dumps to a program (`core_pattern`), so the process is also made not dumpable: only root reads
+/// its memory, its environment and its files in `/proc`. Programs that it starts are dumpable again.
 pub(crate) fn forbid_core_dumps() {
     let limit = getrlimit(Resource::Core);
     // A soft limit can always be lowered.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "cannot forbid core dumps that are piped to a program");
+    }
 }
 
 /// Starts the server and logs its address.

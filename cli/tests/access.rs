@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
+use testkit::database::Database;
 use testkit::{Cluster, Process, http, wait_until};
 
 const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
@@ -135,6 +136,44 @@ async fn a_revocation_acts_at_once_also_on_what_is_open() {
     wait_until("the worker is shut out", async || worker.log().contains("revoked")).await;
     let (code, text) = run_as(&cluster, &viewer, &["ls"]);
     assert!(code == 3 && text.contains("the token was revoked"), "{code}: {text}");
+}
+
+#[tokio::test]
+async fn an_expired_token_is_refused_and_what_it_has_open_ends() {
+    let (cluster, mut server, admin) = start().await;
+    let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer", "--expires", "1h"]);
+    let client = http::client().build().unwrap();
+    let ask = async |path: &str| {
+        let request = client.get(format!("http://{}{path}", cluster.address()));
+        request.header("authorization", bearer(&viewer)).send().await.unwrap()
+    };
+    // The shortest life of a token is a minute: its end is moved while the server is down. A slow machine gets more time.
+    let mut open = None;
+    for seconds in [3, 15, 60] {
+        server.terminate().await;
+        let moved = format!(
+            "UPDATE tokens SET expires_at = (unixepoch() + {seconds}) * 1000 WHERE name = 'eyes';"
+        );
+        Database::execute(&cluster.path("data"), &moved);
+        server = cluster.start_server(&["--require-tokens"]).await;
+        let stream = ask("/api/events").await;
+        if stream.status() == 200 {
+            open = Some(stream);
+            break;
+        }
+    }
+    let mut stream = open.expect("a stream that began before the end of the token");
+    while let Ok(chunk) = stream.chunk().await {
+        assert!(chunk.is_some(), "the stream ended as if it were complete");
+    }
+    let answer = ask("/api/jobs").await;
+    assert_eq!(answer.status(), 401);
+    let problem: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    assert_eq!(problem["code"], "token_expired", "{problem}");
+    let (code, text) = run_as(&cluster, &viewer, &["ls"]);
+    assert!(code == 3 && text.contains("the token has expired"), "{code}: {text}");
+    let listed = run_as(&cluster, &admin, &["token", "ls"]).1;
+    assert!(listed.lines().any(|line| line.starts_with("eyes") && line.contains("expired")), "{listed}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use testkit::{Cluster, Process, http, wait_until};
 
@@ -124,8 +124,7 @@ async fn reloads_by_a_signal_and_by_the_watch_are_recorded() {
     write("jobs: {");
     let refused = row(&cluster, &admin, "stay as they were", |row| row["method"] == "WATCH").await;
     assert_eq!((&refused["problem"], &refused["status"]), (&json!("invalid_jobs_file"), &json!(422)));
-    let server = Pid::from_raw(server.pid().cast_signed()).unwrap();
-    rustix::process::kill_process(server, Signal::HUP).unwrap();
+    server.signal(Signal::HUP);
     let signal = row(&cluster, &admin, "definitions", |row| row["method"] == "SIGNAL").await;
     assert_eq!((&signal["target"], &signal["token"]), (&json!("SIGHUP"), &Value::Null));
 }

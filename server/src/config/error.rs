@@ -20,7 +20,7 @@ pub enum SettingsError {
     #[error("--auth-proxy-header and --insecure-no-auth exclude each other")]
     OpenBehindProxy,
     /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
-    #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
+    #[error("{0} is given with --insecure-no-auth (LONGSHORE_INSECURE_NO_AUTH), and {1} is not: leave one of the first two out")]
     OneToken(&'static str, &'static str),
     /// Only one of certificate and key is given.
     #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
