@@ -4,8 +4,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
-use testkit::database::Database;
-use testkit::{Cluster, Process, http, wait_until};
+use testkit::{Cluster, Database, Process, http, wait_until};
 
 const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
 
@@ -139,6 +138,31 @@ async fn a_revocation_acts_at_once_also_on_what_is_open() {
 }
 
 #[tokio::test]
+async fn no_token_changes_definitions() {
+    let (cluster, _server, admin) = start().await;
+    let client = http::client().build().unwrap();
+    let before = std::fs::read(cluster.path("jobs.yaml")).unwrap();
+    let list = || run_as(&cluster, &admin, &["definitions", "-o", "json"]).1;
+    let definitions = list();
+    for (method, path) in [
+        ("PUT", "/api/definitions/hello"),
+        ("PATCH", "/api/definitions/hello"),
+        ("DELETE", "/api/definitions/hello"),
+        ("POST", "/api/definitions"),
+        ("PUT", "/api/definitions"),
+        ("POST", "/api/definitions/plan"),
+    ] {
+        let url = format!("http://{}{path}", cluster.address());
+        let request = client.request(method.parse().unwrap(), url).header("authorization", bearer(&admin));
+        let answer = request.body("jobs: { mine: { runtime: fake } }").send().await.unwrap();
+        let is_plan = path.ends_with("/plan") && answer.status() == 200;
+        assert!(is_plan || matches!(answer.status().as_u16(), 404 | 405), "{method} {path}: {answer:?}");
+    }
+    assert_eq!(list(), definitions);
+    assert_eq!(std::fs::read(cluster.path("jobs.yaml")).unwrap(), before);
+}
+
+#[tokio::test]
 async fn an_expired_token_is_refused_and_what_it_has_open_ends() {
     let (cluster, mut server, admin) = start().await;
     let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer", "--expires", "1h"]);
@@ -151,9 +175,8 @@ async fn an_expired_token_is_refused_and_what_it_has_open_ends() {
     let mut open = None;
     for seconds in [3, 15, 60] {
         server.terminate().await;
-        let moved = format!(
-            "UPDATE tokens SET expires_at = (unixepoch() + {seconds}) * 1000 WHERE name = 'eyes';"
-        );
+        let moved =
+            format!("UPDATE tokens SET expires_at = (unixepoch() + {seconds}) * 1000 WHERE name = 'eyes';");
         Database::execute(&cluster.path("data"), &moved);
         server = cluster.start_server(&["--require-tokens"]).await;
         let stream = ask("/api/events").await;

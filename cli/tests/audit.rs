@@ -105,8 +105,7 @@ async fn workers_that_join_and_changes_of_them_are_named() {
     std::fs::write(&wrong, "longshore_9_unknown").unwrap();
     std::fs::set_permissions(&wrong, std::fs::Permissions::from_mode(0o600)).unwrap();
     let wrong = wrong.display().to_string();
-    let _stranger =
-        cluster.start_worker("clara", &["--no-docker", "--allow-fake", "--token-file", &wrong]);
+    let _stranger = cluster.start_worker("clara", &["--no-docker", "--allow-fake", "--token-file", &wrong]);
     wait_until("the worker with a wrong token is recorded", async || {
         let refused = run(&cluster, &admin, &["audit", "--path", "/workers/connect", "--refused"]);
         refused.contains("401 invalid_token")

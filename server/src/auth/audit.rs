@@ -256,14 +256,19 @@ mod tests {
         let mut rows: Vec<_> =
             take(&log).into_iter().map(|row| (row.object.unwrap(), row.detail.unwrap(), row.count)).collect();
         rows.sort();
-        let expected = [("token a", "role viewer", 1), ("token b", "role admin", 2), ("token b", "role viewer", 1)];
-        assert_eq!(rows, expected.map(|(object, detail, count)| (object.to_owned(), detail.to_owned(), count)));
+        let expected =
+            [("token a", "role viewer", 1), ("token b", "role admin", 2), ("token b", "role viewer", 1)];
+        assert_eq!(
+            rows,
+            expected.map(|(object, detail, count)| (object.to_owned(), detail.to_owned(), count))
+        );
     }
 
     #[test]
     fn a_refusal_that_comes_again_has_a_row_an_hour() {
         let (log, actor) = (AuditLog::default(), Actor::anonymous());
-        let refuse = |at: i64| log.record_refusal(&request(&actor, "/api/workers/connect", "a"), Timestamp(at));
+        let refuse =
+            |at: i64| log.record_refusal(&request(&actor, "/api/workers/connect", "a"), Timestamp(at));
         let taken = |at: i64, leaving| -> Vec<(i64, i64, u64)> {
             let rows = log.take(Timestamp(at), leaving);
             rows.into_iter().map(|row| (row.from.0, row.to.0, row.count)).collect()

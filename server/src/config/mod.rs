@@ -222,20 +222,15 @@ impl Settings {
         if proxy.is_some() && self.insecure_no_auth {
             return Err(SettingsError::OpenBehindProxy);
         }
-        let is_beyond_loopback = !listen.ip().is_loopback() && !self.insecure_no_auth;
-        let mut requires_tokens = self.require_tokens || proxy.is_some() || is_beyond_loopback;
-        let one_token = match (&self.api_token_file, &self.worker_token_file) {
-            (Some(_), None) => Some((API_TOKEN_FILE, WORKER_TOKEN_FILE)),
-            (None, Some(_)) => Some((WORKER_TOKEN_FILE, API_TOKEN_FILE)),
-            (Some(_), Some(_)) | (None, None) => None,
-        };
-        if let Some((given, missing)) = one_token {
-            if self.insecure_no_auth {
-                return Err(SettingsError::OneToken(given, missing));
-            }
-            // The other side shows tokens of the store. It must not be open because one file is missing.
-            requires_tokens = true;
+        // With one token only, the other side shows tokens of the store. It must not be open because one file is missing.
+        let has_one_token = self.api_token_file.is_some() != self.worker_token_file.is_some();
+        if has_one_token && self.insecure_no_auth {
+            return Err(SettingsError::OneToken);
         }
+        let requires_tokens = self.require_tokens
+            || proxy.is_some()
+            || has_one_token
+            || (!listen.ip().is_loopback() && !self.insecure_no_auth);
         let tls =
             tls::files(self.tls_cert, self.tls_key, self.tls_client_ca, self.tls_client_auth.as_deref())?;
         Ok(Config {
@@ -301,9 +296,6 @@ fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<u
         reason: format!("\"{text}\" is not a number from {} to {}", JOBS_MAX.start(), JOBS_MAX.end()),
     })
 }
-
-const API_TOKEN_FILE: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
-const WORKER_TOKEN_FILE: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
 
 /// 100 million jobs take 20 GB of memory, at some 200 bytes each.
 const JOBS_MAX: RangeInclusive<usize> = 1..=100_000_000;
@@ -379,7 +371,10 @@ mod tests {
             settings.listen = "0.0.0.0:0".to_owned();
             settings.insecure_no_auth = true;
         });
-        assert!(worker.starts_with("--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE) is given with --insecure"), "{worker}");
+        assert!(
+            worker.starts_with("only one of --api-token-file (LONGSHORE_API_TOKEN_FILE) and"),
+            "{worker}"
+        );
     }
 
     #[test]

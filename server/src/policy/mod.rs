@@ -154,7 +154,8 @@ impl Rule {
 
     /// GPUs and custom resources, which plain processes reserve as well.
     fn check_reserved(&self, spec: &ContainerSpec, broken: &mut Broken) {
-        broken.check_most("resources.gpus", Some(spec.resources.gpus), self.max_gpus, |gpus| gpus.to_string());
+        broken
+            .check_most("resources.gpus", Some(spec.resources.gpus), self.max_gpus, |gpus| gpus.to_string());
         let Some(allowed) = &self.max_custom else { return };
         for (name, amount) in &spec.resources.custom {
             match allowed.get(name) {
@@ -179,7 +180,9 @@ impl Rule {
                 Some(size) => sum = sum.saturating_add(size),
                 None => {
                     let path = mount.split(':').next().unwrap_or_default();
-                    return broken.0.push(("tmpfs", format!("{path} needs the option size, as in {path}:size=64m")));
+                    return broken
+                        .0
+                        .push(("tmpfs", format!("{path} needs the option size, as in {path}:size=64m")));
                 }
             }
         }

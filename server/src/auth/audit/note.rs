@@ -92,7 +92,10 @@ mod tests {
     fn a_list_is_cut_after_a_few_words() {
         assert_eq!(list(["a", "b"]), "a, b");
         assert_eq!(list(1..=12), "1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more");
-        assert_eq!(changes([("added", vec!["a"]), ("changed", vec![]), ("removed", vec!["c"])]).unwrap(), "added a; removed c");
+        assert_eq!(
+            changes([("added", vec!["a"]), ("changed", vec![]), ("removed", vec!["c"])]).unwrap(),
+            "added a; removed c"
+        );
         assert_eq!(changes::<&str>([("added", vec![]), ("changed", vec![]), ("removed", vec![])]), None);
     }
 }

@@ -178,7 +178,8 @@ fn facts_of(request: &TokenRequest, role: Role) -> String {
     let labels = request.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let facts = [
         Some(format!("role {}", role.name())),
-        (!request.definitions.is_empty()).then(|| format!("definitions {}", note::list(&request.definitions))),
+        (!request.definitions.is_empty())
+            .then(|| format!("definitions {}", note::list(&request.definitions))),
         request.expires.as_ref().map(|expires| format!("expires in {expires}")),
         request.uses.map(|uses| format!("uses {uses}")),
         (!request.labels.is_empty()).then(|| format!("labels {}", note::list(labels))),

@@ -35,7 +35,8 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
     let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
     let admitted = admit(&state, permission, &request);
     let actor = admitted.as_ref().ok().map(|admission| Arc::clone(&admission.actor));
-    let mut audited = AuditedExchange::begin(&state, &request, permission, actor, route_name(&state, route.as_ref()), &id);
+    let mut audited =
+        AuditedExchange::begin(&state, &request, permission, actor, route_name(&state, route.as_ref()), &id);
     let is_authenticated = admitted.as_ref().is_ok_and(Admission::is_authenticated);
     let is_unauthenticated_in_a_crowd = is_crowded(&request) && !is_authenticated;
     let allowed = admitted.and_then(|admission| {
