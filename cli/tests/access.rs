@@ -138,6 +138,24 @@ async fn a_revocation_acts_at_once_also_on_what_is_open() {
 }
 
 #[tokio::test]
+async fn a_server_with_the_token_file_of_a_client_takes_workers_by_join_tokens() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let file = cluster.path("client.token");
+    std::fs::write(&file, "b7Qm2xT9kL4vR8nW1zC6yH3pD5sF0aGj").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let admin = file.display().to_string();
+    let _server = cluster.start_server(&["--api-token-file", &admin]).await;
+    let (code, text) = cluster.run_cli(&["ls", "--server", &cluster.address()]);
+    assert!(code == 3 && text.contains("needs a valid token"), "{code}: {text}");
+    let open = cluster.start_worker("open", &["--no-docker", "--allow-fake"]);
+    wait_until("a worker without a token is refused", async || open.log().contains("invalid_token")).await;
+    let join = make_token(&cluster, &admin, "machines", &["--role", "worker"]);
+    let _worker = cluster.start_worker("anna", &["--no-docker", "--allow-fake", "--token-file", &join]);
+    wait_until("the worker has joined", async || run_as(&cluster, &admin, &["workers"]).1.contains("anna"))
+        .await;
+}
+
+#[tokio::test]
 async fn no_token_changes_definitions() {
     let (cluster, _server, admin) = start().await;
     let client = http::client().build().unwrap();

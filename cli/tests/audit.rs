@@ -80,6 +80,11 @@ async fn each_change_has_its_object_and_its_kind() {
     let table = run(&cluster, &admin, &["audit", "--about", "token ci"]);
     assert!(table.contains("token ci: role submitter; definitions hel*"), "{table}");
     assert!(!run(&cluster, &admin, &["audit", "-o", "json"]).contains("planted"));
+    let page = format!("http://{}/audit?about=token+ci", cluster.address());
+    let page =
+        http::client().build().unwrap().get(page).header("authorization", &bearer).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    assert!(page.contains("role submitter; definitions hel*") && !page.contains("token eyes"), "{page}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What the pages of the dashboard offer to each role, and to a submitter of some definitions. Offers and refusals are compared.
+//! Pages of the dashboard offer each role what it may do, and a submitter of some definitions their jobs only. Other forms are refused.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -156,10 +156,7 @@ async fn a_submitter_of_some_definitions_is_offered_operations_on_their_jobs_onl
             assert_eq!(submitter.is_offered(&page, &action).await, is_offered, "{action} on {page}");
         }
     }
-    assert!(
-        !submitter.is_offered("/jobs?name=*", "/jobs/bulk").await,
-        "the filter has jobs of others"
-    );
+    assert!(!submitter.is_offered("/jobs?name=*", "/jobs/bulk").await, "the filter has jobs of others");
     assert_eq!(submitter.send("/definitions/other/run", "").await, 403);
     let entries = |name: &str| {
         let file = site.cluster.path(&format!("{name}.json"));
