@@ -69,6 +69,12 @@ pub(super) fn missing(version: usize) -> impl Iterator<Item = &'static str> {
     MIGRATIONS.iter().skip(version).map(|(name, _)| *name)
 }
 
+/// The version of a file that lacks this migration and all later ones.
+#[cfg(test)]
+pub(super) fn before(name: &str) -> usize {
+    MIGRATIONS.iter().position(|(known, _)| *known == name).unwrap()
+}
+
 /// As an earlier build would have left it.
 #[cfg(test)]
 pub(super) fn migrate_to(connection: &mut Connection, file: &Path, version: usize) {
