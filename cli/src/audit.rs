@@ -14,6 +14,7 @@ use crate::view::{self, AuditEntry};
   longshore audit
   longshore audit --by ci --limit 500
   longshore audit --path /cancel --since 2026-03-01T00:00:00Z
+  longshore audit --about 'token ci'
   longshore audit --refused -o json")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -24,6 +25,9 @@ pub(crate) struct Flags {
     /// Only those with this text in the path.
     #[arg(long, value_name = "TEXT")]
     path: Option<String>,
+    /// Only those with this text in what they acted on or changed.
+    #[arg(long, value_name = "TEXT")]
+    about: Option<String>,
     /// Only those since this instant.
     #[arg(long, value_name = "INSTANT")]
     since: Option<String>,
@@ -39,7 +43,9 @@ pub(crate) struct Flags {
 pub(crate) async fn audit(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let mut request = api.get(&["api", "audit"]).query(&[("limit", flags.limit)]);
-    for (name, value) in [("by", &flags.by), ("path", &flags.path), ("since", &flags.since)] {
+    let filters =
+        [("by", &flags.by), ("path", &flags.path), ("about", &flags.about), ("since", &flags.since)];
+    for (name, value) in filters {
         if let Some(value) = value {
             request = request.query(&[(name, value)]);
         }
@@ -63,12 +69,19 @@ pub(crate) async fn audit(flags: Flags) -> anyhow::Result<()> {
             entry.token.clone().unwrap_or_else(|| "none".to_owned()),
             entry.address.clone().unwrap_or_default(),
             format!("{} {}", entry.method, entry.target),
+            about(entry),
             answer,
             entry.count.to_string(),
         ]
     };
     screen::table(
-        &[">AGO", "TOKEN", "ADDRESS", "REQUEST", "ANSWER", ">TIMES"],
+        &[">AGO", "TOKEN", "ADDRESS", "REQUEST", "ABOUT", "ANSWER", ">TIMES"],
         entries.iter().map(row).collect(),
     )
+}
+
+/// The thing that a request acted on, and its change.
+fn about(entry: &AuditEntry) -> String {
+    let (object, detail) = (entry.object.as_deref(), entry.detail.as_deref());
+    [object, detail].into_iter().flatten().collect::<Vec<_>>().join(": ")
 }

@@ -14,11 +14,10 @@ pub(crate) fn listen() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Reloads jobs.yaml at each signal. The reloader logs the result; a file with faults changes nothing.
+/// Reloads jobs.yaml at each signal. The reloader records the result; a file with faults changes nothing.
 pub(crate) async fn reload_at_each(mut hangups: Signal, reloader: Arc<Reloader>) {
     while hangups.recv().await.is_some() {
         tracing::info!("SIGHUP received: jobs.yaml is read again");
-        // The reloader has logged it, and nobody waits for an answer.
-        drop(reloader.reload(None).await);
+        reloader.reload_on_hangup().await;
     }
 }

@@ -13,6 +13,7 @@ mod bulk;
 mod cert;
 mod client_certificate;
 mod completions;
+mod core_dumps;
 mod definitions;
 mod dev;
 mod doctor;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::config::{Config, MailSettings, RetentionSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
@@ -11,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth_proxy::AuthProxyArgs;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
-use crate::{hangup, settings, systemd, validate};
+use crate::{core_dumps, hangup, settings, systemd, validate};
 
 /// Run a server: accept jobs, store them, and send them to workers.
 #[derive(Debug, clap::Args)]
@@ -258,7 +257,7 @@ impl From<RetentionArgs> for RetentionSettings {
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
     restrict_umask();
-    forbid_core_dumps();
+    core_dumps::forbid();
     flags.file.log_source();
     let config = config(Settings {
         listen: flags.listen,
@@ -320,13 +319,6 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
 /// processes would inherit the umask.
 pub(crate) fn restrict_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-}
-
-/// Writes no core dumps: they would hold the secrets of jobs. The programs of a worker may raise the limit again.
-pub(crate) fn forbid_core_dumps() {
-    let limit = getrlimit(Resource::Core);
-    // A soft limit can always be lowered.
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit });
 }
 
 /// Starts the server and logs its address.

@@ -13,7 +13,7 @@ use crate::client_certificate::ClientCertificateArgs;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
 use crate::settings::Settings;
-use crate::{join, server, systemd, workers};
+use crate::{core_dumps, join, systemd, workers};
 
 /// Run a worker: take jobs from a server and run them in containers.
 ///
@@ -172,7 +172,7 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     }
     logging::start(&flags.logging)?;
     flags.file.log_source();
-    server::forbid_core_dumps();
+    core_dumps::forbid();
     let mut config = config(&flags.server, flags.worker_args, flags.runtimes)?;
     config.token_file = flags.token_file;
     config.ca_file = flags.ca_file;

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
-use testkit::{Cluster, Process, http, wait_until};
+use testkit::{Cluster, Database, Process, http, wait_until};
 
 const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
 
@@ -135,6 +135,89 @@ async fn a_revocation_acts_at_once_also_on_what_is_open() {
     wait_until("the worker is shut out", async || worker.log().contains("revoked")).await;
     let (code, text) = run_as(&cluster, &viewer, &["ls"]);
     assert!(code == 3 && text.contains("the token was revoked"), "{code}: {text}");
+}
+
+#[tokio::test]
+async fn a_server_with_the_token_file_of_a_client_takes_workers_by_join_tokens() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let file = cluster.path("client.token");
+    std::fs::write(&file, "b7Qm2xT9kL4vR8nW1zC6yH3pD5sF0aGj").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let admin = file.display().to_string();
+    let _server = cluster.start_server(&["--api-token-file", &admin]).await;
+    let (code, text) = cluster.run_cli(&["ls", "--server", &cluster.address()]);
+    assert!(code == 3 && text.contains("needs a valid token"), "{code}: {text}");
+    let open = cluster.start_worker("open", &["--no-docker", "--allow-fake"]);
+    wait_until("a worker without a token is refused", async || {
+        open.log().contains("neither this worker nor its token")
+    })
+    .await;
+    let join = make_token(&cluster, &admin, "machines", &["--role", "worker"]);
+    let _worker = cluster.start_worker("anna", &["--no-docker", "--allow-fake", "--token-file", &join]);
+    wait_until("the worker has joined", async || run_as(&cluster, &admin, &["workers"]).1.contains("anna"))
+        .await;
+}
+
+#[tokio::test]
+async fn no_token_changes_definitions() {
+    let (cluster, _server, admin) = start().await;
+    let client = http::client().build().unwrap();
+    let before = std::fs::read(cluster.path("jobs.yaml")).unwrap();
+    let list = || run_as(&cluster, &admin, &["definitions", "-o", "json"]).1;
+    let definitions = list();
+    for (method, path) in [
+        ("PUT", "/api/definitions/hello"),
+        ("PATCH", "/api/definitions/hello"),
+        ("DELETE", "/api/definitions/hello"),
+        ("POST", "/api/definitions"),
+        ("PUT", "/api/definitions"),
+        ("POST", "/api/definitions/plan"),
+    ] {
+        let url = format!("http://{}{path}", cluster.address());
+        let request = client.request(method.parse().unwrap(), url).header("authorization", bearer(&admin));
+        let answer = request.body("jobs: { mine: { runtime: fake } }").send().await.unwrap();
+        let is_plan = path.ends_with("/plan") && answer.status() == 200;
+        assert!(is_plan || matches!(answer.status().as_u16(), 404 | 405), "{method} {path}: {answer:?}");
+    }
+    assert_eq!(list(), definitions);
+    assert_eq!(std::fs::read(cluster.path("jobs.yaml")).unwrap(), before);
+}
+
+#[tokio::test]
+async fn an_expired_token_is_refused_and_what_it_has_open_ends() {
+    let (cluster, mut server, admin) = start().await;
+    let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer", "--expires", "1h"]);
+    let client = http::client().build().unwrap();
+    let ask = async |path: &str| {
+        let request = client.get(format!("http://{}{path}", cluster.address()));
+        request.header("authorization", bearer(&viewer)).send().await.unwrap()
+    };
+    // The shortest life of a token is a minute: its end is moved while the server is down. A slow machine gets more time.
+    let mut open = None;
+    for seconds in [3, 15, 60] {
+        server.terminate().await;
+        let moved =
+            format!("UPDATE tokens SET expires_at = (unixepoch() + {seconds}) * 1000 WHERE name = 'eyes';");
+        Database::execute(&cluster.path("data"), &moved);
+        server = cluster.start_server(&["--require-tokens"]).await;
+        let stream = ask("/api/events").await;
+        if stream.status() == 200 {
+            open = Some(stream);
+            break;
+        }
+    }
+    let mut stream = open.expect("a stream that began before the end of the token");
+    while let Ok(chunk) = stream.chunk().await {
+        assert!(chunk.is_some(), "the stream ended as if it were complete");
+    }
+    let answer = ask("/api/jobs").await;
+    assert_eq!(answer.status(), 401);
+    let problem: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    assert_eq!(problem["code"], "token_expired", "{problem}");
+    let (code, text) = run_as(&cluster, &viewer, &["ls"]);
+    assert!(code == 3 && text.contains("the token has expired"), "{code}: {text}");
+    let listed = run_as(&cluster, &admin, &["token", "ls"]).1;
+    assert!(listed.lines().any(|line| line.starts_with("eyes") && line.contains("expired")), "{listed}");
 }
 
 #[tokio::test]

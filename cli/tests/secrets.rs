@@ -24,6 +24,39 @@ jobs:
   late: { runtime: process, secrets: [late], command: [sh, -c, 'cat "$LONGSHORE_SECRETS_DIR/late"; echo done'] }
 "#;
 
+/// Answers of the API, events, metrics and pages of the dashboard, about the job and all that belongs to it.
+const ANSWERS: [&str; 29] = [
+    "/api/jobs",
+    "/api/jobs/1",
+    "/api/jobs/1/explain",
+    "/api/jobs/1/logs",
+    "/api/jobs/1/usage",
+    "/api/logs/search?q=variable",
+    "/api/definitions",
+    "/api/definitions/show",
+    "/api/schedules",
+    "/api/workers",
+    "/api/workers/1",
+    "/api/batches",
+    "/api/limits",
+    "/api/notifications",
+    "/api/events?tail=1000&follow=0",
+    "/api/tokens",
+    "/metrics",
+    "/openapi.json",
+    "/",
+    "/jobs",
+    "/jobs.ndjson",
+    "/jobs/1",
+    "/jobs/1/again",
+    "/jobs/1/output",
+    "/definitions/show",
+    "/workers/1",
+    "/schedules",
+    "/notifications",
+    "/logs/search?q=variable",
+];
+
 const VARIABLE: &str = "planted-variable-8f2c";
 const FILE: &str = "planted-file-91ab";
 const PARAM: &str = "planted-param-77d0";
@@ -123,8 +156,18 @@ async fn a_planted_value_is_in_the_job_and_nowhere_else() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(files_with_values(&cluster.path("data")), Vec::<String>::new());
     assert_eq!(files_with_values(&cluster.path("backup")), Vec::<String>::new());
-    for path in ["/api/jobs/1", "/api/jobs", "/api/definitions", "/api/definitions/show", "/api/workers"] {
-        assert!(!has_value(&cluster.api().get_bytes(path).await), "{path}");
+    for path in ANSWERS {
+        let answer = cluster.api().get_bytes(path).await;
+        assert!(!answer.is_empty(), "{path}");
+        assert!(!has_value(&answer) && !contains(&answer, PARAM), "{path}");
+    }
+    wait_until("the submission is in the audit log", async || {
+        text(&cluster, "/api/audit").await.contains("/api/jobs/show")
+    })
+    .await;
+    for path in ["/api/audit", "/audit"] {
+        let answer = cluster.api().get_bytes(path).await;
+        assert!(!has_value(&answer) && !contains(&answer, PARAM), "{path}");
     }
     assert!(!has_value(worker.log().as_bytes()));
     for log in ["server.log", "w1.log"] {

@@ -3,8 +3,14 @@
 /// The text with control characters escaped, cut to 80 characters.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
-    let mut short: String = text.escape_debug().take(CHARS_MAX).collect();
-    if text.escape_debug().nth(CHARS_MAX).is_some() {
+    excerpt_of(text, CHARS_MAX)
+}
+
+/// The text with control characters escaped, cut to this many characters.
+#[must_use]
+pub fn excerpt_of(text: &str, chars_max: usize) -> String {
+    let mut short: String = text.escape_debug().take(chars_max).collect();
+    if text.escape_debug().nth(chars_max).is_some() {
         short.push('…');
     }
     short

@@ -184,6 +184,7 @@ impl Server {
         .with_worker_labels(config.worker_labels.clone())
         .with_secrets(config.secrets.clone())
         .with_registries(registries)
+        .with_records(records.clone())
         .with_tracer(traces.as_ref().map(Traces::tracer));
         let (event_feed, trace_export) = match traces {
             Some(traces) => {
@@ -202,7 +203,7 @@ impl Server {
             config.intervals,
         );
         let reloader = reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone());
-        let reloader = Arc::new(reloader.with_mail(mail));
+        let reloader = Arc::new(reloader.with_mail(mail).with_records(records.clone()));
         if config.removed_definitions == RemovedDefinitions::Cancel {
             let (reloader, archive, leaving) = (reloader.clone(), archive.clone(), leaving.clone());
             tokio::spawn(async move { reloader.cancel_removed(archive, leaving).await });

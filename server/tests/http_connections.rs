@@ -2,13 +2,17 @@
 
 mod http_support;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
+use axum::Router;
 use http_support::{Server, within};
 use longshore_server::auth::Access;
+use longshore_server::listener::tls::{Tls, TlsFiles};
 use longshore_server::listener::{Limits, ListenError, Listener};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed() {
@@ -19,6 +23,32 @@ async fn a_connection_without_a_request_is_closed() {
     idle.until("ok").await;
     idle.until_closed().await;
     assert!(idle.seen.ends_with("ok\n"), "{}", idle.seen);
+}
+
+#[tokio::test]
+async fn half_a_tls_handshake_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("server.pem"), directory.path().join("server-key.pem"));
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let tls = Tls::load(TlsFiles { certificate, key, clients: None }).unwrap();
+    let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), limits).await.unwrap().with_tls(tls);
+    let (address, leaving) = (listener.address(), CancellationToken::new());
+    let serving = tokio::spawn(listener.serve(Router::new(), leaving.clone()));
+    // The first bytes of a ClientHello, of which 512 are announced; and nothing at all.
+    for begin in [&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc][..], &[]] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(begin).await.unwrap();
+        let mut answer = Vec::new();
+        // An error is a connection that was reset, which is closed as well.
+        let _ = within(client.read_to_end(&mut answer)).await;
+        assert!(answer.is_empty() || answer[0] == 0x15, "only an alert may come: {answer:?}");
+    }
+    leaving.cancel();
+    within(serving).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,17 +1,23 @@
 //! The audit log: every request that was to change something, refused ones too.
 //!
 //! Requests are collected in memory and written about once a second. Like requests within that time become one row with a count, so that
-//! a thousand submissions a second are one row a second. A process that is killed loses what it has not written.
+//! a thousand submissions a second are one row a second. A process that is killed loses what it has not written. Joins of workers and
+//! reloads that no request asks for have rows as well.
+
+pub(crate) mod note;
+mod repeats;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Timestamp;
 
 use super::actor::Actor;
 use super::role::Role;
 use crate::store::AuditRow;
+use note::AuditNote;
+use repeats::Repeats;
 
 /// Different requests that wait to be written. Of more than these, the log of the server says how many there were.
 const COLLECTED_MAX: usize = 10_000;
@@ -25,6 +31,7 @@ pub struct AuditLog {
 #[derive(Debug, Default)]
 struct Collected {
     rows: HashMap<AuditKey, Span>,
+    repeats: Repeats,
     /// Rows that the store did not take.
     unwritten: Vec<AuditRow>,
     /// Requests for which there was no room.
@@ -40,7 +47,8 @@ struct AuditKey {
     method: String,
     target: String,
     status: u16,
-    problem: Option<&'static str>,
+    problem: Option<String>,
+    note: AuditNote,
 }
 
 /// How many like requests there were, and when.
@@ -50,6 +58,18 @@ struct Span {
     to: Timestamp,
     count: u64,
     request_id: String,
+}
+
+impl Span {
+    const fn new(now: Timestamp) -> Self {
+        Self { from: now, to: now, count: 0, request_id: String::new() }
+    }
+
+    fn add(&mut self, now: Timestamp, request_id: &str) {
+        self.to = now;
+        self.count += 1;
+        request_id.clone_into(&mut self.request_id);
+    }
 }
 
 /// An answered request.
@@ -66,39 +86,51 @@ pub(crate) struct AuditedRequest<'r> {
     /// The status of the answer.
     pub(crate) status: u16,
     /// The code of the problem.
-    pub(crate) problem: Option<&'static str>,
-    /// The request id.
+    pub(crate) problem: Option<&'r str>,
+    /// The request id; empty if no request was made.
     pub(crate) request_id: &'r str,
+    /// The facts that only the handler knows.
+    pub(crate) note: AuditNote,
+}
+
+impl AuditedRequest<'_> {
+    fn key(&self) -> AuditKey {
+        AuditKey {
+            token: self.actor.and_then(|actor| actor.token.clone()),
+            role: self.actor.filter(|actor| actor.token.is_some()).map(|actor| actor.role.name()),
+            address: self.address,
+            method: self.method.to_owned(),
+            target: self.target.to_owned(),
+            status: self.status,
+            problem: self.problem.map(str::to_owned),
+            note: self.note.clone(),
+        }
+    }
 }
 
 impl AuditLog {
     /// Collects a request.
     pub(crate) fn record(&self, request: &AuditedRequest<'_>, now: Timestamp) {
-        let key = AuditKey {
-            token: request.actor.and_then(|actor| actor.token.clone()),
-            role: request.actor.filter(|actor| actor.token.is_some()).map(|actor| actor.role.name()),
-            address: request.address,
-            method: request.method.to_owned(),
-            target: request.target.to_owned(),
-            status: request.status,
-            problem: request.problem,
-        };
-        let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = collected.rows.len() + collected.unwritten.len() >= COLLECTED_MAX;
-        if is_full && !collected.rows.contains_key(&key) {
-            collected.left_out += 1;
-            return;
-        }
-        let new = Span { from: now, to: now, count: 0, request_id: String::new() };
-        let span = collected.rows.entry(key).or_insert(new);
-        span.to = now;
-        span.count += 1;
-        request.request_id.clone_into(&mut span.request_id);
+        self.lock().record(request.key(), now, request.request_id);
     }
 
-    /// Takes what was collected, the earliest first.
-    pub(super) fn take(&self) -> Vec<AuditRow> {
-        let collected = std::mem::take(&mut *self.collected.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Collects a refusal that its sender may repeat every few seconds: like ones get a row an hour.
+    pub(crate) fn record_refusal(&self, request: &AuditedRequest<'_>, now: Timestamp) {
+        let key = request.key();
+        let mut collected = self.lock();
+        if !collected.repeats.count(&key, now, request.request_id) {
+            collected.record(key, now, request.request_id);
+        }
+    }
+
+    /// Takes what was collected, the earliest first; with `leaving` also refusals that would wait for their hour.
+    pub(super) fn take(&self, now: Timestamp, leaving: bool) -> Vec<AuditRow> {
+        let (collected, repeats) = {
+            let mut held = self.lock();
+            let repeats = held.repeats.take(now, leaving);
+            let kept = Collected { repeats: std::mem::take(&mut held.repeats), ..Collected::default() };
+            (std::mem::replace(&mut *held, kept), repeats)
+        };
         if collected.left_out > 0 {
             tracing::warn!(
                 requests = collected.left_out,
@@ -106,14 +138,29 @@ impl AuditLog {
             );
         }
         let mut rows = collected.unwritten;
-        rows.extend(collected.rows.into_iter().map(|(key, span)| row(key, span)));
+        rows.extend(collected.rows.into_iter().chain(repeats).map(|(key, span)| row(key, span)));
         rows.sort_by_key(|row| row.from);
         rows
     }
 
     /// Keeps rows that the store did not take for the next [`AuditLog::take`].
     pub(super) fn put_back(&self, rows: Vec<AuditRow>) {
-        self.collected.lock().unwrap_or_else(PoisonError::into_inner).unwritten.extend(rows);
+        self.lock().unwritten.extend(rows);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Collected> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collected {
+    fn record(&mut self, key: AuditKey, now: Timestamp, request_id: &str) {
+        let is_full = self.rows.len() + self.unwritten.len() >= COLLECTED_MAX;
+        if is_full && !self.rows.contains_key(&key) {
+            self.left_out += 1;
+            return;
+        }
+        self.rows.entry(key).or_insert_with(|| Span::new(now)).add(now, request_id);
     }
 }
 
@@ -129,8 +176,10 @@ fn row(key: AuditKey, span: Span) -> AuditRow {
         method: key.method,
         target: key.target,
         status: key.status,
-        problem: key.problem.map(str::to_owned),
+        problem: key.problem,
         request_id: span.request_id,
+        object: key.note.object,
+        detail: key.note.detail,
     }
 }
 
@@ -148,7 +197,12 @@ mod tests {
             status,
             problem: None,
             request_id,
+            note: AuditNote::default(),
         }
+    }
+
+    fn take(log: &AuditLog) -> Vec<AuditRow> {
+        log.take(Timestamp(0), false)
     }
 
     #[test]
@@ -157,11 +211,11 @@ mod tests {
         log.record(&request(&actor, "/api/jobs/resize", "a"), Timestamp(5));
         log.record(&request(&actor, "/api/jobs/other", "b"), Timestamp(6));
         log.record(&request(&actor, "/api/jobs/resize", "c"), Timestamp(7));
-        let rows = log.take();
+        let rows = take(&log);
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].from, rows[0].to, rows[0].count), (Timestamp(5), Timestamp(7), 2));
         assert_eq!((rows[0].request_id.as_str(), rows[0].token.as_deref()), ("c", Some("ci")));
-        assert!(log.take().is_empty());
+        assert!(take(&log).is_empty());
     }
 
     #[test]
@@ -170,20 +224,66 @@ mod tests {
         for number in 0..COLLECTED_MAX + 5 {
             log.record(&request(&actor, &number.to_string(), "a"), Timestamp(5));
         }
-        let rows = log.take();
+        let rows = take(&log);
         assert_eq!(rows.len(), COLLECTED_MAX);
         log.put_back(rows);
         log.record(&request(&actor, "one more", "a"), Timestamp(6));
-        assert_eq!(log.take().len(), COLLECTED_MAX, "rows that wait for the store count");
+        assert_eq!(take(&log).len(), COLLECTED_MAX, "rows that wait for the store count");
     }
 
     #[test]
     fn rows_that_the_store_did_not_take_come_again_before_later_ones() {
         let (log, actor) = (AuditLog::default(), Actor::anonymous());
         log.record(&request(&actor, "/first", "a"), Timestamp(5));
-        log.put_back(log.take());
+        log.put_back(take(&log));
         log.record(&request(&actor, "/second", "b"), Timestamp(6));
-        let targets: Vec<_> = log.take().into_iter().map(|row| row.target).collect();
+        let targets: Vec<_> = take(&log).into_iter().map(|row| row.target).collect();
         assert_eq!(targets, ["/first", "/second"]);
+    }
+
+    #[test]
+    fn requests_with_other_objects_or_details_have_rows_of_their_own() {
+        let (log, actor) = (AuditLog::default(), Actor::with_token("ci", Role::Admin));
+        let about = |object: &str, detail: &str| {
+            let note = AuditNote { object: Some(object.to_owned()), detail: Some(detail.to_owned()) };
+            let request = AuditedRequest { note, ..request(&actor, "/api/tokens", "a") };
+            log.record(&request, Timestamp(5));
+        };
+        about("token a", "role viewer");
+        about("token b", "role viewer");
+        about("token b", "role admin");
+        about("token b", "role admin");
+        let mut rows: Vec<_> =
+            take(&log).into_iter().map(|row| (row.object.unwrap(), row.detail.unwrap(), row.count)).collect();
+        rows.sort();
+        let expected =
+            [("token a", "role viewer", 1), ("token b", "role admin", 2), ("token b", "role viewer", 1)];
+        assert_eq!(
+            rows,
+            expected.map(|(object, detail, count)| (object.to_owned(), detail.to_owned(), count))
+        );
+    }
+
+    #[test]
+    fn a_refusal_that_comes_again_has_a_row_an_hour() {
+        let (log, actor) = (AuditLog::default(), Actor::anonymous());
+        let refuse =
+            |at: i64| log.record_refusal(&request(&actor, "/api/workers/connect", "a"), Timestamp(at));
+        let taken = |at: i64, leaving| -> Vec<(i64, i64, u64)> {
+            let rows = log.take(Timestamp(at), leaving);
+            rows.into_iter().map(|row| (row.from.0, row.to.0, row.count)).collect()
+        };
+        const HOUR: i64 = 3_600_000;
+        refuse(0);
+        assert_eq!(taken(1, false), [(0, 0, 1)], "the first one is written at once");
+        refuse(15_000);
+        refuse(30_000);
+        assert_eq!(taken(HOUR - 1, false), []);
+        assert_eq!(taken(HOUR, false), [(15_000, 30_000, 2)]);
+        refuse(HOUR + 5);
+        assert_eq!(taken(HOUR + 6, true), [(HOUR + 5, HOUR + 5, 1)], "a server that leaves writes all");
+        assert_eq!(taken(9 * HOUR, false), []);
+        refuse(9 * HOUR);
+        assert_eq!(taken(9 * HOUR, false).len(), 1, "after a quiet hour it is a first one again");
     }
 }

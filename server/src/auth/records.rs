@@ -198,7 +198,7 @@ impl AccessRecords {
                 () = leaving.cancelled() => true,
             };
             self.tokens.end_expired(clock::now().utc);
-            self.write_audit().await;
+            self.write_collected(is_last).await;
             if count % TOKENS_EVERY == 0 || is_last {
                 self.write_uses().await;
             }
@@ -209,9 +209,14 @@ impl AccessRecords {
         }
     }
 
-    /// Writes the requests that were collected. While the store is unavailable they wait; the log says when some are lost.
+    /// Writes all requests that were collected, when the server leaves.
     pub async fn write_audit(&self) {
-        let rows = self.audit.take();
+        self.write_collected(true).await;
+    }
+
+    /// Writes the requests that were collected. While the store is unavailable they wait; the log says when some are lost.
+    async fn write_collected(&self, leaving: bool) {
+        let rows = self.audit.take(clock::now().utc, leaving);
         if rows.is_empty() {
             return;
         }

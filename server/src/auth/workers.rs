@@ -32,6 +32,8 @@ struct KnownWorker {
     secret_hash: [u8; 32],
     is_revoked: bool,
     granted: Vec<String>,
+    /// True from the decision that it joins until the audit log has it.
+    is_new: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,9 @@ impl WorkerRegistry {
                 let mut entries = self.write();
                 let is_new = !entries.workers.contains_key(&row.worker);
                 entries.put_worker(row);
+                if is_new && let Some(known) = entries.workers.get_mut(&row.worker) {
+                    known.is_new = true;
+                }
                 if let Some(JoinTokenId(id)) = row.join_token.filter(|_| is_new)
                     && let Some(token) = entries.tokens.get_mut(&TokenId(id))
                 {
@@ -89,6 +94,16 @@ impl WorkerRegistry {
             Change::WorkerForgotten(worker) => self.write().remove_worker(*worker),
             _ => {}
         }
+    }
+
+    /// True the first time that this is asked about a worker that has joined since the start of the server.
+    pub(crate) fn take_new(&self, worker: WorkerId) -> bool {
+        // Most connections are of workers that are known: they do not wait for each other.
+        if !self.read().workers.get(&worker).is_some_and(|known| known.is_new) {
+            return false;
+        }
+        let mut entries = self.write();
+        entries.workers.get_mut(&worker).is_some_and(|known| std::mem::take(&mut known.is_new))
     }
 
     /// Adds a token by which workers join; its labels are reserved from now on. A token with another role is left out.
@@ -159,6 +174,7 @@ impl Entries {
             secret_hash: row.secret_hash,
             is_revoked: row.revoked_at.is_some(),
             granted: granted.clone(),
+            is_new: self.workers.get(&row.worker).is_some_and(|known| known.is_new),
         };
         granted.iter().for_each(|name| self.reserve(name));
         if let Some(former) = self.workers.insert(row.worker, known) {

@@ -20,8 +20,11 @@ pub enum SettingsError {
     #[error("--auth-proxy-header and --insecure-no-auth exclude each other")]
     OpenBehindProxy,
     /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
-    #[error("{0} is given and {1} is not: the other half would be open to everybody; give both, or neither")]
-    OneToken(&'static str, &'static str),
+    #[error(
+        "only one of --api-token-file (LONGSHORE_API_TOKEN_FILE) and --worker-token-file (LONGSHORE_WORKER_TOKEN_FILE) is given, and \
+         --insecure-no-auth would open the other side to everybody: leave one of the two flags out"
+    )]
+    OneToken,
     /// Only one of certificate and key is given.
     #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
     HalfOfTls(&'static str, &'static str),

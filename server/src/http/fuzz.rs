@@ -8,7 +8,7 @@ use scheduler::input::NewJob;
 use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
 use crate::config::jobs_file;
-use crate::http::api::batches::submit_many as batch;
+use crate::http::api::batches::submit_many::{self as batch, DefinitionNames};
 use crate::http::middleware::problem::Problem;
 use crate::http::request::body::Form;
 use crate::http::request::job_request;
@@ -29,20 +29,13 @@ pub fn one(text: &[u8]) {
 
 /// The body of `POST /api/jobs`, a JSON value per line. As an array it must mean the same.
 pub fn lines(text: &[u8]) {
-    match batch::read_many(text, Form::Lines, &DEFINITIONS, &Actor::anonymous(), &TraceContext::default()) {
+    match read_many(text, Form::Lines) {
         Ok(jobs) => {
             jobs.iter().for_each(fits);
             let entries =
                 text.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
             let array = [b"[", &*entries.collect::<Vec<_>>().join(&b','), b"]"].concat();
-            let retry = batch::read_many(
-                &array,
-                Form::Json,
-                &DEFINITIONS,
-                &Actor::anonymous(),
-                &TraceContext::default(),
-            )
-            .map_err(|problem| problem.code());
+            let retry = read_many(&array, Form::Json).map_err(|problem| problem.code());
             assert_eq!(format!("{retry:?}"), format!("Ok({jobs:?})"));
         }
         Err(problem) => is_shown(&problem),
@@ -51,10 +44,15 @@ pub fn lines(text: &[u8]) {
 
 /// The body of `POST /api/jobs`, an array.
 pub fn array(text: &[u8]) {
-    match batch::read_many(text, Form::Json, &DEFINITIONS, &Actor::anonymous(), &TraceContext::default()) {
+    match read_many(text, Form::Json) {
         Ok(jobs) => jobs.iter().for_each(fits),
         Err(problem) => is_shown(&problem),
     }
+}
+
+fn read_many(text: &[u8], form: Form) -> Result<Vec<NewJob>, Problem> {
+    let (actor, trace, mut names) = (Actor::anonymous(), TraceContext::default(), DefinitionNames::default());
+    batch::read_many(text, form, &DEFINITIONS, &actor, &trace, &mut names)
 }
 
 /// Every accepted job fits into a message to a worker.

@@ -6,6 +6,7 @@
 
 mod read;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub use read::{PolicyError, load, load_optional};
 use serde::Deserialize;
 
 use crate::auth::role::Role;
-use crate::config::jobs_file::quantity::{DurationText, bytes};
+use crate::config::jobs_file::quantity::{self, DurationText, bytes};
 use crate::wildcard::matches;
 
 /// The rules of a policy file.
@@ -52,6 +53,14 @@ struct Rule {
     #[serde(default, rename = "max_memory", deserialize_with = "read::memory")]
     max_memory_bytes: Option<u64>,
     max_pids: Option<u32>,
+    max_gpus: Option<u32>,
+    /// Custom resources by name, with the most of each. Others are forbidden.
+    max_custom: Option<BTreeMap<String, u32>>,
+    #[serde(default, rename = "max_shm_size", deserialize_with = "read::memory")]
+    max_shm_bytes: Option<u64>,
+    /// Of all memory file systems together.
+    #[serde(default, rename = "max_tmpfs", deserialize_with = "read::memory")]
+    max_tmpfs_bytes: Option<u64>,
     #[serde(default, deserialize_with = "read::timeout")]
     max_timeout: Option<Duration>,
 }
@@ -132,13 +141,54 @@ impl Rule {
             let named = definition.secrets.files.iter().chain(variables);
             named.filter(|name| !allows(allowed, name)).for_each(|name| broken.add("secrets", name));
         }
+        self.check_reserved(spec, &mut broken);
         if spec.runtime == RuntimeKind::Docker {
+            self.check_memory_files(spec, &mut broken);
             self.check_container(spec, &mut broken);
             // The last attempt may have most.
             let memory = definition.raised_memory(definition.retry.max).or(spec.resources.memory_bytes);
             broken.check_most("resources.memory", memory, self.max_memory_bytes, bytes);
         }
         broken
+    }
+
+    /// GPUs and custom resources, which plain processes reserve as well.
+    fn check_reserved(&self, spec: &ContainerSpec, broken: &mut Broken) {
+        broken
+            .check_most("resources.gpus", Some(spec.resources.gpus), self.max_gpus, |gpus| gpus.to_string());
+        let Some(allowed) = &self.max_custom else { return };
+        for (name, amount) in &spec.resources.custom {
+            match allowed.get(name) {
+                None => broken.add("resources.custom", name),
+                Some(most) if amount > most => {
+                    broken.0.push(("resources.custom", format!("{amount} of {name} is above {most}")));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Files in memory. A definition without `shm_size` has the engine's default, which is small.
+    fn check_memory_files(&self, spec: &ContainerSpec, broken: &mut Broken) {
+        if spec.shm_bytes.is_some() {
+            broken.check_most("shm_size", spec.shm_bytes, self.max_shm_bytes, bytes);
+        }
+        let Some(most) = self.max_tmpfs_bytes else { return };
+        let mut sum = 0_u64;
+        for mount in &spec.tmpfs {
+            match tmpfs_bytes(mount) {
+                Some(size) => sum = sum.saturating_add(size),
+                None => {
+                    let path = mount.split(':').next().unwrap_or_default();
+                    return broken
+                        .0
+                        .push(("tmpfs", format!("{path} needs the option size, as in {path}:size=64m")));
+                }
+            }
+        }
+        if sum > most {
+            broken.0.push(("tmpfs", format!("{} together is above {}", bytes(sum), bytes(most))));
+        }
     }
 
     fn check_container(&self, spec: &ContainerSpec, broken: &mut Broken) {
@@ -198,6 +248,23 @@ impl Broken {
             Some(_) => {}
         }
     }
+}
+
+/// The size of a memory file system, if its options bound it by a size in bytes.
+fn tmpfs_bytes(mount: &str) -> Option<u64> {
+    let options = mount.split_once(':')?.1;
+    let mut size = None;
+    for option in options.split(',') {
+        match option.split_once('=') {
+            // The kernel takes the last one.
+            Some(("size", text)) => size = Some(quantity::size(text, 0, u64::MAX).ok()?),
+            // It is another way to set the size, in pages.
+            Some(("nr_blocks", _)) => return None,
+            _ => {}
+        }
+    }
+    // Zero means no bound.
+    size.filter(|size| *size > 0)
 }
 
 /// One of the patterns fits.

@@ -58,6 +58,34 @@ fn a_rule_allows_only_what_it_lists() {
         ("max_timeout: 1h", "image: b, timeout: 2h", "timeout: 2h is above 1h"),
         ("max_timeout: 1h", "image: b, timeout: none", "timeout: it must be set, to at most 1h"),
         ("max_pids: 10", "runtime: process, command: [date]", "runtime: process is not allowed"),
+        ("max_gpus: 1", "image: b, resources: {gpus: 2}", "resources.gpus: 2 is above 1"),
+        (
+            "max_custom: {license: 2}",
+            "image: b, resources: {custom: {license: 3}}",
+            "resources.custom: 3 of license is above 2",
+        ),
+        (
+            "max_custom: {license: 2}",
+            "image: b, resources: {custom: {scratch: 1}}",
+            "resources.custom: scratch is not allowed",
+        ),
+        (
+            "runtimes: [process], max_gpus: 0",
+            "runtime: process, command: [date], resources: {gpus: 1}",
+            "resources.gpus: 1 is above 0",
+        ),
+        ("max_shm_size: 1g", "image: b, shm_size: 2g", "shm_size: 2g is above 1g"),
+        (
+            "max_tmpfs: 64m",
+            "image: b, tmpfs: ['/a:size=64m', '/b:mode=1777,size=1m']",
+            "tmpfs: 65m together is above 64m",
+        ),
+        ("max_tmpfs: 64m", "image: b, tmpfs: [/a]", "tmpfs: /a needs the option size, as in /a:size=64m"),
+        (
+            "max_tmpfs: 64m",
+            "image: b, tmpfs: ['/a:size=50%']",
+            "tmpfs: /a needs the option size, as in /a:size=64m",
+        ),
     ] {
         assert_eq!(broken(rule, keys), [text], "{rule} / {keys}");
     }
@@ -75,6 +103,9 @@ fn a_rule_says_nothing_about_what_it_does_not_name_and_allows_what_it_lists() {
         ("max_timeout: 1h", "image: b, timeout: 1h"),
         ("runtimes: [docker, process], images: []", "runtime: process, command: [date]"),
         ("definitions: [daily-*], images: []", BUSYBOX),
+        ("max_gpus: 0, max_custom: {}, max_shm_size: 1m, max_tmpfs: 1m", BUSYBOX),
+        ("max_gpus: 2, max_custom: {license: 2}", "image: b, resources: {gpus: 2, custom: {license: 1}}"),
+        ("max_shm_size: 1g, max_tmpfs: 1g", "image: b, shm_size: 1g, tmpfs: ['/tmp:size=1g']"),
     ] {
         assert_eq!(broken(rule, keys), [""; 0], "{rule} / {keys}");
     }

@@ -1,5 +1,6 @@
 //! Reload of jobs.yaml, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take this one path.
 
+mod audit;
 mod removed;
 mod watch;
 
@@ -10,6 +11,8 @@ use protocol::Revision;
 use protocol::order::Intervals;
 use tokio::sync::{Mutex, Notify};
 
+use crate::auth::audit::note;
+use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
 use crate::engine::{Busy, Handle};
@@ -28,6 +31,8 @@ pub struct Reloader {
     /// The file of the server's policy; it is read again with jobs.yaml.
     policy_file: Option<PathBuf>,
     mail: MailSupport,
+    /// Gets reloads that no request asks for.
+    records: Option<Arc<AccessRecords>>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
     /// Notified after each replacement of the definitions.
@@ -49,6 +54,18 @@ pub struct Reloaded {
     pub removed: Vec<String>,
     /// Warnings of the file, with their position.
     pub warnings: Vec<String>,
+}
+
+impl Reloaded {
+    /// The difference in words; nothing if there is none.
+    #[must_use]
+    pub fn changes(&self) -> Option<String> {
+        note::changes([
+            ("added", self.added.iter().collect()),
+            ("changed", self.changed.iter().collect()),
+            ("removed", self.removed.iter().collect()),
+        ])
+    }
 }
 
 /// Definitions that a reload would bring.
@@ -103,6 +120,7 @@ impl Reloader {
             secrets: None,
             policy_file: None,
             mail: MailSupport::Absent,
+            records: None,
             turn: Mutex::new(()),
             loaded: Notify::new(),
         }
@@ -124,6 +142,12 @@ impl Reloader {
     #[must_use]
     pub fn with_mail(self, mail: MailSupport) -> Self {
         Self { mail, ..self }
+    }
+
+    /// Writes reloads that no request asks for into the audit log of these records.
+    #[must_use]
+    pub fn with_records(self, records: Arc<AccessRecords>) -> Self {
+        Self { records: Some(records), ..self }
     }
 
     /// Reads the file and replaces the definitions, if the present ones have the `expected` revision. The result is logged.

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::Reloader;
+use super::audit::Cause;
 
 /// Identifies the content of a file without reading it: device, inode, length, and the time of its change in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +64,7 @@ impl Reloader {
                 ticks.tick().await;
                 if watch.look(look().await) {
                     tracing::info!(file = %self.jobs_file.display(), "reading jobs.yaml again, as it is new or has changed");
-                    // The reloader has logged the result.
-                    drop(self.reload(None).await);
+                    self.reload_for(Cause::Watch).await;
                 }
             }
         };

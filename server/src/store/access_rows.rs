@@ -72,6 +72,10 @@ pub struct AuditRow {
     pub problem: Option<String>,
     /// The id of the last of them.
     pub request_id: String,
+    /// The thing that it acted on, where the target does not say so.
+    pub object: Option<String>,
+    /// The kind of the change: names, roles, keys.
+    pub detail: Option<String>,
 }
 
 /// A change of the rows of tokens and of the audit log.
@@ -105,6 +109,8 @@ pub struct AuditFilter {
     pub token: Option<String>,
     /// With this text in the target.
     pub target: Option<String>,
+    /// With this text in the object or the detail.
+    pub about: Option<String>,
     /// Answered at or after this instant.
     pub since: Option<Timestamp>,
     /// Refused ones only.

@@ -22,10 +22,12 @@ use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::join_audit::JoinAudit;
 use super::secrets::{SecretSources, SessionSecrets};
 use super::upgrade::{Socket, Upgrade};
 use super::{Machines, reader, session};
 use crate::auth::actor::Actor;
+use crate::auth::records::AccessRecords;
 use crate::config::WorkerLabels;
 use crate::engine::{OverridesCache, SessionInbox};
 use crate::listener::Peer;
@@ -68,6 +70,8 @@ pub struct WorkerAcceptor {
     pub secrets: Option<Arc<SecretsDir>>,
     /// Logins for registries.
     pub registries: Option<Arc<Registries>>,
+    /// Gets the workers that join, and those that are refused.
+    pub records: Option<Arc<AccessRecords>>,
     /// Names the spans of attempts, if traces are exported.
     pub tracer: Option<Arc<Tracer>>,
     /// Cancelled at shutdown: each session sends GoAway and closes.
@@ -104,6 +108,7 @@ impl WorkerAcceptor {
             worker_labels: Arc::default(),
             secrets: None,
             registries: None,
+            records: None,
             tracer: None,
             leaving,
             open: TaskTracker::new(),
@@ -127,6 +132,12 @@ impl WorkerAcceptor {
     #[must_use]
     pub fn with_registries(self, registries: Option<Arc<Registries>>) -> Self {
         Self { registries, ..self }
+    }
+
+    /// Writes workers that join into the audit log of these records.
+    #[must_use]
+    pub fn with_records(self, records: Arc<AccessRecords>) -> Self {
+        Self { records: Some(records), ..self }
     }
 
     /// Hands the spans of attempts to their programs, as parents of what these trace.
@@ -164,7 +175,7 @@ async fn connect(
     let actor = Actor::current();
     open.spawn(async move {
         if let Some(socket) = upgrade.socket(limits()).await {
-            accept_worker(acceptor, socket, peer, &actor).await;
+            accept_worker(acceptor, socket, peer, actor).await;
         }
     });
     answer
@@ -180,7 +191,7 @@ fn limits() -> WebSocketConfig {
 }
 
 /// Waits for the Hello. From the Welcome on the session stands for the worker, whose token may end then; before that, it ends with the token.
-async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer, actor: &Actor) {
+async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer, actor: Arc<Actor>) {
     let Peer { address, permit, is_tls, .. } = peer;
     let is_private = is_tls || address.ip().to_canonical().is_loopback();
     let hello = tokio::select! {
@@ -199,7 +210,9 @@ async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer,
                 registries: acceptor.registries.clone(),
                 is_private,
             });
-            session::serve(acceptor, socket, connected, secrets, permit).await;
+            let records = acceptor.records.clone();
+            let audit = JoinAudit::new(records, actor, address.ip().to_canonical(), connected.name.clone());
+            session::serve(acceptor, socket, connected, secrets, audit, permit).await;
         }
         Err(close) => {
             tracing::info!(peer = %address, code = close.code, reason = close.reason, "worker refused");

@@ -5,6 +5,7 @@
 mod accept;
 mod fragments;
 mod grants;
+mod join_audit;
 mod machine;
 mod orders;
 mod output;

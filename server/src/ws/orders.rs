@@ -11,6 +11,7 @@ use scheduler::step::{CloseReason, Grant};
 
 use super::accept::WorkerAcceptor;
 use super::grants::Grants;
+use super::join_audit::JoinAudit;
 use super::secrets::SessionSecrets;
 use super::session_log::SessionLog;
 use super::unsent::UnsentAttempts;
@@ -34,6 +35,7 @@ pub(super) struct Orders {
     refusal: Close,
     session_log: SessionLog,
     secrets: SessionSecrets,
+    audit: JoinAudit,
     /// The permit of the connection. Dropped at Welcome: thousands of workers leave the connections to clients.
     permit: Option<Arc<ConnectionPermit>>,
 }
@@ -45,9 +47,10 @@ impl Orders {
         grants: Arc<Grants>,
         session_log: SessionLog,
         secrets: SessionSecrets,
+        audit: JoinAudit,
         permit: Option<Arc<ConnectionPermit>>,
     ) -> Self {
-        Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, secrets, permit }
+        Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, secrets, audit, permit }
     }
 
     /// Logs the end of the session.
@@ -177,9 +180,11 @@ impl Orders {
             Order::Welcome(welcome) => {
                 drop(self.permit.take());
                 self.grants.set_worker(welcome.worker);
+                self.audit.welcomed(welcome.worker);
             }
             Order::Refused(refused) => {
                 self.session_log.refused(&refused.code, &refused.text);
+                self.audit.refused(&refused.code);
                 let code = match refused.code.as_str() {
                     "unsupported_version" => close::UNSUPPORTED_VERSION,
                     "worker_revoked" | "token_used_up" => close::UNAUTHORIZED,

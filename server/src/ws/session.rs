@@ -19,6 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::accept::WorkerAcceptor;
 use super::grants::Grants;
+use super::join_audit::JoinAudit;
 use super::orders::{Orders, SessionState};
 use super::output;
 use super::rate_limit::RateLimiter;
@@ -50,6 +51,7 @@ pub(super) async fn serve(
     socket: Socket,
     hello: Connected,
     secrets: SessionSecrets,
+    audit: JoinAudit,
     permit: Arc<ConnectionPermit>,
 ) {
     let session = hello.session;
@@ -80,7 +82,7 @@ pub(super) async fn serve(
         unauthorized_logged: false,
         rate_limit: RateLimiter::default(),
     };
-    let orders = Orders::new(acceptor.clone(), grants, session_log, secrets, Some(permit));
+    let orders = Orders::new(acceptor.clone(), grants, session_log, secrets, audit, Some(permit));
     let mut writer =
         Writer { sink, intervals: acceptor.intervals, orders, unsent: UnsentAttempts::default() };
     let close = tokio::select! {
@@ -213,6 +215,7 @@ mod tests {
     use scheduler::step::Grant;
     use tokio_util::sync::CancellationToken;
 
+    use crate::auth::actor::Actor;
     use crate::engine::{FromSession, OverridesCache, SessionInbox, ToSession};
     use crate::logs::{self, Logs};
     use crate::store::sqlite;
@@ -265,6 +268,7 @@ mod tests {
             Arc::new(Grants::new(archive)),
             SessionLog::new("w".into(), 1),
             SessionSecrets::default(),
+            JoinAudit::new(None, Arc::new(Actor::anonymous()), [127, 0, 0, 1].into(), "w".into()),
             None,
         );
         let mut writer = Writer { sink, intervals, orders, unsent: UnsentAttempts::default() };

@@ -31,7 +31,7 @@ start_server() {
   until_true longshore health
 }
 
-export LONGSHORE_SERVER=https://localhost:8080 LONGSHORE_CA_FILE=/etc/longshore/ca.pem LONGSHORE_API_TOKEN_FILE=/etc/longshore/tokens/api
+export LONGSHORE_SERVER=https://localhost:8080 LONGSHORE_CA_FILE=/etc/longshore/ca.pem LONGSHORE_API_TOKEN_FILE=/var/lib/longshore/admin.token
 
 step "install"
 dpkg --install /test/earlier.deb >/tmp/dpkg.log 2>&1 || { cat /tmp/dpkg.log; fail "dpkg --install"; }
@@ -45,10 +45,24 @@ done
 
 step "configure a server and a worker"
 longshore-setup server localhost
-longshore-setup worker /etc/longshore/worker-join.tar
 longshore-setup server localhost 2>/dev/null && fail "a second set-up should be refused"
-for file in tls/server-key.pem tokens/api tokens/worker; do
-  expect "$(stat -c '%U %a' /etc/longshore/$file)" 'longshore 600' "owner and mode of $file"
+longshore-setup invite 2>/dev/null && fail "a file for workers was made without a server"
+cat >/etc/longshore/jobs.yaml <<'END'
+jobs:
+  hello:
+    runtime: process
+    command: [/bin/echo, hello]
+END
+start_server
+longshore-setup invite >/dev/null
+longshore-setup invite /tmp/revoked.tar --uses 3 --labels zone=eu >/dev/null
+revoked=$(longshore token ls | sed -n 's/^\(join-[^ ]*\) .*zone=eu.*/\1/p')
+longshore token revoke "$revoked" >/dev/null
+longshore-setup worker /tmp/revoked.tar 2>/dev/null && fail "a revoked file for workers was accepted"
+[ ! -e /etc/longshore/worker.yaml.before-setup ] || fail "a refused file has configured the worker"
+longshore-setup worker /etc/longshore/worker-join.tar
+for file in /etc/longshore/tls/server-key.pem /var/lib/longshore/admin.token; do
+  expect "$(stat -c '%U %a' $file)" 'longshore 600' "owner and mode of $file"
 done
 for file in ca/ca-key.pem worker/token; do
   expect "$(stat -c '%U %a' /etc/longshore/$file)" 'root 600' "owner and mode of $file"
@@ -57,18 +71,12 @@ expect "$(stat -c %a /etc/longshore/worker-join.tar)" 600 "mode of the file for 
 runuser -u longshore -- cat /etc/longshore/ca/ca-key.pem 2>/dev/null && fail "the server can read the authority's key"
 
 step "run a job over TLS"
-cat >/etc/longshore/jobs.yaml <<'END'
-jobs:
-  hello:
-    runtime: process
-    command: [/bin/echo, hello]
-END
-start_server
 # shellcheck disable=SC2046
 $(exec_start longshore-worker) --no-docker --allow-process >>/tmp/worker.log 2>&1 &
 worker=$!
 expect "$(longshore run hello --follow 2>/tmp/run.log | head -n 1)" hello "output of the job"
-! LONGSHORE_API_TOKEN_FILE=/etc/longshore/tokens/worker longshore ls >/dev/null 2>&1 || fail "the worker's token lists jobs"
+! LONGSHORE_API_TOKEN_FILE=/etc/longshore/worker/token longshore ls >/dev/null 2>&1 || fail "the worker's token lists jobs"
+longshore token ls | grep -q '^join-.* used_up ' || fail "the join token is not used up"
 
 step "renew the certificate"
 before=$(cksum </etc/longshore/tls/server.pem)

@@ -44,6 +44,7 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Pro
     let filter = AuditFilter {
         token: query.text("by")?,
         target: query.text("path")?,
+        about: query.text("about")?,
         since: query.instant("since")?,
         refused: query.switch("refused")?,
         before: before.map(|JobId(id)| id),
@@ -70,6 +71,8 @@ fn entry(row: AuditRow) -> shapes::AuditEntry {
         address: row.address.map(|address| address.to_string()),
         method: row.method,
         target: row.target,
+        object: row.object,
+        detail: row.detail,
         status: row.status,
         problem: row.problem,
         request_id: row.request_id,

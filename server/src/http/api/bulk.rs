@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
+use crate::auth::audit::note;
 use crate::auth::role::Permission;
 use crate::engine::Busy;
 use crate::http::api::jobs::{already_finished, check_scope, find, requester, unexpected_answer};
@@ -143,6 +144,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     let operation = Arc::new(Operation { state, verb, revision, by: requester(&parts), key });
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
     if has_ids {
+        note::object("jobs by number");
         if has_filter {
             return Err(Problem::new(Code::InvalidQuery, "ids and filters exclude each other").field("ids"));
         }
@@ -151,6 +153,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
             let detail = format!("{} ids are too many (max {IDS_MAX})", ids.len());
             return Err(Problem::new(Code::TooLong, detail).field("ids"));
         }
+        note::object(format!("jobs {}", note::list(&ids)));
         result.matched = ids.len() as u64;
         if !dry_run {
             for slice in ids.chunks(SLICE) {
@@ -158,11 +161,16 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
             }
         }
     } else {
+        note::object(match parts.uri.query() {
+            Some(query) => format!("jobs with {query}"),
+            None => "jobs".to_owned(),
+        });
         if filter.states.is_empty() {
             filter.states = verb.states().to_vec();
         }
         operation.run(filter, &mut result).await?;
     }
+    note::detail(in_words(verb, &result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
 }
 
@@ -192,7 +200,17 @@ pub(crate) async fn on_batch(
     let filter = JobFilter { batch: Some(first), states, before, ..JobFilter::default() };
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
     Arc::new(operation).run(filter, &mut result).await?;
+    note::detail(in_words(verb, &result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// The effect of an operation, for the audit log.
+fn in_words(verb: Verb, result: &shapes::BulkResult) -> String {
+    let shapes::BulkResult { matched, done, stopping, refused, .. } = result;
+    match result.dry_run {
+        true => format!("counts only: {matched}"),
+        false => format!("{}: {} of {matched} jobs, refused {refused}", verb.name(), done + stopping),
+    }
 }
 
 /// True if a query selects jobs.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
+use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::api::jobs::{limit, next_page};
 use crate::http::middleware::code::Code;
@@ -93,6 +94,7 @@ pub(crate) async fn test(
 ) -> Result<Json<Vec<shapes::TargetTest>>, Problem> {
     let (parts, body) = request.into_parts();
     let TestRequest { definition } = body::json(&parts.headers, body).await?;
+    note::object(format!("definition {definition}"));
     Actor::current().check_scope(&definition)?;
     let definitions = state.services.catalogue.current();
     let Some(entry) = definitions.find(&definition) else {

@@ -14,6 +14,7 @@ use scheduler::schedule::Schedule;
 use scheduler::snapshot::Snapshot;
 use serde_json::{Map, Value};
 
+use crate::auth::audit::note;
 use crate::catalogue::Entry;
 use crate::clock;
 use crate::config::jobs_file::FILE_BYTES_MAX;
@@ -43,7 +44,10 @@ pub(crate) async fn plan(
         Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
     })?;
     let proposed = state.services.reloader.propose(text).await?;
-    Ok(Json(compare(proposed, &state.services.engine.snapshot())))
+    let plan = compare(proposed, &state.services.engine.snapshot());
+    note::object("definitions");
+    note::detail(in_words(&plan));
+    Ok(Json(plan))
 }
 
 /// `GET /api/definitions/plan`: a definition may be named `plan`.
@@ -51,6 +55,16 @@ pub(crate) async fn definition_named_plan(
     state: State<Arc<AppState>>,
 ) -> Result<Json<shapes::Definition>, Problem> {
     definitions::one(state, Name("plan".to_owned())).await
+}
+
+/// The effect that a reload would have, for the audit log.
+fn in_words(plan: &shapes::Plan) -> String {
+    let changes = note::changes([
+        ("add", plan.added.iter().map(|it| &it.name).collect()),
+        ("change", plan.changed.iter().map(|it| &it.definition.name).collect()),
+        ("remove", plan.removed.iter().map(|it| &it.name).collect()),
+    ]);
+    format!("would {}", changes.as_deref().unwrap_or("change nothing"))
 }
 
 fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 
+use crate::auth::audit::note;
 use crate::config::jobs_file::{Fault, Faults};
 use crate::engine::Busy;
 use crate::http::api::definitions;
@@ -28,7 +29,11 @@ pub(crate) async fn reload(
     let expected = query.text("expect")?.map(|text| revision("expect", &text)).transpose()?;
     query.finish()?;
     body::none(request.into_body()).await?;
+    note::object("definitions");
     let reloaded = state.services.reloader.reload(expected).await?;
+    if let Some(changes) = reloaded.changes() {
+        note::detail(changes);
+    }
     let Reloaded { definitions, revision, added, changed, removed, warnings } = reloaded;
     let revision = revision.to_string();
     Ok(Json(shapes::Reloaded { definitions, revision, added, changed, removed, warnings }))

@@ -13,6 +13,7 @@ use scheduler::schedule::{Schedule, ScheduleId};
 use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
 use scheduler::step::{Answer, Rejection};
 
+use crate::auth::audit::note;
 use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::api::definitions::find;
@@ -187,6 +188,11 @@ fn paused(verb: &str) -> Result<bool, Problem> {
 }
 
 async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<StatusCode, Problem> {
+    note::object(match &target {
+        PauseTarget::Everything => "all schedules".to_owned(),
+        PauseTarget::Definition(name) => format!("schedules of {name}"),
+        PauseTarget::Schedule(name, id) => format!("schedule {id} of {name}", id = id.as_str()),
+    });
     match state.services.engine.pause(target.clone(), paused).await? {
         Answer::Done => Ok(StatusCode::NO_CONTENT),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::auth::actor::{Actor, Scope};
+use crate::auth::audit::note;
 use crate::auth::records::{ChangeError, NewToken};
 use crate::auth::role::Role;
 use crate::clock;
@@ -75,6 +76,8 @@ pub(crate) async fn create(
     if !is_name(&request.name) {
         return Err(wrong("name", "a name has 1 to 64 letters, digits, dots, dashes or underscores"));
     }
+    note::object(format!("token {}", request.name));
+    note::detail(facts_of(&request, role));
     if request.definitions.len() > PATTERNS_MAX || request.definitions.iter().any(|it| !is_pattern(it)) {
         let detail = format!(
             "it is a list of at most {PATTERNS_MAX} names of definitions, in which * stands for any text"
@@ -114,6 +117,7 @@ pub(crate) async fn revoke(
     let with_workers = query.switch("workers")?;
     query.finish()?;
     body::none(request.into_body()).await?;
+    note::object(format!("token {name}"));
     let row = match state.services.records.revoke(&name).await {
         // The token may be revoked already, and its workers are not.
         Err(ChangeError::Unknown(_)) if with_workers => last_revoked(&state, &name)?,
@@ -122,7 +126,9 @@ pub(crate) async fn revoke(
     let id = row.id;
     let mut shown = token(&state, row);
     if with_workers {
-        shown.workers_revoked = Some(revoke_workers(&state, id).await?);
+        let count = revoke_workers(&state, id).await?;
+        note::detail(format!("with its workers: {count}"));
+        shown.workers_revoked = Some(count);
     }
     Ok(Json(shown))
 }
@@ -165,6 +171,20 @@ fn check_join(request: &TokenRequest, role: Role) -> Result<(), Problem> {
     }
     let faults = request.labels.iter().filter_map(|(name, value)| label_fault(name, value));
     faults.map(Err).next().unwrap_or(Ok(()))
+}
+
+/// The facts of a new token, for the audit log.
+fn facts_of(request: &TokenRequest, role: Role) -> String {
+    let labels = request.labels.iter().map(|(name, value)| format!("{name}={value}"));
+    let facts = [
+        Some(format!("role {}", role.name())),
+        (!request.definitions.is_empty())
+            .then(|| format!("definitions {}", note::list(&request.definitions))),
+        request.expires.as_ref().map(|expires| format!("expires in {expires}")),
+        request.uses.map(|uses| format!("uses {uses}")),
+        (!request.labels.is_empty()).then(|| format!("labels {}", note::list(labels))),
+    ];
+    facts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// The JSON of a token.

@@ -16,6 +16,7 @@ use scheduler::step::{Answer, WorkerRow};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::auth::audit::note;
 use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::api::jobs::unexpected_answer;
@@ -75,6 +76,9 @@ pub(crate) async fn change(
     let patch: WorkerPatch = body::json(&parts.headers, body).await?;
     let slots = patch.slots.map(slots).transpose()?;
     let labels = patch.labels.map(Labels::checked).transpose()?;
+    if let Some(detail) = changes_of(patch.slots, labels.as_ref()) {
+        note::detail(detail);
+    }
     // Labels first: only they can still be refused, and then nothing has changed.
     let mut operations = labels.into_iter().chain(slots);
     let (first, second) = (operations.next(), operations.next());
@@ -86,6 +90,20 @@ pub(crate) async fn change(
         Some(second) => perform(&state, WorkerId(id), second).await,
         None => Ok(response),
     }
+}
+
+/// The keys that a change sets, for the audit log.
+fn changes_of(slots: Option<u32>, labels: Option<&Operation>) -> Option<String> {
+    let slots = slots.map(|slots| format!("slots {slots}"));
+    let labels = match labels {
+        Some(Operation::Labels(changes)) => Some(changes.iter().map(|(name, value)| match value {
+            Some(value) => format!("label {name}={value}"),
+            None => format!("label {name} removed"),
+        })),
+        _ => None,
+    };
+    let all: Vec<String> = slots.into_iter().chain(labels.into_iter().flatten()).collect();
+    (!all.is_empty()).then(|| note::list(all))
 }
 
 /// Zero sets no bound but the protocol's.
@@ -138,6 +156,10 @@ fn stop_unmanaged(query: &mut Query) -> Result<Operation, Problem> {
 }
 
 async fn perform(state: &AppState, worker: WorkerId, operation: Operation) -> Result<Response, Problem> {
+    match state.services.engine.snapshot().workers.get(worker) {
+        Some(facts) => note::object(format!("worker {worker} ({})", facts.name)),
+        None => note::object(format!("worker {worker}")),
+    }
     match state.services.engine.operate(worker, operation.clone()).await? {
         Answer::Done => {
             // The log is the only record: the server may have no job to which this belongs.

@@ -13,9 +13,8 @@ use protocol::SUBPROTOCOL;
 use tokio::time::Instant;
 
 use crate::auth::Admission;
-use crate::auth::audit::AuditedRequest;
 use crate::auth::role::Permission;
-use crate::clock;
+use crate::http::middleware::audited::AuditedExchange;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::cut_at_revocation;
 use crate::http::middleware::problem::Problem;
@@ -32,12 +31,12 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
     let permission = Permission::needed(request.method(), request.uri().path());
     let is_for_workers = permission == Permission::Connect;
     let (began, method) = (Instant::now(), request.method().clone());
-    let target = (!method.is_safe()).then(|| request.uri().to_string());
-    let address = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.is_tls);
     let admitted = admit(&state, permission, &request);
     let actor = admitted.as_ref().ok().map(|admission| Arc::clone(&admission.actor));
+    let mut audited =
+        AuditedExchange::begin(&state, &request, permission, actor, route_name(&state, route.as_ref()), &id);
     let is_authenticated = admitted.as_ref().is_ok_and(Admission::is_authenticated);
     let is_unauthenticated_in_a_crowd = is_crowded(&request) && !is_authenticated;
     let allowed = admitted.and_then(|admission| {
@@ -50,7 +49,11 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
             .unwrap_or_else(|| problem.into_response()),
         Ok(actor) => {
             let revoked = actor.revoked.clone();
-            let served = AssertUnwindSafe(actor.serve(next.run(request))).catch_unwind().await;
+            let served = AssertUnwindSafe(actor.serve(next.run(request))).catch_unwind();
+            let served = match &audited {
+                Some(audited) => audited.note().serve(served).await,
+                None => served.await,
+            };
             let response = served.unwrap_or_else(|_| {
                 tracing::error!(request_id = ?id, "request handler panicked; the client gets 500");
                 Problem::new(Code::Internal, "the cause is in the server's log").into_response()
@@ -68,20 +71,9 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
             response.headers_mut().insert(header::ALLOW, allow);
         }
     }
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    let route = route.strip_prefix(state.services.base_path.as_str()).unwrap_or(route);
-    if let Some(target) = target {
-        let request = AuditedRequest {
-            actor: actor.as_deref(),
-            address,
-            method: method.as_str(),
-            // The paths that need no token are known routes; a client must not write its own text into the log with them.
-            target: if actor.is_some() && permission != Permission::Open { &target } else { route },
-            status: response.status().as_u16(),
-            problem: problem_code,
-            request_id: id.to_str().unwrap_or_default(),
-        };
-        state.services.records.audit.record(&request, clock::now().utc);
+    let route = route_name(&state, route.as_ref());
+    if let Some(audited) = audited.take() {
+        audited.answered(response.status(), problem_code);
     }
     let stays = !is_unauthenticated_in_a_crowd || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -96,6 +88,12 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, 
     }
     state.services.metrics.request(route, method.as_str(), response.status().as_u16(), began.elapsed());
     response
+}
+
+/// The route of a request as metrics and the audit log name it.
+fn route_name<'r>(state: &AppState, route: Option<&'r MatchedPath>) -> &'r str {
+    let route = route.map_or("none", MatchedPath::as_str);
+    route.strip_prefix(state.services.base_path.as_str()).unwrap_or(route)
 }
 
 /// The way to the login, for a page that needs a token.

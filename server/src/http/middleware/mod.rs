@@ -4,6 +4,7 @@
 //! `deprecation` marks answers of deprecated endpoints, `problem`, `rejection`, `denial` and `code` turn errors into
 //! `application/problem+json`.
 
+mod audited;
 pub(crate) mod body_budget;
 pub mod code;
 mod cut_at_revocation;

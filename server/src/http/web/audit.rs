@@ -35,6 +35,7 @@ struct AuditPage {
     frame: Frame,
     by: String,
     path: String,
+    about: String,
     refused: bool,
     rows: Vec<Row>,
     /// The query of the next page.
@@ -49,6 +50,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         frame: Frame::new(&state, "audit", "Audit log"),
         by: address.value("by"),
         path: address.value("path"),
+        about: address.value("about"),
         refused: !address.value("refused").is_empty(),
         rows: page.entries.into_iter().map(Row::of).collect(),
         older: address.next_page(page.next.as_deref()),

@@ -12,11 +12,11 @@ use super::format::{self, Moment};
 use super::jobs::Row;
 use super::list_address::ListAddress;
 use super::page::{Frame, render};
-use crate::http::api::batches;
+use crate::http::api::{batches, jobs};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::BatchSummary;
 use crate::http::request::path::Id;
-use crate::http::request::query::encode;
+use crate::http::request::query::{Query, encode};
 use crate::http::state::AppState;
 use crate::store::BatchState;
 
@@ -79,6 +79,8 @@ struct BatchPage {
     /// States with members, and their number.
     members: Vec<(&'static str, u32)>,
     failures: Vec<Row>,
+    /// True if the sender may act on the members.
+    may_act: bool,
     /// The query that selects the members.
     selection: String,
 }
@@ -103,11 +105,22 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         Some(name) => format!("Batch {id} {name}"),
         None => format!("Batch {id}"),
     };
+    let frame = Frame::new(&state, "batches", title);
+    let selection = encode([("batch", id.to_string().as_str())]);
+    // The members are read only for a sender who may not act on all definitions; of a large batch the latest ones decide.
+    let members_shown = match frame.has_whole_scope() {
+        true => Vec::new(),
+        false => {
+            let address = format!("/jobs?{selection}").parse().map_err(Problem::internal)?;
+            jobs::page(&state, Query::of(&address)?).await?.jobs
+        }
+    };
     render(&BatchPage {
-        frame: Frame::new(&state, "batches", title),
+        may_act: frame.may_run_all(members_shown.iter().map(|job| job.name.as_str())),
+        frame,
         row: BatchRow::of(full.batch),
         members: members.into_iter().filter(|(_, count)| *count > 0).collect(),
         failures: full.failures.into_iter().map(Row::of).collect(),
-        selection: encode([("batch", id.to_string().as_str())]),
+        selection,
     })
 }

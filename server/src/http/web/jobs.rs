@@ -89,6 +89,8 @@ struct JobsPage {
     rows: Vec<Row>,
     /// The query of the next page.
     older: Option<String>,
+    /// True if the sender may act on all jobs that are shown.
+    may_act: bool,
     /// The query that selects these jobs, without the page; empty if all jobs are shown.
     selection: String,
 }
@@ -97,8 +99,10 @@ struct JobsPage {
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let address = ListAddress::of(&uri)?;
     let page = jobs::page(&state, address.query()).await?;
+    let frame = Frame::new(&state, "jobs", "Jobs");
     render(&JobsPage {
-        frame: Frame::new(&state, "jobs", "Jobs"),
+        may_act: frame.may_run_all(page.jobs.iter().map(|job| job.name.as_str())),
+        frame,
         filter: Filter {
             state: address.value("state"),
             name: address.value("name"),

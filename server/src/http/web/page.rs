@@ -58,6 +58,16 @@ impl Frame {
         self.may_submit() && self.actor.scope.includes(definition)
     }
 
+    /// True if the sender may act on jobs of all these definitions.
+    pub(crate) fn may_run_all<'n>(&self, mut definitions: impl Iterator<Item = &'n str>) -> bool {
+        self.may_submit() && definitions.all(|definition| self.actor.scope.includes(definition))
+    }
+
+    /// True if the sender may act on jobs of every definition.
+    pub(crate) fn has_whole_scope(&self) -> bool {
+        self.actor.scope.patterns().is_empty()
+    }
+
     /// True if the sender may release jobs, operate workers and pause schedules.
     pub(crate) fn may_operate(&self) -> bool {
         self.actor.role.allows(Permission::Operate)

@@ -79,8 +79,9 @@ fn add_token(connection: &Connection, row: &TokenRow) -> rusqlite::Result<()> {
 fn add_audit(connection: &Connection, row: &AuditRow) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO audit (since, until, count, token, role, address, method, target, status, problem, request_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            "INSERT INTO audit (since, until, count, token, role, address, method, target, status, problem, request_id,
+                 object, detail)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             row.from.0,
@@ -94,6 +95,8 @@ fn add_audit(connection: &Connection, row: &AuditRow) -> rusqlite::Result<()> {
             row.status,
             row.problem,
             row.request_id,
+            row.object,
+            row.detail,
         ])
         .map(drop)
 }
@@ -118,12 +121,23 @@ impl AccessArchive for SqliteArchive {
         self.read(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT id, since, until, count, token, role, address, method, target, status, problem, request_id
+                    "SELECT id, since, until, count, token, role, address, method, target, status, problem, request_id, object,
+                         detail
                      FROM audit WHERE id < ?1 AND (?2 IS NULL OR token = ?2) AND (?3 IS NULL OR instr(target, ?3) > 0)
-                         AND (?4 IS NULL OR until >= ?4) AND (NOT ?5 OR status >= 400) ORDER BY id DESC LIMIT ?6",
+                         AND (?4 IS NULL OR until >= ?4) AND (NOT ?5 OR status >= 400)
+                         AND (?7 IS NULL OR instr(object, ?7) > 0 OR instr(detail, ?7) > 0)
+                     ORDER BY id DESC LIMIT ?6",
                 )?
                 .query_map(
-                    params![before, filter.token, filter.target, filter.since.map(|at| at.0), filter.refused, limit],
+                    params![
+                        before,
+                        filter.token,
+                        filter.target,
+                        filter.since.map(|at| at.0),
+                        filter.refused,
+                        limit,
+                        filter.about
+                    ],
                     audit,
                 )?
                 .collect()
@@ -167,6 +181,8 @@ fn audit(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         status: row.get(9)?,
         problem: row.get(10)?,
         request_id: row.get(11)?,
+        object: row.get(12)?,
+        detail: row.get(13)?,
     })
 }
 

@@ -46,6 +46,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("lists_by_end", include_str!("migrations/0029_lists_by_end.sql")),
     ("gpus", include_str!("migrations/0030_gpus.sql")),
     ("definition_ends", include_str!("migrations/0031_definition_ends.sql")),
+    ("audit_details", include_str!("migrations/0032_audit_details.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
@@ -66,6 +67,12 @@ pub(super) const fn newest() -> usize {
 /// The names of the migrations that a file of this version lacks, in order.
 pub(super) fn missing(version: usize) -> impl Iterator<Item = &'static str> {
     MIGRATIONS.iter().skip(version).map(|(name, _)| *name)
+}
+
+/// The version of a file that lacks this migration and all later ones.
+#[cfg(test)]
+pub(super) fn before(name: &str) -> usize {
+    MIGRATIONS.iter().position(|(known, _)| *known == name).unwrap()
 }
 
 /// As an earlier build would have left it.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::submit_many::{answer, replayed};
 use crate::auth::actor::Actor;
+use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::http::api::admission;
 use crate::http::api::definitions;
@@ -35,6 +36,8 @@ pub(crate) async fn submit(
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Response, Problem> {
     let ArrayRequest { count, each, options } = array;
+    note::object(format!("definition {name}"));
+    note::detail("several jobs");
     let definitions = state.services.catalogue.current();
     let role = Actor::current().role;
     if let Err(refusal) = admission::find_to_run(&definitions, name, request.job.timeout, role) {

@@ -1,5 +1,6 @@
 //! `POST /api/jobs`: a batch, accepted as a whole or refused as a whole.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ use scheduler::input::{KeyHolder, NewJob};
 use scheduler::step::{Accepted, Answer, Rejection};
 
 use crate::auth::actor::Actor;
+use crate::auth::audit::note;
 use crate::catalogue::Definitions;
+use crate::excerpt::excerpt;
 use crate::http::api::admission;
 use crate::http::api::definitions;
 use crate::http::api::jobs::unexpected_answer;
@@ -54,10 +57,12 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
         drop(pieces);
         let key = parse_key(&parts, &target, &text)?;
         let trace = TraceContext::read(&parts.headers);
-        Ok((read_many(&text, form, &definitions, &actor, &trace), key))
+        let mut names = DefinitionNames::default();
+        Ok((read_many(&text, form, &definitions, &actor, &trace, &mut names), names, key))
     };
     let is_small = length.is_some_and(|length| length <= INLINE_BYTES_MAX);
-    let (jobs, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
+    let (jobs, names, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
+    note::object(format!("definitions {}", note::list(names.0)));
     let jobs = match jobs {
         Ok(jobs) => jobs,
         Err(refusal)
@@ -129,6 +134,18 @@ pub(crate) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<R
     }
 }
 
+/// The definitions that a batch names, for the audit log: the first few different ones.
+#[derive(Debug, Default)]
+pub(crate) struct DefinitionNames(BTreeSet<String>);
+
+impl DefinitionNames {
+    fn add(&mut self, name: &str) {
+        if self.0.len() < NAMES_MAX {
+            self.0.insert(excerpt(name));
+        }
+    }
+}
+
 /// Parses the jobs of a batch.
 ///
 /// # Errors
@@ -139,6 +156,7 @@ pub(crate) fn read_many(
     definitions: &Definitions,
     actor: &Actor,
     trace: &TraceContext,
+    seen: &mut DefinitionNames,
 ) -> Result<Vec<NewJob>, Problem> {
     let mut jobs = Vec::new();
     let mut names = EntryNames::default();
@@ -156,6 +174,7 @@ pub(crate) fn read_many(
         let (_, definition, checker) = match &last {
             Some(entry) if entry.0 == name => entry,
             _ => {
+                seen.add(&name);
                 actor.check_scope(&name).map_err(|denial| Problem::from(denial).field("name"))?;
                 let entry = definitions::find(definitions, &name).map_err(|problem| problem.field("name"))?;
                 if !entry.definition.enabled {
@@ -211,6 +230,9 @@ fn location(state: &AppState, first: JobId) -> HeaderMap {
     let location = HeaderValue::try_from(format!("{}/api/batches/{first}", state.services.base_path));
     location.map(|location| HeaderMap::from_iter([(header::LOCATION, location)])).unwrap_or_default()
 }
+
+/// Different definitions that the audit log names of one batch.
+const NAMES_MAX: usize = 10;
 
 const MANY_BYTES_MAX: usize = 64 << 20;
 

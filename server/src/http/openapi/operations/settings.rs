@@ -104,14 +104,15 @@ pub(super) fn access() -> Vec<Operation> {
             .takes(&[
                 query("by", Kind::Text("ci"), "The name of the token."),
                 query("path", Kind::Text("/api/workers"), "A text in the path."),
+                query("about", Kind::Text("token ci"), "A text in the object or the detail."),
                 query("since", Kind::Instant, "Answered at or after this instant."),
                 query("refused", Kind::Switch, "Only refused requests."),
             ])
             .takes(&PAGE)
             .answers(200, "A page of the audit log.", vec![list::<shapes::AuditEntry>(json!({
                 "id": 7, "from": "2026-11-20T13:09:01.177Z", "to": "2026-11-20T13:09:01.177Z", "count": 1, "token": "ci",
-                "role": "submitter", "address": "192.0.2.17", "method": "POST", "target": "/api/workers/3/drain", "status": 403,
-                "problem": "forbidden", "request_id": "7aa6e6d9-14"
+                "role": "submitter", "address": "192.0.2.17", "method": "POST", "target": "/api/workers/3/drain",
+                "object": "worker 3 (anna)", "status": 403, "problem": "forbidden", "request_id": "7aa6e6d9-14"
             }))])
             .with_headers(LINK)
             .problems(&[&PAGING]),

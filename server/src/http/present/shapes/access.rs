@@ -82,11 +82,17 @@ pub struct AuditEntry {
     /// The address of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The method of the request.
+    /// The method of the request; `SIGNAL` and `WATCH` for reloads that no request asked for.
     pub method: String,
     /// Its path and query; without a valid token only the route.
     pub target: String,
-    /// The status of the answer.
+    /// The thing that it acted on, such as a token or a worker with its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// The change in words: names, roles, keys. It has no secrets and no values of variables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The status of the answer; 499 if the client left before it.
     pub status: u16,
     /// The code of the problem, if it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]

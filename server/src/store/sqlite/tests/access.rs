@@ -24,6 +24,8 @@ fn row(at: i64) -> AuditRow {
         status: 201,
         problem: None,
         request_id: String::new(),
+        object: None,
+        detail: None,
     }
 }
 
@@ -64,6 +66,34 @@ fn old_rows_of_the_audit_log_are_deleted_as_new_ones_come() {
     assert_eq!(times(&archive), [10, 3, 2], "twice as many are deleted as are added");
     add(&mut store, &loaded, 11..12, limits(3));
     assert_eq!(times(&archive), [11, 10, 3]);
+}
+
+#[test]
+fn rows_from_before_the_details_are_read_and_later_ones_are_found_by_them() {
+    let place = Place::new();
+    let mut shell = place.sql();
+    migrate::migrate_to(&mut shell, &place.file(), migrate::before("audit_details"));
+    let earlier = "INSERT INTO audit (since, until, count, method, target, status, request_id)
+        VALUES (1, 1, 1, 'POST', '/api/tokens', 201, 'a')";
+    shell.execute_batch(earlier).unwrap();
+    drop(shell);
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let object = |name: &str| Some(format!("token {name}"));
+    let rows = vec![
+        AuditRow { object: object("ci"), detail: Some("role viewer".to_owned()), ..row(2) },
+        AuditRow { object: object("other"), detail: Some("role admin".to_owned()), ..row(3) },
+    ];
+    let limits = AuditLimits { since: Timestamp(0), rows_max: 100 };
+    let change = RecordChange::Access(AccessChange::Audit(rows, limits));
+    store.change_record(loaded.epoch, &change).unwrap();
+    let found = |about: &str| -> Vec<(i64, Option<String>)> {
+        let filter = AuditFilter { about: Some(about.to_owned()), limit: 10, ..AuditFilter::default() };
+        archive.audit(&filter).unwrap().into_iter().map(|row| (row.to.0, row.object)).collect()
+    };
+    assert_eq!(times(&archive), [3, 2, 1]);
+    assert_eq!(found("token ci"), [(2, object("ci"))]);
+    assert_eq!(found("admin"), [(3, object("other"))]);
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! The audit log, with real processes: the object and the kind of each change, workers that join, and reloads without a request.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use testkit::{Cluster, Process, http, wait_until};
+
+const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
+
+/// A cluster whose server requires tokens, and the file of its first token.
+async fn start(flags: &[&str]) -> (Cluster, Process, String) {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let server = cluster.start_server(&[&["--require-tokens"], flags].concat()).await;
+    let admin = cluster.path("data/admin.token").display().to_string();
+    (cluster, server, admin)
+}
+
+/// Runs a command as the administrator.
+fn run(cluster: &Cluster, admin: &str, words: &[&str]) -> String {
+    let address = cluster.address();
+    let (code, text) = cluster.run_cli(&[words, &["--server", &address, "--token-file", admin]].concat());
+    assert_eq!(code, 0, "{words:?}: {text}");
+    text
+}
+
+fn make_token(cluster: &Cluster, admin: &str, name: &str, flags: &[&str]) -> String {
+    let text = run(cluster, admin, &[&["token", "create", name], flags].concat());
+    let token = text.lines().find(|line| line.starts_with("longshore_")).expect("the token");
+    let file = cluster.path(&format!("{name}.token"));
+    std::fs::write(&file, token).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    file.display().to_string()
+}
+
+/// The rows with this text in object or detail.
+fn rows(cluster: &Cluster, admin: &str, about: &str) -> Vec<Value> {
+    serde_json::from_str(&run(cluster, admin, &["audit", "--about", about, "-o", "json"])).unwrap()
+}
+
+/// Waits for a row, since rows are written about once a second.
+async fn row(cluster: &Cluster, admin: &str, about: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    let mut found = None;
+    wait_until(&format!("the audit log has {about}"), async || {
+        found = rows(cluster, admin, about).into_iter().find(|row| fits(row));
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
+}
+
+#[tokio::test]
+async fn each_change_has_its_object_and_its_kind() {
+    let (cluster, _server, admin) = start(&[]).await;
+    make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);
+    make_token(&cluster, &admin, "ci", &["--role", "submitter", "--definitions", "hel*", "--expires", "90d"]);
+    let api = format!("http://{}/api", cluster.address());
+    let bearer = format!("Bearer {}", std::fs::read_to_string(&admin).unwrap().trim());
+    let post = async |path: &str, body: Value| {
+        let client = http::client().build().unwrap();
+        let request = client.post(format!("{api}{path}")).header("authorization", &bearer);
+        let answer = request.header("content-type", "application/json").body(body.to_string()).send().await;
+        answer.unwrap().status().as_u16()
+    };
+    let secret = json!([{"name": "hello", "environment": {"PASSWORD": "planted"}}, {"name": "other"}]);
+    assert_eq!(post("/jobs", secret).await, 201);
+    assert_eq!(post("/jobs/cancel", json!({"ids": [1, 2]})).await, 200);
+    assert_eq!(post("/definitions/plan", json!({"jobs": {"new": {"runtime": "fake"}}})).await, 200);
+    let eyes = row(&cluster, &admin, "token eyes", |_| true).await;
+    assert_eq!((&eyes["detail"], &eyes["count"]), (&json!("role viewer"), &json!(1)), "{eyes}");
+    let ci = row(&cluster, &admin, "token ci", |_| true).await;
+    assert_eq!(ci["detail"], "role submitter; definitions hel*; expires in 90d");
+    let batch = row(&cluster, &admin, "definitions hello, other", |row| row["target"] == "/api/jobs").await;
+    assert_eq!(batch["status"], 201);
+    let bulk = row(&cluster, &admin, "jobs 1, 2", |_| true).await;
+    assert_eq!(bulk["detail"], "cancel: 2 of 2 jobs, refused 0");
+    let plan = row(&cluster, &admin, "would", |_| true).await;
+    assert_eq!(plan["detail"], "would add new; remove hello, other");
+    let table = run(&cluster, &admin, &["audit", "--about", "token ci"]);
+    assert!(table.contains("token ci: role submitter; definitions hel*"), "{table}");
+    assert!(!run(&cluster, &admin, &["audit", "-o", "json"]).contains("planted"));
+    let page = format!("http://{}/audit?about=token+ci", cluster.address());
+    let page =
+        http::client().build().unwrap().get(page).header("authorization", &bearer).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    assert!(page.contains("role submitter; definitions hel*") && !page.contains("token eyes"), "{page}");
+}
+
+#[tokio::test]
+async fn workers_that_join_and_changes_of_them_are_named() {
+    let (cluster, _server, admin) = start(&[]).await;
+    let token = make_token(&cluster, &admin, "join", &["--role", "worker", "--uses", "1"]);
+    let flags = ["--no-docker", "--allow-fake", "--token-file", &token];
+    let mut first = cluster.start_worker("anna", &flags);
+    let joined = row(&cluster, &admin, "worker 1 (anna)", |_| true).await;
+    assert_eq!(joined["token"], "join");
+    assert_eq!((&joined["detail"], &joined["role"]), (&json!("joined"), &json!("worker")));
+    assert_eq!((&joined["address"], &joined["status"]), (&json!("127.0.0.1"), &json!(101)));
+    first.terminate().await;
+    let _again = cluster.start_worker("anna", &flags);
+    let _refused = cluster.start_worker("berta", &flags);
+    let refused = row(&cluster, &admin, "worker berta", |_| true).await;
+    assert_eq!((&refused["problem"], &refused["status"]), (&json!("token_used_up"), &json!(403)));
+    run(&cluster, &admin, &["label", "1", "disk=fast"]);
+    let changed = row(&cluster, &admin, "label disk=fast", |_| true).await;
+    assert_eq!((&changed["object"], &changed["method"]), (&json!("worker 1 (anna)"), &json!("PATCH")));
+    assert_eq!(rows(&cluster, &admin, "joined").len(), 1, "a worker that connects again does not join");
+    let wrong = cluster.path("wrong.token");
+    std::fs::write(&wrong, "longshore_9_unknown").unwrap();
+    std::fs::set_permissions(&wrong, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let wrong = wrong.display().to_string();
+    let _stranger = cluster.start_worker("clara", &["--no-docker", "--allow-fake", "--token-file", &wrong]);
+    wait_until("the worker with a wrong token is recorded", async || {
+        let refused = run(&cluster, &admin, &["audit", "--path", "/workers/connect", "--refused"]);
+        refused.contains("401 invalid_token")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reloads_by_a_signal_and_by_the_watch_are_recorded() {
+    let (cluster, server, admin) = start(&["--watch-jobs"]).await;
+    let write = |text: &str| std::fs::write(cluster.path("jobs.yaml"), text).unwrap();
+    write(&JOBS.replace("hello", "new"));
+    let watched = row(&cluster, &admin, "added new", |row| row["method"] == "WATCH").await;
+    assert_eq!((&watched["detail"], &watched["status"]), (&json!("added new; removed hello"), &json!(200)));
+    write("jobs: {");
+    let refused = row(&cluster, &admin, "stay as they were", |row| row["method"] == "WATCH").await;
+    assert_eq!((&refused["problem"], &refused["status"]), (&json!("invalid_jobs_file"), &json!(422)));
+    server.signal(Signal::HUP);
+    let signal = row(&cluster, &admin, "definitions", |row| row["method"] == "SIGNAL").await;
+    assert_eq!((&signal["target"], &signal["token"]), (&json!("SIGHUP"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_request_whose_client_leaves_early_is_recorded() {
+    let (cluster, _server, admin) = start(&[]).await;
+    let bearer = format!("Bearer {}", std::fs::read_to_string(&admin).unwrap().trim());
+    let client = http::client().build().unwrap();
+    let submit = client
+        .post(format!("http://{}/api/jobs/hello?wait=60s", cluster.address()))
+        .header("authorization", &bearer)
+        .send();
+    let submit = tokio::spawn(submit);
+    wait_until("the job is there", async || run(&cluster, &admin, &["ls"]).contains("hello")).await;
+    submit.abort();
+    wait_until("the request is recorded", async || {
+        run(&cluster, &admin, &["audit", "--path", "/api/jobs/hello"]).contains("499")
+    })
+    .await;
+}

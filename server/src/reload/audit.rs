@@ -1,0 +1,66 @@
+//! Reloads that no request asks for, and their rows in the audit log.
+
+use super::{ReloadError, Reloaded, Reloader};
+use crate::auth::audit::AuditedRequest;
+use crate::auth::audit::note::AuditNote;
+use crate::clock;
+
+/// The cause of a reload that no request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The signal SIGHUP.
+    Signal,
+    /// The file has changed.
+    Watch,
+}
+
+impl Reloader {
+    /// Reloads jobs.yaml for the signal SIGHUP. The result is in the log of the server and in the audit log.
+    pub async fn reload_on_hangup(&self) {
+        self.reload_for(Cause::Signal).await;
+    }
+
+    pub(super) async fn reload_for(&self, cause: Cause) {
+        let result = self.reload(None).await;
+        let changes = result.as_ref().ok().and_then(Reloaded::changes);
+        // The watch also reads files that say the same as before.
+        if cause == Cause::Watch && result.is_ok() && changes.is_none() {
+            return;
+        }
+        let Some(records) = &self.records else { return };
+        let (status, problem) = result.as_ref().err().map_or((200, None), |error| {
+            let (status, code) = refusal(error);
+            (status, Some(code))
+        });
+        let detail = match &result {
+            Ok(_) => changes.unwrap_or_else(|| "nothing changed".to_owned()),
+            Err(_) => "the definitions stay as they were".to_owned(),
+        };
+        let (method, target) = match cause {
+            Cause::Signal => ("SIGNAL", "SIGHUP".to_owned()),
+            Cause::Watch => ("WATCH", self.jobs_file.display().to_string()),
+        };
+        let request = AuditedRequest {
+            actor: None,
+            address: None,
+            method,
+            target: &target,
+            status,
+            problem,
+            request_id: "",
+            note: AuditNote { object: Some("definitions".to_owned()), detail: Some(detail) },
+        };
+        records.audit.record(&request, clock::now().utc);
+    }
+}
+
+/// The status and the code that a request for the same reload would get.
+pub(crate) const fn refusal(error: &ReloadError) -> (u16, &'static str) {
+    match error {
+        ReloadError::Faults(_) => (422, "invalid_jobs_file"),
+        ReloadError::Unexpected { .. } => (409, "revision_mismatch"),
+        ReloadError::Policy(_) => (422, "invalid_policy"),
+        ReloadError::Busy => (503, "busy"),
+        ReloadError::Panicked(_) => (500, "internal"),
+    }
+}
