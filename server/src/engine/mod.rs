@@ -22,6 +22,7 @@ mod load;
 mod overrides;
 mod refused;
 mod refused_group;
+mod restored;
 mod sessions;
 mod watch;
 mod writer;
@@ -308,13 +309,7 @@ impl Engine {
         for change in &changes {
             self.joins.note(change);
             self.workers.note(change);
-            if let Change::Skipped { after, job, fence, .. } = change {
-                tracing::error!(
-                    %after, %job, %fence,
-                    "a worker has attempts with higher numbers than this restored store: their jobs were accepted after the backup and are lost here; \
-                     their numbers are skipped, and the attempts run on unmanaged"
-                );
-            }
+            restored::tell_of_skipped(change);
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
                 // The store adds how its predecessors ended.
