@@ -90,5 +90,6 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         return inner;
     }
     let outside = Router::new().fallback(health::nothing_here).layer(from_fn_with_state(state, front::serve));
-    outside.nest(&base_path, inner)
+    // As a service: a nested router has no route for the base path with a slash behind it, to which every page links.
+    outside.nest_service(&base_path, inner)
 }
