@@ -23,7 +23,7 @@ use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
     notifications, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
 };
-use middleware::{deprecation, front};
+use middleware::{compression, deprecation, front};
 use request::query;
 use state::AppState;
 pub use state::{BODY_BYTES_MAX, Services};
@@ -84,6 +84,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .merge(web::router(&state))
         .fallback(health::nothing_here)
         .with_state(Arc::clone(&state))
+        .layer(compression::layer())
         .merge(worker_connections.layer(from_fn(query::none)))
         .layer(from_fn_with_state(Arc::clone(&state), front::serve));
     if base_path.is_empty() {
