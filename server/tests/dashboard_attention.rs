@@ -1,4 +1,4 @@
-//! What the dashboard shows of trouble, over real HTTP: waiting jobs, missed expectations, workers; and that its pages stay small.
+//! The dashboard on trouble, over real HTTP: waiting jobs, missed expectations, workers; and that its pages stay small.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 mod http_support;

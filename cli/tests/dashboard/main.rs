@@ -175,7 +175,7 @@ async fn a_form_of_parameters_is_mended_and_run_in_a_browser() {
     browser.enter("[name='params.token']", "swordfish").await;
     browser.click("[name='params.sites'][value='oslo']").await;
     browser.enter("[name='labels']", "team=web").await;
-    // What was typed survives news that would change the page, also when no field has the focus.
+    // News that would change the page leave typed text alone, also when no field has the focus.
     browser.run("document.activeElement.blur()").await;
     submit(api, "colours").await;
     browser.click("form.run button").await;
