@@ -188,6 +188,11 @@ fn subject(event: &CommittedEvent) -> String {
         let job = fire.job.map(|job| format!(", job {job}")).unwrap_or_default();
         return format!("{name}/{} slot {}{why}{job}", fire.schedule, fire.to);
     }
+    if let Some(expectation) = &event.expectation {
+        let name = event.name.as_deref().unwrap_or_default();
+        let job = expectation.slow_job.map(|job| format!(", job {job}")).unwrap_or_default();
+        return format!("{name}: {}{job}", expectation.condition);
+    }
     if let Some(schedules) = &event.schedules {
         let id = schedules.id.as_ref().map(|id| format!("/{id}")).unwrap_or_default();
         return format!("{}{id}", schedules.name.as_deref().unwrap_or("all schedules"));

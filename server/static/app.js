@@ -44,10 +44,16 @@ document.addEventListener("keydown", (event) => {
 });
 
 // Live updates: an event means that this page may have changed, so it is read again, at most once a second and never while it is hidden
-// or someone is typing into it.
+// or someone is typing into it or has typed.
 let wanted = false, running = false;
+function isChanged(field) {
+  if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+  if (field.tagName !== "SELECT") return field.value !== field.defaultValue;
+  return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
+}
 function isBusy() {
   const active = document.activeElement;
+  if ([...document.querySelectorAll("main form[method=post] :is(input, select, textarea)")].some(isChanged)) return true;
   return document.hidden || (active && active.closest("main form")) || document.querySelector("main details[open], dialog[open]");
 }
 async function refresh() {

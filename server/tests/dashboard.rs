@@ -193,19 +193,84 @@ async fn with_a_token_people_sign_in_and_out() {
     let right = form(&server, "/tools/login", &format!("token={TOKEN}&to=%2Fjobs")).await;
     assert_eq!((right.status, right.header("location")), (303, "/tools/jobs"), "{right:?}");
     let cookie = right.header("set-cookie");
-    for part in ["HttpOnly", "SameSite=Strict", "Path=/tools/"] {
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/tools;"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     assert!(!cookie.contains(TOKEN), "{cookie}");
     let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
     let with_cookie = [("cookie", cookie.as_str())];
-    is_page(&server.ask("GET", "/tools/jobs", &with_cookie, "").await, "/tools/jobs");
+    for path in ["/tools", "/tools/", "/tools/jobs"] {
+        is_page(&server.ask("GET", path, &with_cookie, "").await, path);
+    }
     let cross = [("cookie", cookie.as_str()), ("origin", "https://evil.example")];
     server.ask("POST", "/tools/jobs/1/cancel", &cross, "").await.is_problem(403, "cross_site");
 
     assert_eq!(server.ask("POST", "/tools/logout", &with_cookie, "").await.status, 303);
     assert_eq!(server.ask("GET", "/tools/jobs", &with_cookie, "").await.status, 303);
     server.ask("GET", "/tools/api/jobs", &with_cookie, "").await.is_problem(401, "invalid_token");
+}
+
+/// The addresses of all links, forms and files of a page.
+fn links(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for attribute in [" href=\"", " action=\"", " src=\""] {
+        let values = page.split(attribute).skip(1).filter_map(|rest| rest.split('"').next());
+        found.extend(values.map(|value| value.replace("&#38;", "&").replace("&amp;", "&")));
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_link_of_every_page_leads_somewhere_below_a_base_path() {
+    let server = Server::with(|access| access, "/tools", Limits::default()).await;
+    server.post("/tools/api/jobs/resize", r#"{"labels":{"team":"web"}}"#).await;
+    server.post("/tools/api/jobs/backup", "").await;
+    server.stand.world().end(1, State::Failed, 3);
+    let mut seen = std::collections::BTreeSet::new();
+    let mut left = vec!["/tools".to_owned()];
+    while let Some(path) = left.pop() {
+        if !seen.insert(path.clone()) {
+            continue;
+        }
+        let page = server.get(&path).await;
+        assert!(matches!(page.status, 200 | 303), "{path}: {page:?}");
+        if page.header("content-type") != "text/html; charset=utf-8" {
+            continue;
+        }
+        // The address of a form that changes something exists: with GET it is the form, or 405.
+        for link in links(&page.body).into_iter().filter(|link| !link.starts_with('#')) {
+            assert!(link == "/tools" || link.starts_with("/tools/"), "{path} leads outside, to {link}");
+            let link = link.split('#').next().unwrap_or_default().to_owned();
+            let is_change = page.body.contains(&format!("action=\"{link}\" method=\"post\""));
+            if is_change {
+                let shown = server.get(&link).await;
+                assert!(matches!(shown.status, 200 | 405), "{link} of {path}: {shown:?}");
+            } else {
+                left.push(link);
+            }
+        }
+    }
+    for page in ["/tools/", "/tools/jobs", "/tools/jobs/1/again", "/tools/workers/1", "/tools/api-docs"] {
+        assert!(seen.contains(page), "nothing leads to {page}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_login_without_a_page_leads_to_the_overview_below_a_base_path() {
+    let server = Server::with(|access| access.api_token(TOKEN), "/tools", Limits::default()).await;
+    for path in ["/tools", "/tools/"] {
+        let first = server.get(path).await;
+        assert_eq!(
+            (first.status, first.header("location")),
+            (303, "/tools/login?to=%2F"),
+            "{path}: {first:?}"
+        );
+    }
+    let right = form(&server, "/tools/login", &format!("token={TOKEN}")).await;
+    assert_eq!((right.status, right.header("location")), (303, "/tools/"), "{right:?}");
+    let cookie = right.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    let page = server.ask("GET", right.header("location"), &[("cookie", &cookie)], "").await;
+    is_page(&page, "/tools/");
 }
 
 #[tokio::test]

@@ -202,6 +202,9 @@ async fn a_lost_attempt_is_an_event_of_its_own_whether_the_job_goes_on_or_not() 
         (Some(1), Some("lost"))
     );
     assert_eq!((events[3]["job_id"].as_u64(), events[3]["said"].as_str()), (Some(1), Some("exit 0")));
+    let attempt = &events[3]["attempt"];
+    assert_eq!((attempt["fence"].as_u64(), attempt["worker"]["name"].as_str()), (Some(101), Some("w1")));
+    assert!(attempt.get("number").is_none() && attempt.get("assigned_at").is_none(), "unknown: {attempt}");
     assert_eq!(events[4]["job"]["due_at"], "1970-01-01T00:00:09.000Z");
     assert_eq!(events[4]["job"].get("worker"), None, "it has no attempt");
     assert_eq!(events[6]["job"]["name"], "backup");

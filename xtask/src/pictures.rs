@@ -14,7 +14,7 @@ use crate::step;
 const SMALLER: &str = include_str!("pictures/smaller.py");
 
 /// The pictures that the documents show: page, width and colours.
-const CHOSEN: [&str; 8] = [
+const CHOSEN: [&str; 9] = [
     "overview-wide-light",
     "overview-wide-dark",
     "definitions-wide-light",
@@ -23,6 +23,7 @@ const CHOSEN: [&str; 8] = [
     "batch-wide-light",
     "job-waiting-wide-light",
     "jobs-narrow-dark",
+    "run-wide-light",
 ];
 
 /// A clone of the repository has all pictures of all times.

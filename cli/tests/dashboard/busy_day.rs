@@ -19,7 +19,14 @@ jobs:
   build-site:
     description: Builds the public site from the main branch
     tags: [web]
-    params: { branch: { default: main } }
+    params:
+      branch: { default: main, description: The branch that is built }
+      pages: { type: integer, min: 1, max: 500, default: 60 }
+      theme: { enum: [day, night], default: day }
+      drafts: { type: boolean, default: false }
+      sites: { type: list, enum: [shop, blog, guide], required: false }
+      skip: { type: list, required: false, description: Files that are left out }
+      deploy_key: { secret: true, required: false, pattern: "[a-z-]+" }
     command: [build-site, --strict]
     timeout: 20m
   import-orders:

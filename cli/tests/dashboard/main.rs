@@ -23,6 +23,13 @@ jobs:
     notify: { webhook: 'http://127.0.0.1:9/hook' }
   long:
     command: [sleep, '600']
+  resize:
+    params:
+      size: { type: integer, min: 1, max: 10, description: How large it is }
+      colour: { enum: [red, blue], default: red }
+      sites: { type: list, enum: [oslo, lisbon], required: false }
+      token: { secret: true, required: false }
+    command: [echo, '${params.size}']
   nightly:
     command: ['true']
     schedule: { id: night, cron: '0 2 * * *', timezone: Europe/Berlin }
@@ -152,6 +159,84 @@ async fn an_operator_sees_and_steers_jobs_in_a_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_form_of_parameters_is_mended_and_run_in_a_browser() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start().await;
+    let (api, base) = (&running.api, running.base.as_str());
+    let browser = Browser::start(false).await;
+    browser.resize(1280, 900).await;
+    browser.open(&format!("{base}/definitions/resize")).await;
+    browser.click(".actions a[href='#run']").await;
+    // The browser itself refuses what its field cannot hold; the server must as well.
+    browser.run("for (const form of document.forms) form.noValidate = true").await;
+    browser.enter("[name='params.size']", "40").await;
+    browser.enter("[name='params.token']", "swordfish").await;
+    browser.click("[name='params.sites'][value='oslo']").await;
+    browser.enter("[name='labels']", "team=web").await;
+    // News that would change the page leave typed text alone, also when no field has the focus.
+    browser.run("document.activeElement.blur()").await;
+    submit(api, "colours").await;
+    browser.click("form.run button").await;
+    let refused = "return document.querySelector('.fault')?.textContent.includes('out of range') ? 1 : 0";
+    wait_until("the fault is beside its field", async || number(&browser, refused).await == 1).await;
+    let typed = "
+        const value = (name) => document.querySelector(`[name='${name}']`).value;
+        return [value('params.size'), value('params.token'), value('labels').trim(),
+            document.querySelector(\"[value='oslo']\").checked];";
+    assert_eq!(browser.run(typed).await, serde_json::json!(["40", "", "team=web", true]));
+    keep_picture(&browser, "run-refused").await;
+    browser.run("document.querySelector(\"[name='params.size']\").value = ''").await;
+    browser.enter("[name='params.size']", "4").await;
+    browser.enter("[name='params.token']", "swordfish").await;
+    browser.click("form.run button").await;
+    wait_until("the job is shown", async || browser.text().await.contains("Parameter size")).await;
+    let text = browser.text().await;
+    assert!(text.contains("oslo") && text.contains("***") && !text.contains("swordfish"), "{text}");
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_link_of_the_navigation_works_below_a_base_path() {
+    if !browser::is_required() {
+        return;
+    }
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS_FILE);
+    let _server = cluster.spawn_server(&["--base-path", "/tools"]);
+    Api::new(&format!("{}/tools", cluster.address())).wait_until_ready().await;
+    let base = format!("http://{}/tools", cluster.address());
+    let browser = Browser::start(false).await;
+    browser.resize(1280, 900).await;
+    let here = "return location.pathname + ' ' + document.querySelectorAll('nav [aria-current=page]').length";
+    let at = async |path: &str| {
+        let expected = format!("{path} 1");
+        wait_until(path, async || browser.run(here).await == expected.as_str()).await;
+    };
+    for start in ["", "/"] {
+        browser.open(&format!("{base}{start}")).await;
+        for page in ["jobs", "batches", "definitions", "schedules", "workers", "notifications"] {
+            browser.click(&format!("nav a[href='/tools/{page}']")).await;
+            at(&format!("/tools/{page}")).await;
+        }
+        browser.click("nav a:first-child").await;
+        at("/tools/").await;
+    }
+    browser.click("nav a[href='/tools/jobs']").await;
+    at("/tools/jobs").await;
+    browser.click(".brand").await;
+    at("/tools/").await;
+    browser.enter("body", "gj").await;
+    at("/tools/jobs").await;
+    browser.enter("body", "go").await;
+    at("/tools/").await;
+    // The styles and the script came, and the page hears of changes.
+    let live = "return document.getElementById('live').textContent === 'live' ? 1 : 0";
+    wait_until("the page is live", async || number(&browser, live).await == 1).await;
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_page_fits_its_window_and_can_be_read() {
     if !browser::is_required() {
         return;
@@ -166,6 +251,7 @@ async fn every_page_fits_its_window_and_can_be_read() {
         page("job-running", &format!("/jobs/{}", day.running)),
         page("job-waiting", &format!("/jobs/{}", day.waiting)),
         page("output", &format!("/jobs/{}/output", day.failed)),
+        page("run", "/definitions/build-site/run"),
         page("again", &format!("/jobs/{}/again", day.failed)),
         page("batches", "/batches"),
         page("batch", &format!("/batches/{}", day.batch)),

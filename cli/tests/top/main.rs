@@ -1,4 +1,4 @@
-//! `longshore top` on a real terminal, against a real server.
+//! `longshore top` on a real terminal, against a real server; and colours on a terminal.
 
 mod pty;
 #[path = "../running/mod.rs"]
@@ -124,4 +124,23 @@ fn one_frame_is_text_and_says_when_there_is_more() {
     assert!(lines[0].ends_with("running 0   waiting 1   workers 0   slots 0/0"), "{said:?}");
     assert!(lines[3].starts_with(" 7  resize  queued"), "{said:?}");
     assert_eq!((lines.len(), said.out.contains('\x1b')), (4, false), "{said:?}");
+}
+
+#[test]
+fn no_color_and_dumb_terminals_get_no_escape_sequences() {
+    // Nobody listens on port 1: the error is written at once.
+    let arguments = ["ls", "--server", "http://127.0.0.1:1"];
+    let coloured = "\u{1b}[1;31merror:\u{1b}[0m";
+    for variables in [&[("TERM", "xterm")][..], &[("TERM", "xterm"), ("NO_COLOR", "")]] {
+        let text = pty::written(&arguments, variables);
+        assert!(text.contains(coloured), "{variables:?}: {text:?}");
+    }
+    for variables in [[("TERM", "xterm"), ("NO_COLOR", "1")], [("TERM", "dumb"), ("COLUMNS", "80")]] {
+        let text = pty::written(&arguments, &variables);
+        assert!(text.contains("error:") && !text.contains('\u{1b}'), "{variables:?}: {text:?}");
+    }
+    for arguments in [&["--help"][..], &["ls", "--nope"], &["top", "--help"]] {
+        let text = pty::written(arguments, &[("TERM", "xterm"), ("NO_COLOR", "1")]);
+        assert!(!text.is_empty() && !text.contains('\u{1b}'), "{arguments:?}: {text:?}");
+    }
 }

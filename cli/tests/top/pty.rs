@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -25,12 +26,7 @@ pub(crate) struct Pty {
 impl Pty {
     /// Starts the program on a terminal of 80 columns and 24 lines.
     pub(crate) fn start(arguments: &[&str], address: &str) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let user = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+        let (controller, user) = open();
         tcsetwinsize(&controller, size(80, 24)).unwrap();
         // A size that changes is signalled to the terminal's own session only.
         let mut command = Command::new("setsid");
@@ -100,6 +96,32 @@ impl Pty {
         wait_for("the screen from before", restored).await;
         (status.code().unwrap(), self.lines())
     }
+}
+
+/// The two ends of a new terminal: the controller's, and the program's.
+fn open() -> (OwnedFd, OwnedFd) {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let user = rustix::fs::open(name, flags, Mode::empty()).unwrap();
+    (controller, user)
+}
+
+/// Everything that a program writes to a terminal with these variables, until it ends.
+pub(crate) fn written(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let (controller, user) = open();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
+    command.args(arguments).env_clear().envs(variables.iter().copied());
+    let copy = || Stdio::from(user.try_clone().unwrap());
+    let mut child = command.stdin(Stdio::null()).stdout(copy()).stderr(copy()).spawn().unwrap();
+    drop((command, user));
+    let (mut controller, mut bytes) = (File::from(controller), Vec::new());
+    // Reading fails once the program has closed the terminal.
+    let _ = controller.read_to_end(&mut bytes);
+    child.wait().unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Drop for Pty {

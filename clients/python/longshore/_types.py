@@ -28,15 +28,15 @@ Worker = TypedDict("Worker", {
     "backlog": int, "queued": int, "since": str, "joined_at": str, "drain_deadline": str, "labels": "dict[str, str]",
     "labels_set": "dict[str, str]", "labels_granted": "dict[str, str]", "revoked_at": str,
     "runtimes": "list[dict[str, Any]]", "unmanaged": "list[dict[str, Any]]",
-    "suspect": "dict[str, Any]", "copies": "list[str]", "version": str, "address": str, "engine_id": str,
-    "load_milli": int, "disk_free_bytes": int,
+    "suspect": "dict[str, Any]", "exclusions": "list[dict[str, Any]]", "copies": "list[str]", "version": str, "address": str,
+    "engine_id": str, "load_milli": int, "disk_free_bytes": int,
 }, total=False)  # fmt: skip
 
 # A committed change. `kind` decides which objects it has: see docs/events.md.
 Event = TypedDict("Event", {
-    "id": str, "at": str, "kind": str, "job": Job, "job_id": int, "attempt": "dict[str, Any]", "worker": Worker,
-    "batch": "dict[str, Any]", "hook": "dict[str, Any]", "fire": "dict[str, Any]", "schedules": "dict[str, Any]",
-    "definition": "dict[str, Any]", "forgotten": "dict[str, Any]", "name": str, "by": str, "said": str,
+    "id": str, "at": str, "kind": str, "job": Job, "job_id": int, "attempt": "dict[str, Any]", "worker": Worker, "by": str,
+    "batch": "dict[str, Any]", "hook": "dict[str, Any]", "fire": "dict[str, Any]", "schedules": "dict[str, Any]", "said": str,
+    "definition": "dict[str, Any]", "expectation": "dict[str, Any]", "forgotten": "dict[str, Any]", "name": str,
 }, total=False)  # fmt: skip
 
 Definition = Dict[str, Any]

@@ -11,7 +11,11 @@ use protocol::{RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 use super::breaker::Breaker;
 use super::{Link, Worker};
+use crate::placement::exclusion::Excluded;
 use crate::reservation::InUse;
+
+/// Exclusions of a worker that are shown. Each changed worker is copied for each snapshot.
+pub const EXCLUSIONS_SHOWN: usize = 50;
 
 /// Facts about a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct WorkerFacts {
     pub queued: u32,
     /// It is suspect: its circuit breaker is open.
     pub suspect: Option<Suspicion>,
+    /// Jobs that it is not offered, each with the end of the exclusion if there is one; at most [`EXCLUSIONS_SHOWN`].
+    pub exclusions: Vec<(Excluded, Option<Uptime>)>,
     /// An operator cordoned it.
     pub cordoned: bool,
     /// Deadline of its drain, when running attempts are stopped.
@@ -150,6 +156,7 @@ impl WorkerFacts {
             backlog: worker.capacity.backlog,
             queued,
             suspect: suspicion(worker),
+            exclusions: worker.health.exclusions.in_force().take(EXCLUSIONS_SHOWN).collect(),
             cordoned: worker.row.cordoned,
             drain_deadline: worker.row.drain.and_then(|drain| drain.deadline),
             own_labels: worker.info.labels.clone(),

@@ -104,6 +104,7 @@ mod tests {
             backlog: 0,
             queued: 0,
             suspect: None,
+            exclusions: Vec::new(),
             cordoned: false,
             drain_deadline: None,
             own_labels: Vec::new(),

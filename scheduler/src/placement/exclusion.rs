@@ -104,6 +104,12 @@ impl Exclusions {
         covering.max_by_key(|it| it.until.unwrap_or(Uptime(u64::MAX))).map(|it| (it.of, it.until))
     }
 
+    /// The exclusions in force, each with its end, without that of a suspect worker.
+    pub fn in_force(&self) -> impl Iterator<Item = (Excluded, Option<Uptime>)> {
+        let active = self.list.iter().filter(|it| it.active && it.of != Excluded::Suspect);
+        active.map(|it| (it.of, it.until))
+    }
+
     /// Revisions that are excluded on their own.
     pub fn revisions(&self) -> impl Iterator<Item = Revision> {
         self.list.iter().filter(|it| it.active).filter_map(|it| match it.of {
@@ -182,6 +188,19 @@ mod tests {
         assert_eq!(exclusions.add(at(0), revision, ExclusionBackoff::UNTIL_RESTART), None);
         exclusions.expire(at(5));
         assert_eq!(definition(&exclusions), 1, "the policy still forbids it");
+    }
+
+    #[test]
+    fn only_exclusions_in_force_are_listed() {
+        let mut exclusions = Exclusions::default();
+        exclusions.add(at(0), Excluded::Anything, BACKOFF);
+        exclusions.add(at(0), Excluded::Suspect, BACKOFF);
+        exclusions.add(at(0), Excluded::Revision(Revision(1)), ExclusionBackoff::UNTIL_RESTART);
+        let listed = |exclusions: &Exclusions| exclusions.in_force().collect::<Vec<_>>();
+        let forbidden = (Excluded::Revision(Revision(1)), None);
+        assert_eq!(listed(&exclusions), [(Excluded::Anything, Some(at(1))), forbidden]);
+        exclusions.expire(at(5));
+        assert_eq!(listed(&exclusions), [forbidden]);
     }
 
     #[test]

@@ -238,7 +238,8 @@ impl Known {
         match self.subject(token.job).filter(|_| is_current && said.is_none()) {
             Some(subject) => sink.add(at, kind, Subject::Job(subject)),
             None => {
-                let mut attempt = self.unknown_attempt(token, worker);
+                let current = self.attempts.get(&token.job).filter(|_| is_current).cloned();
+                let mut attempt = current.unwrap_or_else(|| self.unknown_attempt(token, worker));
                 attempt.said = said.map(|said| said.as_str().into());
                 sink.add(at, kind, Subject::Attempt { attempt, job: token.job });
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use protocol::report::Outcome;
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
+use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;
@@ -34,6 +35,8 @@ pub struct Known {
     pub(super) pending: HashMap<JobId, PendingCount>,
     /// Jobs that run in the place of a parent.
     pub(super) members: HashSet<JobId>,
+    /// Expectations that are not met, by the name of their definition.
+    missed: HashMap<Arc<str>, ExpectationRow>,
     published: Arc<Snapshot>,
     pub(super) metrics: Arc<Metrics>,
 }
@@ -106,8 +109,9 @@ impl Known {
         }
     }
 
-    /// Sets the state of the workers at the start, of which no events are made.
+    /// Sets the state of workers and expectations at the start, of which no events are made.
     pub fn restore_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.missed = snapshot.missed.iter().map(|row| (row.definition.clone(), row.clone())).collect();
         self.published = snapshot;
     }
 
@@ -166,6 +170,8 @@ impl Known {
                     let kind = if since.is_some() { "schedule.paused" } else { "schedule.resumed" };
                     sink.add(group.at, kind, Subject::Pause(target.clone()));
                 }
+                Change::Expectation(row) => self.expectation(row, group.at, &mut sink),
+                Change::ExpectationDropped { definition } => drop(self.missed.remove(definition)),
                 Change::Hook(row) => {
                     let kind = if row.result.job().is_some() { "hook.made" } else { "hook.left_out" };
                     sink.add(row.at, kind, Subject::Hook(Box::new(row.clone())));
@@ -247,6 +253,23 @@ impl Known {
                 sink.add(at, "definition.changed", Subject::Definition(changed));
             }
         }
+    }
+
+    /// Makes events of what differs: a definition became stale or slow, or is as expected again.
+    fn expectation(&mut self, row: &ExpectationRow, at: Timestamp, sink: &mut EventSink<'_>) {
+        let before = match row.is_met() {
+            true => self.missed.remove(&row.definition),
+            false => self.missed.insert(row.definition.clone(), row.clone()),
+        };
+        let (was_stale, was_slow) =
+            before.as_ref().map_or((false, false), |row| (row.stale_since.is_some(), row.slow.is_some()));
+        let is_new = row.stale_since.is_some() && !was_stale || row.slow.is_some() && !was_slow;
+        let kind = match row.is_met() {
+            true if before.is_some() => "expectation.met",
+            false if is_new => "expectation.missed",
+            _ => return,
+        };
+        sink.add(at, kind, Subject::Expectation(Box::new(row.clone())));
     }
 
     fn worker_row(&mut self, row: &WorkerRow, at: Timestamp, sink: &mut EventSink<'_>) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use protocol::order::StopCause;
 use protocol::report::{Outcome, ReleaseCause};
 use protocol::{AttemptNo, ClusterId, Fence, JobId, Revision, Timestamp, Usage, WorkerId};
+use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
 use scheduler::schedules::{FireRow, PauseTarget};
@@ -14,7 +15,7 @@ use scheduler::step::WorkerRow;
 use super::id::EventId;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 40] = [
+pub const KINDS: [&str; 42] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -44,6 +45,8 @@ pub const KINDS: [&str; 40] = [
     "schedule.paused",
     "schedule.resumed",
     "definition.changed",
+    "expectation.missed",
+    "expectation.met",
     "worker.joined",
     "worker.changed",
     "worker.joining",
@@ -100,6 +103,8 @@ pub enum Subject {
     Pause(PauseTarget),
     /// A definition with its new revision.
     Definition(Arc<DefinitionRef>),
+    /// The state of an expectation.
+    Expectation(Box<ExpectationRow>),
     /// A worker as the snapshot shows it.
     Worker(Box<WorkerFacts>, ClusterId),
     /// The stored row of a worker, with the name of its state.
@@ -260,6 +265,7 @@ impl EventRecord {
             Subject::Hook(row) => Some(&row.target),
             Subject::Pause(PauseTarget::Definition(name) | PauseTarget::Schedule(name, _)) => Some(name),
             Subject::Definition(definition) => Some(&definition.name),
+            Subject::Expectation(row) => Some(&row.definition),
             _ => None,
         }
     }

@@ -23,7 +23,7 @@ use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
     notifications, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
 };
-use middleware::{deprecation, front};
+use middleware::{compression, deprecation, front};
 use request::query;
 use state::AppState;
 pub use state::{BODY_BYTES_MAX, Services};
@@ -84,11 +84,13 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .merge(web::router(&state))
         .fallback(health::nothing_here)
         .with_state(Arc::clone(&state))
+        .layer(compression::layer())
         .merge(worker_connections.layer(from_fn(query::none)))
         .layer(from_fn_with_state(Arc::clone(&state), front::serve));
     if base_path.is_empty() {
         return inner;
     }
     let outside = Router::new().fallback(health::nothing_here).layer(from_fn_with_state(state, front::serve));
-    outside.nest(&base_path, inner)
+    // As a service: a nested router has no route for the base path with a slash behind it, to which every page links.
+    outside.nest_service(&base_path, inner)
 }

@@ -13,10 +13,10 @@ use scheduler::job::State;
 use super::Labels;
 
 /// Definitions with labels of their own. More would make every scrape slow, and the series expensive to keep.
-const DEFINITIONS_MAX: usize = 1_000;
+pub(super) const DEFINITIONS_MAX: usize = 1_000;
 
 /// The label of all further definitions.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 /// The states in which a job can have ended.
 const ENDS: [State; 5] = [State::Succeeded, State::Failed, State::Cancelled, State::Expired, State::Lost];

@@ -1,15 +1,17 @@
 //! Gauges: set from facts of the moment when somebody scrapes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use protocol::Timestamp;
+use scheduler::definition::Expect;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
+use super::definitions::{DEFINITIONS_MAX, OTHER};
 use super::{Labels, WORKER_STATES};
 
 /// The facts of the moment.
@@ -49,6 +51,7 @@ pub(super) struct Gauges {
     log_bytes: Gauge,
     storage_low: Gauge,
     certificate_expires: Gauge,
+    expectations_missed: Family<Labels<2>, Gauge>,
 }
 
 impl Gauges {
@@ -68,6 +71,7 @@ impl Gauges {
             log_bytes: Gauge::default(),
             storage_low: Gauge::default(),
             certificate_expires: Gauge::default(),
+            expectations_missed: Family::default(),
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
         to.register("jobs_waiting", "Queued jobs, by the reason why they wait", all.waiting.clone());
@@ -85,6 +89,8 @@ impl Gauges {
         to.register("storage_low", "1 while the disk is too full for new jobs", all.storage_low.clone());
         let expires = "Unix time at which the TLS certificate in use expires; 0 without TLS";
         to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());
+        let missed = "1 while a definition is stale or slow, by definition; 0 while it is as expected";
+        to.register("expectation_missed", missed, all.expectations_missed.clone());
         all
     }
 
@@ -102,6 +108,7 @@ impl Gauges {
         let oldest = oldest_due.filter(|_| has_waiting).map_or(0.0, |due| facts.now.since(due).as_secs_f64());
         self.oldest_wait.set(oldest);
         self.set_workers(snapshot);
+        self.set_expectations(snapshot);
         self.event_readers.set(number(facts.event_readers));
         self.events_kept.set(number(facts.events_kept));
         self.database_bytes.set(number(facts.database_bytes.0));
@@ -126,6 +133,33 @@ impl Gauges {
         set_family(&self.workers, "state", workers);
         set_family(&self.slots, "kind", slots);
     }
+
+    fn set_expectations(&self, snapshot: &Snapshot) {
+        self.expectations_missed.clear();
+        for ((definition, condition), count) in expectations_missed(snapshot) {
+            let labels = [("definition", definition.to_owned().into()), ("condition", condition.into())];
+            self.expectations_missed.get_or_create(&labels).set(count);
+        }
+    }
+}
+
+/// The expectations that are missed, by the label of the definition and the condition. Those that are met are shown as 0.
+fn expectations_missed(snapshot: &Snapshot) -> BTreeMap<(&str, &'static str), i64> {
+    let expecting = snapshot.definitions.values().filter(|definition| definition.expect != Expect::default());
+    let names: BTreeSet<&str> = expecting
+        .map(|definition| definition.name.as_str())
+        .chain(snapshot.missed.iter().map(|row| &*row.definition))
+        .collect();
+    let own: BTreeSet<&str> = names.into_iter().take(DEFINITIONS_MAX).collect();
+    let mut missed: BTreeMap<(&str, &'static str), i64> =
+        own.iter().chain(&[OTHER]).flat_map(|name| [((*name, "stale"), 0), ((*name, "slow"), 0)]).collect();
+    for row in &snapshot.missed {
+        let name = if own.contains(&*row.definition) { &*row.definition } else { OTHER };
+        for (condition, is_missed) in [("stale", row.stale_since.is_some()), ("slow", row.slow.is_some())] {
+            *missed.entry((name, condition)).or_default() += i64::from(is_missed);
+        }
+    }
+    missed
 }
 
 fn set_family(family: &Family<Labels<1>, Gauge>, label: &'static str, values: BTreeMap<&'static str, u64>) {
@@ -141,3 +175,53 @@ fn number(value: impl TryInto<i64>) -> i64 {
 
 const NEED_OPERATOR: [PendingReason; 3] =
     [PendingReason::NoWorker, PendingReason::Cordoned, PendingReason::RuntimeUnavailable];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use protocol::Revision;
+    use scheduler::definition::Definition;
+    use scheduler::expectations::ExpectationRow;
+
+    use super::*;
+    use crate::config::jobs_file::{self, Environment};
+
+    /// Definitions that expect a success each minute.
+    fn definitions(count: u128) -> Arc<BTreeMap<Revision, Arc<Definition>>> {
+        let text = "jobs: { a: { image: 'a:1' } }";
+        let file = jobs_file::parse(text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
+        let expect = Expect { success_within: Some(Duration::from_secs(60)), ..Expect::default() };
+        let make = |number| {
+            let (name, revision) = (format!("job-{number:04}"), Revision(number));
+            let like = Definition::clone(&file.definitions[0].definition);
+            (revision, Arc::new(Definition { name, revision, expect, ..like }))
+        };
+        Arc::new((0..count).map(make).collect())
+    }
+
+    fn stale(name: &str) -> ExpectationRow {
+        let since = Some(Timestamp(7));
+        ExpectationRow { definition: name.into(), awaited_since: since, stale_since: since, slow: None }
+    }
+
+    #[test]
+    fn a_missed_expectation_is_shown_by_name_and_a_met_one_as_0() {
+        let snapshot =
+            Snapshot { definitions: definitions(3), missed: vec![stale("job-0002")], ..Snapshot::default() };
+        let shown = expectations_missed(&snapshot);
+        assert_eq!(shown[&("job-0001", "stale")], 0);
+        assert_eq!((shown[&("job-0002", "stale")], shown[&("job-0002", "slow")]), (1, 0));
+        assert_eq!(expectations_missed(&Snapshot::default())[&(OTHER, "stale")], 0, "alerts find the metric");
+    }
+
+    #[test]
+    fn expectations_beyond_the_first_thousand_names_are_counted_together() {
+        let missed = (0..1_010).map(|number| stale(&format!("job-{number:04}"))).collect();
+        let snapshot = Snapshot { definitions: definitions(1_010), missed, ..Snapshot::default() };
+        let shown = expectations_missed(&snapshot);
+        assert_eq!((shown.len(), shown[&(OTHER, "stale")]), (2 * 1_001, 10));
+    }
+}

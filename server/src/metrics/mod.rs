@@ -208,6 +208,13 @@ impl Metrics {
         self.oldest_due.store(millis, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// When the oldest queued job was due; none if none waits.
+    #[must_use]
+    pub fn oldest_due(&self) -> Option<Timestamp> {
+        let millis = self.oldest_due.load(std::sync::atomic::Ordering::Relaxed);
+        (millis > 0).then_some(Timestamp(millis))
+    }
+
     /// Counts a verdict on slots of a schedule: on one, or on several at once.
     pub fn slots_decided(&self, row: &FireRow) {
         self.fires.get_or_create(&[("verdict", row.verdict.name().into())]).inc();
@@ -251,8 +258,7 @@ impl Metrics {
     #[must_use]
     pub fn scrape(&self, facts: &ScrapeFacts<'_>) -> String {
         let _one_at_a_time = self.scrape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let oldest_due = self.oldest_due.load(std::sync::atomic::Ordering::Relaxed);
-        self.gauges.set(facts, (oldest_due > 0).then_some(Timestamp(oldest_due)));
+        self.gauges.set(facts, self.oldest_due());
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);

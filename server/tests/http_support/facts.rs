@@ -126,6 +126,7 @@ pub fn snapshot() -> Snapshot {
         backlog: 4,
         queued: 0,
         suspect: None,
+        exclusions: Vec::new(),
         cordoned: false,
         drain_deadline: None,
         own_labels: vec![("zone".to_owned(), "a".to_owned()), ("disk".to_owned(), "ssd".to_owned())],

@@ -292,8 +292,13 @@ fn unchunked(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {
         let Ok(size @ 1..) = usize::from_str_radix(size, 16) else { break };
-        whole.push_str(&rest[..size]);
-        body = &rest[size + 2..];
+        // The text of a compressed body is no longer as long as its chunks.
+        let (Some(chunk), Some(next)) = (rest.get(..size), rest.get(size + 2..)) else {
+            whole.push_str(rest);
+            break;
+        };
+        whole.push_str(chunk);
+        body = next;
     }
     whole
 }

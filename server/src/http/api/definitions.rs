@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, Uri, header};
 use protocol::container::{PullPolicy, Volume};
 use scheduler::definition::{Definition, Expect, OnLost, RetryOn, RetryPolicy};
+use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::{HookEvent, Hooks};
 use scheduler::limits::rules::{Concurrency, OnFull, RateLimit};
 use scheduler::params::{Absence, Param, ParamKind, Word};
@@ -143,7 +144,7 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         self_fence_ms: container.self_fence.map(shapes::millis),
         ping_interval_ms: loss.ping.map(shapes::millis),
         unexpected_retry_delay_ms: loss.delay.map(shapes::millis),
-        expect: expectation(definition, snapshot),
+        expect: expectation_of(definition, snapshot),
         hooks: hooks(&definition.hooks),
         log_max_bytes: container.log_bytes_max,
         log_mask: container.log_mask.clone(),
@@ -238,13 +239,16 @@ fn param(param: &Param) -> shapes::Param {
     }
 }
 
-fn expectation(definition: &Definition, snapshot: &Snapshot) -> Option<shapes::Expectation> {
-    let expect = definition.expect;
-    if expect == Expect::default() {
+fn expectation_of(definition: &Definition, snapshot: &Snapshot) -> Option<shapes::Expectation> {
+    if definition.expect == Expect::default() {
         return None;
     }
     let missed = snapshot.missed.binary_search_by(|row| (*row.definition).cmp(definition.name.as_str()));
-    let missed = missed.ok().map(|index| &snapshot.missed[index]);
+    Some(expectation(definition.expect, missed.ok().map(|index| &snapshot.missed[index])))
+}
+
+/// The JSON of an expectation; `missed` is its state if it is not met.
+pub(crate) fn expectation(expect: Expect, missed: Option<&ExpectationRow>) -> shapes::Expectation {
     let stale_since = missed.and_then(|row| row.stale_since).map(Time);
     let slow = missed.and_then(|row| row.slow);
     let condition = match (stale_since, slow) {
@@ -253,14 +257,14 @@ fn expectation(definition: &Definition, snapshot: &Snapshot) -> Option<shapes::E
         (None, Some(_)) => "slow",
         (Some(_), Some(_)) => "stale, slow",
     };
-    Some(shapes::Expectation {
+    shapes::Expectation {
         success_within_ms: expect.success_within.map(shapes::millis),
         max_duration_ms: expect.max_duration.map(shapes::millis),
         condition: condition.into(),
         stale_since,
         slow_since: slow.map(|slow| Time(slow.since)),
         slow_job: slow.map(|slow| slow.job.0),
-    })
+    }
 }
 
 fn concurrency(rule: &Concurrency) -> shapes::Concurrency {

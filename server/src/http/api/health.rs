@@ -30,17 +30,20 @@ pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Result<String, 
     Ok(text)
 }
 
-/// Warnings about the server itself, for an operator.
-pub(crate) fn warnings(state: &AppState) -> Vec<String> {
+/// Warnings for an operator: about the server itself, and a count of missed expectations.
+fn warnings(state: &AppState) -> Vec<String> {
+    server_warnings(state).into_iter().chain(missed(&state.services.engine.snapshot())).collect()
+}
+
+/// Warnings about the server itself.
+pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
     let storage = state.services.storage.is_low();
     let storage = storage.then(|| "storage: the disk is nearly full, new jobs are refused".to_owned());
     let others = state.services.engine.health().warnings();
-    let missed = missed(&state.services.engine.snapshot());
     let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(clock::now().utc));
     storage
         .into_iter()
         .chain(certificate)
-        .chain(missed)
         .chain(others.into_iter().map(|warning| warning.to_string()))
         .collect()
 }

@@ -58,10 +58,23 @@ pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes
     if let Some(name) = &name {
         find(&definitions, name)?;
     }
+    selected(state, |definition| name.as_ref().is_none_or(|name| definition == name), next).await
+}
+
+/// The schedules of some definitions, each with this many next slots.
+///
+/// # Errors
+/// Those of a read.
+pub(crate) async fn selected(
+    state: &AppState,
+    is_wanted: impl Fn(&str) -> bool,
+    next: u64,
+) -> Result<Vec<shapes::Schedule>, Problem> {
     let kept = state.read(|archive| archive.schedules()).await?;
     let kept = Kept::new(&kept, next);
+    let definitions = state.services.catalogue.current();
     let wanted = definitions.iter().map(|entry| &entry.definition);
-    let wanted = wanted.filter(|definition| name.as_ref().is_none_or(|name| definition.name == *name));
+    let wanted = wanted.filter(|definition| is_wanted(&definition.name));
     Ok(wanted.flat_map(|definition| kept.schedules_of(definition)).collect())
 }
 

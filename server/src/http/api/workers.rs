@@ -9,9 +9,10 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use protocol::report::Availability;
 use protocol::wire::SLOTS_MAX;
-use protocol::{ClusterId, Fence, JobId, WorkerId};
+use protocol::{ClusterId, Fence, JobId, Uptime, WorkerId};
 use scheduler::input::Operation;
-use scheduler::snapshot::{Suspicion, WorkerFacts};
+use scheduler::placement::exclusion::Excluded;
+use scheduler::snapshot::{Snapshot, Suspicion, WorkerFacts};
 use scheduler::step::{Answer, WorkerRow};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -184,7 +185,8 @@ async fn find(state: &AppState, id: WorkerId) -> Result<shapes::Worker, Problem>
     let shown = match (live, row) {
         (Some(facts), row) => {
             let joined_at = row.map(|row| Time(row.joined_at));
-            shapes::Worker { joined_at, ..live_worker(state, facts, snapshot.cluster) }
+            let exclusions = facts.exclusions.iter().map(|it| exclusion(*it, &snapshot)).collect();
+            shapes::Worker { joined_at, exclusions, ..live_worker(state, facts, snapshot.cluster) }
         }
         (None, Some(row)) => shapes::Worker { joined_at: Some(Time(row.joined_at)), ..stored_worker(row) },
         (None, None) => return Err(Problem::new(Code::UnknownWorker, format!("there is no worker {id}"))),
@@ -202,6 +204,7 @@ pub(crate) fn live_worker(state: &AppState, facts: &WorkerFacts, cluster: Cluste
         connected: facts.session.is_some(),
         state: facts.state.name().into(),
         suspect: facts.suspect.as_ref().map(suspicion),
+        exclusions: Vec::new(),
         cordoned: facts.cordoned,
         drain_deadline: facts.drain_deadline.map(Time),
         slots: facts.slots,
@@ -271,6 +274,26 @@ fn suspicion(suspicion: &Suspicion) -> shapes::Suspicion {
         cause: suspicion.cause.clone(),
         until: suspicion.until.map(|until| Time(now.utc + until.since(now.up))),
     }
+}
+
+fn exclusion((of, until): (Excluded, Option<Uptime>), snapshot: &Snapshot) -> shapes::Exclusion {
+    let now = clock::now();
+    let until = until.map(|until| Time(now.utc + until.since(now.up)));
+    let (name, revision) = match of {
+        Excluded::Anything | Excluded::Suspect => (None, None),
+        Excluded::Runtime(kind) => (Some(kind.name().to_owned()), None),
+        Excluded::Revision(revision) => {
+            let definition = snapshot.definitions.get(&revision);
+            (definition.map(|definition| definition.name.clone()), Some(revision.to_string()))
+        }
+    };
+    let (of, reason) = match of {
+        Excluded::Anything => ("anything", "it gave work back"),
+        Excluded::Suspect => ("anything", "it is suspect: it failed to start jobs of several definitions"),
+        Excluded::Runtime(_) => ("runtime", "it gave a job of this runtime back"),
+        Excluded::Revision(_) => ("revision", "it could not start this revision, or does not allow it"),
+    };
+    shapes::Exclusion { of: of.into(), name, revision, reason: reason.into(), until }
 }
 
 /// Unmanaged attempts shown of one worker.

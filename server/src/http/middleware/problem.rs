@@ -89,6 +89,12 @@ impl Problem {
         Some(first)
     }
 
+    /// The faults of the request: at least one, whose field may be empty.
+    #[must_use]
+    pub fn all_faults(&self) -> Vec<shapes::Fault> {
+        self.as_faults()
+    }
+
     fn as_faults(&self) -> Vec<shapes::Fault> {
         let Parts { code, detail, field, hint, errors, .. } = &*self.0;
         if !errors.is_empty() {

@@ -5,6 +5,7 @@ use scheduler::job::State;
 use scheduler::schedules::PauseTarget;
 
 use crate::events::{AttemptSubject, EventRecord, JobSubject, Subject, WorkerName};
+use crate::http::api::definitions::expectation;
 use crate::http::api::schedules::fire;
 use crate::http::api::workers::{live_worker, stored_worker};
 use crate::http::present::presenter::{hook, job_in_state};
@@ -65,6 +66,12 @@ impl AppState {
                 let (name, revision) = (definition.name.to_string(), definition.revision.to_string());
                 let definition = Some(shapes::EventDefinition { name, revision });
                 shapes::CommittedEvent { definition, ..event }
+            }
+            Subject::Expectation(row) => {
+                let definitions = self.services.catalogue.current();
+                let expect = definitions.find(&row.definition).map(|entry| entry.definition.expect);
+                let expectation = Some(expectation(expect.unwrap_or_default(), Some(row)));
+                shapes::CommittedEvent { expectation, name: Some(row.definition.to_string()), ..event }
             }
             Subject::Worker(facts, cluster) => {
                 let mut worker = live_worker(self, facts, *cluster);

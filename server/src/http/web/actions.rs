@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
@@ -22,7 +22,7 @@ use crate::http::request::query::encode;
 use crate::http::state::AppState;
 
 /// The fields of a form.
-type Fields = Vec<(String, String)>;
+pub(super) type Fields = Vec<(String, String)>;
 
 /// Bytes of a form.
 const FORM_BYTES_MAX: usize = 256 << 10;
@@ -87,61 +87,8 @@ pub(crate) async fn job(
     Ok(see_other(&state.services.base_path, &format!("/jobs/{id}")))
 }
 
-/// `POST /jobs/{id}/again`: a retry with changes.
-pub(crate) async fn run_again(
-    State(state): State<Arc<AppState>>,
-    Id(id): Id,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (shell, fields) = split(request).await?;
-    let asked = request_for(&shell, "", Some(&overrides(&fields)));
-    let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
-    to_job(&state, made).await
-}
-
-/// `POST /definitions/{name}/run`
-pub(crate) async fn run(
-    State(state): State<Arc<AppState>>,
-    Name(name): Name,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (shell, fields) = split(request).await?;
-    let asked = request_for(&shell, "", Some(&overrides(&fields)));
-    let made = submit::one(State(Arc::clone(&state)), Name(name), asked).await?;
-    to_job(&state, made).await
-}
-
-/// The body of a submission, from the fields of a form: what is empty is left as it is.
-fn overrides(fields: &Fields) -> Value {
-    let mut body = Map::new();
-    let args: Vec<&str> = field(fields, "args").lines().filter(|line| !line.is_empty()).collect();
-    if !args.is_empty() {
-        body.insert("args".to_owned(), json!(args));
-    }
-    let lines = field(fields, "environment").lines().filter(|line| !line.trim().is_empty());
-    let pairs = lines.map(|line| line.split_once('=').unwrap_or((line, "")));
-    let environment: Map<String, Value> =
-        pairs.map(|(name, value)| (name.trim().to_owned(), json!(value))).collect();
-    if !environment.is_empty() {
-        body.insert("environment".to_owned(), Value::Object(environment));
-    }
-    for name in ["timeout", "delay"] {
-        let text = field(fields, name).trim();
-        if !text.is_empty() {
-            body.insert(name.to_owned(), json!(text));
-        }
-    }
-    let priority = field(fields, "priority").trim();
-    if !priority.is_empty() {
-        // A text that is no number is refused with the words of the API.
-        let value = priority.parse::<i64>().map_or_else(|_| json!(priority), |number| json!(number));
-        body.insert("priority".to_owned(), value);
-    }
-    Value::Object(body)
-}
-
 /// Leads to the page of a job that was just made.
-async fn to_job(state: &AppState, made: Response) -> Result<Response, Problem> {
+pub(super) async fn to_job(state: &AppState, made: Response) -> Result<Response, Problem> {
     let job: Job = read_answer(made).await?;
     Ok(see_other(&state.services.base_path, &format!("/jobs/{}", job.id)))
 }
@@ -185,13 +132,13 @@ pub(crate) async fn all_schedules(
     Ok(see_other(&state.services.base_path, "/schedules"))
 }
 
-/// `POST /workers/{id}/{verb}`: cordon, uncordon, drain, revoke or forget.
+/// `POST /workers/{id}/{verb}`: cordon, uncordon, drain, reset, revoke or forget.
 pub(crate) async fn worker(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    if !matches!(verb.as_str(), "cordon" | "uncordon" | "drain" | "revoke" | "forget") {
+    if !matches!(verb.as_str(), "cordon" | "uncordon" | "drain" | "reset" | "revoke" | "forget") {
         return Err(no_such_verb(&verb));
     }
     let asked = request_for(&request, "", None);
@@ -238,30 +185,4 @@ pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -
 
 fn no_such_verb(verb: &str) -> Problem {
     Problem::new(Code::NotFound, format!("\"{}\" is nothing that can be done here", excerpt(verb)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fields(pairs: &[(&str, &str)]) -> Fields {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn an_empty_form_changes_nothing() {
-        assert_eq!(overrides(&fields(&[("args", ""), ("environment", "\n"), ("priority", " ")])), json!({}));
-    }
-
-    #[test]
-    fn a_form_becomes_the_body_of_a_submission() {
-        let form = fields(&[
-            ("args", "--size\nlarge"),
-            ("environment", "A=1=2\r\nB="),
-            ("priority", "7"),
-            ("timeout", "10m"),
-        ]);
-        let expected = json!({"args": ["--size", "large"], "environment": {"A": "1=2", "B": ""}, "priority": 7, "timeout": "10m"});
-        assert_eq!(overrides(&form), expected);
-    }
 }

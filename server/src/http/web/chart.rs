@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::http::present::shapes::Job;
+use crate::http::request::query::encode;
 use crate::http::web::format;
 
 /// A bar: a rectangle in the units of its chart, with its facts as text and a link.
@@ -34,6 +35,9 @@ const HEIGHT_MIN: u64 = 4;
 pub(crate) struct Hour {
     /// The hour as text, in UTC.
     pub(crate) label: String,
+    /// Its begin and its end, for the list of the jobs that ended in it.
+    pub(crate) from: String,
+    pub(crate) until: String,
     pub(crate) succeeded: u64,
     pub(crate) failed: u64,
 }
@@ -45,12 +49,19 @@ pub(crate) fn hours(hours: &[Hour]) -> Vec<Bar> {
     for (index, hour) in (0_u64..).zip(hours) {
         let title = format!("{}: {} succeeded, {} failed", hour.label, hour.succeeded, hour.failed);
         let mut bottom = HEIGHT;
-        for (count, tone) in [(hour.failed, "bad"), (hour.succeeded, "good")] {
+        for (count, tone, states) in
+            [(hour.failed, "bad", "failed,lost,expired"), (hour.succeeded, "good", "succeeded")]
+        {
             if count == 0 {
                 continue;
             }
             let height = (count.saturating_mul(HEIGHT) / highest).clamp(1, bottom);
             bottom -= height;
+            let of_hour = [
+                ("state", states),
+                ("ended_since", hour.from.as_str()),
+                ("ended_until", hour.until.as_str()),
+            ];
             bars.push(Bar {
                 x: index * STEP,
                 y: bottom,
@@ -58,7 +69,7 @@ pub(crate) fn hours(hours: &[Hour]) -> Vec<Bar> {
                 height,
                 tone,
                 title: title.clone(),
-                link: String::new(),
+                link: format!("/jobs?{}", encode(of_hour)),
             });
         }
     }
@@ -121,9 +132,9 @@ mod tests {
     #[test]
     fn bars_of_an_hour_stand_on_each_other_within_the_chart() {
         let bars = hours(&[
-            Hour { label: "01:00".into(), succeeded: 3, failed: 1 },
-            Hour { label: "02:00".into(), succeeded: 0, failed: 0 },
-            Hour { label: "03:00".into(), succeeded: 1_000_000, failed: 1 },
+            Hour { from: "2026-01-01T01:00:00Z".into(), succeeded: 3, failed: 1, ..Hour::default() },
+            Hour::default(),
+            Hour { succeeded: 1_000_000, failed: 1, ..Hour::default() },
         ]);
         assert_eq!(bars.len(), 4);
         for pair in bars.chunks(2) {
@@ -131,6 +142,8 @@ mod tests {
             assert_eq!(pair[1].y + pair[1].height, pair[0].y);
         }
         assert!(bars.iter().all(|bar| bar.height > 0));
+        let link = "/jobs?state=failed%2Clost%2Cexpired&ended_since=2026-01-01T01%3A00%3A00Z&ended_until=";
+        assert_eq!(bars[0].link, link);
     }
 
     #[test]

@@ -8,13 +8,15 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::chart::{self, Bar, Summary};
-use super::format;
+use super::format::{self, Moment};
 use super::jobs::Row;
 use super::page::{Frame, render};
+use super::page_links::PageLinks;
+use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
 use crate::http::api::{definitions, jobs};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Definition, Job};
+use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, RateLimit};
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -35,6 +37,15 @@ struct DefinitionRow {
     bars: Vec<Bar>,
     last: Option<Row>,
     summary: Option<Summary>,
+    /// `stale`, `slow` or both, if an expectation is missed.
+    missed: Vec<&'static str>,
+}
+
+/// The expectations of a definition that are missed.
+fn missed(definition: &Definition) -> Vec<&'static str> {
+    let Some(expect) = &definition.expect else { return Vec::new() };
+    let all = [("stale", expect.stale_since.is_some()), ("slow", expect.slow_since.is_some())];
+    all.into_iter().filter_map(|(condition, is_missed)| is_missed.then_some(condition)).collect()
 }
 
 #[derive(Template)]
@@ -43,17 +54,14 @@ struct DefinitionsPage {
     frame: Frame,
     rows: Vec<DefinitionRow>,
     query: String,
-    count: usize,
-    /// The page before and the page behind, from 1.
-    newer: Option<usize>,
-    older: Option<usize>,
+    pages: PageLinks,
 }
 
 /// `GET /definitions?q=&page=`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
     let wanted = query.text("q")?.unwrap_or_default();
-    let page = usize::try_from(query.number("page")?.unwrap_or(1)).unwrap_or(1).max(1);
+    let page = query.number("page")?;
     query.finish()?;
     let all = definitions::list(State(Arc::clone(&state)), Uri::from_static("/")).await?.1.0;
     let fits = |definition: &Definition| {
@@ -62,15 +70,16 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             || definition.tags.contains(&wanted)
             || definition.owner.as_deref() == Some(wanted.as_str())
     };
-    let fitting: Vec<Definition> = all.into_iter().filter(fits).collect();
-    let count = fitting.len();
+    let mut fitting: Vec<Definition> = all.into_iter().filter(fits).collect();
+    let pages = PageLinks::cut(&mut fitting, page, PAGE);
     let mut rows = Vec::new();
-    for definition in fitting.into_iter().skip((page - 1) * PAGE).take(PAGE) {
+    for definition in fitting {
         let runs = last_runs(&state, &definition.name, RUNS_IN_LIST).await?;
         rows.push(DefinitionRow {
             waiting: definition.waiting.iter().map(|waiting| waiting.count).sum(),
             bars: chart::runs(&runs),
             summary: chart::summary(&runs),
+            missed: missed(&definition),
             last: runs.into_iter().next().map(Row::of),
             definition,
         });
@@ -79,9 +88,7 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         frame: Frame::new(&state, "definitions", "Definitions"),
         rows,
         query: wanted,
-        count,
-        newer: (page > 1).then(|| page - 1),
-        older: (page * PAGE < count).then_some(page + 1),
+        pages,
     })
 }
 
@@ -105,12 +112,22 @@ struct DefinitionPage {
     /// The definition's facts, each with its name.
     facts: Vec<(&'static str, String)>,
     is_paused: bool,
+    missed: Vec<&'static str>,
+    stale_since: Option<Moment>,
+    slow_since: Option<Moment>,
+    slow_job: Option<u64>,
+    /// Its expectations in words.
+    expected: String,
+    /// True if a parameter must be given, so that one button is not enough.
+    needs_params: bool,
+    form: RunForm,
 }
 
 /// `GET /definitions/{name}`
 pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) -> Result<Response, Problem> {
     let definition = definitions::one(State(Arc::clone(&state)), Name(name.clone())).await?.0;
     let runs = last_runs(&state, &name, RUNS).await?;
+    let expect = definition.expect.as_ref();
     render(&DefinitionPage {
         frame: Frame::new(&state, "definitions", &name),
         waiting: definition.waiting.iter().map(|waiting| waiting.count).sum(),
@@ -120,6 +137,15 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         is_paused: definition.schedules.iter().any(|schedule| schedule.paused_since.is_some()),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
         facts: facts(&definition),
+        missed: missed(&definition),
+        stale_since: expect.and_then(|expect| expect.stale_since).map(format::moment),
+        slow_since: expect.and_then(|expect| expect.slow_since).map(format::moment),
+        slow_job: expect.and_then(|expect| expect.slow_job),
+        expected: expect.map(expected).unwrap_or_default(),
+        needs_params: definition.params.iter().any(|param| param.required),
+        form: RunForm::of_definition(
+            &definitions::find(&state.services.catalogue.current(), &name)?.definition,
+        ),
         definition,
     })
 }
@@ -140,10 +166,30 @@ fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
         ("overlap", definition.overlap.to_string()),
         ("on lost", format!("{} after {}", definition.on_lost, format::span_ms(definition.lost_after_ms))),
         ("memory", definition.memory_bytes.map(format::bytes).unwrap_or_default()),
+        ("concurrency", definition.concurrency.as_ref().map(concurrency).unwrap_or_default()),
+        ("rate limit", definition.rate_limit.as_ref().map(rate).unwrap_or_default()),
+        ("expect", definition.expect.as_ref().map(expected).unwrap_or_default()),
         ("owner", definition.owner.clone().unwrap_or_default()),
         ("tags", definition.tags.join(", ")),
         ("revision", definition.revision.clone()),
     ];
     facts.retain(|(_, value)| !value.is_empty());
     facts
+}
+
+fn expected(expect: &Expectation) -> String {
+    let within = expect.success_within_ms.map(|ms| format!("a success within {}", format::span_ms(ms)));
+    let max = expect.max_duration_ms.map(|ms| format!("runs of at most {}", format::span_ms(ms)));
+    within.into_iter().chain(max).collect::<Vec<_>>().join(", ")
+}
+
+fn concurrency(rule: &Concurrency) -> String {
+    let group = rule.group.as_ref().map(|group| format!(" in the group {group}"));
+    let key = rule.key.as_ref().map(|key| format!(" for each {key}"));
+    format!("{} at once{}{}", rule.limit, group.unwrap_or_default(), key.unwrap_or_default())
+}
+
+fn rate(rule: &RateLimit) -> String {
+    let key = rule.key.as_ref().map(|key| format!(" for each {key}")).unwrap_or_default();
+    format!("{} starts within {}{key}", rule.limit, format::span_ms(rule.per_ms))
 }

@@ -1,4 +1,4 @@
-//! `/jobs/{id}`: one job with its attempts and its history, and the form to run it again with changes.
+//! `/jobs/{id}`: one job with its attempts and its history.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use protocol::JobId;
+use serde_json::Value;
 
 use super::format::{self, Moment};
 use super::jobs::Row;
@@ -58,7 +59,10 @@ struct JobPage {
     attempts: Vec<AttemptRow>,
     events: Vec<EventRow>,
     parts: Vec<Part>,
-    result: Option<String>,
+    /// Its parameters, each with its value as text.
+    params: Vec<(String, String)>,
+    input: Option<Document>,
+    result: Option<Document>,
     timeout: String,
     started: Option<Moment>,
     due: Moment,
@@ -97,7 +101,9 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),
         events: full.timeline.iter().cloned().map(event_row).collect(),
         parts: parts(&full),
-        result: full.result.as_ref().and_then(|result| serde_json::to_string_pretty(result).ok()),
+        params: full.params.iter().map(|(name, value)| (name.clone(), value_text(value))).collect(),
+        input: full.input.as_ref().map(document),
+        result: full.result.as_ref().map(document),
         timeout: match full.job.timeout {
             Some(Timeout::After(after)) => format::span(after),
             Some(Timeout::Never) => "none".to_owned(),
@@ -115,6 +121,33 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         verdicts,
         full,
     })
+}
+
+/// A value in JSON for people; its first part, if it is long.
+struct Document {
+    text: String,
+    is_cut: bool,
+}
+
+/// Bytes of an input or a result that the page shows; the API has the rest.
+const DOCUMENT_BYTES_MAX: usize = 16 << 10;
+
+fn document(value: &Value) -> Document {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let is_cut = text.len() > DOCUMENT_BYTES_MAX;
+    if is_cut {
+        text.truncate(text.floor_char_boundary(DOCUMENT_BYTES_MAX));
+    }
+    Document { text, is_cut }
+}
+
+/// The value of a parameter as people write it.
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join(", "),
+        value => value.to_string(),
+    }
 }
 
 /// Members that the page of their parent shows.
@@ -183,25 +216,6 @@ fn parts(full: &FullJob) -> Vec<Part> {
         (until > x).then(|| Part { x, width: until - x, tone, title })
     };
     spans.into_iter().filter_map(part).collect()
-}
-
-#[derive(Template)]
-#[template(path = "again.html")]
-struct AgainPage {
-    frame: Frame,
-    full: FullJob,
-    /// One argument a line.
-    args: String,
-}
-
-/// `GET /jobs/{id}/again`: the form, filled with what the job had. Values of variables are never shown; those that it had are kept.
-pub(crate) async fn again(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
-    let full = state.full_job(jobs::find(&state, JobId(id)).await?);
-    render(&AgainPage {
-        frame: Frame::new(&state, "jobs", format!("Run job {id} again")),
-        args: full.args.join("\n"),
-        full,
-    })
 }
 
 #[cfg(test)]

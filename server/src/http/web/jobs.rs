@@ -64,6 +64,9 @@ struct Filter {
     label: String,
     text: String,
     since: String,
+    /// The limits of the time of the end; the form has no field for them.
+    ended_since: String,
+    ended_until: String,
 }
 
 /// States that the form offers.
@@ -110,6 +113,8 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             label: address.value("label"),
             text: address.value("text"),
             since: address.value("since"),
+            ended_since: address.value("ended_since"),
+            ended_until: address.value("ended_until"),
         },
         states: STATES,
         rows: page.jobs.into_iter().map(Row::of).collect(),

@@ -51,8 +51,9 @@ pub(crate) async fn sign_in(
             let mut response = see_other(base, own_page(to));
             let secure = if is_tls { "; Secure" } else { "" };
             let cookie = format!(
-                "{}={session}; Path={base}/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
+                "{}={session}; Path={}; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
                 sessions::COOKIE,
+                cookie_path(base),
                 sessions::LIFETIME.as_secs()
             );
             if let Ok(cookie) = HeaderValue::try_from(cookie) {
@@ -72,11 +73,17 @@ pub(crate) async fn sign_out(State(state): State<Arc<AppState>>, headers: Header
     state.services.access.sign_out(&headers);
     let base = &state.services.base_path;
     let mut response = see_other(base, "/login");
-    let gone = format!("{}=; Path={base}/; HttpOnly; SameSite=Strict; Max-Age=0", sessions::COOKIE);
+    let path = cookie_path(base);
+    let gone = format!("{}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0", sessions::COOKIE);
     if let Ok(cookie) = HeaderValue::try_from(gone) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response
+}
+
+/// The paths that the cookie is sent with: the base path with and without a slash behind it, and all below it.
+fn cookie_path(base: &str) -> &str {
+    if base.is_empty() { "/" } else { base }
 }
 
 /// The answer to a page that needs a token: the login form, which leads back to the page. `uri` is without the base path.

@@ -6,6 +6,7 @@
 mod actions;
 mod api_docs;
 mod assets;
+mod attention;
 mod audit;
 mod batches;
 mod chart;
@@ -20,6 +21,8 @@ mod output;
 mod output_search;
 mod overview;
 mod page;
+mod page_links;
+mod run;
 mod schedules;
 mod usage;
 mod workers;
@@ -44,14 +47,14 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/jobs.ndjson", get(jobs::ndjson))
         .route("/jobs/bulk", post(actions::bulk))
         .route("/jobs/{id}", get(job::show))
-        .route("/jobs/{id}/again", get(job::again).post(actions::run_again))
+        .route("/jobs/{id}/again", get(run::again).post(run::run_again))
         .route("/jobs/{id}/output", get(output::show))
         .route("/jobs/{id}/{verb}", post(actions::job))
         .route("/batches", get(batches::list))
         .route("/batches/{id}", get(batches::one))
         .route("/definitions", get(definitions::list))
         .route("/definitions/{name}", get(definitions::one))
-        .route("/definitions/{name}/run", post(actions::run))
+        .route("/definitions/{name}/run", get(run::show).post(run::run))
         .route("/definitions/{name}/{verb}", post(actions::definition))
         .route("/schedules", get(schedules::show))
         .route("/schedules/{verb}", post(actions::all_schedules))

@@ -1,6 +1,5 @@
 //! `/`: what needs attention, what runs, and how the last day went.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,27 +9,20 @@ use axum::http::Uri;
 use axum::response::Response;
 use protocol::Timestamp;
 
+use super::attention::{self, Attention};
 use super::chart::{self, Bar, Hour};
+use super::format;
 use super::jobs::Row;
 use super::page::{Frame, render};
 use super::schedules::ScheduleRow;
-use super::workers::WorkerRow;
 use crate::clock;
-use crate::http::api::{health, jobs, notifications, schedules, workers};
+use crate::http::api::{jobs, schedules, workers};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Job, Worker};
+use crate::http::present::shapes::Job;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::rfc3339::Time;
 use crate::store::HourlyEnds;
-
-/// Something that a person should look at.
-struct Attention {
-    tone: &'static str,
-    text: String,
-    /// The page behind it, below the base path.
-    link: String,
-}
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -41,6 +33,10 @@ struct OverviewPage {
     last: Vec<Row>,
     next: Vec<ScheduleRow>,
     waiting: u64,
+    /// How long the oldest job has waited; empty if none waits.
+    oldest_wait: String,
+    /// Waiting jobs by reason, the most first.
+    reasons: Vec<(&'static str, u64)>,
     running_count: u64,
     connected: usize,
     slots: u64,
@@ -57,12 +53,8 @@ struct OverviewPage {
 
 /// Rows of each table.
 const ROWS: &str = "8";
-/// Ends that are looked through for names that need attention.
-const ENDS: &str = "100";
-/// Failing targets of notifications that are named; the page behind the link has all of them.
-const FAILING_TARGETS: usize = 5;
-const HOURS: i64 = 24;
-const HOUR_MS: i64 = 3_600_000;
+pub(super) const HOURS: i64 = 24;
+pub(super) const HOUR_MS: i64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// `GET /`
@@ -71,18 +63,23 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     let running = list(&state, &[("state", "running"), ("limit", ROWS)]).await?;
     let ended = "succeeded,failed,cancelled,expired,lost";
     let last = list(&state, &[("state", ended), ("limit", ROWS)]).await?;
-    let mut schedules = schedules::all(&state, Query::new(Vec::new())).await?;
-    let attention = attention(&state, &workers, schedules.iter().any(|it| it.paused_since.is_some())).await?;
+    let mut schedules = schedules::selected(&state, |_| true, 1).await?;
+    let attention =
+        attention::list(&state, &workers, schedules.iter().any(|it| it.paused_since.is_some())).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));
     schedules.truncate(8);
     let snapshot = state.services.engine.snapshot();
     let hours = state.activity.hours(&state).await;
+    let reasons = attention::by_reason(&snapshot);
+    let oldest = state.services.metrics.oldest_due().filter(|_| !reasons.is_empty());
     let connected = workers.iter().filter(|worker| worker.connected);
     render(&OverviewPage {
         frame: Frame::new(&state, "overview", "Overview"),
         attention,
-        waiting: snapshot.waiting.iter().map(|waiting| waiting.count).sum(),
+        waiting: reasons.iter().map(|(_, count)| count).sum(),
+        oldest_wait: oldest.map(|due| format::span(clock::now().utc.since(due))).unwrap_or_default(),
+        reasons,
         running_count: workers.iter().map(|worker| u64::from(worker.busy)).sum(),
         connected: connected.clone().count(),
         slots: connected.clone().map(|worker| u64::from(worker.slots)).sum(),
@@ -99,62 +96,10 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     })
 }
 
-async fn list(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
+/// The first page of a list of jobs.
+pub(super) async fn list(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
     let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     Ok(jobs::page(state, Query::new(pairs.collect())).await?.jobs)
-}
-
-/// The most urgent first: the server itself, workers, jobs that wait for a decision, definitions that fail, and what is paused.
-async fn attention(
-    state: &AppState,
-    workers: &[Worker],
-    has_paused: bool,
-) -> Result<Vec<Attention>, Problem> {
-    let entry = |tone, text: String, link: &str| Attention { tone, text, link: link.to_owned() };
-    let mut all: Vec<Attention> =
-        health::warnings(state).into_iter().map(|text| entry("bad", text, "")).collect();
-    for worker in workers {
-        let link = format!("/workers/{}", worker.id);
-        let row = WorkerRow::of(worker.clone());
-        if matches!(row.tone, "bad" | "warn") {
-            all.push(entry(row.tone, format!("worker {} is {}", worker.name, worker.state), &link));
-        }
-        for away in row.away {
-            all.push(entry("warn", format!("worker {}: {away}", worker.name), &link));
-        }
-    }
-    for message in notifications::failing(state).await?.into_iter().take(FAILING_TARGETS) {
-        let error = message.error.unwrap_or_default();
-        let text = format!("notifications to {} {} fail: {error}", message.kind, message.host);
-        all.push(entry("bad", text, "/notifications"));
-    }
-    let quarantined = list(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
-    if quarantined > 0 {
-        let text = match quarantined {
-            1 => "1 job is quarantined: it waits for a decision".to_owned(),
-            100.. => format!("{quarantined} or more jobs are quarantined: each waits for a decision"),
-            _ => format!("{quarantined} jobs are quarantined: each waits for a decision"),
-        };
-        all.push(entry("warn", text, "/jobs?state=quarantined"));
-    }
-    let since = Time(Timestamp(clock::now().utc.0 - HOURS * HOUR_MS)).to_string();
-    let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", ENDS)];
-    let mut by_name: BTreeMap<String, u32> = BTreeMap::new();
-    for job in list(state, &bad).await? {
-        *by_name.entry(job.name).or_default() += 1;
-    }
-    for (name, count) in by_name {
-        let text = format!("{name}: {} ended badly within 24 hours", counted(count));
-        all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
-    }
-    if has_paused {
-        all.push(entry("warn", "schedules are paused".to_owned(), "/schedules"));
-    }
-    Ok(all)
-}
-
-fn counted(count: u32) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }
 
 /// The ends of the last 24 hours, counted now and then: counting reads every job that ended.
@@ -213,6 +158,8 @@ fn by_hour(ends: &[HourlyEnds], now: Timestamp) -> Vec<Hour> {
         let label = Time(Timestamp(number * HOUR_MS)).to_string();
         Hour {
             label: label.get(11..16).unwrap_or_default().to_owned(),
+            from: label,
+            until: Time(Timestamp((number + 1) * HOUR_MS)).to_string(),
             succeeded: of_hour().map(|ends| ends.succeeded).sum(),
             failed: of_hour().map(|ends| ends.failed).sum(),
         }

@@ -10,10 +10,11 @@ use axum::response::Response;
 
 use super::format::{self, Moment};
 use super::page::{Frame, render};
+use super::page_links::PageLinks;
 use crate::clock;
-use crate::http::api::schedules;
+use crate::http::api::{definitions, schedules};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Fire, Schedule};
+use crate::http::present::shapes::{Fire, Schedule, Time};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 
@@ -54,6 +55,7 @@ struct FireRow {
 /// A slot within the next 24 hours, as a mark on a line.
 struct Mark {
     x: u64,
+    width: u64,
     title: String,
 }
 
@@ -69,6 +71,7 @@ struct Line {
 struct SchedulesPage {
     frame: Frame,
     rows: Vec<ScheduleRow>,
+    pages: PageLinks,
     lines: Vec<Line>,
     /// The definition whose ledger is shown; empty for none.
     name: String,
@@ -78,26 +81,39 @@ struct SchedulesPage {
 }
 
 /// Slots of each schedule that the line of the day shows.
-const SLOTS_OF_A_DAY: &str = "100";
+const SLOTS_OF_A_DAY: u64 = 100;
 
 /// Schedules on the line of the day, those that fire first.
 const LINES_MAX: usize = 20;
 
+/// Marks of all lines, about; each line has its share. A line with more of them becomes one bar.
+const MARKS_ALL: usize = 400;
+/// Marks of a line at least, so that each hour has one, and at most.
+const MARKS: (usize, usize) = (24, 50);
+
+/// Width of a mark, in minutes.
+const MARK_MINUTES: u64 = 6;
+
 /// Width of the line of the day in its own units: one for each minute.
 const DAY_MINUTES: u64 = 24 * 60;
 
-/// `GET /schedules?name=&cursor=`
+/// Schedules of a page.
+const PAGE: usize = 50;
+
+/// `GET /schedules?name=&cursor=&page=`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
     let name = query.text("name")?.unwrap_or_default();
     let cursor = query.text("cursor")?;
+    let page = query.number("page")?;
     query.finish()?;
-    let mut pairs = vec![("next".to_owned(), SLOTS_OF_A_DAY.to_owned())];
     if !name.is_empty() {
-        pairs.push(("name".to_owned(), name.clone()));
+        definitions::find(&state.services.catalogue.current(), &name)?;
     }
-    let mut all = schedules::all(&state, Query::new(pairs)).await?;
+    // Many slots are computed for those only that have a line.
+    let mut all = schedules::selected(&state, |it| name.is_empty() || it == name, 1).await?;
     all.sort_by(|a, b| (a.next.is_empty(), a.next.first()).cmp(&(b.next.is_empty(), b.next.first())));
+    let lines = lines(&state, all.iter().take(LINES_MAX)).await?;
     let ledger = match name.is_empty() {
         true => schedules::Ledger::default(),
         false => {
@@ -107,8 +123,9 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     };
     render(&SchedulesPage {
         frame: Frame::new(&state, "schedules", "Schedules"),
-        lines: all.iter().take(LINES_MAX).map(line).filter(|line| !line.marks.is_empty()).collect(),
+        lines,
         all_paused: schedules::is_everything_paused(&state).await?,
+        pages: PageLinks::cut(&mut all, page, PAGE),
         rows: all.into_iter().map(ScheduleRow::of).collect(),
         older: ledger.next,
         fires: ledger.fires.into_iter().map(fire_row).collect(),
@@ -116,15 +133,42 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     })
 }
 
-fn line(schedule: &Schedule) -> Line {
+/// The lines of these schedules, in their order; none for one without a slot within a day.
+async fn lines(state: &AppState, shown: impl Iterator<Item = &Schedule>) -> Result<Vec<Line>, Problem> {
+    let order: Vec<(String, String)> = shown.map(|it| (it.name.clone(), it.id.clone())).collect();
+    let is_shown = |name: &str| order.iter().any(|(shown, _)| shown == name);
+    let full = schedules::selected(state, is_shown, SLOTS_OF_A_DAY).await?;
+    let marks_max = (MARKS_ALL / order.len().max(1)).clamp(MARKS.0, MARKS.1);
+    let of = |(name, id): &(String, String)| full.iter().find(|it| it.name == *name && it.id == *id);
+    Ok(order
+        .iter()
+        .filter_map(of)
+        .map(|it| line(it, marks_max))
+        .filter(|line| !line.marks.is_empty())
+        .collect())
+}
+
+fn line(schedule: &Schedule, marks_max: usize) -> Line {
     let now = clock::now().utc;
     let day = Duration::from_secs(24 * 60 * 60);
-    let within = schedule.next.iter().filter(|slot| slot.0.since(now) < day);
-    let mark = |slot: &crate::http::present::shapes::Time| Mark {
-        x: (slot.0.since(now).as_secs() / 60).min(DAY_MINUTES),
-        title: format!("{} {}: {slot}", schedule.name, schedule.id),
+    let within: Vec<_> = schedule.next.iter().filter(|slot| slot.0.since(now) < day).collect();
+    let minute = |slot: &Time| (slot.0.since(now).as_secs() / 60).min(DAY_MINUTES);
+    let marks = match within.as_slice() {
+        [first, .., _] if within.len() > marks_max => {
+            // Those that follow the last slot that was computed are as frequent.
+            let is_cut = schedule.next.len() as u64 == SLOTS_OF_A_DAY && within.len() == schedule.next.len();
+            let end =
+                if is_cut { DAY_MINUTES } else { within.last().map_or(DAY_MINUTES, |slot| minute(slot)) };
+            let or_more = if is_cut { " or more" } else { "" };
+            let width = end.saturating_sub(minute(first)).max(MARK_MINUTES);
+            vec![Mark { x: minute(first), width, title: format!("{}{or_more} slots", within.len()) }]
+        }
+        slots => {
+            let mark = |slot: &&Time| Mark { x: minute(slot), width: MARK_MINUTES, title: slot.to_string() };
+            slots.iter().map(mark).collect()
+        }
     };
-    Line { name: schedule.name.clone(), id: schedule.id.clone(), marks: within.map(mark).collect() }
+    Line { name: schedule.name.clone(), id: schedule.id.clone(), marks }
 }
 
 fn fire_row(fire: Fire) -> FireRow {

@@ -10,9 +10,10 @@ use axum::response::Response;
 use super::format::{self, Moment};
 use super::jobs::Row;
 use super::page::{Frame, render};
+use super::page_links::PageLinks;
 use crate::http::api::{jobs, workers};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::Worker;
+use crate::http::present::shapes::{Exclusion, ResourceAmounts, Worker, WorkerResources};
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -56,28 +57,97 @@ fn load(milli: u32) -> String {
 struct WorkersPage {
     frame: Frame,
     rows: Vec<WorkerRow>,
+    pages: PageLinks,
     shows_all: bool,
-    connected: usize,
+    connected: u64,
     slots: u64,
     busy: u64,
 }
 
-/// `GET /workers?all=1`
+/// Workers of a page.
+const PAGE: usize = 50;
+
+/// `GET /workers?all=1&page=`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
     let shows_all = query.switch("all")?;
+    let page = query.number("page")?;
     query.finish()?;
     let uri = if shows_all { Uri::from_static("/?all=1") } else { Uri::from_static("/") };
-    let workers = workers::list(State(Arc::clone(&state)), uri).await?.0;
-    let connected = workers.iter().filter(|worker| worker.connected);
+    let mut workers = workers::list(State(Arc::clone(&state)), uri).await?.0;
+    let of_connected = |count: fn(&Worker) -> u64| -> u64 {
+        workers.iter().filter(|worker| worker.connected).map(count).sum()
+    };
+    let connected = of_connected(|_| 1);
+    let (slots, busy) =
+        (of_connected(|worker| worker.slots.into()), of_connected(|worker| worker.busy.into()));
     render(&WorkersPage {
         frame: Frame::new(&state, "workers", "Workers"),
-        connected: connected.clone().count(),
-        slots: connected.clone().map(|worker| u64::from(worker.slots)).sum(),
-        busy: connected.map(|worker| u64::from(worker.busy)).sum(),
+        connected,
+        slots,
+        busy,
+        pages: PageLinks::cut(&mut workers, page, PAGE),
         rows: workers.into_iter().map(WorkerRow::of).collect(),
         shows_all,
     })
+}
+
+/// Why a worker is suspect.
+struct SuspectRow {
+    cause: String,
+    since: Moment,
+    until: Option<Moment>,
+}
+
+/// Jobs that a worker is not offered.
+struct ExclusionRow {
+    of: String,
+    /// The page of the definition, below the base path; empty for other exclusions.
+    link: String,
+    reason: String,
+    until: Option<Moment>,
+}
+
+fn exclusion_row(exclusion: &Exclusion) -> ExclusionRow {
+    let name = exclusion.name.as_deref();
+    let (of, link) = match (&*exclusion.of, name) {
+        ("revision", Some(name)) => (name.to_owned(), format!("/definitions/{name}")),
+        ("revision", None) => (exclusion.revision.clone().unwrap_or_default(), String::new()),
+        ("runtime", name) => (format!("all jobs of {}", name.unwrap_or_default()), String::new()),
+        _ => ("all jobs".to_owned(), String::new()),
+    };
+    let until = exclusion.until.map(format::moment);
+    ExclusionRow { of, link, reason: exclusion.reason.to_string(), until }
+}
+
+/// Each resource that the worker offers or that is reserved: its name, what is reserved, and what is offered.
+fn resource_rows(resources: &WorkerResources) -> Vec<(String, String, String)> {
+    let (offered, reserved) = (&resources.offered, &resources.reserved);
+    let any = || "not counted".to_owned();
+    let of = |amounts: &ResourceAmounts, name: &str| amounts.custom.get(name).copied().unwrap_or_default();
+    let mut rows = vec![
+        (
+            "Cores".to_owned(),
+            cores(reserved.cpus_milli.unwrap_or_default()),
+            offered.cpus_milli.map_or_else(any, cores),
+        ),
+        (
+            "Memory".to_owned(),
+            format::bytes(reserved.memory_bytes.unwrap_or_default()),
+            offered.memory_bytes.map_or_else(any, format::bytes),
+        ),
+    ];
+    if !offered.gpus.is_empty() || !reserved.gpus.is_empty() {
+        rows.push(("GPUs".to_owned(), reserved.gpus.join(", "), offered.gpus.join(", ")));
+    }
+    for name in offered.custom.keys() {
+        rows.push((name.clone(), of(reserved, name).to_string(), of(offered, name).to_string()));
+    }
+    rows
+}
+
+fn cores(milli: u64) -> String {
+    format!("{}.{:03}", milli / 1_000, milli % 1_000).trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[derive(Template)]
@@ -85,6 +155,11 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 struct WorkerPage {
     frame: Frame,
     row: WorkerRow,
+    suspect: Option<SuspectRow>,
+    exclusions: Vec<ExclusionRow>,
+    drain_deadline: Option<Moment>,
+    /// Resources that jobs may reserve: name, reserved, offered.
+    resources: Vec<(String, String, String)>,
     running: Vec<Row>,
     last: Vec<Row>,
 }
@@ -101,8 +176,28 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
     let last = jobs::page(&state, of_worker("succeeded,failed,cancelled,expired,lost", "20")).await?.jobs;
     render(&WorkerPage {
         frame: Frame::new(&state, "workers", &worker.name),
+        suspect: worker.suspect.as_ref().map(|it| SuspectRow {
+            cause: it.cause.clone(),
+            since: format::moment(it.since),
+            until: it.until.map(format::moment),
+        }),
+        exclusions: worker.exclusions.iter().map(exclusion_row).collect(),
+        drain_deadline: worker.drain_deadline.map(format::moment),
+        resources: worker.resources.as_ref().map(resource_rows).unwrap_or_default(),
         row: WorkerRow::of(worker),
         running: running.into_iter().map(Row::of).collect(),
         last: last.into_iter().map(Row::of).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_written_without_needless_digits() {
+        for (milli, text) in [(0, "0"), (2_000, "2"), (1_500, "1.5"), (10_005, "10.005")] {
+            assert_eq!(cores(milli), text);
+        }
+    }
 }

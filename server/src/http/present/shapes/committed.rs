@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Attempt, Fire, Hook, Job, Text, Time, Worker, WorkerRef};
+use super::{Attempt, Expectation, Fire, Hook, Job, Text, Time, Worker, WorkerRef};
 
 /// A committed change. Exactly one of the objects says what changed; `attempt` may stand beside `job`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -39,13 +39,16 @@ pub struct CommittedEvent {
     /// A definition and its new revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<EventDefinition>,
+    /// An expectation and whether it is met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expectation: Option<Expectation>,
     /// The worker, as lists show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<Box<Worker>>,
     /// A worker that was forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<WorkerRef>,
-    /// The name of the definition of `fire`.
+    /// The name of the definition of `fire` or `expectation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The requester of the change.

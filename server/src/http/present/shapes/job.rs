@@ -211,15 +211,16 @@ pub struct Hook {
 /// One try of a job on one worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
-    /// The number of the try, from 1.
+    /// The number of the try, from 1. Absent in events about an attempt of which only the fence is known.
+    #[serde(default, skip_serializing_if = "nothing")]
     pub number: u32,
     /// Its fence: the number of the attempt within the installation.
     #[serde(default)]
     pub fence: u64,
     /// The worker that had it.
     pub worker: WorkerRef,
-    /// The time of its assignment.
-    #[serde(default)]
+    /// The time of its assignment. Absent where `number` is.
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub assigned_at: Time,
     /// The start of its container.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -344,6 +345,10 @@ pub struct Batch {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn nothing(count: &u32) -> bool {
     *count == 0
+}
+
+fn is_unknown(time: &Time) -> bool {
+    *time == Time::default()
 }
 
 /// The answer to a bulk operation.

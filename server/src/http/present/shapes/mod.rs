@@ -51,7 +51,9 @@ pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};
 pub use usage::{JobUsage, Usage, UsagePoint};
-pub use worker::{ResourceAmounts, Runtime, Suspicion, Unmanaged, Worker, WorkerRef, WorkerResources};
+pub use worker::{
+    Exclusion, ResourceAmounts, Runtime, Suspicion, Unmanaged, Worker, WorkerRef, WorkerResources,
+};
 
 /// A fixed text of the API, such as the name of a state or an outcome.
 pub type Text = Cow<'static, str>;

@@ -27,6 +27,9 @@ pub struct Worker {
     /// While it is suspect: why, and until when it gets nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspect: Option<Suspicion>,
+    /// Jobs that it is not offered for a while, at most 50 entries; in the answer about one worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclusions: Vec<Exclusion>,
     /// True if an operator has cordoned it.
     #[serde(default)]
     pub cordoned: bool,
@@ -124,6 +127,26 @@ pub struct Suspicion {
     pub cause: String,
     /// The time at which it gets a job again, to probe it; absent once that time has come.
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// Jobs that a worker is not offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Exclusion {
+    /// The jobs concerned: `anything`, `runtime` or `revision`.
+    #[schema(value_type = String)]
+    pub of: Text,
+    /// The name of the runtime, or of the definition, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The revision concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// The cause, as a sentence.
+    #[schema(value_type = String)]
+    pub reason: Text,
+    /// The end of the exclusion; absent if it lasts until the worker starts anew, or an operator resets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }
 

@@ -1,0 +1,194 @@
+//! The list of what a person should look at, with a link to each page behind it. Counts come from the published snapshot: nothing here
+//! scans waiting jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::Timestamp;
+use scheduler::expectations::ExpectationRow;
+use scheduler::snapshot::Snapshot;
+use scheduler::step::PendingReason;
+
+use super::format;
+use super::overview::{HOUR_MS, HOURS, list as jobs};
+use super::workers::WorkerRow;
+use crate::clock;
+use crate::http::api::{health, notifications};
+use crate::http::middleware::problem::{Problem, pending_text};
+use crate::http::present::shapes::Worker;
+use crate::http::request::query::encode;
+use crate::http::state::AppState;
+use crate::rfc3339::Time;
+
+/// Something that a person should look at.
+pub(super) struct Attention {
+    pub(super) tone: &'static str,
+    pub(super) text: String,
+    /// The page behind it, below the base path; empty if there is none.
+    pub(super) link: String,
+}
+
+/// Ends that are looked through for names that need attention.
+const ENDS: &str = "100";
+/// Failing targets of notifications that are named; the page behind the link has all of them.
+const FAILING_TARGETS: usize = 5;
+/// Workers, and definitions with a missed expectation, that are named.
+const NAMED: usize = 20;
+/// Definitions that the text about waiting jobs names, and that its link selects.
+const WAITING_NAMED: usize = 3;
+
+fn entry(tone: &'static str, text: String, link: &str) -> Attention {
+    Attention { tone, text, link: link.to_owned() }
+}
+
+/// The most urgent first: the server itself, workers, jobs that wait in vain or for a decision, missed expectations, definitions that fail,
+/// and what is paused.
+pub(super) async fn list(
+    state: &AppState,
+    all_workers: &[Worker],
+    has_paused: bool,
+) -> Result<Vec<Attention>, Problem> {
+    let snapshot = state.services.engine.snapshot();
+    let mut all: Vec<Attention> =
+        health::server_warnings(state).into_iter().map(|text| entry("bad", text, "")).collect();
+    all.extend(capped(workers(all_workers), "/workers", "more workers need attention"));
+    all.extend(waiting(&snapshot));
+    for message in notifications::failing(state).await?.into_iter().take(FAILING_TARGETS) {
+        let error = message.error.unwrap_or_default();
+        let text = format!("notifications to {} {} fail: {error}", message.kind, message.host);
+        all.push(entry("bad", text, "/notifications"));
+    }
+    let quarantined = jobs(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
+    if quarantined > 0 {
+        let text = match quarantined {
+            1 => "1 job is quarantined: it waits for a decision".to_owned(),
+            100.. => format!("{quarantined} or more jobs are quarantined: each waits for a decision"),
+            _ => format!("{quarantined} jobs are quarantined: each waits for a decision"),
+        };
+        all.push(entry("warn", text, "/jobs?state=quarantined"));
+    }
+    let missed = snapshot.missed.iter().map(|row| missed(state, row)).collect();
+    all.extend(capped(missed, "/definitions", "more definitions are stale or slow"));
+    let since = Time(Timestamp(clock::now().utc.0 - HOURS * HOUR_MS)).to_string();
+    let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", ENDS)];
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    for job in jobs(state, &bad).await? {
+        *by_name.entry(job.name).or_default() += 1;
+    }
+    for (name, count) in by_name {
+        let text = format!("{name}: {} ended badly within 24 hours", counted(count));
+        all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
+    }
+    if has_paused {
+        all.push(entry("warn", "schedules are paused".to_owned(), "/schedules"));
+    }
+    Ok(all)
+}
+
+/// The first entries, and one for the others.
+fn capped(mut entries: Vec<Attention>, link: &str, others: &str) -> Vec<Attention> {
+    let left_out = entries.len().saturating_sub(NAMED);
+    if left_out > 0 {
+        entries.truncate(NAMED);
+        entries.push(entry("warn", format!("{left_out} {others}"), link));
+    }
+    entries
+}
+
+fn workers(workers: &[Worker]) -> Vec<Attention> {
+    let mut all = Vec::new();
+    for worker in workers {
+        let link = format!("/workers/{}", worker.id);
+        let row = WorkerRow::of(worker.clone());
+        if matches!(row.tone, "bad" | "warn") {
+            let cause = worker.suspect.as_ref().map(|it| format!(": {}", it.cause)).unwrap_or_default();
+            all.push(entry(row.tone, format!("worker {} is {}{cause}", worker.name, worker.state), &link));
+        }
+        for away in row.away {
+            all.push(entry("warn", format!("worker {}: {away}", worker.name), &link));
+        }
+    }
+    all
+}
+
+/// Jobs that wait for a reason that does not pass by itself, by reason.
+fn waiting(snapshot: &Snapshot) -> Vec<Attention> {
+    let mut reasons: BTreeMap<PendingReason, (u64, BTreeSet<&str>)> = BTreeMap::new();
+    for waiting in &snapshot.waiting {
+        let (count, names) = reasons.entry(waiting.reason).or_default();
+        *count += waiting.count;
+        names.extend(snapshot.definitions.get(&waiting.revision).map(|definition| definition.name.as_str()));
+    }
+    let entries = reasons.into_iter().filter_map(|(reason, (count, names))| {
+        let why = lasting(reason)?;
+        let wait = if count == 1 { "waits" } else { "wait" };
+        let shown = names.iter().take(WAITING_NAMED).copied().collect::<Vec<_>>();
+        let more = if names.len() > shown.len() { " and others" } else { "" };
+        let text = format!("{} of {}{more} {wait}: {why}", counted(count), shown.join(", "));
+        let selected = if more.is_empty() { shown.join(",") } else { String::new() };
+        let pairs = [("state", "queued"), ("name", selected.as_str())];
+        let query = encode(pairs.into_iter().filter(|(_, value)| !value.is_empty()));
+        Some(entry("warn", text, &format!("/jobs?{query}")))
+    });
+    entries.collect()
+}
+
+/// The reason in words, if it stays until somebody does something.
+const fn lasting(reason: PendingReason) -> Option<&'static str> {
+    Some(match reason {
+        PendingReason::NoWorker => "no worker is connected",
+        PendingReason::PinnedWorkerAway => "the only worker that is allowed is not connected",
+        PendingReason::NoRuntime => "no connected worker offers the runtime",
+        PendingReason::NoMatch => "no connected worker has the required labels or name",
+        PendingReason::TooLarge => "no connected worker offers enough of a reserved resource",
+        PendingReason::Cordoned => "the workers that fit are cordoned or draining",
+        PendingReason::RuntimeUnavailable => "the container engine of the workers that fit does not answer",
+        PendingReason::Excluded => "the workers that fit have refused the job, or failed to start it",
+        PendingReason::NotDue
+        | PendingReason::Dependencies
+        | PendingReason::Replacing
+        | PendingReason::Members
+        | PendingReason::ServerFull
+        | PendingReason::Limited
+        | PendingReason::RateLimited
+        | PendingReason::Busy
+        | PendingReason::Resources
+        | PendingReason::Soon
+        | PendingReason::Quarantined => return None,
+    })
+}
+
+fn missed(state: &AppState, row: &ExpectationRow) -> Attention {
+    let expect = state.services.catalogue.current().find(&row.definition).map(|it| it.definition.expect);
+    let expect = expect.unwrap_or_default();
+    let mut faults = Vec::new();
+    if row.stale_since.is_some() {
+        let within = expect.success_within.map(|within| format!(" within {}", format::span(within)));
+        faults.push(format!("it had no success{}", within.unwrap_or_default()));
+    }
+    if let Some(slow) = row.slow {
+        let max = expect.max_duration.map(|max| format!("{}, as job {} did", format::span(max), slow.job));
+        faults.push(format!("a run took longer than {}", max.unwrap_or_else(|| "expected".to_owned())));
+    }
+    let condition = match (row.stale_since, row.slow) {
+        (Some(_), Some(_)) => "stale and slow",
+        (Some(_), None) => "stale",
+        _ => "slow",
+    };
+    let text = format!("{} is {condition}: {}", row.definition, faults.join("; "));
+    entry("bad", text, &format!("/definitions/{}", row.definition))
+}
+
+/// Numbers of waiting jobs with their reason as a sentence, the most first.
+pub(super) fn by_reason(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
+    let mut reasons: BTreeMap<PendingReason, u64> = BTreeMap::new();
+    for waiting in &snapshot.waiting {
+        *reasons.entry(waiting.reason).or_default() += waiting.count;
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().map(|(why, count)| (pending_text(why), count)).collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    reasons
+}
+
+fn counted(count: u64) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}

@@ -1,0 +1,324 @@
+//! The form that runs a definition: a field for each declared parameter, and one for each other part of a submission that it allows.
+//!
+//! An empty field is not sent, so that defaults and the values of an earlier job stay. Values of secrets are never filled in.
+
+use std::collections::BTreeMap;
+
+use scheduler::definition::Definition;
+use scheduler::job::AttemptTimeout;
+use scheduler::params::{Absence, Field, Param, ParamKind, ParamValue};
+use serde_json::Value;
+
+use crate::config::jobs_file::quantity::DurationText;
+use crate::http::middleware::problem::Problem;
+use crate::http::web::actions::Fields;
+use crate::params;
+use crate::store::JobRecord;
+
+/// The form, as a template writes it.
+#[derive(Debug)]
+pub(crate) struct RunForm {
+    /// The address that takes it, below the base path.
+    pub(crate) action: String,
+    /// A field for each parameter.
+    pub(crate) params: Vec<FormField>,
+    /// Fields for arguments, variables, input, labels, priority and times.
+    pub(crate) others: Vec<FormField>,
+    /// Faults that belong to no field.
+    pub(crate) faults: Vec<String>,
+}
+
+/// A field with its label and what is wrong with it.
+#[derive(Debug, Default)]
+pub(crate) struct FormField {
+    /// The name in the submission: `params.size`, `priority`.
+    pub(crate) name: String,
+    pub(crate) label: String,
+    pub(crate) control: Control,
+    pub(crate) is_required: bool,
+    /// The value that applies while the field is empty.
+    pub(crate) placeholder: String,
+    pub(crate) hint: String,
+    /// The value; the items of a list one a line.
+    pub(crate) value: String,
+    /// Empty if nothing is wrong.
+    pub(crate) fault: String,
+}
+
+/// The element that takes a value.
+#[derive(Debug, Default)]
+pub(crate) enum Control {
+    /// One line of text.
+    #[default]
+    Line,
+    /// A number; the step is `1` or `any`.
+    Number { min: String, max: String, step: String },
+    /// A line that nobody reads over a shoulder, and that is never filled in.
+    Secret,
+    /// Several lines: one item a line, or a text.
+    Lines(u8),
+    /// One of these words.
+    Choice(Vec<String>),
+    /// Any of these words.
+    Items(Vec<String>),
+}
+
+impl FormField {
+    /// The id of its element.
+    pub(crate) fn id(&self) -> String {
+        self.name.replace('.', "-")
+    }
+
+    /// The value that applies while no item is chosen, in one line.
+    pub(crate) fn default_items(&self) -> String {
+        self.placeholder.replace('\n', ", ")
+    }
+
+    /// True if this option of a choice or a list is taken.
+    pub(crate) fn has(&self, option: &str) -> bool {
+        self.value.lines().any(|line| line == option)
+    }
+
+    pub(super) fn of_param(param: &Param) -> Self {
+        let control = match &param.kind {
+            _ if param.secret => Control::Secret,
+            ParamKind::Text { .. } | ParamKind::Duration(_) => Control::Line,
+            ParamKind::Integer(bounds) => {
+                Control::Number { min: limit(bounds.min), max: limit(bounds.max), step: "1".to_owned() }
+            }
+            ParamKind::Number(bounds) => {
+                Control::Number { min: limit(bounds.min), max: limit(bounds.max), step: "any".to_owned() }
+            }
+            ParamKind::Boolean => Control::Choice(vec!["true".to_owned(), "false".to_owned()]),
+            ParamKind::Enum(words) => Control::Choice(words.clone()),
+            ParamKind::List { items, .. } if items.is_empty() => Control::Lines(3),
+            ParamKind::List { items, .. } => Control::Items(items.clone()),
+        };
+        let placeholder = match &param.absence {
+            Absence::Default(_) if param.secret => "has a default".to_owned(),
+            Absence::Default(value) => in_lines(value),
+            Absence::Allowed => String::new(),
+            Absence::Refused if matches!(control, Control::Choice(_)) => "choose one".to_owned(),
+            Absence::Refused => String::new(),
+        };
+        let allowed = match control {
+            Control::Choice(_) | Control::Items(_) => None,
+            Control::Lines(_) => Some(format!("{}, one item a line", params::allowed(&param.kind))),
+            _ => Some(params::allowed(&param.kind)),
+        };
+        let hints: Vec<String> = param.description.clone().into_iter().chain(allowed).collect();
+        Self {
+            name: format!("{PARAM}{}", param.name),
+            label: param.name.clone(),
+            control,
+            is_required: param.absence == Absence::Refused,
+            placeholder,
+            hint: hints.join(": "),
+            ..Self::default()
+        }
+    }
+}
+
+impl RunForm {
+    /// The empty form of a definition.
+    pub(crate) fn of_definition(definition: &Definition) -> Self {
+        let mut form = Self::with_fields(format!("/definitions/{}/run", definition.name), Some(definition));
+        form.set_placeholder("priority", definition.priority.to_string());
+        if let Some(timeout) = definition.timeout {
+            form.set_placeholder("timeout", DurationText(timeout).to_string());
+        }
+        form
+    }
+
+    /// The form that runs an ended job again, filled with what it had. `definition` is as it is now, if it is still there.
+    pub(crate) fn of_job(record: &JobRecord, definition: Option<&Definition>) -> Self {
+        let row = &record.row;
+        let mut form = Self::with_fields(format!("/jobs/{}/again", row.job), definition);
+        for param in &record.params {
+            let name = format!("{PARAM}{}", param.name);
+            let Some(field) = form.params.iter_mut().find(|field| field.name == name) else { continue };
+            // An empty field keeps what the job had.
+            field.is_required = false;
+            let is_hidden = param.secret || matches!(field.control, Control::Secret);
+            field.placeholder = if is_hidden { KEPT.to_owned() } else { in_lines(&param.value) };
+            field.value = if is_hidden { String::new() } else { in_lines(&param.value) };
+        }
+        let labels: Vec<String> = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        form.fill("args", record.body.args.join("\n"));
+        form.fill("labels", labels.join("\n"));
+        form.fill("priority", row.priority.to_string());
+        form.fill("timeout", row.timeout.map(timeout_text).unwrap_or_default());
+        if !record.body.environment.is_empty() {
+            let names: Vec<&str> = record.body.environment.iter().map(|(name, _)| name.as_str()).collect();
+            let names = names.join(", ");
+            form.set_hint("environment", format!("{ENVIRONMENT} Values of {names} are kept and not shown."));
+        }
+        match &record.body.input {
+            Some(input) if input.len() <= INPUT_SHOWN_MAX => form.fill("input", pretty(input)),
+            Some(input) => form.set_placeholder("input", format!("{} bytes of input are kept", input.len())),
+            None => {}
+        }
+        form
+    }
+
+    pub(super) fn with_fields(action: String, definition: Option<&Definition>) -> Self {
+        let rules = definition.map(|definition| &definition.submission);
+        let declared = rules.map(|rules| rules.params.declared.as_slice()).unwrap_or_default();
+        let allow = rules.and_then(|rules| rules.allow.as_ref());
+        let is_allowed = |field: Field| allow.is_none_or(|allow| allow.contains(&field));
+        let declared = if is_allowed(Field::Params) { declared } else { &[] };
+        let field = |(of, name, label, hint, control): (Field, &str, &str, &str, Control)| {
+            let (name, label, hint) = (name.to_owned(), label.to_owned(), hint.to_owned());
+            is_allowed(of).then(|| FormField { name, label, control, hint, ..FormField::default() })
+        };
+        let numbers = Control::Number { min: "-100".to_owned(), max: "100".to_owned(), step: "1".to_owned() };
+        let others = [
+            (Field::Args, "args", "Arguments", "One a line.", Control::Lines(3)),
+            (Field::Environment, "environment", "Variables", ENVIRONMENT, Control::Lines(3)),
+            (Field::Input, "input", "Input", "JSON, which the job reads from a file.", Control::Lines(3)),
+            (Field::Labels, "labels", "Labels", "NAME=value, one a line.", Control::Lines(2)),
+            (Field::Priority, "priority", "Priority", "−100 to 100; higher goes first.", numbers),
+            (Field::Timeout, "timeout", "Timeout", "Such as 10m; none: without a timeout.", Control::Line),
+            (Field::RunAt, "delay", "Delay", "Such as 5m: it starts no sooner.", Control::Line),
+        ];
+        Self {
+            action,
+            params: declared.iter().map(FormField::of_param).collect(),
+            others: others.into_iter().filter_map(field).collect(),
+            faults: Vec::new(),
+        }
+    }
+
+    fn field(&mut self, name: &str) -> Option<&mut FormField> {
+        self.params.iter_mut().chain(&mut self.others).find(|field| field.name == name)
+    }
+
+    fn fill(&mut self, name: &str, value: String) {
+        if let Some(field) = self.field(name) {
+            field.value = value;
+        }
+    }
+
+    fn set_placeholder(&mut self, name: &str, text: String) {
+        if let Some(field) = self.field(name) {
+            field.placeholder = text;
+        }
+    }
+
+    fn set_hint(&mut self, name: &str, text: String) {
+        if let Some(field) = self.field(name) {
+            field.hint = text;
+        }
+    }
+
+    /// Fills in what was typed, and puts each fault beside its field. Secrets are typed again.
+    pub(crate) fn refuse(&mut self, typed: &Fields, problem: &Problem) {
+        let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, value) in typed {
+            values.entry(name).or_default().push(value);
+        }
+        for field in self.params.iter_mut().chain(&mut self.others) {
+            let value = values.get(field.name.as_str()).map(|values| values.join("\n")).unwrap_or_default();
+            match field.control {
+                Control::Secret if value.is_empty() => {}
+                Control::Secret => field.fault = "Type it again: secrets are not sent back.".to_owned(),
+                _ => field.value = value,
+            }
+        }
+        for fault in problem.all_faults() {
+            let text = match fault.hint {
+                Some(hint) => format!("{}; {hint}", fault.detail),
+                None => fault.detail,
+            };
+            match self.field(owner(&fault.field)) {
+                Some(field) => field.fault = text,
+                None if fault.field.is_empty() => self.faults.push(text),
+                None => self.faults.push(format!("{}: {text}", fault.field)),
+            }
+        }
+    }
+}
+
+/// True if the form is shown again with this problem, because other values may be accepted, or the same ones later.
+pub(crate) fn can_be_mended(problem: &Problem) -> bool {
+    matches!(problem.code().status().as_u16(), 400 | 409 | 422 | 429 | 503)
+}
+
+/// The field of the form for a field of the submission: `environment` for `environment.PATH`.
+fn owner(field: &str) -> &str {
+    match field {
+        "run_at" => "delay",
+        _ if field.starts_with(PARAM) => field,
+        _ => field.split(['.', '[']).next().unwrap_or_default(),
+    }
+}
+
+fn in_lines(value: &ParamValue) -> String {
+    match value {
+        ParamValue::List(items) => items.join("\n"),
+        value => params::to_text(value),
+    }
+}
+
+fn limit(bound: Option<impl ToString>) -> String {
+    bound.map(|bound| bound.to_string()).unwrap_or_default()
+}
+
+fn timeout_text(timeout: AttemptTimeout) -> String {
+    match timeout {
+        AttemptTimeout::After(after) => DurationText(after).to_string(),
+        AttemptTimeout::Unlimited => "none".to_owned(),
+    }
+}
+
+fn pretty(input: &str) -> String {
+    let parsed = serde_json::from_str::<Value>(input).ok();
+    parsed.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| input.to_owned())
+}
+
+/// Before the name of a parameter in the name of its field.
+pub(super) const PARAM: &str = "params.";
+const ENVIRONMENT: &str = "NAME=value, one a line.";
+const KEPT: &str = "kept as it was";
+
+/// A longer input is not written into the page, which stays below 100 kB.
+const INPUT_SHOWN_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use scheduler::params::Bounds;
+
+    use super::*;
+    use crate::http::middleware::code::Code;
+
+    fn fields(pairs: &[(&str, &str)]) -> Fields {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn form(params: &[Param]) -> RunForm {
+        let mut form = RunForm::with_fields("/definitions/a/run".to_owned(), None);
+        form.params = params.iter().map(FormField::of_param).collect();
+        form
+    }
+
+    fn param(name: &str, kind: ParamKind) -> Param {
+        Param { name: name.to_owned(), kind, absence: Absence::Refused, secret: false, description: None }
+    }
+
+    #[test]
+    fn a_refusal_stands_beside_its_field_and_shows_no_secret() {
+        let secret = Param { secret: true, ..param("token", ParamKind::Boolean) };
+        let mut form = form(&[secret, param("size", ParamKind::Duration(Bounds::<Duration>::default()))]);
+        let typed = fields(&[("params.token", "swordfish"), ("params.size", "x"), ("labels", "a b=1")]);
+        form.refuse(&typed, &Problem::new(Code::InvalidLabel, "no").field("labels.a b").hint("mend it"));
+        form.refuse(&typed, &Problem::new(Code::InvalidParam, "bad").field("params.size"));
+        form.refuse(&typed, &Problem::new(Code::InvalidParam, "unknown").field("params.old"));
+        let of = |name: &str| form.params.iter().chain(&form.others).find(|it| it.name == name).unwrap();
+        assert_eq!((of("params.size").value.as_str(), of("params.size").fault.as_str()), ("x", "bad"));
+        assert_eq!((of("labels").value.as_str(), of("labels").fault.as_str()), ("a b=1", "no; mend it"));
+        assert!(of("params.token").value.is_empty() && of("params.token").fault.contains("again"));
+        assert_eq!(form.faults, ["params.old: unknown"]);
+    }
+}
