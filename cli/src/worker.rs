@@ -316,6 +316,9 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
         host_network: runtimes.allow_host_network,
     };
     config.check().map_err(usage)?;
+    if config.image_gc.is_some() && !client::sees_engine_disks() {
+        return Err(usage(ConfigError::ImageGcBlind));
+    }
     Ok(config)
 }
 

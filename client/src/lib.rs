@@ -41,8 +41,8 @@ use latest_file::LatestFile;
 use logs::Logs;
 use machine::DiskSpace;
 use runtime::docker::image_gc::{ImageGcSettings, WantedImages};
-pub use runtime::docker::in_container;
 use runtime::docker::{self, Docker};
+pub use runtime::docker::{in_container, sees_engine_disks};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
@@ -83,9 +83,6 @@ pub enum Error {
 /// The worker cannot be started.
 pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(), Error> {
     config.check()?;
-    if config.image_gc.is_some() && !docker::sees_engine_disks() {
-        return Err(ConfigError::ImageGcBlind.into());
-    }
     let mut connector = Connector::new(config.server.clone(), config.token_file.clone());
     if config.server.is_tls() {
         connector =

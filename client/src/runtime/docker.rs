@@ -230,7 +230,10 @@ impl Runtime for Docker {
     }
 
     fn wait_for_removals(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.shared.registry.removals.wait_for_all())
+        Box::pin(async {
+            self.shared.registry.removals.wait_for_all().await;
+            self.shared.images.pulled.save().await;
+        })
     }
 
     fn forget(&self, token: Token) {

@@ -83,13 +83,13 @@ pub(super) async fn run(shared: Arc<DockerContext>, settings: ImageGcSettings) {
         "images that this worker has pulled are removed when the engine's disk is full"
     );
     loop {
-        tokio::time::sleep(cleaner.settings.look_every).await;
         cleaner.shared.engine.health.wait_until_up().await;
         let problem = cleaner.look().await.err();
         if let Some(problem) = problem.as_ref().filter(|it| cleaner.problem.as_ref() != Some(it)) {
             tracing::warn!("{problem}");
         }
         cleaner.problem = problem;
+        tokio::time::sleep(cleaner.settings.look_every).await;
     }
 }
 
