@@ -268,9 +268,10 @@ async fn images_of_attempts_in_the_backlog_stay_when_the_disk_is_full() {
     std::fs::write(engine.path().join("queued"), "").expect("written");
 
     let removed = || std::fs::read_to_string(engine.path().join("removed")).unwrap_or_default();
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
     let tried = async {
         while removed().is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            looks.tick().await;
         }
     };
     soon("a removal", tried).await;

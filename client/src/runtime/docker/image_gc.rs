@@ -158,15 +158,9 @@ impl Cleaner {
     async fn remove_next(&mut self, disk: DiskUse) -> Result<(), String> {
         let images = self.images().await?;
         let states: Vec<PulledImage> = images.iter().map(|(_, state)| state.clone()).collect();
-        let Some((image, _)) = self.gc.next(clock::now().utc, &states).map(|index| &images[index]) else {
-            let kept = images.len();
-            return Err(format!(
-                "--image-gc: the engine's disk has reached the high watermark ({} %), and no image can be removed: {kept} that this worker has pulled are in use or too young; make room by hand",
-                self.settings.watermarks.high()
-            ));
-        };
-        self.remove(image, disk).await;
-        Ok(())
+        let next = self.gc.next(clock::now().utc, &states).map(|index| &images[index]);
+        let (image, _) = next.ok_or(NOTHING_LEFT)?;
+        self.remove(image, disk).await
     }
 
     /// The pulled images that are still there. Records of others are dropped.
@@ -240,7 +234,10 @@ impl Cleaner {
     }
 
     /// Removes an image by its id, without force. All of its tags but one go first: an id with several is refused.
-    async fn remove(&mut self, image: &EngineImage, disk: DiskUse) {
+    ///
+    /// # Errors
+    /// The engine is unreachable.
+    async fn remove(&mut self, image: &EngineImage, disk: DiskUse) -> Result<(), String> {
         let (shared, id) = (&self.shared, image.id.as_str());
         // From here on, an attempt looks for the image itself.
         shared.images.forget_id(id);
@@ -271,11 +268,16 @@ impl Cleaner {
                 );
                 self.refused.insert(id.to_owned(), Instant::now());
             }
-            Err(error) => {
+            Err(error @ CallError::Slow(_)) => {
                 tracing::warn!(image = id, ?names, size, %error, "cannot remove an image; trying again later");
                 self.refused.insert(id.to_owned(), Instant::now());
             }
+            Err(error) => {
+                shared.engine.note(&error);
+                return Err(format!("--image-gc: cannot remove an image: {error}"));
+            }
         }
+        Ok(())
     }
 }
 
@@ -303,6 +305,8 @@ fn says_no_image(answer: &CallOutput, id: &str) -> bool {
 fn unlisted(error: &CallError) -> String {
     format!("--image-gc: no images are removed, because the engine does not list them: {error}")
 }
+
+const NOTHING_LEFT: &str = "--image-gc: the engine's disk is fuller than the watermarks allow, and no further image can be removed: those that this worker has pulled are in use, too young, or named by others; make room by hand";
 
 /// The format of the query: one line of JSON per image.
 const IMAGE_FORMAT: &str = r#"{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}}}"#;
