@@ -32,9 +32,9 @@ pub(crate) struct Program {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    // Boxed: it has several times as many flags as the others.
+    // Boxed: these two have several times as many flags as the others.
     Server(Box<server::Flags>),
-    Worker(worker::Flags),
+    Worker(Box<worker::Flags>),
     Dev(dev::Flags),
     Run(run::Flags),
     Submit(submit::Flags),
@@ -113,7 +113,7 @@ pub(crate) fn describe_more(words: impl IntoIterator<Item = OsString>) {
 fn perform(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Server(flags) => server::server(*flags),
-        Verb::Worker(flags) => worker::worker(flags),
+        Verb::Worker(flags) => worker::worker(*flags),
         Verb::Dev(flags) => dev::dev(flags),
         Verb::Run(flags) => block_on(run::run(flags)),
         Verb::Submit(flags) => block_on(submit::submit(flags)),

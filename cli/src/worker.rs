@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::config::{Config, ConfigError, OnTerm, parse_label};
+use client::config::{Config, ConfigError, OnTerm, parse_image_gc, parse_label};
 use client::offer;
 use client::tls::TrustError;
 use protocol::wire::SLOTS_MAX;
@@ -93,6 +93,10 @@ pub(crate) struct WorkerArgs {
     /// Number of images that are pulled at once; jobs whose image is pulled take no slot [default: 2].
     #[arg(long, env = "LONGSHORE_PULL_SLOTS", value_name = "N", value_parser = pull_slots)]
     pull_slots: Option<u32>,
+    /// Remove images that this worker has pulled when the engine's disk is full, such as high=85%,low=70%: from the high watermark
+    /// on, least recently used first, down to the low one. Images in use, or used within an hour, stay [default: images stay].
+    #[arg(long, env = "LONGSHORE_IMAGE_GC", value_name = "WATERMARKS", num_args = 1..=2)]
+    image_gc: Vec<String>,
     /// Label of this worker, which definitions may require. May be repeated; in the variable separated by commas.
     #[arg(long, env = "LONGSHORE_LABELS", value_name = "KEY=VALUE", value_delimiter = ',')]
     label: Vec<String>,
@@ -208,6 +212,7 @@ impl WorkerArgs {
             slots,
             backlog: None,
             pull_slots: None,
+            image_gc: Vec::new(),
             label: Vec::new(),
             cpus: None,
             memory: None,
@@ -274,6 +279,9 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
     config.slots = worker_args.slots.unwrap_or(config.slots);
     config.backlog = worker_args.backlog.unwrap_or(config.backlog);
     config.pull_slots = worker_args.pull_slots.unwrap_or(config.pull_slots);
+    if !worker_args.image_gc.is_empty() {
+        config.image_gc = Some(parse_image_gc(&worker_args.image_gc.join(" ")).map_err(usage)?);
+    }
     config.labels =
         worker_args.label.iter().map(|text| parse_label(text)).collect::<Result<_, _>>().map_err(usage)?;
     if let Some(cpus) = &worker_args.cpus {
@@ -308,6 +316,9 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
         host_network: runtimes.allow_host_network,
     };
     config.check().map_err(usage)?;
+    if config.image_gc.is_some() && !client::sees_engine_disks() {
+        return Err(usage(ConfigError::ImageGcBlind));
+    }
     Ok(config)
 }
 

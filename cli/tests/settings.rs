@@ -194,3 +194,26 @@ fn wrong_variable_is_named_if_an_argument_contains_its_value() {
     let note = "note: the value comes from the environment variable LONGSHORE_OUTPUT\n";
     assert!(said.code == 2 && said.err.ends_with(note), "{said:?}");
 }
+
+#[test]
+fn watermarks_of_images_are_checked_from_each_source() {
+    let wrong = |said: CliOutput, text: &str| {
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains(&format!("--image-gc: {text}")), "{said:?}");
+    };
+    let worker = |flags: &[&str]| longshore(&[&["worker"], flags].concat());
+    let order = "is not high=PERCENT,low=PERCENT";
+    wrong(run(&mut worker(&["--image-gc", "high=70%,low=85%"])), &format!("`high=70%,low=85%` {order}"));
+    wrong(run(&mut worker(&["--image-gc", "high=70%", "low=85%"])), &format!("`high=70% low=85%` {order}"));
+    wrong(run(worker(&[]).env("LONGSHORE_IMAGE_GC", "high=70% low=x")), &format!("`high=70% low=x` {order}"));
+    wrong(settings_file("image_gc: high=70%\n").stderr_of("worker"), &format!("`high=70%` {order}"));
+    wrong(
+        settings_file("image_gc: [high=7%, low=8%]\n").stderr_of("worker"),
+        &format!("`high=7% low=8%` {order}"),
+    );
+
+    let valid = ["--image-gc", "high=85%", "low=70%"];
+    wrong(run(&mut worker(&[&valid[..], &["--no-docker", "--allow-process"]].concat())), "it needs Docker");
+    let remote = run(worker(&valid).env("DOCKER_HOST", "tcp://10.255.255.1:2376"));
+    wrong(remote, "this worker does not see its engine's disks");
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use protocol::resources::OfferedResources;
 use protocol::wire::{LABELS_MAX, SLOTS_MAX};
+use worker::image_gc::Watermarks;
 
 use crate::client_certificate::ClientCertificateFiles;
 use crate::offer;
@@ -39,6 +40,8 @@ pub struct Config {
     pub backlog: u32,
     /// Number of images that are pulled at once.
     pub pull_slots: u32,
+    /// Shares of the engine's disk at which images are removed; `None`: images stay.
+    pub image_gc: Option<Watermarks>,
     /// Labels that jobs may require.
     pub labels: Vec<(String, String)>,
     /// Resources that jobs may reserve.
@@ -97,6 +100,17 @@ pub enum ConfigError {
     /// The number of pull slots is out of range.
     #[error("--pull-slots: {0} is not between 1 and {PULL_SLOTS_MAX}")]
     PullSlots(u32),
+    /// The watermarks are invalid.
+    #[error("--image-gc: `{}` is not high=PERCENT,low=PERCENT with a low watermark below the high one, such as high=85%,low=70%", .0.escape_debug())]
+    ImageGc(String),
+    /// There are no images to remove.
+    #[error("--image-gc: it needs Docker, which --no-docker switches off")]
+    ImageGcWithoutDocker,
+    /// The disk cannot be measured.
+    #[error(
+        "--image-gc: this worker does not see its engine's disks, because it runs in a container or the engine is on another machine"
+    )]
+    ImageGcBlind,
     /// The label is not `key=value`.
     #[error("--label: `{}` is not KEY=VALUE", .0.escape_debug())]
     Label(String),
@@ -136,6 +150,7 @@ impl Config {
             slots: cores.min(SLOTS_MAX),
             backlog: cores.min(SLOTS_MAX),
             pull_slots: PULL_SLOTS,
+            image_gc: None,
             labels: Vec::new(),
             resources: offer::measured(),
             runtimes: Runtimes {
@@ -178,6 +193,9 @@ impl Config {
                 return Err(ConfigError::LabelTwice(key.clone()));
             }
         }
+        if self.image_gc.is_some() && self.runtimes.docker.is_none() {
+            return Err(ConfigError::ImageGcWithoutDocker);
+        }
         if self.runtimes.docker.is_none() && !self.runtimes.process && !self.runtimes.fake {
             return Err(ConfigError::NoRuntime);
         }
@@ -194,6 +212,28 @@ pub fn parse_label(text: &str) -> Result<(String, String), ConfigError> {
         Some((key, value)) if is_label(key, value) => Ok((key.to_owned(), value.to_owned())),
         _ => Err(ConfigError::Label(text.to_owned())),
     }
+}
+
+/// Reads `high=85%,low=70%`, also with a space instead of the comma, in any order, and without the percent signs.
+///
+/// # Errors
+/// A part is missing or given twice, or no percentage, or the low watermark is not below the high one.
+pub fn parse_image_gc(text: &str) -> Result<Watermarks, ConfigError> {
+    let wrong = || ConfigError::ImageGc(text.to_owned());
+    let (mut high, mut low) = (None, None);
+    for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
+        let (key, value) = part.split_once('=').ok_or_else(wrong)?;
+        let percent: u8 = value.strip_suffix('%').unwrap_or(value).parse().map_err(|_| wrong())?;
+        let watermark = match key {
+            "high" => &mut high,
+            "low" => &mut low,
+            _ => return Err(wrong()),
+        };
+        if watermark.replace(percent).is_some() {
+            return Err(wrong());
+        }
+    }
+    high.zip(low).and_then(|(high, low)| Watermarks::new(high, low)).ok_or_else(wrong)
 }
 
 fn is_label(key: &str, value: &str) -> bool {
@@ -274,6 +314,31 @@ mod tests {
         assert_eq!(with(|it| it.labels = vec![(String::new(), "x".into())]), Err("--label".into()));
         assert_eq!(with(|it| it.labels = vec![("a".into(), "x".into()); 2]), Err("--label".into()));
         assert_eq!(with(|it| it.runtimes.docker = None), Err("no runtime is left".into()));
+        let without_docker = with(|it| {
+            it.image_gc = Watermarks::new(85, 70);
+            it.runtimes.docker = None;
+            it.runtimes.process = true;
+        });
+        assert_eq!(without_docker, Err("--image-gc".into()));
+    }
+
+    #[test]
+    fn watermarks_are_read_in_each_spelling() {
+        for text in ["high=85%,low=70%", "high=85% low=70%", "low=70, high=85", "high=85,low=70%"] {
+            assert_eq!(parse_image_gc(text).ok(), Watermarks::new(85, 70), "{text}");
+        }
+        for text in [
+            "",
+            "high=85%",
+            "85,70",
+            "high=70%,low=85%",
+            "high=101,low=5",
+            "high=9,high=8,low=5",
+            "high=-1,low=5",
+            "max=9,low=5",
+        ] {
+            assert_eq!(parse_image_gc(text), Err(ConfigError::ImageGc(text.to_owned())));
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::identity::Identity;
 use crate::latest_file::LatestFile;
 use crate::logs::Logs;
 use crate::machine::{self, DiskSpace};
+use crate::runtime::docker::image_gc::WantedQuestion;
 use crate::runtime::{Membership, Runtime};
 use crate::ws::{Address, Connection, ConnectionEvent, Connector};
 
@@ -49,6 +50,8 @@ pub(crate) struct EngineInputs {
     pub(crate) output_done: mpsc::UnboundedReceiver<Token>,
     /// Samples of running attempts.
     pub(crate) usage: mpsc::Receiver<Vec<UsageSample>>,
+    /// Questions of the clean-up of images.
+    pub(crate) wanted_images: mpsc::Receiver<WantedQuestion>,
     /// Each item is one request that the process leave.
     pub(crate) leave_requests: mpsc::Receiver<()>,
 }
@@ -118,6 +121,8 @@ impl Engine {
             Some(token) = self.inputs.output_done.recv() => self.step(Input::OutputDone(token)),
             // These pass by the state machine, as output does.
             Some(samples) = self.inputs.usage.recv() => self.send_report(Report::Usage(samples)),
+            // Asked once for each image that is removed. The clean-up may have gone.
+            Some(question) = self.inputs.wanted_images.recv() => drop(question.send(self.worker.wanted_images())),
             () = tokio::time::sleep(wake) => {}
         }
     }

@@ -264,7 +264,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, IdentityError> {
 }
 
 /// Replaces a file, readable for its owner only, and syncs it.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     let written = put(path, bytes, File::sync_all)
         .and_then(|()| path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()));
     written.map_err(|cause| io_error(path, cause))

@@ -40,8 +40,9 @@ use identity::{Identity, IdentityError};
 use latest_file::LatestFile;
 use logs::Logs;
 use machine::DiskSpace;
-pub use runtime::docker::in_container;
+use runtime::docker::image_gc::{ImageGcSettings, WantedImages};
 use runtime::docker::{self, Docker};
+pub use runtime::docker::{in_container, sees_engine_disks};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
@@ -101,8 +102,9 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     let (events, runtime) = mpsc::unbounded_channel();
     let store = with_secrets(AttemptStore::open(identity.dir())?, &config, &identity)?;
     let (sampler, usage) = UsageSampler::new();
+    let (wanted, wanted_images) = WantedImages::channel();
     let OfferedRuntimes { runtimes, engine } =
-        start_runtimes(&config, &store, &events, &logs, &sampler).await;
+        start_runtimes(&config, &store, (&events, &logs, &sampler), wanted).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let disk_space = DiskSpace::of(identity.dir());
     let engine = Engine {
@@ -119,7 +121,7 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
         connector,
         logs,
         on_term: config.on_term,
-        inputs: EngineInputs { runtime, output_done, usage, leave_requests },
+        inputs: EngineInputs { runtime, output_done, usage, wanted_images, leave_requests },
         connection: None,
         leave_requests: 0,
         exit: false,
@@ -175,9 +177,8 @@ struct OfferedRuntimes {
 async fn start_runtimes(
     config: &Config,
     store: &AttemptStore,
-    events: &Events,
-    logs: &Logs,
-    usage: &UsageSampler,
+    (events, logs, usage): (&Events, &Logs, &UsageSampler),
+    wanted: WantedImages,
 ) -> OfferedRuntimes {
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
     let mut engine = None;
@@ -185,7 +186,9 @@ async fn start_runtimes(
         let program = program.clone();
         let allow = config.runtimes.allow.clone();
         let usage = usage.clone();
-        let settings = docker::Config { program, allow, usage, ..docker::Config::default() };
+        let gc = |watermarks| ImageGcSettings { wanted: Some(wanted), ..ImageGcSettings::new(watermarks) };
+        let image_gc = config.image_gc.map(gc);
+        let settings = docker::Config { program, allow, usage, image_gc, ..docker::Config::default() };
         let docker = Docker::new(settings, store.clone(), logs.clone(), events.clone());
         engine = docker.engine_id().await;
         runtimes.push(Arc::new(docker));

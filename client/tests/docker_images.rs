@@ -58,7 +58,7 @@ async fn an_image_for_another_platform_is_pulled_for_the_one_that_is_wanted() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = script(
         dir.path(),
-        "image) [ -e pulled ] && echo linux/arm64/v8 || echo linux/amd64/;;
+        "image) [ -e pulled ] && echo id2 linux/arm64/v8 || echo id1 linux/amd64/;;
         pull) touch pulled;;",
     );
     let mut desk = Desk::without_image(config);
@@ -82,7 +82,7 @@ async fn a_missing_platform_is_not_the_hosts_fault() {
     // The registry provides the image.
     let config = script(
         dir.path(),
-        "image) echo linux/amd64/;;
+        "image) echo id linux/amd64/;;
         run) echo 'docker: Error response from daemon: image with reference x was found but does not match the specified platform: wanted linux/arm64, actual: linux/amd64' >&2; exit 125;;",
     );
     let mut desk = Desk::without_image(config);

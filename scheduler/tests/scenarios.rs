@@ -187,6 +187,7 @@ fn happen(world: &mut World, words: &[&str]) {
             it.hooks = hooks(words);
             it.limits = limit_words::limits(words);
             it.placement = placement(words);
+            it.container.image = option("image").unwrap_or_default().into();
             world.define(it);
         }
         ["max-jobs" | "slice" | "server-limits" | "priority-ageing", ..] => *world = settings::world(words),

@@ -214,6 +214,13 @@ impl Worker {
         (self.slots.busy(), u32::try_from(waiting).unwrap_or(u32::MAX))
     }
 
+    /// The images of all attempts that have not ended, as their definitions write them. It walks all attempts, so it is for rare questions.
+    #[must_use]
+    pub fn wanted_images(&self) -> BTreeSet<String> {
+        let live = self.attempts.values().filter(|attempt| !matches!(attempt.stage, Stage::Ended(_)));
+        live.filter_map(|attempt| Some(attempt.definition.as_ref()?.spec.image.clone())).collect()
+    }
+
     fn on_order(&mut self, now: Uptime, order: Order) {
         match order {
             Order::Welcome(it) => return handlers::connect::welcome(self, now, it),

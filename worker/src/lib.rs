@@ -27,6 +27,7 @@ mod core;
 mod definitions;
 mod flush;
 mod handlers;
+pub mod image_gc;
 pub mod input;
 mod launch;
 mod outbox;

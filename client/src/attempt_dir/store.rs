@@ -32,6 +32,12 @@ impl AttemptStore {
         Ok(Self { root: root.into(), quarantine_dir: state.join("unreadable").into(), secrets: None })
     }
 
+    /// The state directory, which holds the directories of attempts.
+    #[must_use]
+    pub fn state_dir(&self) -> &Path {
+        self.root.parent().unwrap_or(&self.root)
+    }
+
     /// Keeps secrets of attempts in these directories, and removes those of attempts that are not here.
     #[must_use]
     pub fn with_secrets(self, secrets: SecretDirs) -> Self {

@@ -15,6 +15,7 @@ mod foreign;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod health;
+pub mod image_gc;
 mod images;
 mod probe;
 mod pull_config;
@@ -47,7 +48,8 @@ use worker::step::{Launch, StopStep};
 use self::admit::PathLookups;
 use self::attempt::Attempt;
 use self::engine::EngineClient;
-pub use self::engine_location::in_container;
+pub use self::engine_location::{in_container, sees_engine_disks};
+use self::image_gc::ImageGcSettings;
 use self::images::Images;
 use self::registry::AttemptRegistry;
 use self::usage::UnseenContainers;
@@ -55,6 +57,7 @@ use super::blocking::{run_blocking, try_blocking};
 use super::policy::Allow;
 use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::AttemptStore;
+use crate::clock;
 use crate::logs::Logs;
 use crate::secrets;
 use crate::usage::UsageSampler;
@@ -74,6 +77,8 @@ pub struct Config {
     pub registry_away_max: Duration,
     /// Measures what containers use.
     pub usage: UsageSampler,
+    /// Removes images when the engine's disk gets full; `None`: never.
+    pub image_gc: Option<ImageGcSettings>,
 }
 
 impl Default for Config {
@@ -85,6 +90,7 @@ impl Default for Config {
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
             usage: UsageSampler::default(),
+            image_gc: None,
         }
     }
 }
@@ -115,12 +121,12 @@ impl Docker {
         let (registry, removals) = AttemptRegistry::new();
         let shared = Arc::new(DockerContext {
             engine: Arc::new(EngineClient::new(&config.program, events.clone())),
+            images: Images::new(store.state_dir()),
             config,
             registry,
             store,
             logs,
             events,
-            images: Images::default(),
             lookups: PathLookups::default(),
             unseen: Arc::default(),
             shutdown: CancellationToken::new(),
@@ -129,6 +135,11 @@ impl Docker {
         shared.spawn(Arc::clone(&shared.engine).ping_until_up());
         shared.spawn(Arc::clone(&shared.engine).poll_clock());
         shared.spawn(usage::run(Arc::clone(&shared)));
+        let pulled = Arc::clone(&shared.images.pulled);
+        shared.spawn(async move { pulled.save_uses().await });
+        if let Some(settings) = shared.config.image_gc.clone() {
+            shared.spawn(image_gc::run(Arc::clone(&shared), settings));
+        }
         Self { shared }
     }
 
@@ -219,7 +230,10 @@ impl Runtime for Docker {
     }
 
     fn wait_for_removals(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.shared.registry.removals.wait_for_all())
+        Box::pin(async {
+            self.shared.registry.removals.wait_for_all().await;
+            self.shared.images.pulled.save().await;
+        })
     }
 
     fn forget(&self, token: Token) {
@@ -228,6 +242,8 @@ impl Runtime for Docker {
         shared.forget_usage(token);
         if let Some(attempt) = shared.registry.untrack(token) {
             attempt.withdrawn.notify_one();
+            // Its container goes now, after it has kept the image for as long as the job took.
+            shared.images.pulled.touch_name(&attempt.launch.spec.image, clock::now().utc);
             shared.registry.queue_removal(attempt.name.clone(), attempt.dir.clone(), removal);
             return;
         }

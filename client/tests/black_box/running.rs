@@ -1,10 +1,13 @@
 //! Attempts are run, and their ends are reported until the server acknowledges them.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
 use protocol::order::{Cancel, OutputMark, ReconcileVerdict, Reconciled, StopCause};
 use protocol::report::{ChunkData, Numbered, Outcome, Phase, ReleaseCause, Stream, Succeeded};
-use protocol::{Order, Report, ReportNo};
+use protocol::{Order, Report, ReportNo, Revision, RuntimeKind};
 
-use crate::stub::{Stub, Worker, assignment, definition, token};
+use crate::stub::{Stub, Worker, assignment, definition, soon, token};
 
 fn success(report: Report) -> Option<Numbered<Succeeded>> {
     if let Report::Success(it) = report { Some(it) } else { None }
@@ -220,4 +223,58 @@ async fn attempts_that_the_server_does_not_keep_are_stopped_after_a_reconnect() 
     assert_eq!(inventory.attempts, [(token(1), Phase::Running)]);
     let failed = peer.until(|it| if let Report::Failure(it) = it { Some(it) } else { None }).await;
     assert_eq!((failed.first, failed.list[0].outcome), (ReportNo(2), Outcome::Lost));
+}
+
+#[tokio::test]
+async fn images_of_attempts_in_the_backlog_stay_when_the_disk_is_full() {
+    let (stub, engine) = (Stub::bind().await, tempfile::tempdir().expect("a directory"));
+    // Two images that an earlier process has pulled. Containers are not listed before the attempts are here.
+    let record =
+        r#"{"sha256:1":{"names":["idle:latest"],"used":1},"sha256:2":{"names":["queued:latest"],"used":0}}"#;
+    let script = format!(
+        r#"#!/bin/sh
+        cd {}
+        case "$1 $2" in
+            "info "*) pwd;;
+            "version "*) echo 28.2.2;;
+            "events "*) exec sleep 600;;
+            "ps "*) [ "$4" = --filter ] && exit; while [ ! -e queued ]; do sleep 0.05; done;;
+            "image inspect")
+                for it in 1 2; do echo "{{\"id\":\"sha256:$it\",\"tags\":[],\"size\":1}}"; done;;
+            "image rm") shift 4; echo $* >> removed; exit 1;;
+        esac
+"#,
+        engine.path().display()
+    );
+    let program = engine.path().join("docker");
+    std::fs::write(&program, script).expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let worker = Worker::start_with(&stub, |config| {
+        std::fs::write(config.state_dir.join("images.json"), record).expect("written");
+        config.runtimes.docker = Some(program);
+        config.image_gc = longshore_client::config::parse_image_gc("high=1% low=0%").ok();
+        config.slots = 1;
+    });
+    let mut peer = stub.join().await;
+    let mut docker = definition(&[]);
+    docker.revision = Revision(77);
+    docker.container.runtime = RuntimeKind::Docker;
+    docker.container.image = "docker.io/library/queued".into();
+    peer.say(Order::Definitions(vec![definition(&[("FAKE_SLEEP", "1h")]), docker])).await;
+    let mut waiting = assignment(2, &[]);
+    waiting.revision = Revision(77);
+    peer.say(Order::Enqueue(vec![assignment(1, &[("FAKE_SLEEP", "1h")]), waiting])).await;
+    peer.until(|it| matches!(it, Report::Running(_)).then_some(())).await;
+    std::fs::write(engine.path().join("queued"), "").expect("written");
+
+    let removed = || std::fs::read_to_string(engine.path().join("removed")).unwrap_or_default();
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    let tried = async {
+        while removed().is_empty() {
+            looks.tick().await;
+        }
+    };
+    soon("a removal", tried).await;
+    assert_eq!(removed(), "sha256:1\n", "the other one was not used for longer, but is needed");
+    drop(worker);
 }

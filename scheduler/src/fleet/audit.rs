@@ -73,6 +73,9 @@ impl Fleet {
         if !self.classes.are_matched() {
             faults.push("a need is matched with the wrong classes");
         }
+        if !self.images.are_consistent() {
+            faults.push("the workers of an image are not those that have it");
+        }
         if !self.groups.are_counted() {
             faults.push("the groups count other workers");
         }

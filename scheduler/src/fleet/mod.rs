@@ -16,6 +16,7 @@ pub mod facts;
 pub mod groups;
 pub mod health;
 pub mod holdings;
+pub mod images;
 pub mod lease;
 pub mod table;
 mod worker;
@@ -33,6 +34,7 @@ use classes::Classes;
 pub use connection::{Link, Session};
 use groups::Groups;
 pub use holdings::UnconfirmedAttempt;
+use images::ImageHolders;
 use table::WorkerTable;
 pub(crate) use worker::FULL;
 pub use worker::{Worker, WorkerInfo};
@@ -55,6 +57,8 @@ pub struct Fleet {
     /// Workers that had no free slot and have one, or have got resources back.
     freed: BTreeSet<WorkerId>,
     backlogs: Backlogs,
+    /// Images that workers have.
+    pub images: ImageHolders,
     /// Workers with prefetched attempts.
     with_backlog: BTreeSet<WorkerId>,
     by_secret: BTreeMap<[u8; 32], WorkerId>,
@@ -82,6 +86,7 @@ impl Fleet {
             grown: BTreeSet::new(),
             freed: BTreeSet::new(),
             backlogs: Backlogs::new(),
+            images: ImageHolders::default(),
             with_backlog: BTreeSet::new(),
             by_secret: BTreeMap::new(),
             by_name: BTreeSet::new(),
@@ -152,6 +157,7 @@ impl Fleet {
     /// Removes a worker.
     pub fn remove(&mut self, id: WorkerId) {
         self.close(id);
+        self.images.remove(id);
         self.touched.insert(id);
         if let Some(worker) = self.workers.remove(&id) {
             if let Some(class) = worker.class {

@@ -125,6 +125,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     watch_overrun(scheduler, now, token, started.ago);
     expect::watch_run(scheduler, now, token, started.ago);
     scheduler.phases.remove(&token.job);
+    record_image(scheduler, id, token);
     scheduler.change(Change::Started { token, at, container: started.container });
     expire::clear(scheduler, token.job);
     hook::started(scheduler, token.job, number, at);
@@ -151,6 +152,13 @@ fn reset_backoff(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
         scheduler.fleet.refresh(id);
         scheduler.fleet.mark_capacity_grown(id);
         scheduler.changed = true;
+    }
+}
+
+/// The worker has the image of this attempt. Definitions of other runtimes have none.
+fn record_image(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
+    if let Some(definition) = definition_of(scheduler, token).filter(|it| !it.container.image.is_empty()) {
+        scheduler.fleet.images.record(id, &definition.container.image);
     }
 }
 
@@ -201,6 +209,7 @@ fn finish(scheduler: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedA
     unknown_attempts::remove_ended(scheduler, id, token);
     if closed.outcome == Outcome::Succeeded && scheduler.held(token, id).is_some() {
         reset_backoff(scheduler, id, token);
+        record_image(scheduler, id, token);
     }
     let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) else {
         record_late_report(scheduler, now, id, token, closed.outcome.name());

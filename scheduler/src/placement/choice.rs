@@ -1,8 +1,9 @@
 //! The choice of a worker for one job.
 //!
 //! Only workers of classes that meet the need of the job are looked at, in each class in the order of the definition's strategy. The first
-//! one of a class that is not excluded and not to be avoided stands for it, and the best of these gets the job. So the cost depends on
-//! the number of classes and not on the number of workers.
+//! one of a class that is not excluded and not to be avoided stands for it, and the best of these gets the job. Of equals, a worker that
+//! has the image goes first: the few that have used it last are looked at, too. So the cost depends on the number of classes and not on the
+//! number of workers.
 
 use core::cmp::Reverse;
 
@@ -47,14 +48,30 @@ pub(crate) fn find(
     let job = scheduler.jobs.get(&id)?;
     let definition = scheduler.definitions.at(job.definition)?;
     let (need_id, need) = scheduler.fleet.classes().need_of(lane.definition())?;
-    let mut search =
-        Search { scheduler, lane, job, definition, free_only, need: need_id, best: None, last_resort: None };
+    let holders = match definition.placement.strategy {
+        PlacementStrategy::Spread | PlacementStrategy::Pack => {
+            scheduler.fleet.images.of(&definition.container.image)
+        }
+        PlacementStrategy::Random => &[],
+    };
+    let mut search = Search {
+        scheduler,
+        lane,
+        job,
+        definition,
+        free_only,
+        need: need_id,
+        holders,
+        best: None,
+        last_resort: None,
+    };
     if let Some(only) = lane.pinned_to() {
         search.look_at(only);
     } else if need.workers.is_empty() {
         for (class, _) in scheduler.fleet.classes().meeting(need_id) {
             search.look_at_class(class);
         }
+        search.look_at_holders();
     } else {
         for selector in &need.workers {
             scheduler.fleet.selected(selector).for_each(|worker| {
@@ -114,6 +131,8 @@ struct Rank {
     score: Reverse<i64>,
     /// The load as the strategy counts it.
     load: u32,
+    /// It is not known to have the image.
+    lacks_image: bool,
     tie: u32,
 }
 
@@ -124,6 +143,8 @@ struct Search<'s> {
     definition: &'s Definition,
     free_only: bool,
     need: NeedId,
+    /// Workers that have used the image last, each with the number of that use.
+    holders: &'s [(u64, WorkerId)],
     best: Option<(Rank, WorkerId)>,
     last_resort: Option<(Rank, WorkerId)>,
 }
@@ -148,6 +169,21 @@ impl Search<'_> {
             }
             PlacementStrategy::Random => by_tie.iter().any(|(_, _, id)| self.look_at(*id)),
         };
+    }
+
+    /// Looks at the workers that have the image, unless the best one has it already. They are in the classes that were looked at, where
+    /// others stood for them.
+    fn look_at_holders(&mut self) {
+        for (_, id) in self.holders {
+            let best = self.best.map(|(rank, _)| rank);
+            if best.is_some_and(|best| !best.lacks_image) {
+                return;
+            }
+            let rank = self.scheduler.fleet.worker(*id).and_then(|worker| self.rank(worker));
+            if rank.is_some_and(|rank| best.is_none_or(|best| rank < best)) {
+                self.look_at(*id);
+            }
+        }
     }
 
     /// Considers a worker. Returns true if it is able to take the job and needs not be avoided.
@@ -181,6 +217,7 @@ impl Search<'_> {
             PlacementStrategy::Spread | PlacementStrategy::Pack => load,
             PlacementStrategy::Random => 0,
         };
-        Some(Rank { is_full, score: Reverse(score), load, tie })
+        let lacks_image = !self.holders.iter().any(|(_, holder)| *holder == worker.row.worker);
+        Some(Rank { is_full, score: Reverse(score), load, lacks_image, tie })
     }
 }

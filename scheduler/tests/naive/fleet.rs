@@ -253,6 +253,7 @@ impl Model {
 
     fn forget(&mut self, id: WorkerId) {
         self.workers.retain(|worker| worker.id != id);
+        self.images.retain(|(worker, _)| *worker != id);
         self.unpin(id);
         self.say(format!("w{id} forgotten"));
     }

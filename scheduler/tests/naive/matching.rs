@@ -1,8 +1,9 @@
-//! Labels and lists of workers against those that definitions ask for.
+//! Labels, lists and images of workers against those that definitions ask for.
 
-use super::Worker;
+use super::{Model, Worker};
+use crate::world::protocol::WorkerId;
 use crate::world::scheduler::definition::Definition;
-use crate::world::scheduler::placement::rules::{LabelRule, WorkerSelector};
+use crate::world::scheduler::placement::rules::{LabelRule, PlacementStrategy, WorkerSelector};
 
 fn label<'w>(worker: &'w Worker, name: &str) -> Option<&'w str> {
     let mut labels = worker.labels_set.iter().chain(&worker.labels);
@@ -30,4 +31,27 @@ pub(super) fn is_listed(worker: &Worker, definition: &Definition) -> bool {
 pub(super) fn score(worker: &Worker, definition: &Definition) -> i32 {
     let prefers = definition.placement.prefers.iter();
     prefers.filter(|it| it.rule.holds(label(worker, &it.rule.label))).map(|it| it.weight).sum()
+}
+
+impl Model {
+    /// The worker is known to have the image. A random choice does not ask.
+    pub(super) fn has_image(&self, worker: &Worker, definition: &Definition) -> bool {
+        let image = &definition.container.image;
+        definition.placement.strategy != PlacementStrategy::Random
+            && self.images.iter().any(|(id, known)| *id == worker.id && known == image)
+    }
+
+    /// A container of it has run there. Of each image the last eight workers are known.
+    pub(super) fn use_image(&mut self, worker: WorkerId, definition: &Definition) {
+        let image = &definition.container.image;
+        if image.is_empty() {
+            return;
+        }
+        self.images.retain(|known| *known != (worker, image.clone()));
+        self.images.push((worker, image.clone()));
+        if self.images.iter().filter(|(_, known)| known == image).count() > 8 {
+            let oldest = self.images.iter().position(|(_, known)| known == image);
+            self.images.remove(oldest.expect("there are nine"));
+        }
+    }
 }

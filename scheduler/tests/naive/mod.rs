@@ -50,6 +50,8 @@ pub(crate) struct Model {
     hooked: Vec<hooks::Pending>,
     /// Milliseconds after which a waiting job gains a step of priority, if it does.
     pub(crate) ageing: Option<i64>,
+    /// Workers with the images that they have, in the order of the last use.
+    images: Vec<(WorkerId, String)>,
     rates: limits::Rates,
     turns: Vec<limits::Turn>,
     turn: u64,

@@ -46,7 +46,8 @@ impl Model {
         waiting.iter().map(|job| (job.id, self.takers(job))).find(|(_, takers)| !takers.is_empty())
     }
 
-    /// The least loaded worker that may have this job; another one than last time, if the job should avoid that.
+    /// The least loaded worker that may have this job; another one than last time, if the job should avoid that. Of several, those that
+    /// have its image.
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
         let is_free = |it: &Worker| self.load(it).is_some_and(|load| load < 1_000);
         let has_room = |it: &Worker| {
@@ -69,7 +70,8 @@ impl Model {
                 PlacementStrategy::Spread | PlacementStrategy::Pack => load,
                 PlacementStrategy::Random => 0,
             };
-            (is_full, -score(it, &job.definition), load)
+            let lacks_image = !self.has_image(it, &job.definition);
+            (is_full, -score(it, &job.definition), load, lacks_image)
         };
         let best = able.iter().map(|it| rank(it)).min();
         if best.is_some_and(|(is_full, ..)| is_full) && self.is_held_back(job) {

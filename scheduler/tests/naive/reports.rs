@@ -115,6 +115,7 @@ impl Model {
         attempt.in_backlog = false;
         let limit = definition.timeout.map(|timeout| timeout + definition.container.stop_grace + lease * 2);
         attempt.overrun = limit.map(|limit| now.up + limit.saturating_sub(ago));
+        self.use_image(worker, &definition);
         self.say(format!("j{token} started at {}", at.0));
         self.hook_start(id);
         self.watch_run(id, ago);
@@ -137,7 +138,10 @@ impl Model {
         };
         let definition = self.job(id).expect("it is held").definition.clone();
         match outcome {
-            Outcome::Succeeded => self.forget_failures(worker, &definition),
+            Outcome::Succeeded => {
+                self.forget_failures(worker, &definition);
+                self.use_image(worker, &definition);
+            }
             Outcome::HostFailed => {
                 self.exclude(worker, Excluded::Revision(definition.revision), Some((60, 3_600)));
                 self.distrust(worker, &definition);

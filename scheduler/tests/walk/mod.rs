@@ -170,7 +170,7 @@ pub(crate) fn kind(number: usize) -> Definition {
     it.retry.on = [RetryOn::Any, RetryOn::Same, RetryOn::Other, RetryOn::Any][number];
     it.limits = limits(number);
     it.loss.on_lost = [OnLost::Retry, OnLost::Fail, OnLost::Wait, OnLost::Retry][number];
-    it.placement = placement(number);
+    (it.placement, it.container.image) = (placement(number), ["one", "two", "one", "two"][number].into());
     it.hooks = hooks(number);
     it
 }

@@ -13,7 +13,8 @@ pub fn in_container() -> bool {
 }
 
 /// `true` if the engine sees the same file systems: not from a container, and not if the engine is on another machine.
-pub(super) fn sees_engine_disks() -> bool {
+#[must_use]
+pub fn sees_engine_disks() -> bool {
     !in_container() && is_here(&env::var_os, current_context)
 }
 

@@ -3,8 +3,10 @@
 mod failure;
 mod layers;
 mod progress;
+mod pulled;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,22 +19,31 @@ use tokio::time::Instant;
 pub(super) use self::failure::{PullFailure, PullFault};
 use self::layers::Layers;
 use self::progress::PullProgress;
+pub(super) use self::pulled::{PulledImages, PulledRecord, familiar};
 use super::DockerContext;
 use super::cli::CallError;
 use super::engine_location::config_directory;
 use super::pull_config::PullConfig;
+use crate::clock;
 use crate::runtime::blocking::spawn_io;
 
-/// Images seen lately, pulls under way, and failing registries.
-#[derive(Default)]
+/// Images seen lately, images that were ever pulled, pulls under way, and failing registries.
 pub(super) struct Images {
-    seen: Mutex<HashMap<PlatformImage, Instant>>,
+    seen: Mutex<HashMap<PlatformImage, SeenImage>>,
+    pub(super) pulled: Arc<PulledImages>,
     pulls: Mutex<HashMap<PlatformImage, Arc<PullQueue>>>,
     outages: Mutex<HashMap<PlatformImage, Outage>>,
 }
 
 /// An image for a platform.
 type PlatformImage = (String, Option<String>);
+
+/// An image that was seen.
+struct SeenImage {
+    /// Empty if the engine did not say.
+    id: String,
+    at: Instant,
+}
 
 /// The attempts that wait for one image. One of them pulls; if that fails, all attempts that waited meanwhile share the failure, because
 /// each would fail as slowly. An attempt with another login does not share it: its password may be newer.
@@ -62,6 +73,16 @@ pub(super) enum PullError {
 }
 
 impl Images {
+    /// Nothing is seen yet. `state_dir` has the record of pulled images.
+    pub(super) fn new(state_dir: &Path) -> Self {
+        Self {
+            seen: Mutex::default(),
+            pulled: Arc::new(PulledImages::open(state_dir)),
+            pulls: Mutex::default(),
+            outages: Mutex::default(),
+        }
+    }
+
     /// Makes the image available. If it must be pulled, `permit` is awaited first. `pulling` is called before the first byte is fetched, and
     /// with each progress.
     ///
@@ -104,18 +125,41 @@ impl Images {
         self.seen().remove(&(spec.image.clone(), spec.platform.clone()));
     }
 
+    /// Drops the belief that this image is there, whatever its names are.
+    pub(super) fn forget_id(&self, id: &str) {
+        self.seen().retain(|_, seen| seen.id != id);
+    }
+
     async fn is_there(&self, shared: &DockerContext, wanted: &PlatformImage) -> Result<bool, CallError> {
-        if self.seen().get(wanted).is_some_and(|at| at.elapsed() < TRUSTED_FOR) {
+        let seen = self.seen().get(wanted).filter(|it| it.at.elapsed() < TRUSTED_FOR).map(|it| it.id.clone());
+        if let Some(id) = seen {
+            self.pulled.touch(&id, clock::now().utc);
             return Ok(true);
         }
         let (image, platform) = wanted;
-        let format = if platform.is_some() { "{{.Os}}/{{.Architecture}}/{{.Variant}}" } else { "{{.Id}}" };
+        let format =
+            if platform.is_some() { "{{.Id}} {{.Os}}/{{.Architecture}}/{{.Variant}}" } else { "{{.Id}}" };
         let answer = shared.engine.call(["image", "inspect", "--format", format, "--", image]).await?;
-        let is_there = answer.ok && platform.as_ref().is_none_or(|it| fits(it, answer.stdout.trim()));
+        let said = answer.stdout.trim();
+        let (id, its_platform) = said.split_once(' ').unwrap_or((said, ""));
+        let is_there = answer.ok && platform.as_ref().is_none_or(|it| fits(it, its_platform));
         if is_there {
-            self.saw(wanted);
+            self.saw(wanted, id.to_owned());
+            self.pulled.touch(id, clock::now().utc);
         }
         Ok(is_there)
+    }
+
+    /// Records a pull for the clean-up of images; returns the id of the image, or nothing if the engine does not say it.
+    async fn record_pull(&self, shared: &DockerContext, wanted: &PlatformImage) -> String {
+        let answer = shared.engine.call(["image", "inspect", "--format", "{{.Id}}", "--", &wanted.0]).await;
+        let id = answer.ok().filter(|it| it.ok).map(|it| it.stdout.trim().to_owned()).unwrap_or_default();
+        if !id.is_empty() {
+            self.pulled.add(&id, &wanted.0, clock::now().utc);
+            let pulled = Arc::clone(&self.pulled);
+            shared.spawn(async move { pulled.save().await });
+        }
+        id
     }
 
     async fn pull_in_order(
@@ -196,7 +240,8 @@ impl Images {
                 self.outages().remove(wanted);
                 // An image of this name for another platform is replaced.
                 self.seen().retain(|(it, _), _| it != image);
-                self.saw(wanted);
+                let id = self.record_pull(shared, wanted).await;
+                self.saw(wanted, id);
                 Ok(())
             }
             Ok(answer) => Err(PullError::Failed(PullFailure::of(answer.error()))),
@@ -220,13 +265,13 @@ impl Images {
         outage.since.elapsed()
     }
 
-    fn saw(&self, wanted: &PlatformImage) {
+    fn saw(&self, wanted: &PlatformImage, id: String) {
         let mut seen = self.seen();
-        seen.retain(|_, at| at.elapsed() < TRUSTED_FOR);
-        seen.insert(wanted.clone(), Instant::now());
+        seen.retain(|_, it| it.at.elapsed() < TRUSTED_FOR);
+        seen.insert(wanted.clone(), SeenImage { id, at: Instant::now() });
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<PlatformImage, Instant>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<PlatformImage, SeenImage>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -300,7 +345,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_outage_lasts_from_the_first_failed_try_to_the_last() {
-        let (images, wanted) = (Images::default(), ("app".to_owned(), None));
+        let state = tempfile::tempdir().expect("a directory");
+        let (images, wanted) = (Images::new(state.path()), ("app".to_owned(), None));
         let minutes = |it: u64| Duration::from_secs(60 * it);
         let in_vain = async |waits: u64, takes: u64| {
             tokio::time::advance(minutes(waits)).await;

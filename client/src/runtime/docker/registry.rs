@@ -1,6 +1,6 @@
 //! The attempts of this runtime: those that it tracks, and those that it is removing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,6 +60,13 @@ impl AttemptRegistry {
 
     pub(super) fn attempt_by_name(&self, name: &str) -> Option<Arc<Attempt>> {
         self.attempts().values().find(|it| it.name == name).map(Arc::clone)
+    }
+
+    /// Images of the tracked attempts that have not ended, as their definitions write them.
+    pub(super) fn wanted_images(&self) -> BTreeSet<String> {
+        let attempts = self.attempts();
+        let live = attempts.values().filter(|it| !it.has_ended());
+        live.map(|it| it.launch.spec.image.clone()).collect()
     }
 
     /// The tracked attempts, and those that are being removed.
