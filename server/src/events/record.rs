@@ -7,14 +7,15 @@ use protocol::report::{Outcome, ReleaseCause};
 use protocol::{AttemptNo, ClusterId, Fence, JobId, Revision, Timestamp, Usage, WorkerId};
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
-use scheduler::schedules::{FireRow, PauseTarget};
+use scheduler::pauses::PauseTarget;
+use scheduler::schedules::FireRow;
 use scheduler::snapshot::WorkerFacts;
 use scheduler::step::WorkerRow;
 
 use super::id::EventId;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 40] = [
+pub const KINDS: [&str; 42] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -44,6 +45,8 @@ pub const KINDS: [&str; 40] = [
     "schedule.paused",
     "schedule.resumed",
     "definition.changed",
+    "definition.paused",
+    "definition.resumed",
     "worker.joined",
     "worker.changed",
     "worker.joining",
@@ -96,7 +99,7 @@ pub enum Subject {
     Hook(Box<HookRow>),
     /// Slots of a schedule.
     Fire(Box<FireRow>),
-    /// Schedules that were paused or resumed.
+    /// Jobs and schedules that were paused or resumed.
     Pause(PauseTarget),
     /// A definition with its new revision.
     Definition(Arc<DefinitionRef>),

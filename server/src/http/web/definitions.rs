@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use scheduler::pauses::PauseTarget;
 
 use super::chart::{self, Bar, Summary};
 use super::format;
@@ -14,7 +15,7 @@ use super::page::{Frame, render};
 use super::schedules::ScheduleRow;
 use crate::http::api::{definitions, jobs};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Definition, Job};
+use crate::http::present::shapes::{Definition, Job, Pause};
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -44,6 +45,9 @@ struct DefinitionsPage {
     rows: Vec<DefinitionRow>,
     query: String,
     count: usize,
+    server_paused: bool,
+    /// Groups that are paused.
+    groups_paused: Vec<String>,
     /// The page before and the page behind, from 1.
     newer: Option<usize>,
     older: Option<usize>,
@@ -75,14 +79,24 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             definition,
         });
     }
+    let pauses = state.services.engine.snapshot().pauses.clone();
     render(&DefinitionsPage {
         frame: Frame::new(&state, "definitions", "Definitions"),
         rows,
         query: wanted,
         count,
+        server_paused: pauses.contains(&PauseTarget::Server),
+        groups_paused: pauses.iter().filter_map(|(target, _)| group(target)).collect(),
         newer: (page > 1).then(|| page - 1),
         older: (page * PAGE < count).then_some(page + 1),
     })
+}
+
+fn group(target: &PauseTarget) -> Option<String> {
+    match target {
+        PauseTarget::Group(name) => Some(name.to_string()),
+        _ => None,
+    }
 }
 
 /// The newest jobs of a definition; none if no job of it was ever made.
@@ -104,7 +118,10 @@ struct DefinitionPage {
     schedules: Vec<ScheduleRow>,
     /// The definition's facts, each with its name.
     facts: Vec<(&'static str, String)>,
+    /// It is paused itself.
     is_paused: bool,
+    /// All that holds its jobs back.
+    paused_by: Vec<String>,
 }
 
 /// `GET /definitions/{name}`
@@ -117,7 +134,8 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         bars: chart::runs(&runs),
         summary: chart::summary(&runs),
         runs: runs.into_iter().take(10).map(Row::of).collect(),
-        is_paused: definition.schedules.iter().any(|schedule| schedule.paused_since.is_some()),
+        is_paused: definition.pauses.iter().any(|pause| pause.of == "definition"),
+        paused_by: definition.pauses.iter().map(Pause::words).collect(),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
         facts: facts(&definition),
         definition,

@@ -9,6 +9,8 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use protocol::Timestamp;
+use scheduler::pauses::PauseTarget;
+use scheduler::snapshot::Snapshot;
 
 use super::chart::{self, Bar, Hour};
 use super::jobs::Row;
@@ -18,7 +20,7 @@ use super::workers::WorkerRow;
 use crate::clock;
 use crate::http::api::{health, jobs, notifications, schedules, workers};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Job, Worker};
+use crate::http::present::shapes::{Job, Pause, Worker};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::rfc3339::Time;
@@ -61,6 +63,8 @@ const ROWS: &str = "8";
 const ENDS: &str = "100";
 /// Failing targets of notifications that are named; the page behind the link has all of them.
 const FAILING_TARGETS: usize = 5;
+/// Pauses that are named.
+const PAUSES: usize = 10;
 const HOURS: i64 = 24;
 const HOUR_MS: i64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -72,7 +76,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     let ended = "succeeded,failed,cancelled,expired,lost";
     let last = list(&state, &[("state", ended), ("limit", ROWS)]).await?;
     let mut schedules = schedules::all(&state, Query::new(Vec::new())).await?;
-    let attention = attention(&state, &workers, schedules.iter().any(|it| it.paused_since.is_some())).await?;
+    let attention = attention(&state, &workers).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));
     schedules.truncate(8);
@@ -105,11 +109,7 @@ async fn list(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Prob
 }
 
 /// The most urgent first: the server itself, workers, jobs that wait for a decision, definitions that fail, and what is paused.
-async fn attention(
-    state: &AppState,
-    workers: &[Worker],
-    has_paused: bool,
-) -> Result<Vec<Attention>, Problem> {
+async fn attention(state: &AppState, workers: &[Worker]) -> Result<Vec<Attention>, Problem> {
     let entry = |tone, text: String, link: &str| Attention { tone, text, link: link.to_owned() };
     let mut all: Vec<Attention> =
         health::warnings(state).into_iter().map(|text| entry("bad", text, "")).collect();
@@ -147,10 +147,24 @@ async fn attention(
         let text = format!("{name}: {} ended badly within 24 hours", counted(count));
         all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
     }
-    if has_paused {
-        all.push(entry("warn", "schedules are paused".to_owned(), "/schedules"));
-    }
+    all.extend(paused(&state.services.engine.snapshot()).map(|(text, link)| entry("warn", text, &link)));
     Ok(all)
+}
+
+/// A line for each pause, with the page where it can be ended.
+fn paused(snapshot: &Snapshot) -> impl Iterator<Item = (String, String)> {
+    let line = |(target, _): (&PauseTarget, Timestamp)| {
+        let link = match target {
+            PauseTarget::Server | PauseTarget::Group(_) => "/definitions".to_owned(),
+            PauseTarget::Schedules => "/schedules".to_owned(),
+            PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => format!("/definitions/{name}"),
+        };
+        let are = if *target == PauseTarget::Schedules { "are" } else { "is" };
+        (format!("{} {are} paused", Pause::of(target, None).words()), link)
+    };
+    let more = snapshot.pauses.iter().count().saturating_sub(PAUSES);
+    let rest = (more > 0).then(|| (format!("{more} more pauses"), "/definitions".to_owned()));
+    snapshot.pauses.iter().take(PAUSES).map(line).chain(rest)
 }
 
 fn counted(count: u32) -> String {

@@ -46,6 +46,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("lists_by_end", include_str!("migrations/0029_lists_by_end.sql")),
     ("gpus", include_str!("migrations/0030_gpus.sql")),
     ("definition_ends", include_str!("migrations/0031_definition_ends.sql")),
+    ("pauses", include_str!("migrations/0033_pauses.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

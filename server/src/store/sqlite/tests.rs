@@ -18,6 +18,7 @@ mod access;
 mod lists;
 mod notifications;
 mod older;
+mod pauses;
 mod pending_batch;
 mod power;
 mod remove;
