@@ -89,6 +89,11 @@ fn lines(plan: &Plan) -> Vec<String> {
         lines.extend(changed.keys.iter().map(|key| format!("    {}", key_line(key))));
         lines.extend(facts(&changed.definition));
     }
+    if plan.changed.iter().flat_map(|changed| &changed.keys).any(|key| key.at_once) {
+        lines.push(
+            "(*) acts at once, also on jobs that were made before; other keys hold for new jobs".to_owned(),
+        );
+    }
     lines.push(format!(
         "{} added, {} removed, {} changed, {} unchanged; present revision {}",
         plan.added.len(),
@@ -101,15 +106,16 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 fn key_line(change: &KeyChange) -> String {
+    let mark = if change.at_once { " (*)" } else { "" };
     if change.hidden {
-        return format!("{}: changed (values are not shown)", change.key);
+        return format!("{}: changed (values are not shown){mark}", change.key);
     }
     let text = |value: &Option<Value>| match value {
         None => "none".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
-    format!("{}: {} -> {}", change.key, text(&change.old), text(&change.new))
+    format!("{}: {} -> {}{mark}", change.key, text(&change.old), text(&change.new))
 }
 
 fn facts(definition: &PlannedDefinition) -> Vec<String> {

@@ -16,6 +16,7 @@ mod hooks;
 mod image;
 mod input;
 mod job;
+mod key_source;
 mod keys;
 mod limits;
 mod log;
