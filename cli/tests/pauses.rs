@@ -62,7 +62,7 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
         (&json!("definition"), &json!(1)),
         "{shown}"
     );
-    assert_eq!(shown["waiting"][0]["reason"]["code"], "paused", "{shown}");
+    assert_eq!(shown["waiting"][0]["code"], "paused", "{shown}");
     assert_eq!(running.api.get("/api/definitions/other").await["pauses"], Value::Null);
     let table = running.verb(&["definitions"]);
     assert!(table.out.contains("plain (paused)"), "{table:?}");
@@ -125,7 +125,7 @@ async fn a_group_and_the_whole_server_can_be_paused() {
         assert_eq!(running.status(path).await, expected, "{path}");
     }
     let unknown = running.verb(&["pause", "--group", "bd"]);
-    assert!(unknown.code == 4 && unknown.err.contains("did you mean \"db\"?"), "{unknown:?}");
+    assert!(unknown.code == 4 && unknown.err.contains("unknown_group"), "{unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -147,8 +147,8 @@ pub(crate) fn differences(old: &Entry, new: &Entry) -> Vec<KeyChange> {
 /// are not counted, so a new limit acts on new jobs only.
 fn acts_at_once(key: &str, has_value: bool) -> bool {
     let is_within =
-        |of: &&str| key.strip_prefix(**of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    AT_ONCE.iter().any(|of| is_within(&of)) || (has_value && LIMITS.contains(&key))
+        |of: &str| key.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    AT_ONCE.iter().any(|of| is_within(of)) || (has_value && LIMITS.contains(&key))
 }
 
 /// Keys of which the definition that jobs.yaml has now counts for all jobs of its name.
