@@ -31,9 +31,7 @@ struct TargetArgs {
     all: bool,
 }
 
-/// Hold back the jobs of a definition, a group or the whole server until they are resumed.
-///
-/// Waiting and new jobs wait, schedules skip their slots, and what runs goes on.
+/// Let jobs wait and schedules skip their slots until they are resumed; what runs goes on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore pause report

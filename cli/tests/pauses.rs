@@ -68,7 +68,7 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
     assert!(table.out.contains("plain (paused)"), "{table:?}");
     let why = running.verb(&["explain", &first.to_string()]);
     assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
-    let events = running.api.get_bytes("/api/events?follow=0&kind=definition.paused").await;
+    let events = running.api.get_bytes("/api/events?follow=0&tail=9&kind=definition.paused").await;
     let events = String::from_utf8(events).unwrap();
     assert!(events.contains(r#""pause":{"of":"definition","name":"plain"}"#), "{events}");
 
