@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub schedule_queues: Vec<(Arc<str>, JobId)>,
     /// Jobs that wait for the one that they replace, with that one.
     pub replacing: Vec<(JobId, JobId)>,
-    /// What is paused.
+    /// The pauses in force.
     pub pauses: Pauses,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,

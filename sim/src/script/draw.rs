@@ -133,7 +133,7 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
             let crash = Act::CrashServer { doom: None, back_after: dice.millis(0, 3_000) };
             acts.push((at + dice.millis(0, 10_000), crash));
         }
-        // What is paused for the rest of the world hides what comes after it.
+        // A pause until the end would hide whatever comes after it.
         Act::Pause { name, schedule, paused: true } if dice.permille(700) => {
             acts.push((at + outage(dice), Act::Pause { name, schedule, paused: false }));
         }

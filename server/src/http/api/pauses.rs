@@ -94,7 +94,7 @@ fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
 /// # Errors
 /// `unknown_job`, `unknown_group`, `unknown_schedule`, and those of the engine.
 async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<StatusCode, Problem> {
-    // What is paused may have left jobs.yaml since.
+    // A paused definition or group may have left jobs.yaml since.
     if !state.services.engine.snapshot().pauses.contains(&target) {
         check_known(state, &target)?;
     }

@@ -18,7 +18,6 @@ mod access;
 mod lists;
 mod notifications;
 mod older;
-mod pauses;
 mod pending_batch;
 mod power;
 mod remove;
