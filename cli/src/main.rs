@@ -34,6 +34,7 @@ mod logging;
 mod logs;
 mod man;
 mod notify;
+mod pauses;
 mod pipelines;
 mod plan;
 mod program;

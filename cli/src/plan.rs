@@ -78,16 +78,22 @@ fn lines(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for added in &plan.added {
         lines.push(format!("+ {}", added.name));
-        lines.extend(facts(added));
+        lines.extend(facts(added, ""));
     }
     for removed in &plan.removed {
         lines.push(format!("- {}", removed.name));
-        lines.extend(facts(removed));
+        lines.extend(facts(removed, ""));
     }
     for changed in &plan.changed {
         lines.push(format!("~ {}", changed.definition.name));
         lines.extend(changed.keys.iter().map(|key| format!("    {}", key_line(key))));
-        lines.extend(facts(&changed.definition));
+        let has_marks = changed.keys.iter().any(|key| key.at_once);
+        lines.extend(facts(&changed.definition, if has_marks { ", but for (*)" } else { "" }));
+    }
+    if plan.changed.iter().flat_map(|changed| &changed.keys).any(|key| key.at_once) {
+        lines.push(
+            "(*) acts at once, also on jobs that were made before; other keys hold for new jobs".to_owned(),
+        );
     }
     lines.push(format!(
         "{} added, {} removed, {} changed, {} unchanged; present revision {}",
@@ -101,25 +107,29 @@ fn lines(plan: &Plan) -> Vec<String> {
 }
 
 fn key_line(change: &KeyChange) -> String {
+    let mark = if change.at_once { " (*)" } else { "" };
     if change.hidden {
-        return format!("{}: changed (values are not shown)", change.key);
+        return format!("{}: changed (values are not shown){mark}", change.key);
     }
     let text = |value: &Option<Value>| match value {
         None => "none".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
-    format!("{}: {} -> {}", change.key, text(&change.old), text(&change.new))
+    format!("{}: {} -> {}{mark}", change.key, text(&change.old), text(&change.new))
 }
 
-fn facts(definition: &PlannedDefinition) -> Vec<String> {
+fn facts(definition: &PlannedDefinition, exception: &str) -> Vec<String> {
     let mut facts = Vec::new();
     if !definition.next.is_empty() {
         let next: Vec<String> = definition.next.iter().map(ToString::to_string).collect();
         facts.push(format!("    next: {}", next.join(", ")));
     }
     if definition.queued > 0 {
-        facts.push(format!("    queued jobs that keep the present revision: {}", definition.queued));
+        facts.push(format!(
+            "    queued jobs that keep the present revision{exception}: {}",
+            definition.queued
+        ));
     }
     facts.extend(definition.unmet.iter().map(|rule| format!("    no connected worker has {rule}")));
     facts

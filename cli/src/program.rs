@@ -9,8 +9,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
-    health, import, job_verbs, jobs, limits, logs, man, notify, pipelines, plan, reschedule, restore, run,
-    schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, worker, workers,
+    health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
+    run, schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, worker,
+    workers,
 };
 
 /// A job server with remote workers.
@@ -69,8 +70,8 @@ pub(crate) enum Verb {
     Next(schedules::NextFlags),
     Fires(schedules::FiresFlags),
     Backfill(backfill::Flags),
-    Pause(schedules::PauseFlags),
-    Resume(schedules::ResumeFlags),
+    Pause(pauses::PauseFlags),
+    Resume(pauses::ResumeFlags),
     Validate(validate::Flags),
     Schema(schema::Flags),
     Import(import::Flags),
@@ -148,8 +149,8 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Next(flags) => block_on(schedules::next(flags)),
         Verb::Fires(flags) => block_on(schedules::fires(flags)),
         Verb::Backfill(flags) => block_on(backfill::backfill(flags)),
-        Verb::Pause(flags) => block_on(schedules::pause(flags)),
-        Verb::Resume(flags) => block_on(schedules::resume(flags)),
+        Verb::Pause(flags) => block_on(pauses::pause(flags)),
+        Verb::Resume(flags) => block_on(pauses::resume(flags)),
         Verb::Validate(flags) => validate::validate(&flags),
         Verb::Schema(flags) => schema::schema(&flags),
         Verb::Import(flags) => import::import(&flags),

@@ -1,6 +1,5 @@
-//! `longshore schedules`, `next`, `fires`, `pause`, `resume`: when jobs are made without a request, and what became of it.
+//! `longshore schedules`, `next`, `fires`: when jobs are made without a request, and what became of it.
 
-use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::config::next_slots::{RuleText, next_slots};
@@ -65,43 +64,6 @@ pub(crate) struct FiresFlags {
     /// How many rows; 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
-}
-
-/// The schedules to pause or resume.
-#[derive(Debug, clap::Args)]
-struct TargetArgs {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions(), required_unless_present = "all")]
-    name: Option<String>,
-    /// Only the schedule with this id.
-    #[arg(long, value_name = "ID", requires = "name")]
-    schedule: Option<String>,
-    /// The schedules of all definitions.
-    #[arg(long, conflicts_with = "name")]
-    all: bool,
-}
-
-/// Let schedules skip their slots until they are resumed; jobs can still be submitted.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore pause report
-  longshore pause report --schedule monday
-  longshore pause --all")]
-pub(crate) struct PauseFlags {
-    #[command(flatten)]
-    target: TargetArgs,
-}
-
-/// Let paused schedules fire again. Skipped slots are not made up for.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore resume report
-  longshore resume --all")]
-pub(crate) struct ResumeFlags {
-    #[command(flatten)]
-    target: TargetArgs,
 }
 
 #[derive(Debug, Deserialize)]
@@ -207,39 +169,4 @@ pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
     };
     let heading = ["SLOT", "UNTIL", ">COUNT", "SCHEDULE", "VERDICT", "REASON", ">JOB", ">LATE"];
     screen::table(&heading, fires.iter().map(row).collect())
-}
-
-/// Pauses schedules.
-pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
-    perform(flags.target, "pause", "paused").await
-}
-
-/// Resumes schedules.
-pub(crate) async fn resume(flags: ResumeFlags) -> anyhow::Result<()> {
-    perform(flags.target, "resume", "resumed").await
-}
-
-async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<()> {
-    let api = Api::new(&target.common.server_args)?;
-    let path: Vec<&str> = match &target.name {
-        Some(name) => vec!["api", "definitions", name, verb],
-        None => vec!["api", "schedules", verb],
-    };
-    let request = api.request(Method::POST, &path);
-    let request = match &target.schedule {
-        Some(id) => request.query(&[("schedule", id)]),
-        None => request,
-    };
-    api.send(request).await?;
-    let (name, id) = (target.name.as_deref(), target.schedule.as_deref());
-    if records::print(target.common.format, &json!({ "name": name, "schedule": id, "state": done }), "name")?
-    {
-        return Ok(());
-    }
-    let what = match (name, id) {
-        (Some(name), Some(id)) => format!("{name}/{id}"),
-        (Some(name), None) => name.to_owned(),
-        (None, _) => "all schedules".to_owned(),
-    };
-    screen::line(&format!("{} {done}", screen::visible(&what)))
 }

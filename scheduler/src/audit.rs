@@ -16,6 +16,7 @@ use crate::fleet::Worker;
 use crate::handlers;
 use crate::job::{Attempt, Job, LiveState};
 use crate::limits;
+use crate::queue::LaneKey;
 use crate::run_on;
 use crate::timers::{Alarm, Date};
 use unfinished_batch::{hidden_fault, members_fault};
@@ -44,7 +45,9 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     if queued != scheduler.ready.len() {
         faults.push("a lane holds a job that is not queued".into());
     }
-    for (lane, _) in scheduler.ready.lanes().filter(|_| !scheduler.has_more_to_place) {
+    let may_go =
+        |lane: LaneKey| !scheduler.has_more_to_place && !scheduler.ready.is_paused(lane.definition());
+    for (lane, _) in scheduler.ready.lanes().filter(|(lane, _)| may_go(*lane)) {
         let is_able = |worker| explain::obstacles(scheduler, worker, lane).next().is_none();
         let is_let = |id| limits::audit::may_start(scheduler, lane, id);
         if let Some((id, _)) = scheduler.fleet.iter().find(|(id, worker)| is_able(worker) && is_let(*id)) {

@@ -26,6 +26,7 @@ use crate::input::{GroupNo, Input, Ticket};
 use crate::job::{AttemptTimeout, Job, State};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
+use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
 use crate::placement;
 use crate::placement::recall;
@@ -55,6 +56,7 @@ pub struct Scheduler {
     pub(crate) pending_batches: PendingBatches,
     pub(crate) batches: Batches,
     pub(crate) schedules: Schedules,
+    pub(crate) pauses: Pauses,
     pub(crate) expectations: ExpectationTable,
     pub(crate) limits: Limits,
     pub(crate) unique: UniqueKeys,
@@ -119,6 +121,7 @@ impl Scheduler {
             pending_batches: PendingBatches::default(),
             batches: Batches::default(),
             schedules: Schedules::default(),
+            pauses: Pauses::default(),
             expectations: ExpectationTable::default(),
             limits: Limits::default(),
             unique: UniqueKeys::default(),
@@ -317,6 +320,8 @@ impl Scheduler {
         if let Some(need) = self.definitions.need(number) {
             self.fleet.add_need(number, need);
         }
+        let is_paused = self.definitions.at(number).is_some_and(|it| self.pauses.hold_back(it));
+        self.ready.pause_definition(number, is_paused);
         number
     }
 

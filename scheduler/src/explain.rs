@@ -9,7 +9,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now, RuntimeKind, Uptime, WorkerId};
+use protocol::{JobId, Now, RuntimeKind, Timestamp, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
@@ -19,6 +19,7 @@ use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
 use crate::handlers::run_on;
 use crate::job::{Job, LiveState, State};
 use crate::limits::{LimitFacts, LimitsFacts, gate};
+use crate::pauses::PauseTarget;
 use crate::placement;
 use crate::placement::exclusion::Excluded;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
@@ -37,6 +38,8 @@ pub struct Explanation {
     pub definition: Arc<Definition>,
     /// The limits that the job needs, with their state.
     pub limits: Vec<LimitFacts>,
+    /// The pauses that keep it from a start, with their beginnings.
+    pub pauses: Vec<(PauseTarget, Timestamp)>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
     pub before: Option<u64>,
     /// Steps of priority that it has gained by waiting, if it waits and priorities age.
@@ -172,6 +175,7 @@ impl Scheduler {
         let (state, pending) = placement::state_and_reason(self, id, why_waiting_by_search);
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
+        let pauses = self.pauses.of_jobs(&definition).collect();
         let before = match job.live_state {
             LiveState::Queued(lane) => {
                 Some(self.ready.count_before(lane, job.queue_key(self.config.priority_ageing, id)) as u64)
@@ -181,7 +185,7 @@ impl Scheduler {
             }
         };
         let aged_steps = before.and(self.config.priority_ageing.steps(job.due_at, now.utc));
-        Some(Explanation { state, pending, definition, limits, before, aged_steps, workers })
+        Some(Explanation { state, pending, definition, limits, pauses, before, aged_steps, workers })
     }
 
     /// The state of the limits of this name, or of all limits. Walks all limits: it answers a request of an operator.
@@ -216,8 +220,11 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
     }
 }
 
-/// The reason why the jobs of a lane wait: the workers' if that takes longest to overcome, else that of their limits.
+/// The reason why the jobs of a lane wait: a pause, the workers' if that takes longest to overcome, else that of their limits.
 pub(crate) fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: PendingReason) -> PendingReason {
+    if scheduler.ready.is_paused(lane.definition()) {
+        return PendingReason::Paused;
+    }
     let by_limits =
         if by_workers < PendingReason::ServerFull { None } else { gate::why_limited(scheduler, lane) };
     by_limits.unwrap_or(by_workers)

@@ -21,9 +21,9 @@ use crate::dependencies::Dependency;
 use crate::job::AttemptTimeout;
 use crate::new_jobs::NewJobs;
 use crate::params::JobParams;
+use crate::pauses::PauseTarget;
 use crate::run_on::MemberPlan;
 use crate::schedule::ScheduleId;
-use crate::schedules::PauseTarget;
 use crate::step::JoinTokenId;
 
 /// An input.
@@ -250,12 +250,12 @@ pub struct JobUpdate {
     pub priority: Option<i8>,
 }
 
-/// A request to pause schedules, or to let them go on.
+/// A request to pause jobs and schedules, or to let them go on.
 #[derive(Clone, Debug)]
 pub struct PauseRequest {
     /// Ticket of the answer.
     pub ticket: Ticket,
-    /// The schedules.
+    /// The jobs and schedules.
     pub target: PauseTarget,
     /// True to pause, false to resume.
     pub paused: bool,

@@ -51,6 +51,7 @@ pub mod keys;
 pub mod limits;
 pub mod new_jobs;
 pub mod params;
+pub mod pauses;
 pub mod pending_batch;
 pub mod placement;
 pub mod queue;

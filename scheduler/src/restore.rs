@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use protocol::order::StopCause;
 use protocol::{AttemptNo, Fence, JobId, Now, Revision, SessionId, Timestamp, Token, WorkerId};
@@ -20,11 +21,12 @@ use crate::job::{
 };
 use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
+use crate::pauses::{self, PauseTarget, Pauses};
 use crate::placement;
 use crate::reconcile;
 use crate::reservation::Reserved;
 use crate::run_on::SetRole;
-use crate::schedules::{PauseTarget, ScheduleRow};
+use crate::schedules::ScheduleRow;
 use crate::step::WorkerRow;
 use crate::timers::Date;
 use crate::unique::{UniqueHolder, UniqueRow};
@@ -139,8 +141,10 @@ impl Scheduler {
         self.learn(definition);
     }
 
-    /// Adds the state of schedules. Their rules come with the first reading of jobs.yaml.
-    pub fn restore_schedules(&mut self, live: LiveSchedules) {
+    /// Adds the state of schedules, and what is paused. The rules of schedules come with the first reading of jobs.yaml.
+    pub fn restore_schedules(&mut self, mut live: LiveSchedules) {
+        self.pauses = Pauses::of(mem::take(&mut live.paused));
+        pauses::apply(self);
         self.schedules.restore(live);
     }
 

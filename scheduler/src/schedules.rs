@@ -1,5 +1,5 @@
-//! State of the schedules, kept by the name of their definition and not by its revision: cursors, pauses, and the jobs that they made
-//! and that have not ended. `handlers::fire` decides, `handlers::reschedule` follows jobs.yaml.
+//! State of the schedules, kept by the name of their definition and not by its revision: cursors, and the jobs that they made and
+//! that have not ended. `pauses` keeps what is paused. `handlers::fire` decides, `handlers::reschedule` follows jobs.yaml.
 //!
 //! Rules that outlive a process:
 //! - The *cursor* of a schedule is its last decided slot. It never goes back: a fired slot stays fired, whatever happens to the clock.
@@ -15,11 +15,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use protocol::{JobId, Revision, Timestamp};
 
 use crate::input::GroupNo;
+use crate::pauses::{PauseTarget, Pauses};
 use crate::restore::LiveSchedules;
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
@@ -222,35 +222,12 @@ impl FireVerdict {
     }
 }
 
-/// The schedules that a pause reaches.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PauseTarget {
-    /// The schedules of all definitions.
-    Everything,
-    /// Those of a definition.
-    Definition(Arc<str>),
-    /// One of a definition.
-    Schedule(Arc<str>, ScheduleId),
-}
-
-/// As people write it: `all`, the name of a definition, or `name/schedule`.
-impl fmt::Display for PauseTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Everything => f.write_str("all"),
-            Self::Definition(name) => f.write_str(name),
-            Self::Schedule(name, id) => write!(f, "{name}/{id}"),
-        }
-    }
-}
-
 /// All schedules.
 #[derive(Debug, Default)]
 pub struct Schedules {
     pub(crate) entries: BTreeMap<ScheduleNo, Entry>,
     pub(crate) numbers: BTreeMap<(Arc<str>, ScheduleId), ScheduleNo>,
     pub(crate) names: BTreeMap<Arc<str>, NameState>,
-    pub(crate) paused: BTreeMap<PauseTarget, Timestamp>,
     /// Jobs of schedules that have not ended.
     jobs: BTreeMap<JobId, Arc<str>>,
     /// Definitions with several of these jobs.
@@ -276,6 +253,8 @@ pub(crate) struct Entry {
 pub(crate) struct NameState {
     /// The definition of its jobs; absent while it is not in jobs.yaml.
     pub(crate) current: Option<Current>,
+    /// The group that the definition shares its permits with.
+    pub(crate) group: Option<Arc<str>>,
     /// Jobs of its schedules that have not ended, of any revision.
     pub(crate) live: BTreeSet<JobId>,
 }
@@ -294,7 +273,6 @@ impl Schedules {
         for row in live.rows {
             self.add(row);
         }
-        self.paused = live.paused.into_iter().collect();
         for (job, name) in live.jobs {
             self.hold(job, name);
         }
@@ -348,27 +326,24 @@ impl Schedules {
     }
 
     /// Why no slot of a schedule fires now.
-    pub(crate) fn closed(&self, row: &ScheduleRow) -> Option<Closed> {
-        let current = self.names.get(&row.definition).and_then(|state| state.current);
+    pub(crate) fn closed(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<Closed> {
+        let state = self.names.get(&row.definition);
         // Before a pause: resuming would not bring its jobs back.
-        if current.is_some_and(|current| !current.enabled) {
+        if state.and_then(|state| state.current).is_some_and(|current| !current.enabled) {
             return Some(Closed::Disabled);
         }
-        let targets = || {
-            [
-                PauseTarget::Everything,
-                PauseTarget::Definition(row.definition.clone()),
-                PauseTarget::Schedule(row.definition.clone(), row.schedule.clone()),
-            ]
-        };
-        let is_paused = !self.paused.is_empty() && targets().iter().any(|it| self.paused.contains_key(it));
-        is_paused.then_some(Closed::Paused)
+        let group = state.and_then(|state| state.group.clone());
+        let mut all = pauses.of_schedule(&row.definition, group, &row.schedule);
+        all.next().is_some().then_some(Closed::Paused)
     }
 
     /// The schedules that a pause reaches.
     pub(crate) fn reached_by(&self, target: &PauseTarget) -> Vec<ScheduleNo> {
         let reaches = |row: &ScheduleRow| match target {
-            PauseTarget::Everything => true,
+            PauseTarget::Server | PauseTarget::Schedules => true,
+            PauseTarget::Group(group) => {
+                self.names.get(&row.definition).is_some_and(|state| state.group.as_ref() == Some(group))
+            }
             PauseTarget::Definition(name) => row.definition == *name,
             PauseTarget::Schedule(name, id) => row.definition == *name && row.schedule == *id,
         };

@@ -17,6 +17,7 @@ pub use crate::fleet::facts::{Suspicion, WorkerFacts, WorkerState};
 pub use crate::fleet::table::WorkerTable;
 use crate::limits::gate;
 use crate::limits::keys::KeySetNo;
+use crate::pauses::Pauses;
 use crate::queue::LaneKey;
 use crate::step::PendingReason;
 
@@ -39,6 +40,8 @@ pub struct Snapshot {
     pub schedule_queues: Vec<(Arc<str>, JobId)>,
     /// Jobs that wait for the one that they replace, with that one.
     pub replacing: Vec<(JobId, JobId)>,
+    /// The pauses in force.
+    pub pauses: Pauses,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,
 }
@@ -69,6 +72,7 @@ impl Scheduler {
             missed: self.expectations.missed(),
             schedule_queues: self.schedules.queues().collect(),
             replacing: self.unique.replacing().collect(),
+            pauses: self.pauses.clone(),
             live_jobs: self.live_jobs() as u64,
         }
     }
@@ -89,6 +93,11 @@ impl Scheduler {
                 Some(only) => LaneKey::Pinned(only, number, KeySetNo::UNLIMITED),
                 None => LaneKey::Definition(number, KeySetNo::UNLIMITED),
             };
+            if self.ready.is_paused(number) {
+                let (reason, count) = (PendingReason::Paused, counts.jobs as u64);
+                waiting.push(Waiting { revision, pinned_to, reason, count });
+                continue;
+            }
             let why = || explain::why_waiting(self, lane);
             let need = self.fleet.classes().need_of(number).map(|(need, _)| need);
             let by_workers = if pinned_to.is_none() && !self.fleet.groups().excludes(revision) {

@@ -35,8 +35,9 @@ use crate::input::{JobDetails, KeyHolder, Ticket};
 use crate::job::{AttemptTimeout, State};
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
+use crate::pauses::PauseTarget;
 use crate::run_on::{MemberRow, ParentRow, WorkerUse};
-use crate::schedules::{FireRow, PauseTarget, ScheduleRow};
+use crate::schedules::{FireRow, ScheduleRow};
 use crate::unique::UniqueRow;
 
 /// The result of one step.
@@ -208,9 +209,9 @@ pub enum Change {
     Member(MemberRow),
     /// A member has been on a worker, which its siblings may not go to any more.
     WorkerUsed(WorkerUse),
-    /// Schedules were paused, or are not paused any more.
+    /// Jobs and schedules were paused, or are not paused any more.
     Paused {
-        /// The schedules.
+        /// The jobs and schedules.
         target: PauseTarget,
         /// When they were paused; absent: they are not.
         since: Option<Timestamp>,

@@ -6,6 +6,7 @@ use http_support::{Answered, Server, output};
 use longshore_server::listener::Limits;
 use protocol::report::Stream;
 use scheduler::job::State;
+use scheduler::pauses::PauseTarget;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -114,7 +115,14 @@ async fn forms_do_what_the_api_does_and_lead_back() {
     assert_eq!((cordon.status, cordon.header("location")), (303, "/workers/1"), "{cordon:?}");
     assert_eq!(form(&server, "/workers/1/stop-unmanaged", "").await.status, 404);
     assert_eq!(form(&server, "/schedules/pause", "").await.header("location"), "/schedules");
-    assert_eq!(server.stand.world().pauses.len(), 1);
+    assert_eq!(form(&server, "/pause", "").await.header("location"), "/definitions");
+    assert_eq!(
+        form(&server, "/definitions/resize/pause", "").await.header("location"),
+        "/definitions/resize"
+    );
+    let target = PauseTarget::Definition("resize".into());
+    let expected = [(PauseTarget::Schedules, true), (PauseTarget::Server, true), (target, true)];
+    assert_eq!(server.stand.world().pauses, expected);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use protocol::report::{Outcome, OutputLengths};
 use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use scheduler::input::{GroupNo, JobDetails};
 use scheduler::job::State;
-use scheduler::schedules::PauseTarget;
+use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::WorkerState;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, WorkerRow};
 use serde_json::Value;
@@ -235,7 +235,8 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let paused =
         Change::Paused { target: PauseTarget::Definition("resize".into()), since: Some(Timestamp(5_000)) };
     let rows = vec![later, cordoned, worker_row(3, "w3")].into_iter().map(Change::Worker);
-    let changes: Vec<Change> = rows.chain([paused]).collect();
+    let all = Change::Paused { target: PauseTarget::Schedules, since: Some(Timestamp(5_000)) };
+    let changes: Vec<Change> = rows.chain([paused, all]).collect();
     let definition = |revision| {
         let (name, entry) = ("resize".to_owned(), "{}".to_owned());
         Arc::new(StoredDefinition { revision: Revision(revision), name, entry })
@@ -256,6 +257,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let expected = [
         "worker.changed",
         "worker.joined",
+        "definition.paused",
         "schedule.paused",
         "definition.changed",
         "worker.forgotten",
@@ -267,11 +269,12 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
         (events[0]["worker"]["cordoned"].as_bool(), events[1]["worker"]["name"].as_str()),
         (Some(true), Some("w3"))
     );
-    assert_eq!(events[2]["schedules"], serde_json::json!({ "name": "resize" }));
-    assert_eq!(events[3]["definition"]["name"], "resize");
-    assert_eq!(events[4]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
-    assert_eq!(events[5]["worker"]["state"], "unreachable");
-    assert_eq!(ids(&events)[4..6], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
+    assert_eq!(events[2]["pause"], serde_json::json!({ "of": "definition", "name": "resize" }));
+    assert_eq!(events[3]["schedules"], serde_json::json!({}), "all of them");
+    assert_eq!(events[4]["definition"]["name"], "resize");
+    assert_eq!(events[5]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
+    assert_eq!(events[6]["worker"]["state"], "unreachable");
+    assert_eq!(ids(&events)[5..7], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
     let unreachable = kept(&server, "&state=unreachable&worker=w1").await;
     assert_eq!(kinds(&unreachable), ["worker.unreachable"]);
 }

@@ -9,10 +9,11 @@ use http_support::Server;
 use http_support::facts::{attempt, change_worker, definitions, snapshot};
 use protocol::report::Availability;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, Revision, RuntimeKind, WorkerId};
+use protocol::{AttemptNo, Revision, RuntimeKind, Timestamp, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State;
+use scheduler::pauses::PauseTarget;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::{Condition, LabelRule};
 use scheduler::step::PendingReason;
@@ -31,6 +32,7 @@ fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<Worker
         pending,
         definition: Arc::new(definition),
         limits: Vec::new(),
+        pauses: Vec::new(),
         before: None,
         aged_steps: None,
         workers,
@@ -62,6 +64,28 @@ async fn a_condition_that_a_worker_does_not_meet_is_said_with_what_it_has() {
             "needs gpu=a, has gpu=b",
             "it takes only jobs that require each of its exclusive labels: team"
         ]
+    );
+}
+
+#[tokio::test]
+async fn a_paused_job_is_told_by_which_pause_and_since_when() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let mut told = explanation(State::Queued, Some(PendingReason::Paused), Vec::new());
+    told.pauses = vec![
+        (PauseTarget::Server, Timestamp(1_000)),
+        (PauseTarget::Group("db-main".into()), Timestamp(2_000)),
+    ];
+    server.stand.world().explanation = Some(told);
+    let why = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(why["reason"]["code"], "paused");
+    assert_eq!(
+        why["reason"]["text"],
+        "the whole server is paused since 1970-01-01T00:00:01.000Z; the group db-main is paused since 1970-01-01T00:00:02.000Z"
+    );
+    assert_eq!(
+        why["pauses"][1],
+        json!({ "of": "group", "name": "db-main", "since": "1970-01-01T00:00:02.000Z" })
     );
 }
 

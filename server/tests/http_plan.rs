@@ -109,14 +109,36 @@ async fn descriptive_keys_and_schedules_are_compared_too() {
 }
 
 #[tokio::test]
+async fn keys_that_act_on_jobs_which_were_made_before_are_marked() {
+    let server = Server::start().await;
+    let present = "jobs: {a: {image: a, concurrency: 1, expect: {max_duration: 1m}}, b: {image: b}}";
+    std::fs::write(&server.jobs_file, present).expect("the place is writable");
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let text = "jobs:
+  a: {image: a2, concurrency: {limit: 2, on_full: reject}, expect: {max_duration: 2m}, workers: [w1]}
+  b: {image: b, concurrency: 1, max_queued: 7}
+";
+    let plan = plan(&server, text).await;
+    let keys = |index: usize, at_once: bool| -> Vec<&str> {
+        let keys = plan["changed"][index]["keys"].as_array().unwrap().iter();
+        let keys = keys.filter(|key| (key["at_once"] == true) == at_once);
+        keys.map(|key| key["key"].as_str().unwrap()).collect()
+    };
+    assert_eq!(keys(0, true), ["concurrency.limit", "expect.max_duration_ms", "workers"], "{plan}");
+    assert_eq!(keys(0, false), ["concurrency.on_full", "image"]);
+    assert_eq!(keys(1, true), ["max_queued"], "jobs that were made before a limit are not counted");
+    assert_eq!(keys(1, false), ["concurrency.limit", "concurrency.on_full"]);
+}
+
+#[tokio::test]
 async fn a_rule_for_ended_jobs_is_compared_and_shown() {
     let server = started().await;
     let text = PRESENT.replace("{image: old}", "{image: old, retention: {keep: 9, failed_max_age: 2m}}");
     let plan = plan(&server, &text).await;
     assert_eq!(plan["changed"][0]["from_revision"], plan["changed"][0]["to_revision"]);
     let keys = json!([
-        {"key": "retention.failed_max_age_ms", "new": 120_000},
-        {"key": "retention.keep", "new": 9},
+        {"key": "retention.failed_max_age_ms", "new": 120_000, "at_once": true},
+        {"key": "retention.keep", "new": 9, "at_once": true},
     ]);
     assert_eq!(plan["changed"][0]["keys"], keys, "{plan}");
     std::fs::write(&server.jobs_file, &text).unwrap();

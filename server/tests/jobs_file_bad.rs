@@ -228,6 +228,32 @@ fn a_token_in_the_file_is_a_warning_that_does_not_repeat_it() {
 }
 
 #[test]
+fn a_condition_as_the_value_of_a_label_is_a_warning_with_the_right_form() {
+    let warnings = |requires: &str| {
+        let text = format!("jobs:\n  a:\n    image: busybox\n    requires: {requires}\n");
+        let warnings = parse(&text, Path::new("jobs.yaml"), &environment()).expect("a good file").warnings;
+        warnings.into_iter().map(|warning| (warning.code, warning.text)).collect::<Vec<_>>()
+    };
+    for (requires, form) in [
+        (r#"{cores: ">= 8"}"#, r#"["cores >= 8"]"#),
+        (r#"{cores: "<4"}"#, r#"["cores < 4"]"#),
+        (r#"{cores: ">= many"}"#, r#"["cores >= many"]"#),
+        (r#"{gpu: "in (a, b)"}"#, r#"["gpu in (a, b)"]"#),
+        (r#"{gpu: "not in (a)"}"#, r#"["gpu not in (a)"]"#),
+        (r#"{gpu: ["a", "!=b"]}"#, r#"["gpu not in (b)"]"#),
+    ] {
+        let warnings = warnings(requires);
+        let [(code, text)] = &warnings[..] else { panic!("{requires}: {warnings:?}") };
+        assert_eq!(*code, Code::LooksLikeCondition);
+        assert!(text.ends_with(&format!("such as requires: {form}")), "{text}");
+    }
+    for requires in ["{cores: 8}", "{zone: a}", "{zone: [a, b]}", r#"["cores >= 8"]"#, "{team: 'in transit'}"]
+    {
+        assert_eq!(warnings(requires), [], "{requires}");
+    }
+}
+
+#[test]
 fn a_user_by_number_alone_is_a_warning() {
     let warnings = |keys: &str| {
         let text = format!("defaults: {{user: 1000}}\njobs:\n  a: {{image: busybox{keys}}}\n");

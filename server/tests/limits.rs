@@ -17,6 +17,11 @@ jobs:
   newest: {image: busybox, concurrency: {limit: 1, group: site, on_full: cancel_oldest}}
   narrow: {image: busybox, max_queued: 2}
   plain: {image: busybox}
+  sized:
+    image: busybox
+    params: {size: {type: integer, default: 3}}
+    concurrency: {limit: 1, key: params.size, on_full: reject}
+    rate_limit: {limit: 1, per: 1h, key: params.size}
 ";
 
 /// Asks the server; the head and the document of its answer.
@@ -92,6 +97,25 @@ async fn a_full_limit_refuses_its_key_only_and_outlives_a_restart() {
     assert!(head.starts_with("http/1.1 201"), "the first one has ended: {job}");
     leaving.cancel();
     served.await.expect("it does not panic").expect("it leaves in good order");
+}
+
+#[tokio::test]
+async fn a_parameter_is_a_key_and_its_default_is_the_value_of_jobs_without_it() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (server, leaving, running) = start(home.path(), None).await;
+    for (body, status) in
+        [("", "201"), (r#"{"params":{"size":3}}"#, "429"), (r#"{"params":{"size":4}}"#, "201")]
+    {
+        let (head, told) = ask(server, "POST", "/api/jobs/sized", body).await;
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{body}: {head} {told}");
+    }
+    let (_, limits) = ask(server, "GET", "/api/limits?name=sized", "").await;
+    let shown = limits.as_array().expect("a list").iter().filter(|it| it["name"] == "sized");
+    let shown = shown.map(|it| (it["kind"].clone(), it["key"].clone()));
+    let expected = [("definition", "3"), ("definition", "4"), ("rate", "3"), ("rate", "4")];
+    assert_eq!(shown.collect::<Vec<_>>(), expected.map(|(kind, key)| (json!(kind), json!(key))), "{limits}");
+    leaving.cancel();
+    running.await.expect("no panic").expect("it leaves well");
 }
 
 #[tokio::test]

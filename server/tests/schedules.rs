@@ -12,7 +12,9 @@ use longshore_server::store::directory::DataDirectory;
 use longshore_server::store::{Archive, FireRecord, sqlite};
 use protocol::JobId;
 use protocol::order::Intervals;
-use scheduler::schedules::{FireVerdict, PauseTarget, SkipReason};
+use scheduler::pauses::PauseTarget;
+use scheduler::schedule::ScheduleId;
+use scheduler::schedules::{FireVerdict, SkipReason};
 use scheduler::step::{Answer, Rejection};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -82,9 +84,12 @@ async fn slots_become_jobs_once_and_a_pause_outlives_a_restart() {
         assert_eq!(variable("LONGSHORE_SCHEDULE_ID"), Some("fast"));
         assert!(variable("LONGSHORE_SCHEDULED_AT").is_some_and(|at| at.ends_with("00Z")), "{record:?}");
         assert_eq!(record.body.args, ["--all"]);
-        let unknown = engine.pause(PauseTarget::Definition("other".into()), true).await.unwrap();
+        let unknown = engine
+            .pause(PauseTarget::Schedule("other".into(), ScheduleId::named("main")), true)
+            .await
+            .unwrap();
         assert_eq!(unknown, Answer::Rejected(Rejection::UnknownSchedule));
-        assert_eq!(engine.pause(PauseTarget::Everything, true).await.unwrap(), Answer::Done);
+        assert_eq!(engine.pause(PauseTarget::Server, true).await.unwrap(), Answer::Done);
         fires(&*archive, 1, paused).await;
     })
     .await;
@@ -94,7 +99,7 @@ async fn slots_become_jobs_once_and_a_pause_outlives_a_restart() {
         // A row of this process: the pause has come back with it.
         let count = before.iter().filter(|row| paused(&row.row.verdict)).count();
         fires(&*archive, count + 1, paused).await;
-        assert_eq!(engine.pause(PauseTarget::Everything, false).await.unwrap(), Answer::Done);
+        assert_eq!(engine.pause(PauseTarget::Server, false).await.unwrap(), Answer::Done);
         let rows = fires(&*archive, jobs + 2, fired).await;
         for pair in rows.windows(2) {
             assert_eq!(pair[1].row.from.0, pair[0].row.to.0 + 100, "each slot has one row: {pair:?}");

@@ -10,9 +10,9 @@ use scheduler::input::{
     BackfillRequest, CancelRequest, CancelScope, Input, JobDetails, Key, NewJob, Operation, PauseRequest,
     ReleaseRequest, StartTime, Submit, Ticket,
 };
+use scheduler::pauses::PauseTarget;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::backfill::{SlotFate, plan};
-use scheduler::schedules::PauseTarget;
 use scheduler::step::Answer;
 
 use crate::agenda::Event;
@@ -62,8 +62,16 @@ impl World {
 
     /// Operators who asked before have nothing more to say.
     pub(crate) fn forget_operators(&mut self) {
-        for request in self.requests.iter_mut().filter(|it| matches!(it.command, Command::Operate(..))) {
+        let is_operators = |command: &Command| matches!(command, Command::Operate(..) | Command::Pause(..));
+        for request in self.requests.iter_mut().filter(|it| is_operators(&it.command)) {
             request.answered = true;
+        }
+    }
+
+    /// Resumes all jobs, whether they are paused or not.
+    pub(crate) fn resume_jobs(&mut self) {
+        for target in self.workload.paused_jobs() {
+            self.ask(Command::Pause(target, false));
         }
     }
 

@@ -397,6 +397,13 @@ impl Disk {
                 self.batches.check_permit(it.token.job, &self.rows)?;
                 self.may_follow(it.token.job)?;
                 self.may_go(it)?;
+                let definition = self.row(it.token.job).and_then(|row| self.definitions.get(&row.revision));
+                if definition.is_some_and(|definition| self.schedules.holds_back(definition)) {
+                    return Err(format!(
+                        "I28 {} is given to a worker while its definition is paused",
+                        it.token
+                    ));
+                }
                 self.last_fence = it.token.fence;
                 self.given.push(it.token);
                 it.token.job

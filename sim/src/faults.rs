@@ -264,6 +264,7 @@ impl World {
         self.start_server();
         self.agenda.note(self.now, Event::Look);
         self.forget_operators();
+        self.resume_jobs();
         let core = self.dice.index(self.machines.len()) as u16;
         for no in 0..self.machines.len() as u16 {
             self.machines[usize::from(no)].doom = None;

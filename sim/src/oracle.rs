@@ -9,7 +9,7 @@
 //! (schedules) at each change. I14 no limit on jobs at once is exceeded; that none leaks is a part of I21 · I15 no rate is exceeded.
 //! I16 no two jobs with the same unique key hold a worker; the store refuses a second live one. I20 a job starts only
 //! after all jobs that it comes after have ended as it requires; the store refuses what does not, and that it starts at all shows when all
-//! is quiet.
+//! is quiet. I28 no job of a paused definition gets an attempt; the store refuses it.
 //!
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).

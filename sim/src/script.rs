@@ -148,7 +148,7 @@ pub(crate) enum Act {
         machine: u16,
         container: usize,
     },
-    /// Somebody pauses schedules or resumes them: all, those of a definition, or one of them.
+    /// Somebody pauses or resumes: all schedules, the group, the server, a definition, or one of its schedules.
     Pause {
         name: Option<usize>,
         schedule: Option<usize>,
@@ -326,7 +326,7 @@ impl Kind {
             Self::Restore => "restore the store",
             Self::FillDisk => "fill a worker's disk",
             Self::StopUnmanaged => "stop unmanaged",
-            Self::Pause => "pause schedules",
+            Self::Pause => "pause jobs and schedules",
             Self::Backfill => "backfill a schedule",
             Self::LoseOrder => "lose an order",
         }

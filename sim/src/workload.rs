@@ -8,9 +8,9 @@ use std::time::Duration;
 use protocol::Revision;
 use scheduler::definition::Definition;
 use scheduler::limits::rules::LimitRules;
+use scheduler::pauses::PauseTarget;
 use scheduler::placement::rules::WorkerSelector;
 use scheduler::schedule::{Schedule, Timetable};
-use scheduler::schedules::PauseTarget;
 
 use crate::dice::Dice;
 
@@ -135,15 +135,27 @@ impl Workload {
         self.is_unscheduled = true;
     }
 
-    /// A target of a pause; it may not exist.
+    /// A target of a pause; it may not exist. Without a name it is more than one definition.
     pub(crate) fn pause_target(&self, name: Option<usize>, schedule: Option<usize>) -> PauseTarget {
-        let Some(name) = name else { return PauseTarget::Everything };
+        let Some(name) = name else {
+            return match schedule {
+                None => PauseTarget::Schedules,
+                Some(0) => PauseTarget::Group(GROUP.into()),
+                Some(_) => PauseTarget::Server,
+            };
+        };
         let definition = self.definition(self.revision(name));
         let target = definition.name.as_str().into();
         match schedule.and_then(|index| definition.timetable.schedules.get(index)) {
             Some(schedule) => PauseTarget::Schedule(target, schedule.id.clone()),
             None => PauseTarget::Definition(target),
         }
+    }
+
+    /// All pauses that can keep jobs from a start.
+    pub(crate) fn paused_jobs(&self) -> Vec<PauseTarget> {
+        let names = (0..self.current.len()).map(|name| self.pause_target(Some(name), None));
+        [PauseTarget::Server, PauseTarget::Group(GROUP.into())].into_iter().chain(names).collect()
     }
 
     /// One of the schedules of a name, with the name.
@@ -210,6 +222,9 @@ impl Workload {
 
 /// The label of jobs by which limits count.
 pub(crate) const LABEL: &str = "tenant";
+
+/// The group that definitions share permits in.
+const GROUP: &str = "group";
 
 /// The memory limit of an attempt after so many attempts that were killed for their memory. Each of them doubles it.
 pub(crate) fn memory_after(revision: Revision, oom_kills: u32) -> Option<u64> {

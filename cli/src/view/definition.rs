@@ -23,7 +23,9 @@ pub(crate) trait DefinitionView {
 impl DefinitionView for Definition {
     fn name_with_conditions(&self) -> String {
         let missed = self.expect.as_ref().map(|expect| expect.condition.as_ref()).filter(|it| *it != "met");
-        let conditions: Vec<&str> = (!self.enabled).then_some("disabled").into_iter().chain(missed).collect();
+        let paused = (!self.pauses.is_empty()).then_some("paused");
+        let disabled = (!self.enabled).then_some("disabled");
+        let conditions: Vec<&str> = disabled.into_iter().chain(paused).chain(missed).collect();
         match conditions.is_empty() {
             true => self.name.clone(),
             false => format!("{} ({})", self.name, conditions.join(", ")),

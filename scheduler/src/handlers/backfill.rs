@@ -34,7 +34,7 @@ fn decide_passed_slots(scheduler: &mut Scheduler, now: Now, request: &BackfillRe
     let key = (request.definition.clone(), request.schedule.clone());
     let Some(number) = scheduler.schedules.numbers.get(&key).copied() else { return };
     let is_closed = scheduler.schedules.entries.get(&number);
-    if is_closed.is_some_and(|entry| scheduler.schedules.closed(&entry.row).is_some()) {
+    if is_closed.is_some_and(|entry| scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some()) {
         fire::fire(scheduler, now, number);
     }
 }

@@ -15,11 +15,13 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::handlers::{expect, reschedule};
 use crate::limits::gate;
+use crate::pauses;
 use crate::placement;
 
 pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<Definition>>) {
     let current = definitions.clone();
     scheduler.definitions.replace(definitions);
+    pauses::apply(scheduler);
     placement::reload::apply(scheduler, now);
     let changed = scheduler.limits.define(now.up, current.iter().map(Arc::as_ref));
     changed.into_iter().for_each(|limit| gate::changed(scheduler, limit, now));

@@ -25,8 +25,11 @@ pub(crate) fn fire(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) -> u
     if let Some(entry) = scheduler.schedules.entries.get_mut(&number) {
         entry.due_at = None;
     }
-    let closed =
-        scheduler.schedules.entries.get(&number).and_then(|entry| scheduler.schedules.closed(&entry.row));
+    let closed = scheduler
+        .schedules
+        .entries
+        .get(&number)
+        .and_then(|entry| scheduler.schedules.closed(&entry.row, &scheduler.pauses));
     let made = decide(scheduler, now, number, closed);
     arm(scheduler, number);
     made
@@ -202,7 +205,7 @@ const CLOSED_EVERY: Duration = Duration::from_secs(5);
 /// Sets the timer to the next slot, or removes it.
 pub(crate) fn arm(scheduler: &mut Scheduler, number: ScheduleNo) {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
-    let is_closed = scheduler.schedules.closed(&entry.row).is_some();
+    let is_closed = scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some();
     let written = entry.open.as_ref().filter(|open| is_closed && open.verdict.is_closed());
     let soonest = written.map_or(Timestamp(i64::MIN), |open| open.at + CLOSED_EVERY);
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };

@@ -10,6 +10,7 @@ use protocol::{JobId, Now};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::handlers::{close, fire};
+use crate::pauses;
 use crate::schedule::Schedule;
 use crate::schedule::catch_up::{Closed, SlotCount, SlotRun, Verdict};
 use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleNo, ScheduleRow};
@@ -18,12 +19,14 @@ pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc
     settle(scheduler, now);
     let mut present = BTreeSet::new();
     for state in scheduler.schedules.names.values_mut() {
-        state.current = None;
+        (state.current, state.group) = (None, None);
     }
     for definition in definitions.iter().filter(|definition| !definition.timetable.schedules.is_empty()) {
         let name: Arc<str> = definition.name.as_str().into();
         let timetable = &definition.timetable;
-        scheduler.schedules.names.entry(name.clone()).or_default().current = Some(Current {
+        let state = scheduler.schedules.names.entry(name.clone()).or_default();
+        state.group = pauses::group_of(definition);
+        state.current = Some(Current {
             revision: definition.revision,
             enabled: definition.enabled,
             overlap: timetable.overlap,
@@ -45,7 +48,8 @@ pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc
 fn settle(scheduler: &mut Scheduler, now: Now) {
     // Slots of closed schedules may have passed before their timer.
     let is_due = |entry: &Entry| {
-        entry.due_at.is_some_and(|at| at <= now.utc) || scheduler.schedules.closed(&entry.row).is_some()
+        entry.due_at.is_some_and(|at| at <= now.utc)
+            || scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some()
     };
     let due = scheduler.schedules.entries.iter().filter(|(_, entry)| is_due(entry));
     for number in due.map(|(number, _)| *number).collect::<Vec<_>>() {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Lane, LaneKey, ReadyQueue};
+use super::{Lane, LaneKey, Parked, ReadyQueue};
 
 impl ReadyQueue {
     /// Inconsistencies, for the audit.
@@ -34,6 +34,10 @@ impl ReadyQueue {
             != (&self.parked_for, &self.rooms, &self.parked_priorities)
         {
             faults.push("the index of parked lanes is wrong");
+        }
+        let is_parked = |lane: &LaneKey| matches!(self.parked.get(lane), Some(Parked::Paused));
+        if self.lanes.keys().any(|lane| is_parked(lane) != self.is_paused(lane.definition())) {
+            faults.push("the lanes of paused definitions are not those that are parked for it");
         }
         if self.parked.keys().any(|lane| !self.lanes.contains_key(lane)) {
             faults.push("a lane is parked that does not exist");

@@ -48,6 +48,8 @@ pub struct ReadyQueue {
     /// Lanes with limits that are not parked. They take free slots only.
     limited: Heads,
     parked: BTreeMap<LaneKey, Parked>,
+    /// Definitions whose lanes are all parked until somebody resumes them.
+    paused: BTreeSet<DefinitionNo>,
     /// Parked lanes with limits by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
     parked_for: BTreeMap<ParkedFor, BTreeSet<LaneKey>>,
     /// Parked lanes without limits by the workers that may wake them, in the order of their first jobs. They are woken one by one, so a
@@ -103,6 +105,8 @@ enum Parked {
     Resources(ParkedFor),
     /// The limit has no room.
     Limit(LimitNo),
+    /// Its definition is paused. It stands in no index.
+    Paused,
 }
 
 impl ReadyQueue {
@@ -295,10 +299,10 @@ impl ReadyQueue {
         self.put_in(lane, head, turn);
     }
 
-    /// Unparks all lanes but those that wait for a limit.
+    /// Unparks all lanes but those that wait for a limit, and those of paused definitions.
     pub fn unpark_all(&mut self) {
-        let is_for_limit = |parked: &Parked| matches!(parked, Parked::Limit(_));
-        let parked = self.parked.iter().filter(|(_, parked)| !is_for_limit(parked));
+        let stays = |parked: &Parked| matches!(parked, Parked::Limit(_) | Parked::Paused);
+        let parked = self.parked.iter().filter(|(_, parked)| !stays(parked));
         let lanes: Vec<LaneKey> = parked.map(|(lane, _)| *lane).collect();
         lanes.into_iter().for_each(|lane| self.put_back(lane));
     }

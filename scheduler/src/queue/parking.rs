@@ -1,13 +1,20 @@
 //! Lanes stand among those that may be next, or are parked for workers, for a slot or under a limit. Also the counts of waiting jobs.
 
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::{AgedPriority, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue};
+use crate::definitions::DefinitionNo;
 
 impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
-        let turns = &mut self.turns;
+        let (turns, parked) = (&mut self.turns, &mut self.parked);
+        let is_paused = self.paused.contains(&lane.definition());
         self.lanes.entry(lane).or_insert_with(|| {
+            if is_paused {
+                parked.insert(lane, Parked::Paused);
+            }
             *turns += u64::from(lane.takes_turns());
             Lane::at_turn(if lane.takes_turns() { *turns } else { 0 })
         })
@@ -77,8 +84,40 @@ impl ReadyQueue {
                     *last = None;
                 }
             }
-            Some(Parked::Slot(_) | Parked::Resources(_)) | None => {}
+            Some(Parked::Slot(_) | Parked::Resources(_) | Parked::Paused) | None => {}
         }
+    }
+
+    /// The jobs of this definition may not start.
+    #[must_use]
+    pub fn is_paused(&self, definition: DefinitionNo) -> bool {
+        self.paused.contains(&definition)
+    }
+
+    /// Says of a definition without waiting jobs that it is paused, or not.
+    pub fn pause_definition(&mut self, definition: DefinitionNo, is_paused: bool) {
+        if is_paused {
+            self.paused.insert(definition);
+        } else {
+            self.paused.remove(&definition);
+        }
+    }
+
+    /// Parks the lanes of these definitions, and unparks those of others that were paused. Returns the lanes that are newly parked. Walks
+    /// all lanes.
+    pub fn pause(&mut self, paused: BTreeSet<DefinitionNo>) -> Vec<LaneKey> {
+        if paused.is_empty() && self.paused.is_empty() {
+            return Vec::new();
+        }
+        self.paused = paused;
+        let is_parked = |lane: &LaneKey| matches!(self.parked.get(lane), Some(Parked::Paused));
+        let changed = self.lanes.keys().filter(|lane| is_parked(lane) != self.is_paused(lane.definition()));
+        let changed: Vec<LaneKey> = changed.copied().collect();
+        let (newly, resumed): (Vec<LaneKey>, Vec<LaneKey>) =
+            changed.into_iter().partition(|lane| self.is_paused(lane.definition()));
+        newly.iter().for_each(|lane| self.put_aside(*lane, Parked::Paused));
+        resumed.into_iter().for_each(|lane| self.put_back(lane));
+        newly
     }
 
     pub(super) fn put_aside(&mut self, lane: LaneKey, parked: Parked) {
@@ -156,6 +195,7 @@ impl ReadyQueue {
                 self.slots.entry(parked_for).or_default().insert(lane, head, turn);
             }
             Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
+            Some(Parked::Paused) => {}
         }
     }
 
@@ -199,6 +239,7 @@ impl ReadyQueue {
                     }
                 }
             }
+            Some(Parked::Paused) => {}
         }
     }
 

@@ -186,9 +186,14 @@ fn update_from_phase(
     }
     if let Some(cause) = stopping {
         scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
-    } else if prefetched && scheduler.jobs.get(&job).is_some_and(|job| job.has_expired(now.utc)) {
+    } else if prefetched && scheduler.jobs.get(&job).is_some_and(|job| may_not_start(scheduler, now, job)) {
         expire::recall(scheduler, now, job);
     }
+}
+
+/// An attempt of this job that has not begun is asked back: the job has waited for too long, or is paused.
+fn may_not_start(scheduler: &Scheduler, now: Now, job: &Job) -> bool {
+    job.has_expired(now.utc) || scheduler.ready.is_paused(job.definition)
 }
 
 /// The state of the start that a worker reports by this phase.
@@ -204,7 +209,7 @@ pub(crate) const fn start_state(phase: Phase) -> StartState {
 /// is lost.
 pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, session: SessionId) {
     let Some(live) = scheduler.jobs.get(&job) else { return };
-    let has_expired = live.has_expired(now.utc);
+    let (has_expired, is_paused) = (live.has_expired(now.utc), scheduler.ready.is_paused(live.definition));
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
     if started_at.is_some() || (attempt.start == StartState::Begun && attempt.stopping.is_none()) {
@@ -221,8 +226,12 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
         };
         let closed = ClosedAttempt { outcome, ..lost_attempt(now, token, None, "stopped before it started") };
         close::close(scheduler, now, job, closed);
-    } else if has_expired {
-        let message = "given back: it had waited for too long when its worker came back without it";
+    } else if has_expired || is_paused {
+        let message = if has_expired {
+            "given back: it had waited for too long when its worker came back without it"
+        } else {
+            "given back: its definition was paused when its worker came back without it"
+        };
         let lost = lost_attempt(now, token, None, message);
         close::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });
     } else {

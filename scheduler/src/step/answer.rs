@@ -124,6 +124,8 @@ pub enum PendingReason {
     Replacing,
     /// No member of it has started yet.
     Members,
+    /// Its definition, the group of that, or the whole server is paused.
+    Paused,
     /// No worker is connected.
     NoWorker,
     /// Only the worker of its last attempt may run it, and that worker is not connected.
@@ -166,6 +168,7 @@ impl PendingReason {
             Self::Dependencies => "dependencies",
             Self::Replacing => "replacing",
             Self::Members => "members",
+            Self::Paused => "paused",
             Self::NoWorker => "no_worker",
             Self::PinnedWorkerAway => "pinned_worker_away",
             Self::NoRuntime => "no_runtime",

@@ -12,6 +12,7 @@ mod hooks;
 mod life;
 mod limits;
 mod matching;
+mod pauses;
 mod placing;
 mod reports;
 mod resources;
@@ -27,6 +28,7 @@ use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::input::{Input, Ticket};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;
+use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::placement::exclusion::Excluded;
 use crate::world::scheduler::step::{Assigned, Change, Step};
 
@@ -55,6 +57,7 @@ pub(crate) struct Model {
     rates: limits::Rates,
     turns: Vec<limits::Turn>,
     turn: u64,
+    paused: Vec<PauseTarget>,
     intervals: Intervals,
     now: Now,
     /// The expected decisions as text.
@@ -265,8 +268,9 @@ impl Model {
                 }
             }
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
-            // The walks have no schedules: nothing is paused by this.
-            Input::Pause(_) | Input::Backfill(_) => {}
+            Input::Pause(it) => self.pause(it),
+            // The walks have no schedules.
+            Input::Backfill(_) => {}
             // No administrator reserves labels on a walk: a unit test does.
             Input::ReserveLabels(..) => {}
             Input::Tick => self.tick()?,

@@ -217,7 +217,11 @@ impl Model {
     /// A job that cannot be placed recalls the last prefetched attempt of a lower priority on a worker that could run it.
     pub(super) fn recall_for_higher(&mut self) {
         // Room in a backlog is of no use to a job with limits.
-        let waits = |it: &&Job| matches!(it.standing, LiveState::Queued { .. }) && !it.is_limited();
+        let waits = |it: &&Job| {
+            matches!(it.standing, LiveState::Queued { .. })
+                && !it.is_limited()
+                && !self.is_paused(&it.definition)
+        };
         let mut waiting: Vec<Job> = self.jobs.iter().filter(waits).cloned().collect();
         waiting.sort_by_key(Job::order);
         let in_backlogs = self.jobs.iter().filter(|job| job.attempt().is_some_and(|it| it.in_backlog));
@@ -329,6 +333,7 @@ impl Model {
     pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
         match job.standing {
             LiveState::Scheduled => Some(PendingReason::NotDue),
+            LiveState::Queued { .. } if self.is_paused(&job.definition) => Some(PendingReason::Paused),
             LiveState::Queued { pinned } => {
                 let by_workers = self.why(&job.definition, pinned);
                 let by_limits = self.why_limited(job).filter(|_| by_workers >= PendingReason::ServerFull);
@@ -341,6 +346,9 @@ impl Model {
 
     /// The obstacle of the worker that is the nearest to taking it: the one with the least of these numbers to overcome.
     fn why(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
+        if self.is_paused(definition) {
+            return PendingReason::Paused;
+        }
         let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
         let first_obstacle = |it: &Worker| match () {
             () if !is_listed(it, definition) => PendingReason::NoMatch,

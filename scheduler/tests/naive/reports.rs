@@ -217,7 +217,7 @@ impl Model {
             self.say(format!("to {session}: {verdict:?} {token}"));
         }
         for job in self.held(id) {
-            let has_expired = self.has_expired(job);
+            let may_not_start = self.may_not_start(job);
             let attempt = self.attempt_mut(job).expect("it is held");
             // Between two inventories attempts are on their way that the worker could not know of.
             if !is_first && !attempt.unsettled {
@@ -233,7 +233,7 @@ impl Model {
                     attempt.begun |= matches!(phase, Phase::Starting | Phase::Running);
                     if let Some(cause) = attempt.stopping {
                         self.say(format!("to {session}: cancel {token} {}", cause.name()));
-                    } else if attempt.in_backlog && has_expired {
+                    } else if attempt.in_backlog && may_not_start {
                         self.ask_back(job);
                     }
                 }
@@ -276,14 +276,14 @@ impl Model {
     /// The worker does not have it, and would know.
     fn absent(&mut self, job: u64, session: SessionId) -> Result<(), String> {
         let now = self.now.up;
-        let has_expired = self.has_expired(job);
+        let may_not_start = self.may_not_start(job);
         let attempt = self.attempt_mut(job).expect("it is held");
         match (attempt.started, attempt.stopping) {
             (Some(_), _) => self.close(job, Outcome::Lost, None),
             (None, Some(StopCause::Cancel)) => self.close(job, Outcome::Cancelled, None),
             (None, Some(_)) => self.close(job, Outcome::Interrupted, None),
             (None, None) if attempt.begun => self.close(job, Outcome::Lost, None),
-            (None, None) if has_expired => self.close(job, Outcome::Released, None),
+            (None, None) if may_not_start => self.close(job, Outcome::Released, None),
             (None, None) => {
                 attempt.recalled = false;
                 attempt.unsettled = false;
@@ -293,10 +293,6 @@ impl Model {
                 Ok(())
             }
         }
-    }
-
-    fn has_expired(&self, job: u64) -> bool {
-        self.job(job).and_then(|job| job.expires).is_some_and(|at| at <= self.now.utc)
     }
 
     /// Its worker was gone before it could be sent.

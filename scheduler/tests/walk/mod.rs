@@ -80,6 +80,8 @@ pub(crate) enum Act {
     /// An operator sets the label of a worker.
     Label(u8, u8),
     Condition(u8, bool),
+    /// Somebody pauses or resumes a definition, a group, or everything.
+    Pause(u8, bool),
     Foreign {
         worker: u8,
         which: u8,
@@ -115,6 +117,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
             .prop_map(|(worker, which, kind, forged)| Act::Report { worker, which, kind, forged }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, up)| Act::Condition(worker, up)),
+        1 => (0..6_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
         2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
             .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
@@ -349,6 +352,10 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let foreign = found.map(|token| Foreign { worker: WorkerId(u64::from(owner)), token: *token });
             let foreign = foreign.collect();
             world.foreign(&name(worker), foreign);
+        }
+        Act::Pause(what, paused) => {
+            let targets = ["a", "b", "c", "d", "group:g", "all"];
+            world.pause(targets[usize::from(what)], paused);
         }
         Act::Label(worker, label) => {
             let (name, value) = [

@@ -6,6 +6,7 @@ use crate::world::World;
 use crate::world::protocol::Timestamp;
 use crate::world::scheduler::input::JobDetails;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use crate::world::scheduler::params::JobParams;
 
 /// Tells the state of all limits.
 pub(crate) fn tell(world: &World, start: Timestamp, text: &mut String) {
@@ -21,10 +22,15 @@ pub(crate) fn tell(world: &World, start: Timestamp, text: &mut String) {
     }
 }
 
-/// `limit=2 key=tenant group=db on_full=reject rate=3/10s burst=2 rate_key=tenant queued=5`; keys are labels.
+/// `limit=2 key=tenant group=db on_full=reject rate=3/10s burst=2 rate_key=tenant queued=5`; keys are labels, or `params.size`.
 pub(crate) fn limits(words: &[&str]) -> LimitRules {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
-    let label = |key: &str| option(key).map(|name| KeySource::Label(name.into()));
+    let label = |key: &str| {
+        option(key).map(|name| match name.strip_prefix("params.") {
+            Some(name) => KeySource::Param(name.into()),
+            None => KeySource::Label(name.into()),
+        })
+    };
     let on_full = option("on_full")
         .map_or(OnFull::Queue, |name| OnFull::ALL.into_iter().find(|(known, _)| *known == name).unwrap().1);
     LimitRules {
@@ -47,6 +53,13 @@ pub(crate) fn limits(words: &[&str]) -> LimitRules {
         queued_max: option("queued").map(|max| max.parse().unwrap()),
         unique: crate::unique_words::unique(words),
     }
+}
+
+/// `size:large`
+pub(crate) fn parametrised(param: &str) -> JobDetails {
+    let (name, value) = param.split_once(':').unwrap();
+    let variables = vec![(format!("PARAM_{}", name.to_uppercase()), value.into())];
+    JobDetails { params: JobParams { variables, ..JobParams::default() }, ..JobDetails::default() }
 }
 
 /// `tenant:acme`

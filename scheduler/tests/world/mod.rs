@@ -35,8 +35,8 @@ use scheduler::input::{
     NewJob, Operation, PauseRequest, ReleaseRequest, Submit, Ticket, UpdateRequest,
 };
 use scheduler::new_jobs::NewJobs;
+use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
-use scheduler::schedules::PauseTarget;
 use scheduler::step::{Change, Effect, Step};
 use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits, TICK_WITHIN};
 
@@ -391,12 +391,16 @@ impl World {
         self.report(name, Report::Heartbeat(Heartbeat::default()));
     }
 
-    /// `all`, `name`, or `name/schedule`.
+    /// `all`, `schedules`, `group:name`, `name`, or `name/schedule`.
     pub fn pause(&mut self, target: &str, paused: bool) {
         let target = match target.split_once('/') {
             Some((name, id)) => PauseTarget::Schedule(name.into(), ScheduleId::named(id)),
-            None if target == "all" => PauseTarget::Everything,
-            None => PauseTarget::Definition(target.into()),
+            None if target == "all" => PauseTarget::Server,
+            None if target == "schedules" => PauseTarget::Schedules,
+            None => match target.strip_prefix("group:") {
+                Some(group) => PauseTarget::Group(group.into()),
+                None => PauseTarget::Definition(target.into()),
+            },
         };
         let ticket = self.ticket();
         self.step(Input::Pause(PauseRequest { ticket, target, paused }));

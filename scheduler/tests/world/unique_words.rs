@@ -22,14 +22,17 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     Some(UniqueRule { key, on_duplicate, clear })
 }
 
-/// `priority=3 in=10s label=tenant:acme unique_key=a retry_of=j1 after=j2:failed`
+/// `priority=3 in=10s label=tenant:acme param=size:large unique_key=a retry_of=j1 after=j2:failed`
 pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |job: &str| JobId(job.trim_start_matches('j').parse().unwrap());
     NewJob {
         priority: option("priority").map(|value| value.parse().unwrap()),
         run_at: option("in").map(|value| StartTime::At(world.now.utc + crate::seconds(value))),
-        details: option("label").map(|label| Box::new(crate::limit_words::labelled(label))),
+        details: option("label")
+            .map(crate::limit_words::labelled)
+            .or(option("param").map(crate::limit_words::parametrised))
+            .map(Box::new),
         unique_key: option("unique_key").map(Into::into),
         retry_of: option("retry_of").map(number),
         after: option("after").map(crate::dependency_words::after).unwrap_or_default(),

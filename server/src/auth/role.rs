@@ -13,7 +13,7 @@ pub enum Role {
     Viewer,
     /// Submits, changes, cancels and retries jobs.
     Submitter,
-    /// Releases jobs, operates workers, pauses schedules and reloads the definitions.
+    /// Releases jobs, operates workers, pauses jobs and schedules and reloads the definitions.
     Operator,
     /// Manages tokens and reads the audit log.
     Admin,
@@ -70,7 +70,7 @@ pub enum Permission {
     Read,
     /// Submit, change, cancel and retry jobs.
     Submit,
-    /// Release jobs, operate workers, pause schedules, reload definitions.
+    /// Release jobs, operate workers, pause jobs and schedules, reload definitions.
     Operate,
     /// Manage tokens, read the audit log.
     Administer,

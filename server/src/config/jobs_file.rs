@@ -17,6 +17,7 @@ mod image;
 mod input;
 mod job;
 mod key_names;
+mod key_source;
 mod keys;
 mod limits;
 mod log;

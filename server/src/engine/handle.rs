@@ -12,8 +12,8 @@ use scheduler::input::{CancelScope, GroupNo, JobUpdate, Key, Operation};
 use scheduler::job::State;
 use scheduler::limits::LimitsFacts;
 use scheduler::new_jobs::NewJobs;
+use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
-use scheduler::schedules::PauseTarget;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::Answer;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -86,7 +86,7 @@ pub enum Command {
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
-    /// Pause schedules, or let them go on.
+    /// Pause jobs and schedules, or let them go on.
     Pause {
         /// The schedules.
         target: PauseTarget,
@@ -256,7 +256,7 @@ impl Handle {
         answer.await.map(drop).map_err(|_| Busy)
     }
 
-    /// Pauses schedules, or lets them go on.
+    /// Pauses jobs and schedules, or lets them go on.
     ///
     /// # Errors
     /// The engine has too much to do, or is gone.

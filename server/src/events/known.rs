@@ -8,6 +8,7 @@ use protocol::report::Outcome;
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use scheduler::expectations::ExpectationRow;
 use scheduler::input::GroupNo;
+use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;
 use scheduler::snapshot::{Snapshot, WorkerFacts};
@@ -167,7 +168,14 @@ impl Known {
                     sink.add(row.at, kind, Subject::Fire(Box::new(row.clone())));
                 }
                 Change::Paused { target, since } => {
-                    let kind = if since.is_some() { "schedule.paused" } else { "schedule.resumed" };
+                    let is_of_schedules =
+                        matches!(target, PauseTarget::Schedules | PauseTarget::Schedule(..));
+                    let kind = match (is_of_schedules, since.is_some()) {
+                        (true, true) => "schedule.paused",
+                        (true, false) => "schedule.resumed",
+                        (false, true) => "definition.paused",
+                        (false, false) => "definition.resumed",
+                    };
                     sink.add(group.at, kind, Subject::Pause(target.clone()));
                 }
                 Change::Expectation(row) => self.expectation(row, group.at, &mut sink),

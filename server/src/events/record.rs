@@ -8,14 +8,15 @@ use protocol::{AttemptNo, ClusterId, Fence, JobId, Revision, Timestamp, Usage, W
 use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
-use scheduler::schedules::{FireRow, PauseTarget};
+use scheduler::pauses::PauseTarget;
+use scheduler::schedules::FireRow;
 use scheduler::snapshot::WorkerFacts;
 use scheduler::step::WorkerRow;
 
 use super::id::EventId;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 42] = [
+pub const KINDS: [&str; 44] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -47,6 +48,8 @@ pub const KINDS: [&str; 42] = [
     "definition.changed",
     "expectation.missed",
     "expectation.met",
+    "definition.paused",
+    "definition.resumed",
     "worker.joined",
     "worker.changed",
     "worker.joining",
@@ -99,7 +102,7 @@ pub enum Subject {
     Hook(Box<HookRow>),
     /// Slots of a schedule.
     Fire(Box<FireRow>),
-    /// Schedules that were paused or resumed.
+    /// Jobs and schedules that were paused or resumed.
     Pause(PauseTarget),
     /// A definition with its new revision.
     Definition(Arc<DefinitionRef>),

@@ -21,7 +21,7 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
+    notifications, pauses, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
 };
 use middleware::{compression, deprecation, front};
 use request::query;
@@ -60,7 +60,10 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/definitions/{name}/fires", get(schedules::fires))
         .route("/api/definitions/{name}/backfill", post(backfill::backfill))
         .route("/api/schedules", get(schedules::list))
-        .route("/api/definitions/{name}/{verb}", post(schedules::pause_definition));
+        .route("/api/definitions/{name}/{verb}", post(pauses::pause_definition))
+        .route("/api/pauses", get(pauses::list))
+        .route("/api/pause", post(pauses::pause))
+        .route("/api/resume", post(pauses::pause));
     let plain = Router::new()
         .route("/api/jobs/{id}/pipeline", get(pipelines::show))
         .route("/api/jobs/{id}/explain", get(explain::job))
@@ -70,7 +73,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", get(reload::definition_named_reload))
         .route("/api/definitions/plan", get(plan::definition_named_plan).post(plan::plan))
-        .route("/api/schedules/{verb}", post(schedules::pause_all))
+        .route("/api/schedules/{verb}", post(pauses::pause_schedules))
         .route("/api/notifications/test", post(notifications::test))
         .route("/api/tokens", get(tokens::list).post(tokens::create))
         .route("/metrics", get(metrics::scrape))

@@ -19,8 +19,9 @@ use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::limits::LimitId;
+use scheduler::pauses::PauseTarget;
 use scheduler::run_on::{MemberRow, ParentRow, WorkerUse};
-use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
+use scheduler::schedules::{FireRow, ScheduleRow};
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Updated, WorkerRow};
 use scheduler::unique::{UniqueHolder, UniqueId};
 
@@ -103,7 +104,7 @@ pub(super) enum ScheduleChange<'g> {
     Put(&'g ScheduleRow),
     /// A row of the ledger is this from now on.
     Fire(&'g FireRow),
-    /// Schedules are paused since then, or not any more.
+    /// Jobs and schedules are paused since then, or not any more.
     Paused(&'g PauseTarget, Option<Timestamp>),
     /// An expectation is this from now on.
     Expectation(&'g ExpectationRow),

@@ -1,7 +1,8 @@
 //! Rows about schedules, as readers get them.
 
 use protocol::Timestamp;
-use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
+use scheduler::pauses::PauseTarget;
+use scheduler::schedules::{FireRow, ScheduleRow};
 
 /// The state of all schedules, for readers.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -18,7 +18,7 @@ use scheduler::input::{GroupNo, JobUpdate, KeyHolder, NewJob, Operation};
 use scheduler::job::State;
 use scheduler::limits::LimitsFacts;
 use scheduler::new_jobs::NewJobs;
-use scheduler::schedules::PauseTarget;
+use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::{Snapshot, WorkerState};
 use scheduler::step::{Accepted, Answer, Drain, Note, PendingReason, Rejection, WorkerRow};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -217,6 +217,19 @@ jobs:
 }
 
 #[test]
+fn keys_of_limits_can_be_parameters_also_among_the_defaults() {
+    let file = "
+defaults: {image: busybox, rate_limit: {limit: 5, key: params.size}}
+jobs:
+  a: {params: {size: {type: integer}}, concurrency: {limit: 1, key: params.size}}
+";
+    let limits = only(file).limits;
+    let size = Some(KeySource::Param("size".to_owned()));
+    assert_eq!(limits.concurrency.unwrap().key, size);
+    assert_eq!(limits.rate.unwrap().key, size);
+}
+
+#[test]
 fn unique_has_defaults_and_every_key_of_it_arrives() {
     let unique = |text: &str| only(&format!("- {{name: a, image: busybox, {text}}}")).limits.unique.unwrap();
     let plain = UniqueRule { key: None, on_duplicate: OnDuplicate::Return, clear: Clear::Always };

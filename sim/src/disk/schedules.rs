@@ -1,5 +1,6 @@
-//! Schedules and the fire ledger as the store keeps them. Each change is checked against promise 4: every slot has exactly one verdict and
-//! makes at most one job, the ledger has no gap, and a paused schedule does not fire. `policies` has the rules of `overlap` and `catch_up`.
+//! Schedules, pauses and the fire ledger as the store keeps them. Each change is checked against promise 4: every slot has exactly one verdict and
+//! makes at most one job, the ledger has no gap, and a paused schedule does not fire. Nor does a job of a paused definition start. `policies`
+//! has the rules of `overlap` and `catch_up`.
 
 mod policies;
 
@@ -8,10 +9,11 @@ use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
+use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveSchedules;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::{Rule, Schedule, ScheduleId, Zone};
-use scheduler::schedules::{FireRow, FireVerdict, MissReason, PauseTarget, ScheduleRow};
+use scheduler::schedules::{FireRow, FireVerdict, MissReason, ScheduleRow};
 use scheduler::step::{AddedJob, Change};
 
 use super::row::Row;
@@ -283,9 +285,22 @@ impl Schedules {
         self.rows.get(key).and_then(|row| self.rules.get(&(key.clone(), row.fingerprint)))
     }
 
+    /// No job of this definition may get an attempt.
+    pub(super) fn holds_back(&self, definition: &Definition) -> bool {
+        let group = definition.limits.concurrency.as_ref().and_then(|it| it.group.as_deref());
+        self.paused.keys().any(|target| match target {
+            PauseTarget::Server => true,
+            PauseTarget::Group(name) => group == Some(&**name),
+            PauseTarget::Definition(name) => **name == *definition.name,
+            PauseTarget::Schedules | PauseTarget::Schedule(..) => false,
+        })
+    }
+
+    /// The group of a definition is not looked at: a slot may have been decided before the reading that changed it.
     fn is_paused(&self, (definition, schedule): &Key) -> bool {
         self.paused.keys().any(|target| match target {
-            PauseTarget::Everything => true,
+            PauseTarget::Server | PauseTarget::Schedules => true,
+            PauseTarget::Group(_) => false,
             PauseTarget::Definition(name) => name == definition,
             PauseTarget::Schedule(name, id) => name == definition && id == schedule,
         })

@@ -133,6 +133,10 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
             let crash = Act::CrashServer { doom: None, back_after: dice.millis(0, 3_000) };
             acts.push((at + dice.millis(0, 10_000), crash));
         }
+        // A pause until the end would hide whatever comes after it.
+        Act::Pause { name, schedule, paused: true } if dice.permille(700) => {
+            acts.push((at + outage(dice), Act::Pause { name, schedule, paused: false }));
+        }
         _ => {}
     }
 }

@@ -17,7 +17,7 @@ use scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
 use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
-use super::{LABEL, MEMORY_BYTES, Nature, has_memory_limit};
+use super::{GROUP, LABEL, MEMORY_BYTES, Nature, has_memory_limit};
 use crate::dice::Dice;
 
 /// The limits of a definition. All members of the group have the same limit.
@@ -27,7 +27,7 @@ pub(super) fn limit_rules(dice: &mut Dice) -> LimitRules {
     let concurrency = dice.permille(600).then(|| Concurrency {
         limit: if group { 2 } else { dice.pick(&[1, 1, 2, 3]) },
         key: key(dice),
-        group: group.then(|| "group".into()),
+        group: group.then(|| GROUP.into()),
         on_full: dice.pick(&[
             OnFull::Queue,
             OnFull::Queue,

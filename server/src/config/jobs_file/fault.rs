@@ -146,6 +146,8 @@ codes! {
     NeedsMailServer = "needs_mail_server";
     /// A warning: a literal that looks like a password or a token.
     LooksLikeSecret = "looks_like_secret";
+    /// A warning: a value of a label that looks like a condition.
+    LooksLikeCondition = "looks_like_condition";
     /// A warning: a user by number, whose group will be that of root.
     RootGroup = "root_group";
     /// A secret does not exist, or is not safe.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::limits::rules::{Concurrency, LimitRules, OnFull, RateLimit};
 use scheduler::params::Params;
 
 use super::fault::{Code, quoted};
 use super::grammar;
+use super::key_source;
 use super::keys;
 use super::keys::limits::{CONCURRENCY, PERMITS, QUEUED, RATE_LIMIT, STARTS};
 use super::reader::Reader;
@@ -22,8 +23,8 @@ pub(super) fn read(
     reader: &mut Reader<'_>,
 ) -> LimitRules {
     LimitRules {
-        concurrency: concurrency(name, scope, is_job, reader),
-        rate: rate(scope, is_job, reader),
+        concurrency: concurrency(name, scope, is_job, params, reader),
+        rate: rate(scope, is_job, params, reader),
         queued_max: scope
             .find("max_queued")
             .and_then(|node| reader.integer(node, QUEUED))
@@ -32,12 +33,18 @@ pub(super) fn read(
     }
 }
 
-fn concurrency(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Option<Concurrency> {
+fn concurrency(
+    name: &str,
+    scope: Scope<'_>,
+    is_job: bool,
+    params: &Params,
+    reader: &mut Reader<'_>,
+) -> Option<Concurrency> {
     let part = scope.part_or_shorthand("concurrency", CONCURRENCY, reader);
     let node = scope.find("concurrency")?;
     let limit = count(part, "limit", PERMITS, reader);
     let on_full = part.find("on_full").and_then(|node| reader.choice(node, &OnFull::ALL));
-    let key = part.find("key").and_then(|node| key_source(node, reader));
+    let key = part.find("key").and_then(|node| key_source::read(node, params, is_job, reader));
     let group = part.find("group").and_then(|node| reader.checked_text(node, grammar::job_name));
     if limit.is_none() && is_job && part.find("limit").is_none() {
         let text = "concurrency needs \"limit\", the number of jobs that may run at once";
@@ -64,12 +71,12 @@ fn check_group(name: &str, group: &str, limit: u32, node: &Node, reader: &mut Re
     }
 }
 
-fn rate(scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Option<RateLimit> {
+fn rate(scope: Scope<'_>, is_job: bool, params: &Params, reader: &mut Reader<'_>) -> Option<RateLimit> {
     let part = scope.part("rate_limit", RATE_LIMIT, reader);
     let node = scope.find("rate_limit")?;
     let limit = count(part, "limit", STARTS, reader);
     let burst = count(part, "burst", STARTS, reader);
-    let key = part.find("key").and_then(|node| key_source(node, reader));
+    let key = part.find("key").and_then(|node| key_source::read(node, params, is_job, reader));
     let per = match part.find("per") {
         Some(node) => reader.duration(node, PER_MIN, keys::DURATION_MAX)?,
         None => PER,
@@ -86,20 +93,5 @@ fn count(part: Scope<'_>, name: &str, range: keys::Range, reader: &mut Reader<'_
     reader.integer(node, range).and_then(|count| u32::try_from(count).ok())
 }
 
-fn key_source(node: &Node, reader: &mut Reader<'_>) -> Option<KeySource> {
-    let text = reader.text(node)?;
-    reader.accept(node.at, grammar::at_most(&text, KEY_BYTES_MAX))?;
-    if let Some(name) = text.strip_prefix("labels.").filter(|name| !name.is_empty()) {
-        return Some(KeySource::Label(name.to_owned()));
-    }
-    if text.contains('.') || text.is_empty() {
-        let text = format!("{} is no key: write labels.NAME, or a word without dots", quoted(&text));
-        reader.fault(node.at, Code::InvalidValue, text);
-        return None;
-    }
-    Some(KeySource::Constant(text.as_str().into()))
-}
-
 const PER: Duration = Duration::from_secs(1);
 const PER_MIN: Duration = Duration::from_millis(1);
-const KEY_BYTES_MAX: usize = 128;

@@ -7,7 +7,7 @@ use scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };
 
-use super::fault::Code;
+use super::fault::{Code, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
@@ -43,6 +43,7 @@ fn requires(node: &Node, reader: &mut Reader<'_>) -> Vec<LabelRule> {
                 if values.is_empty() {
                     reader.fault(pair.value.at, Code::InvalidValue, "name at least one value");
                 }
+                values.iter().for_each(|(at, value)| warn_of_condition(&pair.key, value, *at, reader));
                 let values = values.into_iter().map(|(_, value)| value).collect();
                 Some(LabelRule { label: pair.key.clone(), condition: Condition::In(values) })
             })
@@ -53,6 +54,22 @@ fn requires(node: &Node, reader: &mut Reader<'_>) -> Vec<LabelRule> {
         }
     };
     check_count(rules, node, reader)
+}
+
+/// Warns of a value that is meant as a condition: in a map, a value is what the label must be equal to.
+fn warn_of_condition(label: &str, value: &str, at: Position, reader: &mut Reader<'_>) {
+    let condition = format!("{label} {}", value.trim());
+    let is_sign = value.trim_start().starts_with(['<', '>', '!', '=']);
+    let Some(shown) =
+        label_rule(&condition).ok().map(|rule| rule.to_string()).or(is_sign.then_some(condition))
+    else {
+        return;
+    };
+    let text = format!(
+        "{} is compared with the value of the label {label} as it stands. For a condition write a list, such as requires: [\"{shown}\"]",
+        quoted(value)
+    );
+    reader.collector.warning(at, Code::LooksLikeCondition, text);
 }
 
 fn prefers(node: &Node, reader: &mut Reader<'_>) -> Vec<Preference> {
@@ -97,7 +114,7 @@ fn check_count<T>(list: Vec<T>, node: &Node, reader: &mut Reader<'_>) -> Vec<T> 
 }
 
 /// A list of texts, or one; bare numbers are taken as written.
-fn loose_texts(node: &Node, reader: &mut Reader<'_>) -> Vec<(super::fault::Position, String)> {
+fn loose_texts(node: &Node, reader: &mut Reader<'_>) -> Vec<(Position, String)> {
     match &node.value {
         Value::List(items) => {
             items.iter().filter_map(|item| Some((item.at, reader.loose_text(item)?))).collect()

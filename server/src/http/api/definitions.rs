@@ -19,7 +19,7 @@ use scheduler::unique::{OnDuplicate, UniqueRule};
 
 use crate::catalogue::{Definitions, Entry};
 use crate::excerpt::excerpt;
-use crate::http::api::{notifications, schedules};
+use crate::http::api::{notifications, pauses, schedules};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
@@ -96,6 +96,7 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         name: definition.name.clone(),
         revision: definition.revision.to_string(),
         enabled: definition.enabled,
+        pauses: pauses::of_definition(snapshot, definition),
         description: entry.description.clone(),
         owner: entry.owner.clone(),
         tags: entry.tags.clone(),

@@ -24,7 +24,7 @@ use crate::http::api::jobs::find;
 use crate::http::api::limits;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, Presenter};
-use crate::http::present::shapes::{self, Reason, Time, WorkerRef};
+use crate::http::present::shapes::{self, Pause, Reason, Time, WorkerRef};
 use crate::http::present::timeline::worker_of;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
@@ -46,6 +46,11 @@ pub(crate) async fn job(
         state: row.state.name().into(),
         reason: reason(&state.presenter(), &row, explanation.as_ref()),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
+        pauses: explanation
+            .iter()
+            .flat_map(|it| &it.pauses)
+            .map(|(target, since)| Pause::of(target, Some(*since)))
+            .collect(),
         before: explanation.as_ref().and_then(|it| it.before),
         aged_steps: explanation.as_ref().and_then(|it| it.aged_steps),
         workers,
@@ -57,7 +62,8 @@ fn reason(presenter: &Presenter, row: &JobRow, explanation: Option<&Explanation>
     let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
     if let Some(pending) = queued.and_then(|it| it.pending) {
         let mut reason = presenter::pending(pending);
-        if let Some(text) = queued.and_then(|it| limit_text(it, pending)) {
+        if let Some(text) = queued.and_then(|it| pause_text(it, pending).or_else(|| limit_text(it, pending)))
+        {
             reason.text = text.into();
         }
         if let Some(steps) = queued.and_then(|it| it.aged_steps).filter(|steps| *steps > 0) {
@@ -92,6 +98,18 @@ fn age_text(priority: i8, steps: u64) -> String {
     let counts_as = i64::from(priority).saturating_add(i64::try_from(steps).unwrap_or(i64::MAX));
     let plural = if steps == 1 { "" } else { "s" };
     format!("its priority {priority} is aged by {steps} step{plural} and counts as {counts_as}")
+}
+
+/// The pauses that keep a job waiting, and how to end them.
+fn pause_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
+    if pending != PendingReason::Paused {
+        return None;
+    }
+    let paused = explanation.pauses.iter().map(|(target, since)| {
+        format!("{} is paused since {}", Pause::of(target, None).words(), Time(*since))
+    });
+    let paused: Vec<String> = paused.collect();
+    (!paused.is_empty()).then(|| paused.join("; "))
 }
 
 /// The limit that keeps a job waiting, with its holders and the jobs before this one.

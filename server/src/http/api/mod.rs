@@ -18,6 +18,7 @@ pub(crate) mod logs;
 pub(crate) mod members;
 pub(crate) mod metrics;
 pub(crate) mod notifications;
+pub(crate) mod pauses;
 pub(crate) mod pipelines;
 pub(crate) mod plan;
 pub(crate) mod reload;

@@ -139,17 +139,38 @@ pub(crate) fn differences(old: &Entry, new: &Entry) -> Vec<KeyChange> {
             key: name.clone(),
             old: before.get(name).cloned(),
             new: after.get(name).cloned(),
+            at_once: acts_at_once(name, before.contains_key(name)),
             hidden: false,
         })
         .collect();
     let mut hidden = hidden_differences(old, new);
     hidden.retain(|name| keys.iter().all(|change| change.key != *name));
-    keys.extend(hidden.into_iter().map(|key| KeyChange { key, hidden: true, ..KeyChange::default() }));
+    keys.extend(hidden.into_iter().map(|key| KeyChange {
+        at_once: acts_at_once(&key, true),
+        key,
+        hidden: true,
+        ..KeyChange::default()
+    }));
     if keys.is_empty() && (old.definition != new.definition || old.stored != new.stored) {
         keys.push(KeyChange { key: "other".to_owned(), hidden: true, ..KeyChange::default() });
     }
     keys
 }
+
+/// A change of this key acts on jobs that were made before, too (docs/jobs-yaml.md). Jobs that were made before their definition had a limit
+/// are not counted, so a new limit acts on new jobs only.
+fn acts_at_once(key: &str, has_value: bool) -> bool {
+    let is_within =
+        |of: &str| key.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    AT_ONCE.iter().any(|of| is_within(of)) || (has_value && LIMITS.contains(&key))
+}
+
+/// Keys of which the definition that jobs.yaml has now counts for all jobs of its name.
+const AT_ONCE: [&str; 7] =
+    ["workers", "max_queued", "expect", "notify", "retention", "overlap", "ping_interval_ms"];
+
+/// Likewise, once there is such a limit.
+const LIMITS: [&str; 4] = ["concurrency.limit", "rate_limit.limit", "rate_limit.per_ms", "rate_limit.burst"];
 
 /// Each key with its value, as the API shows it.
 fn shown(entry: &Entry) -> BTreeMap<String, Value> {

@@ -1,29 +1,26 @@
-//! Schedules: when they fire next, what became of their slots, and pausing them.
+//! Schedules: when they fire next, and what became of their slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::extract::State;
+use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
-use scheduler::schedule::{Schedule, ScheduleId};
-use scheduler::schedules::{FireRow, PauseTarget, ScheduleRow};
-use scheduler::step::{Answer, Rejection};
+use scheduler::pauses::{Pauses, group_of};
+use scheduler::schedule::Schedule;
+use scheduler::schedules::{FireRow, ScheduleRow};
 
-use crate::auth::audit::note;
 use crate::clock;
-use crate::excerpt::excerpt;
 use crate::http::api::definitions::find;
-use crate::http::api::jobs::unexpected_answer;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
-use crate::http::request::path::{Name, NameAndVerb};
+use crate::http::request::cursor;
+use crate::http::request::path::Name;
 use crate::http::request::query::Query;
-use crate::http::request::{body, cursor};
 use crate::http::state::AppState;
 use crate::store::ScheduleState;
 
@@ -76,15 +73,6 @@ pub(crate) async fn selected(
     let wanted = definitions.iter().map(|entry| &entry.definition);
     let wanted = wanted.filter(|definition| is_wanted(&definition.name));
     Ok(wanted.flat_map(|definition| kept.schedules_of(definition)).collect())
-}
-
-/// True if all schedules are paused.
-///
-/// # Errors
-/// Those of a read.
-pub(crate) async fn is_everything_paused(state: &AppState) -> Result<bool, Problem> {
-    let kept = state.read(|archive| archive.schedules()).await?;
-    Ok(kept.paused.iter().any(|(target, _)| *target == PauseTarget::Everything))
 }
 
 /// The schedules of one definition.
@@ -153,88 +141,10 @@ pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Re
     Ok(Ledger { fires: rows.iter().map(|record| fire(&record.row)).collect(), next })
 }
 
-/// `POST /api/definitions/{name}/pause` and `/resume`, with `?schedule=` for one of its schedules.
-pub(crate) async fn pause_definition(
-    State(state): State<Arc<AppState>>,
-    NameAndVerb(name, verb): NameAndVerb,
-    request: Request,
-) -> Result<StatusCode, Problem> {
-    let (parts, body) = request.into_parts();
-    let paused = paused(&verb)?;
-    let mut query = Query::of(&parts.uri)?;
-    let schedule = query.text("schedule")?;
-    query.finish()?;
-    body::none(body).await?;
-    let target = match schedule {
-        Some(id) => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
-        None => {
-            // A name that nobody knows gets names that are near, unless it is paused and gone from the file.
-            if paused {
-                find(&state.services.catalogue.current(), &name)?;
-            }
-            PauseTarget::Definition(name.into())
-        }
-    };
-    perform(&state, target, paused).await
-}
-
-/// `POST /api/schedules/pause` and `/resume`.
-pub(crate) async fn pause_all(
-    State(state): State<Arc<AppState>>,
-    Name(verb): Name,
-    request: Request,
-) -> Result<StatusCode, Problem> {
-    let paused = paused(&verb)?;
-    body::none(request.into_body()).await?;
-    perform(&state, PauseTarget::Everything, paused).await
-}
-
-fn paused(verb: &str) -> Result<bool, Problem> {
-    match verb {
-        "pause" => Ok(true),
-        "resume" => Ok(false),
-        other => {
-            let detail = format!("\"{}\" is nothing that can be done with schedules", excerpt(other));
-            Err(Problem::new(Code::NotFound, detail).hint("the verbs are pause and resume"))
-        }
-    }
-}
-
-async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<StatusCode, Problem> {
-    note::object(match &target {
-        PauseTarget::Everything => "all schedules".to_owned(),
-        PauseTarget::Definition(name) => format!("schedules of {name}"),
-        PauseTarget::Schedule(name, id) => format!("schedule {id} of {name}", id = id.as_str()),
-    });
-    match state.services.engine.pause(target.clone(), paused).await? {
-        Answer::Done => Ok(StatusCode::NO_CONTENT),
-        Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
-        Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
-    }
-}
-
-/// Says that there is nothing that could be paused or resumed.
-fn no_schedule(target: &PauseTarget) -> Problem {
-    let detail = match target {
-        PauseTarget::Everything => "jobs.yaml has no schedule".to_owned(),
-        PauseTarget::Definition(name) => {
-            format!(
-                "\"{}\" has no schedule; only requests make its jobs, and these are never paused",
-                excerpt(name)
-            )
-        }
-        PauseTarget::Schedule(name, id) => {
-            format!("\"{}\" has no schedule \"{}\"", excerpt(name), excerpt(id.as_str()))
-        }
-    };
-    Problem::new(Code::UnknownSchedule, detail).hint("GET /api/schedules lists all schedules")
-}
-
 /// The stored state of schedules, to be looked up.
 struct Kept<'k> {
     rows: BTreeMap<(&'k str, &'k str), &'k ScheduleRow>,
-    paused: BTreeMap<&'k PauseTarget, Timestamp>,
+    pauses: Pauses,
     now: Timestamp,
     next: u64,
 }
@@ -242,8 +152,8 @@ struct Kept<'k> {
 impl<'k> Kept<'k> {
     fn new(state: &'k ScheduleState, next: u64) -> Self {
         let key = |row: &'k ScheduleRow| ((&*row.definition, row.schedule.as_str()), row);
-        let paused = state.paused.iter().map(|(target, since)| (target, *since)).collect();
-        Self { rows: state.rows.iter().map(key).collect(), paused, now: clock::now().utc, next }
+        let pauses = Pauses::of(state.paused.iter().cloned());
+        Self { rows: state.rows.iter().map(key).collect(), pauses, now: clock::now().utc, next }
     }
 
     fn schedules_of(&self, definition: &Definition) -> impl Iterator<Item = shapes::Schedule> {
@@ -253,7 +163,9 @@ impl<'k> Kept<'k> {
     fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {
         let name = definition.name.as_str();
         let row = self.rows.get(&(name, schedule.id.as_str()));
-        let paused_since = self.paused_since(name, &schedule.id);
+        let own_name = Arc::from(name);
+        let pauses = self.pauses.of_schedule(&own_name, group_of(definition), &schedule.id);
+        let paused_since = pauses.map(|(_, since)| since).min();
         let last_fire = row.and_then(|row| row.last_fire).map(|last| shapes::LastFire {
             slot: Time(last.slot),
             at: Time(last.at),
@@ -285,18 +197,6 @@ impl<'k> Kept<'k> {
             next,
             last_fire,
         }
-    }
-
-    fn paused_since(&self, name: &str, id: &ScheduleId) -> Option<Timestamp> {
-        if self.paused.is_empty() {
-            return None;
-        }
-        let targets = [
-            PauseTarget::Everything,
-            PauseTarget::Definition(name.into()),
-            PauseTarget::Schedule(name.into(), id.clone()),
-        ];
-        targets.iter().filter_map(|target| self.paused.get(target)).min().copied()
     }
 }
 

@@ -334,8 +334,11 @@ async fn answer(
     }
 }
 
-/// A warning beside an accepted job: no worker can run it at present.
+/// A warning beside an accepted job: it is paused, or no worker can run it at present.
 pub(crate) fn warning(reason: PendingReason) -> Option<shapes::Reason> {
+    if reason == PendingReason::Paused {
+        return Some(presenter::pending(reason));
+    }
     let matches_none = matches!(
         reason,
         PendingReason::NoWorker

@@ -67,6 +67,7 @@ codes! {
     BatchNotFound "batch_not_found" 404 "there is no batch with this id";
     JobNotFound "job_not_found" 404 "there is no job with this id";
     NotFound "not_found" 404 "there is nothing at this address";
+    UnknownGroup "unknown_group" 404 "no definition names this group";
     UnknownAttempt "unknown_attempt" 404 "the job has no such attempt";
     UnknownJob "unknown_job" 404 "no definition has this name";
     UnknownToken "unknown_token" 404 "no valid token has this name";

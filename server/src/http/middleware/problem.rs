@@ -289,6 +289,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::Members => {
             "none of its members has started yet: GET /api/jobs?member_of={id} lists them"
         }
+        PendingReason::Paused => "its definition, the group of that, or the whole server is paused",
         PendingReason::NoWorker => "no worker is connected",
         PendingReason::PinnedWorkerAway => {
             "it may only run on one worker, which is not connected: that of its last attempt (retry.on: same), or its own as a member (run_on)"

@@ -2,7 +2,7 @@
 
 use protocol::report::Outcome;
 use scheduler::job::State;
-use scheduler::schedules::PauseTarget;
+use scheduler::pauses::PauseTarget;
 
 use crate::events::{AttemptSubject, EventRecord, JobSubject, Subject, WorkerName};
 use crate::http::api::definitions::expectation;
@@ -52,15 +52,15 @@ impl AppState {
             }
             Subject::Pause(target) => {
                 let schedules = match target {
-                    PauseTarget::Everything => shapes::EventSchedules::default(),
-                    PauseTarget::Definition(name) => {
-                        shapes::EventSchedules { name: Some(name.to_string()), id: None }
-                    }
-                    PauseTarget::Schedule(name, id) => {
-                        shapes::EventSchedules { name: Some(name.to_string()), id: Some(id.to_string()) }
-                    }
+                    PauseTarget::Schedules => Some(shapes::EventSchedules::default()),
+                    PauseTarget::Schedule(name, id) => Some(shapes::EventSchedules {
+                        name: Some(name.to_string()),
+                        id: Some(id.to_string()),
+                    }),
+                    PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Definition(_) => None,
                 };
-                shapes::CommittedEvent { schedules: Some(schedules), ..event }
+                let pause = Some(shapes::Pause::of(target, None));
+                shapes::CommittedEvent { schedules, pause, ..event }
             }
             Subject::Definition(definition) => {
                 let (name, revision) = (definition.name.to_string(), definition.revision.to_string());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
-use crate::http::api::{bulk, jobs, pipelines, schedules, submit, workers};
+use crate::http::api::{bulk, jobs, pauses, pipelines, submit, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Batch, BulkResult, Job};
@@ -117,18 +117,34 @@ pub(crate) async fn definition(
     };
     let asked = request_for(&shell, &query, None);
     let target = NameAndVerb(name.clone(), verb);
-    schedules::pause_definition(State(Arc::clone(&state)), target, asked).await?;
+    pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
     Ok(see_other(&state.services.base_path, &format!("/definitions/{name}")))
 }
 
-/// `POST /schedules/{verb}`: pause or resume everything.
+/// `POST /pause` and `/resume`: everything, or with the field `group` the definitions of a group.
+pub(crate) async fn server(
+    State(state): State<Arc<AppState>>,
+    uri: OriginalUri,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let query = match field(&fields, "group") {
+        "" => String::new(),
+        group => encode([("group", group)]),
+    };
+    let asked = request_for(&shell, &query, None);
+    pauses::pause(State(Arc::clone(&state)), uri, asked).await?;
+    Ok(see_other(&state.services.base_path, "/definitions"))
+}
+
+/// `POST /schedules/{verb}`: pause or resume all schedules.
 pub(crate) async fn all_schedules(
     State(state): State<Arc<AppState>>,
     Name(verb): Name,
     request: Request,
 ) -> Result<Response, Problem> {
     let asked = request_for(&request, "", None);
-    schedules::pause_all(State(Arc::clone(&state)), Name(verb), asked).await?;
+    pauses::pause_schedules(State(Arc::clone(&state)), Name(verb), asked).await?;
     Ok(see_other(&state.services.base_path, "/schedules"))
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Timestamp;
 use scheduler::expectations::ExpectationRow;
+use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
@@ -14,7 +15,7 @@ use super::workers::WorkerRow;
 use crate::clock;
 use crate::http::api::{health, notifications};
 use crate::http::middleware::problem::{Problem, pending_text};
-use crate::http::present::shapes::Worker;
+use crate::http::present::shapes::{Pause, Worker};
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use crate::rfc3339::Time;
@@ -31,6 +32,8 @@ pub(super) struct Attention {
 const ENDS: &str = "100";
 /// Failing targets of notifications that are named; the page behind the link has all of them.
 const FAILING_TARGETS: usize = 5;
+/// Pauses that are named.
+const PAUSES: usize = 10;
 /// Workers, and definitions with a missed expectation, that are named.
 const NAMED: usize = 20;
 /// Definitions that the text about waiting jobs names, and that its link selects.
@@ -42,11 +45,7 @@ fn entry(tone: &'static str, text: String, link: &str) -> Attention {
 
 /// The most urgent first: the server itself, workers, jobs that wait in vain or for a decision, missed expectations, definitions that fail,
 /// and what is paused.
-pub(super) async fn list(
-    state: &AppState,
-    all_workers: &[Worker],
-    has_paused: bool,
-) -> Result<Vec<Attention>, Problem> {
+pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec<Attention>, Problem> {
     let snapshot = state.services.engine.snapshot();
     let mut all: Vec<Attention> =
         health::server_warnings(state).into_iter().map(|text| entry("bad", text, "")).collect();
@@ -78,10 +77,24 @@ pub(super) async fn list(
         let text = format!("{name}: {} ended badly within 24 hours", counted(count));
         all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
     }
-    if has_paused {
-        all.push(entry("warn", "schedules are paused".to_owned(), "/schedules"));
-    }
+    all.extend(paused(&snapshot).map(|(text, link)| entry("warn", text, &link)));
     Ok(all)
+}
+
+/// A line for each pause, with the page where it can be ended.
+fn paused(snapshot: &Snapshot) -> impl Iterator<Item = (String, String)> {
+    let line = |(target, _): (&PauseTarget, Timestamp)| {
+        let link = match target {
+            PauseTarget::Server | PauseTarget::Group(_) => "/definitions".to_owned(),
+            PauseTarget::Schedules => "/schedules".to_owned(),
+            PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => format!("/definitions/{name}"),
+        };
+        let are = if *target == PauseTarget::Schedules { "are" } else { "is" };
+        (format!("{} {are} paused", Pause::of(target, None).words()), link)
+    };
+    let more = snapshot.pauses.iter().count().saturating_sub(PAUSES);
+    let rest = (more > 0).then(|| (format!("{more} more pauses"), "/definitions".to_owned()));
+    snapshot.pauses.iter().take(PAUSES).map(line).chain(rest)
 }
 
 /// The first entries, and one for the others.
@@ -143,7 +156,9 @@ const fn lasting(reason: PendingReason) -> Option<&'static str> {
         PendingReason::Cordoned => "the workers that fit are cordoned or draining",
         PendingReason::RuntimeUnavailable => "the container engine of the workers that fit does not answer",
         PendingReason::Excluded => "the workers that fit have refused the job, or failed to start it",
-        PendingReason::NotDue
+        // The list names each pause.
+        PendingReason::Paused
+        | PendingReason::NotDue
         | PendingReason::Dependencies
         | PendingReason::Replacing
         | PendingReason::Members

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use scheduler::pauses::PauseTarget;
 
 use super::chart::{self, Bar, Summary};
 use super::format::{self, Moment};
@@ -16,7 +17,7 @@ use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
 use crate::http::api::{definitions, jobs};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, RateLimit};
+use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, Pause, RateLimit};
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -55,6 +56,9 @@ struct DefinitionsPage {
     rows: Vec<DefinitionRow>,
     query: String,
     pages: PageLinks,
+    server_paused: bool,
+    /// Groups that are paused.
+    groups_paused: Vec<String>,
 }
 
 /// `GET /definitions?q=&page=`
@@ -84,12 +88,22 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             definition,
         });
     }
+    let pauses = state.services.engine.snapshot().pauses.clone();
     render(&DefinitionsPage {
         frame: Frame::new(&state, "definitions", "Definitions"),
         rows,
         query: wanted,
         pages,
+        server_paused: pauses.contains(&PauseTarget::Server),
+        groups_paused: pauses.iter().filter_map(|(target, _)| group(target)).collect(),
     })
+}
+
+fn group(target: &PauseTarget) -> Option<String> {
+    match target {
+        PauseTarget::Group(name) => Some(name.to_string()),
+        _ => None,
+    }
 }
 
 /// The newest jobs of a definition; none if no job of it was ever made.
@@ -111,6 +125,7 @@ struct DefinitionPage {
     schedules: Vec<ScheduleRow>,
     /// The definition's facts, each with its name.
     facts: Vec<(&'static str, String)>,
+    /// It is paused itself.
     is_paused: bool,
     missed: Vec<&'static str>,
     stale_since: Option<Moment>,
@@ -121,6 +136,8 @@ struct DefinitionPage {
     /// True if a parameter must be given, so that one button is not enough.
     needs_params: bool,
     form: RunForm,
+    /// All that holds its jobs back.
+    paused_by: Vec<String>,
 }
 
 /// `GET /definitions/{name}`
@@ -134,7 +151,8 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         bars: chart::runs(&runs),
         summary: chart::summary(&runs),
         runs: runs.into_iter().take(10).map(Row::of).collect(),
-        is_paused: definition.schedules.iter().any(|schedule| schedule.paused_since.is_some()),
+        is_paused: definition.pauses.iter().any(|pause| pause.of == "definition"),
+        paused_by: definition.pauses.iter().map(Pause::words).collect(),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
         facts: facts(&definition),
         missed: missed(&definition),

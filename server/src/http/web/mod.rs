@@ -58,6 +58,8 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/definitions/{name}/{verb}", post(actions::definition))
         .route("/schedules", get(schedules::show))
         .route("/schedules/{verb}", post(actions::all_schedules))
+        .route("/pause", post(actions::server))
+        .route("/resume", post(actions::server))
         .route("/workers", get(workers::list))
         .route("/workers/{id}", get(workers::one))
         .route("/workers/{id}/{verb}", post(actions::worker))

@@ -64,8 +64,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     let ended = "succeeded,failed,cancelled,expired,lost";
     let last = list(&state, &[("state", ended), ("limit", ROWS)]).await?;
     let mut schedules = schedules::selected(&state, |_| true, 1).await?;
-    let attention =
-        attention::list(&state, &workers, schedules.iter().any(|it| it.paused_since.is_some())).await?;
+    let attention = attention::list(&state, &workers).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));
     schedules.truncate(8);

@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use scheduler::pauses::PauseTarget;
 
 use super::format::{self, Moment};
 use super::page::{Frame, render};
@@ -77,7 +78,9 @@ struct SchedulesPage {
     name: String,
     fires: Vec<FireRow>,
     older: Option<String>,
+    /// All schedules are paused, and the whole server is.
     all_paused: bool,
+    server_paused: bool,
 }
 
 /// Slots of each schedule that the line of the day shows.
@@ -121,10 +124,12 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             schedules::ledger(&state, &name, Query::new(pairs.into_iter().collect())).await?
         }
     };
+    let pauses = state.services.engine.snapshot().pauses.clone();
     render(&SchedulesPage {
         frame: Frame::new(&state, "schedules", "Schedules"),
         lines,
-        all_paused: schedules::is_everything_paused(&state).await?,
+        all_paused: pauses.contains(&PauseTarget::Schedules),
+        server_paused: pauses.contains(&PauseTarget::Server),
         pages: PageLinks::cut(&mut all, page, PAGE),
         rows: all.into_iter().map(ScheduleRow::of).collect(),
         older: ledger.next,

@@ -3,11 +3,10 @@
 use protocol::{JobId, Timestamp};
 use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::job::State;
+use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::catch_up::SlotCount;
-use scheduler::schedules::{
-    FireRow, FireVerdict, LastFire, MissReason, PauseTarget, ScheduleRow, SkipReason,
-};
+use scheduler::schedules::{FireRow, FireVerdict, LastFire, MissReason, ScheduleRow, SkipReason};
 use scheduler::step::Change;
 
 use super::Backend;
@@ -42,7 +41,14 @@ const PAUSED: FireVerdict = FireVerdict::Skipped(SkipReason::Paused);
 pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let one = PauseTarget::Schedule("resize".into(), ScheduleId::named("nightly"));
-    let all = [PauseTarget::Everything, PauseTarget::Definition("resize".into()), one];
+    // A group and a definition may have the same name.
+    let all = [
+        PauseTarget::Server,
+        PauseTarget::Schedules,
+        PauseTarget::Group("resize".into()),
+        PauseTarget::Definition("resize".into()),
+        one,
+    ];
     let pause = |target: &PauseTarget| Change::Paused { target: target.clone(), since: Some(Timestamp(7)) };
     harness.commit(vec![Change::Schedule(schedule(10))]);
     harness.commit(all.iter().map(pause).collect());
@@ -50,7 +56,7 @@ pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn
     let fired = ScheduleRow { last_fire, removed_at: Some(Timestamp(30)), ..schedule(20) };
     harness.commit(vec![
         Change::Schedule(fired.clone()),
-        Change::Paused { target: PauseTarget::Everything, since: None },
+        Change::Paused { target: PauseTarget::Server, since: None },
     ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.schedules.rows, [fired]);

@@ -47,6 +47,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("gpus", include_str!("migrations/0030_gpus.sql")),
     ("definition_ends", include_str!("migrations/0031_definition_ends.sql")),
     ("audit_details", include_str!("migrations/0032_audit_details.sql")),
+    ("pauses", include_str!("migrations/0033_pauses.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

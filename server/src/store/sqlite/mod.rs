@@ -25,6 +25,7 @@ mod migrate;
 mod notes;
 mod notifications;
 mod param_rows;
+mod pauses;
 mod pending_batch;
 mod record;
 mod reserve;

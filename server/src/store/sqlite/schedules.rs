@@ -1,4 +1,4 @@
-//! Schedules, pauses, and the ledger of slots: rows ↔ meaning.
+//! Schedules and the ledger of slots: rows ↔ meaning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::sync::Arc;
 use protocol::{JobId, Timestamp};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveSchedules;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::catch_up::SlotCount;
-use scheduler::schedules::{FireRow, FireVerdict, LastFire, PauseTarget, ScheduleRow};
+use scheduler::schedules::{FireRow, FireVerdict, LastFire, ScheduleRow};
 
-use super::expectations;
+use super::{expectations, pauses};
 use crate::store::fold::ScheduleChange;
 use crate::store::{FireRecord, JobSlot, ScheduleState};
 
@@ -35,7 +36,7 @@ pub(super) fn write(connection: &Connection, change: &ScheduleChange<'_>) -> Res
     match change {
         ScheduleChange::Put(row) => put(connection, row)?,
         ScheduleChange::Fire(row) => record(connection, row)?,
-        ScheduleChange::Paused(target, since) => pause(connection, target, *since)?,
+        ScheduleChange::Paused(target, since) => pauses::put(connection, target, *since)?,
         ScheduleChange::Expectation(row) => expectations::put(connection, row)?,
         ScheduleChange::ExpectationDropped(name) => expectations::drop_one(connection, name)?,
     }
@@ -60,25 +61,6 @@ fn put(connection: &Connection, row: &ScheduleRow) -> rusqlite::Result<()> {
             last.map(|last| last.at.0),
             last.map(|last| last.job.0.cast_signed()),
         ])?;
-    Ok(())
-}
-
-fn pause(connection: &Connection, target: &PauseTarget, since: Option<Timestamp>) -> rusqlite::Result<()> {
-    let (definition, schedule) = match target {
-        PauseTarget::Everything => ("", ""),
-        PauseTarget::Definition(name) => (&**name, ""),
-        PauseTarget::Schedule(name, id) => (&**name, id.as_str()),
-    };
-    match since {
-        Some(since) => connection
-            .prepare_cached(
-                "INSERT INTO pauses (definition, schedule, since) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-            )?
-            .execute((definition, schedule, since.0))?,
-        None => connection
-            .prepare_cached("DELETE FROM pauses WHERE definition = ?1 AND schedule = ?2")?
-            .execute((definition, schedule))?,
-    };
     Ok(())
 }
 
@@ -172,19 +154,7 @@ pub(super) fn read(connection: &Connection) -> rusqlite::Result<ScheduleState> {
          ORDER BY definition, schedule",
     )?;
     let rows = statement.query_map([], schedule)?.collect::<rusqlite::Result<_>>()?;
-    let mut statement =
-        connection.prepare_cached("SELECT definition, schedule, since FROM pauses ORDER BY 1, 2")?;
-    let paused = statement
-        .query_map([], |row| {
-            let (name, id): (String, String) = (row.get(0)?, row.get(1)?);
-            let target = match (name.is_empty(), id.is_empty()) {
-                (true, _) => PauseTarget::Everything,
-                (false, true) => PauseTarget::Definition(name.into()),
-                (false, false) => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
-            };
-            Ok((target, Timestamp(row.get(2)?)))
-        })?
-        .collect::<rusqlite::Result<_>>()?;
+    let paused = pauses::read(connection)?;
     Ok(ScheduleState { rows, paused })
 }
 
@@ -323,9 +293,8 @@ pub(super) fn forget(connection: &Connection, since: Timestamp, limit: i64) -> r
         .query_map((since.0, limit), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<Vec<(String, String, i64)>>>()?;
     for (definition, schedule, _) in &deleted {
-        connection
-            .prepare_cached("DELETE FROM pauses WHERE definition = ?1 AND schedule = ?2")?
-            .execute((definition, schedule))?;
+        let schedule = ScheduleId::named(schedule);
+        pauses::put(connection, &PauseTarget::Schedule(definition.as_str().into(), schedule), None)?;
     }
     if let Some((_, _, latest)) = deleted.iter().max_by_key(|(_, _, slot)| slot) {
         forget_until(connection, *latest)?;

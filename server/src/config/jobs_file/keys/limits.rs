@@ -12,7 +12,11 @@ pub(in crate::config::jobs_file) const QUEUED: Range = range(1, 100_000_000);
 /// The keys of `concurrency`; the first one is what a bare number means.
 pub(in crate::config::jobs_file) const CONCURRENCY: &[Key] = &[
     key("limit", Shape::Integer(PERMITS), "How many jobs may run at once."),
-    key("key", Shape::Text, "labels.NAME counts the jobs of each value of that label by themselves."),
+    key(
+        "key",
+        Shape::Text,
+        "labels.NAME or params.NAME counts the jobs of each value of that label or parameter by themselves.",
+    ),
     key("group", Shape::Text, "Counts the jobs of all definitions of this group together."),
     key(
         "on_full",
@@ -53,5 +57,9 @@ pub(in crate::config::jobs_file) const RATE_LIMIT: &[Key] = &[
     key("limit", Shape::Integer(STARTS), "How many jobs may start within `per`."),
     key("per", Shape::Duration, "The time that limit counts for; 1s if absent."),
     key("burst", Shape::Integer(STARTS), "How many may start at once after a quiet time; 1 if absent."),
-    key("key", Shape::Text, "labels.NAME counts the jobs of each value of that label by themselves."),
+    key(
+        "key",
+        Shape::Text,
+        "labels.NAME or params.NAME counts the jobs of each value of that label or parameter by themselves.",
+    ),
 ];

@@ -41,10 +41,18 @@ pub(super) fn schedules() -> Vec<Operation> {
             .answers(204, "It is done.", Vec::new())
             .problems(&[
                 &NO_BODY,
-                &[Code::UnknownSchedule, Code::UnknownJob, Code::OutOfScope, Code::RefusedByStore],
+                &[
+                    Code::UnknownSchedule,
+                    Code::UnknownGroup,
+                    Code::UnknownJob,
+                    Code::OutOfScope,
+                    Code::RefusedByStore,
+                ],
             ])
     };
     let one = [query("schedule", Kind::Text("night"), "Only the schedule with this id.")];
+    let group =
+        [query("group", Kind::Text("db-main"), "Only the definitions whose `concurrency` names this group.")];
     vec![
         Operation::get("/api/schedules", "definitions", "list_schedules", "List the schedules with their next slots")
             .takes(&[
@@ -75,8 +83,15 @@ pub(super) fn schedules() -> Vec<Operation> {
             .answers(200, "There was nothing to make, or it was a dry run.", vec![object::<shapes::Backfill>(backfill("open"))])
             .answers(201, "The jobs were made.", vec![object::<shapes::Backfill>(backfill("backfilled"))])
             .problems(&[&NO_BODY, &SUBMISSION, &[Code::MissingField, Code::UnknownSchedule, Code::TooManyJobs]]),
-        pause("/api/definitions/{name}/pause", "pause_definition", "Pause the schedules of a definition", &one),
-        pause("/api/definitions/{name}/resume", "resume_definition", "Resume the schedules of a definition", &one),
+        pause("/api/definitions/{name}/pause", "pause_definition", "Pause the jobs and schedules of a definition", &one),
+        pause("/api/definitions/{name}/resume", "resume_definition", "Resume the jobs and schedules of a definition", &one),
+        Operation::get("/api/pauses", "definitions", "list_pauses", "List what is paused").answers(
+            200,
+            "The pauses, the widest first.",
+            vec![list::<shapes::Pause>(json!({ "of": "group", "name": "db-main", "since": "2026-11-20T13:09:01.177Z" }))],
+        ),
+        pause("/api/pause", "pause", "Pause everything, or a group", &group),
+        pause("/api/resume", "resume", "Resume everything, or a group", &group),
         pause("/api/schedules/pause", "pause_all", "Pause all schedules", &[]),
         pause("/api/schedules/resume", "resume_all", "Resume all schedules", &[]),
     ]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Attempt, Expectation, Fire, Hook, Job, Text, Time, Worker, WorkerRef};
+use super::{Attempt, Expectation, Fire, Hook, Job, Pause, Text, Time, Worker, WorkerRef};
 
 /// A committed change. Exactly one of the objects says what changed; `attempt` may stand beside `job`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -33,7 +33,10 @@ pub struct CommittedEvent {
     /// Slots of a schedule, as in the list of fires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fire: Option<Fire>,
-    /// The paused or resumed schedules.
+    /// The jobs and schedules that were paused or resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// The paused or resumed schedules, if no jobs were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedules: Option<EventSchedules>,
     /// A definition and its new revision.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Job, NotifyTarget, Reason, Schedule, Text, Time, Workers};
+use super::{Job, NotifyTarget, Pause, Reason, Schedule, Text, Time, Workers};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -16,6 +16,9 @@ pub struct Definition {
     pub revision: String,
     /// True if it accepts submissions.
     pub enabled: bool,
+    /// The pauses that keep its jobs from a start; absent: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<Pause>,
     /// Free text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Limit, Reason, Text, Time, WorkerRef};
+use super::{Limit, Pause, Reason, Text, Time, WorkerRef};
 
 /// The reason for a job's state, and a verdict for each worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -21,6 +21,9 @@ pub struct Explanation {
     /// The limits that it needs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
+    /// The pauses that keep its definition from handing out jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<Pause>,
     /// Jobs of its definition with the same keys that go before it, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,

@@ -13,6 +13,7 @@ mod job;
 mod limit;
 mod members;
 mod notification;
+mod pause;
 mod pipeline;
 mod plan;
 mod problem;
@@ -45,6 +46,7 @@ pub use job::{
 pub use limit::Limit;
 pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, TargetTest};
+pub use pause::Pause;
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};

@@ -33,7 +33,7 @@ pub struct PlannedDefinition {
     /// Its next three slots by its schedules, if it is added. Pauses do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<Time>,
-    /// Queued jobs of this name. They keep their revision and still run, also if the definition is removed.
+    /// Queued jobs of this name. They keep their revision, but for keys with `at_once`, and still run, also if the definition is removed.
     pub queued: u64,
     /// Conditions of `requires` that no connected worker fulfils, while workers are connected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,6 +65,9 @@ pub struct KeyChange {
     /// The value after the reload; absent if there is none, or if it is hidden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
+    /// It acts at once, also on jobs that were made before. Other keys hold for jobs that are made after the reload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
     /// The values differ and are not shown, because they may be secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,

@@ -21,7 +21,7 @@ pub struct Schedule {
     /// `active`, `paused`, `disabled` or `over`.
     #[schema(value_type = String)]
     pub state: Text,
-    /// Since when it, its definition or everything is paused.
+    /// Since when it, its definition, the group of that, or everything is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Time>,
     /// The next slots.

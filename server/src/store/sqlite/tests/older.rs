@@ -1,5 +1,7 @@
 //! A store of every older schema, with jobs in it, opens in this version: live jobs go on, ended ones can be read with all their attempts.
 
+mod pauses;
+
 use super::*;
 
 /// The rows of a store that the first schema can hold.

@@ -1,0 +1,104 @@
+//! `longshore pause` and `resume`: jobs and schedules of a definition, of a group, or of the whole server.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::api::{self, Api};
+use crate::args::CommonArgs;
+use crate::records;
+use crate::screen;
+use crate::view;
+
+/// The jobs and schedules to pause or resume.
+#[derive(Debug, clap::Args)]
+struct TargetArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The definition.
+    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["group", "schedules", "all"])]
+    name: Option<String>,
+    /// Only the schedule with this id; jobs go on.
+    #[arg(long, value_name = "ID", requires = "name")]
+    schedule: Option<String>,
+    /// The definitions whose concurrency names this group.
+    #[arg(long, value_name = "GROUP", conflicts_with = "name")]
+    group: Option<String>,
+    /// The schedules of all definitions; jobs go on.
+    #[arg(long, conflicts_with_all = ["name", "group"])]
+    schedules: bool,
+    /// Everything: the jobs and schedules of all definitions.
+    #[arg(long, conflicts_with_all = ["name", "group", "schedules"])]
+    all: bool,
+}
+
+/// Let jobs wait and schedules skip their slots until they are resumed; what runs goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore pause report
+  longshore pause report --schedule monday
+  longshore pause --group db-main
+  longshore pause --all")]
+pub(crate) struct PauseFlags {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Let paused jobs start and paused schedules fire again. Skipped slots are not made up for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore resume report
+  longshore resume --group db-main
+  longshore resume --all")]
+pub(crate) struct ResumeFlags {
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Pauses jobs and schedules.
+pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
+    perform(flags.target, "pause", "paused").await
+}
+
+/// Resumes jobs and schedules.
+pub(crate) async fn resume(flags: ResumeFlags) -> anyhow::Result<()> {
+    perform(flags.target, "resume", "resumed").await
+}
+
+async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<()> {
+    let api = Api::new(&target.common.server_args)?;
+    let path: Vec<&str> = match &target.name {
+        Some(name) => vec!["api", "definitions", name, verb],
+        None if target.schedules => vec!["api", "schedules", verb],
+        None => vec!["api", verb],
+    };
+    let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
+    let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));
+    api.send(api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]))).await?;
+    let (name, id, group) = (target.name.as_deref(), target.schedule.as_deref(), target.group.as_deref());
+    let shown = json!({ "name": name, "schedule": id, "group": group, "state": done });
+    if records::print(target.common.format, &shown, "name")? {
+        return Ok(());
+    }
+    let what = match (name, id, group) {
+        (Some(name), Some(id), _) => format!("{name}/{id}"),
+        (Some(name), None, _) => name.to_owned(),
+        (None, _, Some(group)) => format!("group {group}"),
+        (None, _, None) if target.schedules => "all schedules".to_owned(),
+        (None, _, None) => "all jobs and schedules".to_owned(),
+    };
+    screen::line(&format!("{} {done}", screen::visible(&what)))?;
+    match name {
+        Some(name) if id.is_none() && verb == "resume" => warn_of_others(&api, name).await,
+        _ => Ok(()),
+    }
+}
+
+/// Says what else keeps the jobs of a definition from their starts. It may have left jobs.yaml.
+async fn warn_of_others(api: &Api, name: &str) -> anyhow::Result<()> {
+    let Ok(json) = api.json(api.get(&["api", "definitions", name])).await else { return Ok(()) };
+    let definition: view::Definition = api::parse(api, &json)?;
+    for pause in &definition.pauses {
+        screen::note(&format!("{name} still waits: {} is paused", pause.words()));
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Pauses: what hands out nothing until somebody resumes it. They are kept by name, so a new revision, a removed definition that comes back
+//! and a restart change nothing about them. A job is paused by the definition that it was made with: a group by the `concurrency.group` of
+//! its own revision, as for permits. The queue keeps the lanes of paused definitions aside, so steps do not look at them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use core::fmt;
+
+use protocol::Timestamp;
+
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::definitions::DefinitionNo;
+use crate::limits::gate;
+use crate::schedule::ScheduleId;
+
+/// The jobs and schedules that a pause reaches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PauseTarget {
+    /// All jobs and schedules.
+    Server,
+    /// The schedules of all definitions, not their jobs.
+    Schedules,
+    /// Jobs and schedules of the definitions with this `concurrency.group`.
+    Group(Arc<str>),
+    /// Jobs and schedules of a definition.
+    Definition(Arc<str>),
+    /// One schedule of a definition.
+    Schedule(Arc<str>, ScheduleId),
+}
+
+/// As people read it: `all`, `all schedules`, `group db-main`, the name of a definition, or `name/schedule`.
+impl fmt::Display for PauseTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server => f.write_str("all"),
+            Self::Schedules => f.write_str("all schedules"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::Definition(name) => f.write_str(name),
+            Self::Schedule(name, id) => write!(f, "{name}/{id}"),
+        }
+    }
+}
+
+/// The pauses in force, with their beginnings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    since: BTreeMap<PauseTarget, Timestamp>,
+}
+
+impl Pauses {
+    /// The pauses of a store.
+    #[must_use]
+    pub fn of(rows: impl IntoIterator<Item = (PauseTarget, Timestamp)>) -> Self {
+        Self { since: rows.into_iter().collect() }
+    }
+
+    /// This target is paused itself.
+    #[must_use]
+    pub fn contains(&self, target: &PauseTarget) -> bool {
+        self.since.contains_key(target)
+    }
+
+    /// All pauses with their beginnings, ordered by target.
+    pub fn iter(&self) -> impl Iterator<Item = (&PauseTarget, Timestamp)> {
+        self.since.iter().map(|(target, since)| (target, *since))
+    }
+
+    /// The pauses that hold back the jobs of a definition.
+    pub fn of_jobs(&self, definition: &Definition) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+        self.reaching(definition.name.as_str().into(), group_of(definition))
+    }
+
+    /// The pauses that reach a schedule of this definition.
+    pub fn of_schedule(
+        &self,
+        name: &Arc<str>,
+        group: Option<Arc<str>>,
+        id: &ScheduleId,
+    ) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+        let own = [PauseTarget::Schedules, PauseTarget::Schedule(name.clone(), id.clone())];
+        self.reaching(name.clone(), group).chain(self.among(own))
+    }
+
+    fn reaching(
+        &self,
+        name: Arc<str>,
+        group: Option<Arc<str>>,
+    ) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+        let targets = [PauseTarget::Server, PauseTarget::Definition(name)];
+        self.among(targets).chain(self.among(group.map(PauseTarget::Group)))
+    }
+
+    fn among(
+        &self,
+        targets: impl IntoIterator<Item = PauseTarget>,
+    ) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+        targets.into_iter().filter_map(|target| {
+            let since = *self.since.get(&target)?;
+            Some((target, since))
+        })
+    }
+
+    /// Sets or removes a pause.
+    pub(crate) fn set(&mut self, target: PauseTarget, since: Option<Timestamp>) {
+        match since {
+            Some(since) => drop(self.since.insert(target, since)),
+            None => drop(self.since.remove(&target)),
+        }
+    }
+
+    /// Jobs of this definition may not start.
+    pub(crate) fn hold_back(&self, definition: &Definition) -> bool {
+        !self.since.is_empty() && self.of_jobs(definition).next().is_some()
+    }
+}
+
+/// The group that a definition shares its permits with.
+#[must_use]
+pub fn group_of(definition: &Definition) -> Option<Arc<str>> {
+    let concurrency = definition.limits.concurrency.as_ref()?;
+    concurrency.group.as_deref().map(Arc::from)
+}
+
+/// Puts the lanes of paused definitions aside, and those of the others back. Walks all definitions and lanes: after an operator's command,
+/// at a start, and at a reading of jobs.yaml.
+pub(crate) fn apply(scheduler: &mut Scheduler) {
+    let is_paused = |number: &DefinitionNo| {
+        scheduler.definitions.at(*number).is_some_and(|it| scheduler.pauses.hold_back(it))
+    };
+    let numbers = scheduler.definitions.counts().map(|(number, _)| number);
+    let paused: BTreeSet<DefinitionNo> = numbers.filter(is_paused).collect();
+    // A lane that was woken in place of others leaves them what it does not take.
+    for lane in scheduler.ready.pause(paused) {
+        gate::left(scheduler, lane);
+    }
+}

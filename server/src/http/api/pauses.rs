@@ -1,0 +1,148 @@
+//! Pauses of the server, of groups, definitions and schedules.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::{StatusCode, Uri};
+use scheduler::definition::Definition;
+use scheduler::pauses::{PauseTarget, group_of};
+use scheduler::schedule::ScheduleId;
+use scheduler::snapshot::Snapshot;
+use scheduler::step::{Answer, Rejection};
+
+use crate::auth::audit::note;
+use crate::excerpt::excerpt;
+use crate::http::api::definitions::find;
+use crate::http::api::jobs::unexpected_answer;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::body;
+use crate::http::request::path::{Name, NameAndVerb};
+use crate::http::request::query::{Query, nearest};
+use crate::http::state::AppState;
+
+/// `GET /api/pauses`
+pub(crate) async fn list(
+    State(state): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<Vec<shapes::Pause>>, Problem> {
+    Query::of(&uri)?.finish()?;
+    let snapshot = state.services.engine.snapshot();
+    Ok(Json(snapshot.pauses.iter().map(|(target, since)| shapes::Pause::of(target, Some(since))).collect()))
+}
+
+/// `POST /api/pause` and `/api/resume`: everything, with `?group=` the definitions of a group.
+pub(crate) async fn pause(
+    State(state): State<Arc<AppState>>,
+    OriginalUri(uri): OriginalUri,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let (parts, body) = request.into_parts();
+    let mut query = Query::of(&parts.uri)?;
+    let group = query.text("group")?;
+    query.finish()?;
+    body::none(body).await?;
+    let paused = uri.path().ends_with("/pause");
+    let target = group.map_or(PauseTarget::Server, |group| PauseTarget::Group(group.into()));
+    perform(&state, target, paused).await
+}
+
+/// `POST /api/definitions/{name}/pause` and `/resume`, with `?schedule=` for one of its schedules.
+pub(crate) async fn pause_definition(
+    State(state): State<Arc<AppState>>,
+    NameAndVerb(name, verb): NameAndVerb,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let (parts, body) = request.into_parts();
+    let paused = is_pause(&verb, "definitions")?;
+    let mut query = Query::of(&parts.uri)?;
+    let schedule = query.text("schedule")?;
+    query.finish()?;
+    body::none(body).await?;
+    let target = match schedule {
+        Some(id) => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
+        None => PauseTarget::Definition(name.into()),
+    };
+    perform(&state, target, paused).await
+}
+
+/// `POST /api/schedules/pause` and `/resume`.
+pub(crate) async fn pause_schedules(
+    State(state): State<Arc<AppState>>,
+    Name(verb): Name,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let paused = is_pause(&verb, "schedules")?;
+    body::none(request.into_body()).await?;
+    perform(&state, PauseTarget::Schedules, paused).await
+}
+
+fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
+    match verb {
+        "pause" => Ok(true),
+        "resume" => Ok(false),
+        other => {
+            let detail = format!("\"{}\" is nothing that can be done with {of}", excerpt(other));
+            Err(Problem::new(Code::NotFound, detail).hint("the verbs are pause and resume"))
+        }
+    }
+}
+
+/// Pauses or resumes.
+///
+/// # Errors
+/// `unknown_job`, `unknown_group`, `unknown_schedule`, and those of the engine.
+async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<StatusCode, Problem> {
+    note::object(target.to_string());
+    // A paused definition or group may have left jobs.yaml since.
+    if !state.services.engine.snapshot().pauses.contains(&target) {
+        check_known(state, &target)?;
+    }
+    match state.services.engine.pause(target.clone(), paused).await? {
+        Answer::Done => Ok(StatusCode::NO_CONTENT),
+        Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
+        Answer::Rejected(rejection) => Err(rejection.into()),
+        answer => Err(unexpected_answer(&answer)),
+    }
+}
+
+/// jobs.yaml has the definition or the group. The scheduler knows the schedules.
+fn check_known(state: &AppState, target: &PauseTarget) -> Result<(), Problem> {
+    let definitions = state.services.catalogue.current();
+    match target {
+        PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Schedule(..) => Ok(()),
+        PauseTarget::Definition(name) => find(&definitions, name).map(|_| ()),
+        PauseTarget::Group(name) => {
+            let groups: Vec<Arc<str>> =
+                definitions.iter().filter_map(|entry| group_of(&entry.definition)).collect();
+            if groups.contains(name) {
+                return Ok(());
+            }
+            let detail = format!("no definition has a concurrency with the group \"{}\"", excerpt(name));
+            let problem = Problem::new(Code::UnknownGroup, detail).field("?group");
+            Err(problem.near(nearest(name, groups.iter().map(|group| &**group))))
+        }
+    }
+}
+
+/// Says that there is nothing that could be paused or resumed.
+fn no_schedule(target: &PauseTarget) -> Problem {
+    let detail = match target {
+        PauseTarget::Schedule(name, id) => {
+            format!("\"{}\" has no schedule \"{}\"", excerpt(name), excerpt(id.as_str()))
+        }
+        other => format!("there is no schedule of {other}"),
+    };
+    Problem::new(Code::UnknownSchedule, detail).hint("GET /api/schedules lists all schedules")
+}
+
+/// The pauses that hold back the jobs of a definition.
+pub(crate) fn of_definition(snapshot: &Snapshot, definition: &Definition) -> Vec<shapes::Pause> {
+    snapshot
+        .pauses
+        .of_jobs(definition)
+        .map(|(target, since)| shapes::Pause::of(&target, Some(since)))
+        .collect()
+}

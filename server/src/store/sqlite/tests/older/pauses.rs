@@ -1,0 +1,35 @@
+//! The upgrade of pauses that an older schema has.
+
+use scheduler::pauses::PauseTarget;
+use scheduler::schedule::ScheduleId;
+
+use super::*;
+
+/// The last schema in which a pause of a definition held back its schedules only.
+const BEFORE: usize = 30;
+
+#[test]
+fn a_definition_that_was_paused_has_its_schedules_paused_after_an_upgrade() {
+    let place = Place::new();
+    let mut shell = place.sql();
+    migrate::migrate_to(&mut shell, &place.file(), BEFORE);
+    shell
+        .execute_batch(
+            "INSERT INTO schedules (definition, schedule, cursor, fingerprint)
+                 VALUES ('a', 'day', 1, 1), ('a', 'night', 1, 1), ('b', 'main', 1, 1);
+             INSERT INTO pauses (definition, schedule, since) VALUES ('', '', 1), ('a', '', 2), ('a', 'night', 3), ('b', 'main', 4);",
+        )
+        .unwrap();
+    drop(shell);
+
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut live_jobs(|_| {})).unwrap();
+    let schedule = |name: &str, id| PauseTarget::Schedule(name.into(), ScheduleId::named(id));
+    let expected = [
+        (PauseTarget::Schedules, Timestamp(1)),
+        (schedule("a", "day"), Timestamp(2)),
+        (schedule("a", "night"), Timestamp(3)),
+        (schedule("b", "main"), Timestamp(4)),
+    ];
+    assert_eq!(loaded.schedules.paused, expected);
+}
