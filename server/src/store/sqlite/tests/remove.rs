@@ -109,6 +109,7 @@ fn what_is_due_is_found_by_index() {
     }
 }
 
+/// Ended jobs of an earlier version are counted by definition, whatever the revision; members of a parent that is kept are not.
 #[test]
 fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
     let place = Place::new();
