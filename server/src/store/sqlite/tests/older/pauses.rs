@@ -6,13 +6,13 @@ use scheduler::schedule::ScheduleId;
 use super::*;
 
 /// The last schema in which a pause of a definition held back its schedules only.
-const BEFORE: usize = 30;
+
 
 #[test]
 fn a_definition_that_was_paused_has_its_schedules_paused_after_an_upgrade() {
     let place = Place::new();
     let mut shell = place.sql();
-    migrate::migrate_to(&mut shell, &place.file(), BEFORE);
+    migrate::migrate_to(&mut shell, &place.file(), migrate::before("pauses"));
     shell
         .execute_batch(
             "INSERT INTO schedules (definition, schedule, cursor, fingerprint)
