@@ -5,9 +5,7 @@ use scheduler::schedule::ScheduleId;
 
 use super::*;
 
-/// The last schema in which a pause of a definition held back its schedules only.
-
-
+/// Before that schema a pause of a definition held back its schedules only.
 #[test]
 fn a_definition_that_was_paused_has_its_schedules_paused_after_an_upgrade() {
     let place = Place::new();
