@@ -36,6 +36,9 @@ pub(crate) struct ListFlags {
     /// Only members of this job, which runs on several workers.
     #[arg(long, value_name = "ID", value_parser = parse_job_id)]
     member_of: Option<u64>,
+    /// Only jobs that run this revision of their definition.
+    #[arg(long, value_name = "REVISION")]
+    revision: Option<String>,
     /// How many at most [default: 20; with --quiet and as name, CSV and NDJSON all].
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX.into()))]
     limit: Option<u32>,
@@ -68,9 +71,6 @@ pub(crate) struct Filters {
     /// Only jobs whose latest attempt had this exit code.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     exit_code: Option<i32>,
-    /// Only jobs that run this revision of their definition.
-    #[arg(long, value_name = "REVISION")]
-    revision: Option<String>,
     /// Only ended jobs with this text in their reason.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
@@ -99,7 +99,6 @@ impl Filters {
             ("label", self.label.clone()),
             ("outcome", several(&self.outcome)),
             ("exit_code", self.exit_code.map(|code| code.to_string())),
-            ("revision", self.revision.clone()),
             ("text", self.text.clone()),
             ("since", self.since.clone()),
             ("until", self.until.clone()),
@@ -224,7 +223,8 @@ pub(crate) async fn fetch_jobs(
 fn query(flags: &ListFlags) -> Vec<(&'static str, String)> {
     let batch = flags.batch.map(|id| ("batch", id.to_string()));
     let parent = flags.member_of.map(|id| ("member_of", id.to_string()));
-    flags.filters.query().into_iter().chain(batch).chain(parent).collect()
+    let revision = flags.revision.clone().map(|revision| ("revision", revision));
+    flags.filters.query().into_iter().chain(batch).chain(parent).chain(revision).collect()
 }
 
 /// Parses a time, or a duration before now.

@@ -97,35 +97,6 @@ jobs:
     worker.terminate().await;
 }
 
-#[tokio::test]
-async fn a_container_reads_the_input_of_its_definition() {
-    if !docker::is_required() {
-        return;
-    }
-    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
-    let name = format!("input-{}", cluster.address().rsplit(':').next().unwrap());
-    let jobs = format!(
-        "jobs:
-  {name}:
-    image: busybox
-    pull_policy: never
-    network: none
-    input: {{ pages: [1, 2] }}
-    command: [cp, /longshore/input.json, /longshore/result.json]
-"
-    );
-    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
-    let containers = docker::DefinitionContainers::new(&name);
-    let _server = cluster.start_server(&[]).await;
-    let mut worker = cluster.start_worker("w1", &["--on-term", "detach"]);
-    cluster.api().wait_for_ready_worker("w1").await;
-    let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
-    let job = cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
-    assert_eq!(job["result"], json!({"pages": [1, 2]}), "{job}");
-    wait_until("the container is removed", async || containers.ids().is_empty()).await;
-    worker.terminate().await;
-}
-
 /// The output of a job as people get it.
 async fn output(cluster: &Cluster, job: u64) -> String {
     String::from_utf8(cluster.api().get_bytes(&format!("/api/jobs/{job}/logs")).await).unwrap()

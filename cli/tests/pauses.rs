@@ -37,12 +37,8 @@ impl Running {
 
     /// The job waits for the end of a pause.
     async fn is_paused(&self, id: u64) {
-        let job = self.api.get(&format!("/api/jobs/{id}")).await;
-        assert_eq!(
-            (&job["state"], &job["pending_reason"]["code"]),
-            (&json!("queued"), &json!("paused")),
-            "{job}"
-        );
+        let job = self.api.wait_for_job(id, |job| job["pending_reason"]["code"] == "paused").await;
+        assert_eq!(job["state"], "queued", "{job}");
     }
 }
 

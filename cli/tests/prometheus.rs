@@ -58,7 +58,9 @@ async fn prometheus_takes_the_rules_and_answers_the_queries_of_the_board() {
             }
         }
     }
-    assert_eq!(without_data, BTreeSet::new(), "selectors of deploy/ that fit no series");
+    // A class of answers has no series before its first answer.
+    let absent = BTreeSet::from(["longshore_http_requests_total{status=\"5xx\"}".to_owned()]);
+    assert_eq!(without_data, absent, "selectors of deploy/ that fit no series");
 
     run(&cluster, "fails").await;
     let condition = "more than half of the jobs of a definition fail";

@@ -240,6 +240,7 @@ impl Engine {
             Command::Pause { target, paused, reply } => {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
+                self.snapshot_urgent = true;
             }
             Command::Backfill { definition, schedule, slots, interval, read_at, reply } => {
                 let ticket = self.ticket(reply);
