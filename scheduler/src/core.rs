@@ -7,7 +7,7 @@ use core::mem;
 use core::time::Duration;
 
 use protocol::report::Phase;
-use protocol::{JobId, Now, Order, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{JobId, Now, SessionId, Timestamp, Token, Uptime, WorkerId};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -17,13 +17,12 @@ use crate::definition::Definition;
 use crate::definitions::{DefinitionNo, Definitions};
 use crate::dependencies::Dependencies;
 use crate::expectations::ExpectationTable;
-use crate::explain;
 use crate::fleet::Fleet;
 use crate::fleet::claims::Claim;
 use crate::handlers;
 use crate::hooks::{HookTargets, PendingHook};
 use crate::input::{GroupNo, Input, Ticket};
-use crate::job::{AttemptTimeout, Job, State};
+use crate::job::{AttemptTimeout, Job};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
@@ -35,7 +34,7 @@ use crate::reconcile;
 use crate::reconcile::unconfirmed;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
-use crate::step::{Accepted, Answer, Change, Effect, Grant, Step, WakeAt};
+use crate::step::{Accepted, Change, Effect, Grant, Step, WakeAt};
 use crate::table::{Seed, Table};
 use crate::timers::{Alarm, Timers};
 use crate::unique::UniqueKeys;
@@ -89,8 +88,8 @@ pub struct Scheduler {
     /// The snapshot differs from the last one that was published.
     pub(crate) changed: bool,
     pub(crate) out: Step,
-    grants: BTreeMap<SessionId, Vec<Grant>>,
-    accepted: Vec<(Ticket, Accepted)>,
+    pub(crate) grants: BTreeMap<SessionId, Vec<Grant>>,
+    pub(crate) accepted: Vec<(Ticket, Accepted)>,
 }
 
 /// Timers that were overdue at the start of the server fire in portions.
@@ -280,40 +279,6 @@ impl Scheduler {
         self.jobs.get(&job).filter(|_| !self.pending_batches.hides(job))
     }
 
-    pub(crate) fn change(&mut self, change: Change) {
-        self.changed = true;
-        self.out.changes.push(change);
-    }
-
-    pub(crate) fn effect(&mut self, effect: Effect) {
-        self.out.effects.push(effect);
-    }
-
-    pub(crate) fn send(&mut self, session: SessionId, order: Order) {
-        self.out.effects.push(Effect::Send(session, order));
-    }
-
-    pub(crate) fn reply(&mut self, ticket: Ticket, answer: Answer) {
-        self.out.effects.push(Effect::Reply(ticket, answer));
-    }
-
-    /// Answers at the end of this step, when the state of the first accepted job is known.
-    pub(crate) fn reply_accepted(&mut self, ticket: Ticket, first: JobId, count: u32, created_at: Timestamp) {
-        let accepted = Accepted { first, count, created_at, state: State::Queued, pending: None };
-        self.accepted.push((ticket, accepted));
-    }
-
-    pub(crate) fn grant(&mut self, session: SessionId, grant: Grant) {
-        self.grants.entry(session).or_default().push(grant);
-    }
-
-    /// Takes back an attempt that this step was to send. Grants go out at the end of a step, behind the order to stop it.
-    pub(crate) fn withdraw_grant(&mut self, session: SessionId, token: Token) {
-        if let Some(grants) = self.grants.get_mut(&session) {
-            grants.retain(|grant| grant.token != token);
-        }
-    }
-
     /// Adds a definition if it is not known.
     pub(crate) fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
         let number = self.definitions.learn(definition);
@@ -377,38 +342,6 @@ impl Scheduler {
                 .saturating_add(definition.container.stop_grace)
                 .saturating_add(self.config.intervals.lease * 2),
         )
-    }
-
-    /// The state of a parent that has ended in the step in which it was made: there is no worker for it.
-    fn end_of_new_parent(&self, job: JobId) -> Option<State> {
-        if self.jobs.contains_key(&job) {
-            return None;
-        }
-        let changes = &self.out.changes;
-        let is_parent = changes.iter().any(|change| matches!(change, Change::Parent(row) if row.job == job));
-        let mut ended = changes.iter().rev().filter(|_| is_parent);
-        ended.find_map(|change| match change {
-            Change::Ended(ended) if ended.job == job => Some(ended.state),
-            _ => None,
-        })
-    }
-
-    fn flush_replies(&mut self) {
-        let grants = mem::take(&mut self.grants).into_iter().filter(|(_, grants)| !grants.is_empty());
-        for (session, grants) in grants {
-            self.effect(Effect::Enqueue(session, grants));
-        }
-        if !self.accepted.is_empty() {
-            self.fleet.regroup();
-        }
-        for (ticket, mut accepted) in mem::take(&mut self.accepted) {
-            (accepted.state, accepted.pending) =
-                placement::state_and_reason(self, accepted.first, explain::why_waiting);
-            if let Some(state) = self.end_of_new_parent(accepted.first) {
-                accepted.state = state;
-            }
-            self.reply(ticket, Answer::Accepted(accepted));
-        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Options {
     packages: Packages,
 }
 
-/// Whether tests run that need programs of this machine.
+/// When the tests run that need programs of this machine.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WithPrograms {
     /// They run; without the programs, the command fails

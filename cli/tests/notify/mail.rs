@@ -186,8 +186,7 @@ async fn a_file_with_recipients_is_refused_by_a_server_without_mail_server() {
     let jobs = jobs_file("{ email: ops@example.org }");
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), &jobs);
     let (code, text) = cluster.server_spec(&[]).run();
-    let fault =
-        "jobs.yaml:7:22: invalid_value: email: this server sends no e-mail; start it with --smtp and --smtp-from";
+    let fault = "jobs.yaml:7:22: invalid_value: email: this server sends no e-mail; start it with --smtp and --smtp-from";
     assert!(code == 2 && text.contains(fault), "{code}: {text}");
     // Away from its server nobody knows.
     let file = cluster.path("jobs.yaml").display().to_string();
