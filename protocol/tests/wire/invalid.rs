@@ -214,7 +214,7 @@ fn hellos() -> Vec<Invalid> {
 fn other_format() -> Invalid {
     let theirs = [u8::try_from(WIRE_FORMAT).unwrap() + 1];
     let why = "a Hello in another wire format";
-    let words = "the worker speaks wire format 5, this server wire format 4";
+    let words = "the worker speaks wire format 6, this server wire format 5";
     let parts: [&[u8]; 3] = [&[0], &theirs, &[0xff, 0xff]];
     invalid(why, Direction::ToServer, &parts, close::UNSUPPORTED_VERSION.code, words)
 }
