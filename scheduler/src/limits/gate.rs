@@ -18,7 +18,7 @@ use crate::limits::keys::KeySetNo;
 use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};
 use crate::placement::{self, choice};
-use crate::queue::{First, LaneKey, QueueKey};
+use crate::queue::{First, LaneKey, PriorityAgeing, QueueKey};
 use crate::reservation::Reservation;
 use crate::step::{Change, PendingReason};
 
@@ -63,10 +63,37 @@ fn next_of_all(scheduler: &mut Scheduler, now: Now, free_only: bool) -> Next {
             wake(scheduler, now);
             continue;
         }
+        if wake_earlier_turn(scheduler, lane, now) {
+            continue;
+        }
         let Some(head) = scheduler.ready.head(lane) else { break };
         return Next::Lane { lane, job: head.job(), free_only: free_only || lane.is_limited() };
     }
     Next::Nothing
+}
+
+/// Parked lanes are woken in the order of their aged first jobs, but lanes of the same priority take turns whatever their age. So one that is
+/// still parked may have its turn before this one, which is next: wakes it if it can start now, or parks it under the limit that it lacks.
+fn wake_earlier_turn(scheduler: &mut Scheduler, lane: LaneKey, now: Now) -> bool {
+    let is_aged = scheduler.config.priority_ageing != PriorityAgeing::OFF;
+    if !is_aged || !lane.takes_turns() || blocking(scheduler, lane, now).is_some() {
+        return false;
+    }
+    let limits = needs(scheduler, lane).all();
+    let parked_for = placement::parked_for(scheduler, lane);
+    let Some(earlier) = scheduler.ready.parked_with_earlier_turn(lane, parked_for, limits) else {
+        return false;
+    };
+    if let Some(limit) = blocking(scheduler, earlier, now) {
+        park_under(scheduler, earlier, limit, now);
+        return true;
+    }
+    let head = scheduler.ready.head(earlier);
+    let can_start = head.is_some_and(|it| choice::find(scheduler, earlier, it.job(), true).is_some());
+    if can_start {
+        scheduler.ready.put_back(earlier);
+    }
+    can_start
 }
 
 /// Unparks the next lanes of limits that have room, and of workers with free slots.

@@ -95,10 +95,9 @@ impl Heads {
             Position::Keys(definition) => {
                 let turns = self.keyed.get(definition)?;
                 let (head, holder) = turns.by_key.first()?;
-                // Lanes take turns with those of the same priority. No turn is zero.
-                let from = (Reverse(head.own_priority()), 0, *holder);
-                let (.., lane) = turns.by_turn.range(from..).next()?;
-                First { position: *key, holder: *holder, lane: *lane }
+                // Lanes take turns with those of the same priority.
+                let (_, lane) = self.first_turn(*definition, head.own_priority())?;
+                First { position: *key, holder: *holder, lane }
             }
         })
     }
@@ -112,6 +111,14 @@ impl Heads {
             (head, Position::Lane(lane))
         };
         self.order.range((Bound::Excluded(own), Bound::Unbounded)).next().and_then(|it| self.first_at(it))
+    }
+
+    /// The lane that has its turn next among those of this definition whose first job has this priority, without ageing; and the turn.
+    /// No turn is zero.
+    pub(super) fn first_turn(&self, definition: DefinitionNo, priority: i8) -> Option<(u64, LaneKey)> {
+        let turns = &self.keyed.get(&definition)?.by_turn;
+        let (of, turn, lane) = *turns.range((Reverse(priority), 0, LaneKey::FIRST)..).next()?;
+        (of == Reverse(priority)).then_some((turn, lane))
     }
 
     /// The first job of all lanes.

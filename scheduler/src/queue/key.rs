@@ -19,6 +19,9 @@ pub enum LaneKey {
 }
 
 impl LaneKey {
+    /// No lane sorts before it.
+    pub(super) const FIRST: Self = Self::Definition(DefinitionNo(0), KeySetNo(0));
+
     /// Its jobs go before jobs of the same priority that any worker may run.
     #[must_use]
     pub const fn goes_first(self) -> bool {

@@ -261,6 +261,23 @@ impl ReadyQueue {
         }
     }
 
+    /// A parked lane of the same definition whose turn comes before that of this lane, of those that wait for a slot of these workers or
+    /// for one of these limits.
+    #[must_use]
+    pub fn parked_with_earlier_turn(
+        &self,
+        lane: LaneKey,
+        parked_for: ParkedFor,
+        limits: impl IntoIterator<Item = LimitNo>,
+    ) -> Option<LaneKey> {
+        let queue = self.lanes.get(&lane)?;
+        let priority = queue.first()?.own_priority();
+        let under_limits = limits.into_iter().filter_map(|limit| self.limits.get(&limit));
+        let parked = self.slots.get(&parked_for).into_iter().chain(under_limits);
+        let first = parked.filter_map(|heads| heads.first_turn(lane.definition(), priority)).min();
+        first.filter(|(turn, _)| *turn < queue.turn).map(|(_, earlier)| earlier)
+    }
+
     /// Takes a limit that was stirred.
     pub fn take_stirred_limit(&mut self) -> Option<LimitNo> {
         self.stirred_limits.pop_first()
