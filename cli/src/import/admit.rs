@@ -181,10 +181,10 @@ impl Probe {
             return Ok(());
         }
         let fault = first.list.first();
-        Err(Refusal {
-            code: fault.map(|fault| fault.code),
-            text: fault.map_or_else(String::new, |fault| fault.text.clone()),
-        })
+        let text = fault.map_or("", |fault| &fault.text);
+        // The comment that quotes the text names the key already.
+        let text = text.strip_prefix(key).and_then(|text| text.strip_prefix(": ")).unwrap_or(text);
+        Err(Refusal { code: fault.map(|fault| fault.code), text: text.to_owned() })
     }
 }
 
