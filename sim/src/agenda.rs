@@ -61,6 +61,8 @@ pub(crate) enum Event {
     Mended { fault: u32 },
     /// A person finds a copy of a state directory in use.
     CopyFound { machine: u16 },
+    /// A person puts right that a state directory names another cluster.
+    StrayFound { machine: u16 },
     /// A machine is set back to a snapshot.
     SetBack { snapshot: u32 },
     /// An old state of the store comes back.

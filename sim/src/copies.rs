@@ -1,9 +1,9 @@
-//! Disks that are copied, or set back: a worker's state directory is used on a second machine as well, and a machine goes on from a
+//! Disks that are copied, set back, or mixed up between clusters: a worker's state directory is used on a second machine as well, and a machine goes on from a
 //! snapshot of its disk, with everything on it as it was then.
 
 use std::time::Duration;
 
-use protocol::Token;
+use protocol::{ClusterId, Token};
 
 use crate::agenda::Event;
 use crate::docker::{Container, State};
@@ -47,6 +47,27 @@ impl World {
         if self.machines[usize::from(no)].directory.is_copy {
             self.crash_worker(no);
             self.machines[usize::from(no)].wipe(false);
+            self.start_worker_after(no, Duration::from_secs(1));
+        }
+    }
+
+    /// From its next start on, the worker of a machine says that it has joined another cluster.
+    pub(crate) fn stray(&mut self, no: u16, lasts: Duration) {
+        let Some(membership) = &mut self.machines[usize::from(no)].directory.membership else { return };
+        membership.cluster = OTHER_CLUSTER;
+        self.crash_worker(no);
+        let back_after = self.dice.millis(0, 5_000);
+        self.start_worker_after(no, back_after);
+        self.agenda.note(self.now + lasts, Event::StrayFound { machine: no });
+    }
+
+    /// The state directory names this cluster again.
+    pub(crate) fn return_stray(&mut self, no: u16) {
+        let cluster = self.server.disk.cluster;
+        let membership = &mut self.machines[usize::from(no)].directory.membership;
+        if let Some(membership) = membership.as_mut().filter(|it| it.cluster != cluster) {
+            membership.cluster = cluster;
+            self.crash_worker(no);
             self.start_worker_after(no, Duration::from_secs(1));
         }
     }
@@ -100,3 +121,6 @@ impl World {
         self.start_worker_after(no, back_after);
     }
 }
+
+/// The simulated server belongs to cluster 1.
+const OTHER_CLUSTER: ClusterId = ClusterId(2);

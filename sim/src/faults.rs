@@ -73,6 +73,7 @@ impl World {
                 }
             }
             Act::Copy { machine, onto, lasts } => self.copy_directory(machine, onto, lasts),
+            Act::Stray { machine, lasts } => self.stray(machine, lasts),
             Act::Restore { is_raw, back_after, away } => self.back_up(is_raw, back_after, away),
             Act::SetBack { machine, back_after } => self.take_snapshot(machine, back_after),
             Act::Wipe { machine, keeps_identity, back_after } => {
@@ -287,6 +288,7 @@ impl World {
         if machine.directory.is_copy {
             self.remove_copy(no);
         }
+        self.return_stray(no);
         let machine = &mut self.machines[usize::from(no)];
         machine.engine.broken_until = Moment(0);
         machine.engine.conflict = false;

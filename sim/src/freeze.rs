@@ -56,6 +56,7 @@ impl World {
             | Event::EngineBack { .. }
             | Event::Mended { .. }
             | Event::CopyFound { .. }
+            | Event::StrayFound { .. }
             | Event::SetBack { .. }
             | Event::Restore { .. }
             | Event::Heal

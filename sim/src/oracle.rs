@@ -4,8 +4,9 @@
 //! fences that grow, legal moves, ends that stay (the disk checks these as it takes changes) · I7, I8 stale words change nothing ·
 //! I9, I10 budgets · I11 no start behind the gate · I12 an attempt runs once · I13 never two containers where that was promised ·
 //! I17 what was cancelled does not start · I18 nothing is said that is not durable · I19 nothing is removed that is not durable ·
-//! I21, I23 the state machines' own audits · I22, Q4 the order of the queue · Q7 a host that failed is excluded · I24 who is cordoned gets nothing · R18 nobody is let in as a
-//! worker beside another process of it that is heard. Now and then everything is looked at again (`scan`). The store checks promise 4
+//! I21, I23 the state machines' own audits · I22, Q4 the order of the queue · Q7 a host that failed is excluded ·
+//! W6 a stop has its grace · I24 who is cordoned gets nothing · R18 nobody is let in as a worker beside another process of it that is
+//! heard, nor from another cluster. Now and then everything is looked at again (`scan`). The store checks promise 4
 //! (schedules) at each change. I14 no limit on jobs at once is exceeded; that none leaks is a part of I21 · I15 no rate is exceeded.
 //! I16 no two jobs with the same unique key hold a worker; the store refuses a second live one. I20 a job starts only
 //! after all jobs that it comes after have ended as it requires; the store refuses what does not, and that it starts at all shows when all
@@ -19,6 +20,7 @@ mod contact;
 mod copies;
 mod keeping;
 mod limits;
+mod orders;
 mod past;
 mod places;
 mod rows;
@@ -42,8 +44,10 @@ use worker::Worker;
 use crate::clock::Moment;
 use crate::disk::Disk;
 use crate::oracle::contact::Contact;
+pub(crate) use crate::oracle::copies::Caller;
 use crate::oracle::copies::Homes;
 use crate::oracle::keeping::Promises;
+use crate::oracle::orders::LocalQueue;
 use crate::oracle::places::Places;
 pub(crate) use crate::oracle::rows::Scene;
 use crate::oracle::scan::Ending;
@@ -81,6 +85,8 @@ pub(crate) struct Oracle {
     gates: Vec<Gate>,
     /// By machine: reports that the server may have to acknowledge.
     promises: Vec<Promises>,
+    /// By machine: its local queue.
+    queues: Vec<LocalQueue>,
     /// By machine: attempts that were sent to it on its connection.
     sent: Vec<BTreeSet<Token>>,
     /// By machine: when it was last in trouble.
@@ -128,6 +134,7 @@ impl Oracle {
             namesakes: BTreeMap::new(),
             gates: each().map(|_| Gate::default()).collect(),
             promises: each().map(|_| Promises::default()).collect(),
+            queues: each().map(|_| LocalQueue::default()).collect(),
             sent: each().map(|_| BTreeSet::new()).collect(),
             troubles: vec![Moment(0); machines],
             keys: BTreeMap::new(),

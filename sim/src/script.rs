@@ -98,6 +98,11 @@ pub(crate) enum Act {
         onto: u16,
         lasts: Duration,
     },
+    /// Its state directory says that its worker has joined another cluster, until somebody puts that right.
+    Stray {
+        machine: u16,
+        lasts: Duration,
+    },
     /// The store is kept as it is, and comes back after a while: as a backup is restored, or raw; then the server is away for a time.
     Restore {
         is_raw: bool,
@@ -223,6 +228,7 @@ impl Act {
             Self::Pause { .. } => Kind::Pause,
             Self::Backfill { .. } => Kind::Backfill,
             Self::LoseOrder { .. } => Kind::LoseOrder,
+            Self::Stray { .. } => Kind::Stray,
         }
     }
 }
@@ -259,11 +265,12 @@ pub(crate) enum Kind {
     Pause,
     Backfill,
     LoseOrder,
+    Stray,
 }
 
 impl Kind {
     /// Every kind, in the order of their declaration.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 30] = [
         Self::Submit,
         Self::Cancel,
         Self::Release,
@@ -293,6 +300,7 @@ impl Kind {
         Self::Pause,
         Self::Backfill,
         Self::LoseOrder,
+        Self::Stray,
     ];
 
     pub(crate) const COUNT: usize = Self::ALL.len();
@@ -329,6 +337,7 @@ impl Kind {
             Self::Pause => "pause jobs and schedules",
             Self::Backfill => "backfill a schedule",
             Self::LoseOrder => "lose an order",
+            Self::Stray => "stray to another cluster",
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use protocol::order::Intervals;
 use protocol::{Epoch, SessionId};
 use scheduler::definition::Definition;
-use scheduler::input::{Connected, GroupNo, Input};
+use scheduler::input::{GroupNo, Input};
 use scheduler::step::{Change, CloseReason, Effect, Ended};
 use scheduler::{Config, PriorityAgeing, Scheduler, TICK_WITHIN};
 
@@ -25,9 +25,8 @@ use crate::agenda::Event;
 use crate::clock::{Clock, Moment};
 use crate::dice::Dice;
 use crate::disk::{Disk, Group};
-use crate::machine::Machine;
 use crate::network::{ConnectionNo, End};
-use crate::oracle::Scene;
+use crate::oracle::{Caller, Scene};
 use crate::world::World;
 
 #[derive(Debug)]
@@ -192,9 +191,9 @@ impl World {
         {
             process.sessions.retain(|(open, _)| *open != session);
         }
-        let beside = match &input {
-            Input::Connected(hello) => self.heard_beside(hello),
-            _ => None,
+        let caller = match &input {
+            Input::Connected(hello) => self.caller(hello),
+            _ => Caller::default(),
         };
         let (attentive_since, drift_ppm) = (self.server.attentive_since(self.now), self.swarm.drift_ppm);
         let World { server, machines, workload, oracle, trace, .. } = self;
@@ -215,7 +214,7 @@ impl World {
             let (now, ageing) = (self.now, server.ageing);
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
-            oracle.let_in(self.now, beside, &step);
+            oracle.let_in(self.now, caller, &step);
             let shut_out =
                 step.effects.iter().filter(|it| matches!(it, Effect::Close(_, CloseReason::Refused)));
             self.coverage.copies_shut_out += u64::from(shut_out.count() > 1);
@@ -226,26 +225,6 @@ impl World {
         if has_changes && matches!(server.doom, Some((Doom::Decided, _))) {
             self.crash_server();
         }
-    }
-
-    /// The machine of the process that was let in last as the same worker, if it is another one, connected, and was heard lately.
-    fn heard_beside(&self, hello: &Connected) -> Option<u16> {
-        let row = self.server.disk.workers.values().find(|row| row.secret_hash == hello.secret_hash)?;
-        let before = self.oracle.let_in_last(row.worker).filter(|process| *process != hello.process)?;
-        let is_it = |machine: &&Machine| machine.process.as_ref().is_some_and(|it| it.number == before);
-        let no = self.machines.iter().find(is_it)?.no;
-        let process = self.server.process.as_ref()?;
-        // One that it has replaced may still be open, and is not looked at any more.
-        let present = process.scheduler.worker_facts().find(|it| it.id == row.worker)?.session?;
-        let is_open = process.sessions.iter().any(|(session, connection)| {
-            let it = self.network.at(*connection);
-            *session == present
-                && it.machine == no
-                && it.worker_life == self.machines[usize::from(no)].life
-                && it.is_welcome
-                && self.network.is_held_by(*connection, End::Server)
-        });
-        (is_open && self.oracle.was_heard(self.now, no)).then_some(no)
     }
 
     /// Closes the open group if the writer is free.

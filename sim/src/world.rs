@@ -190,6 +190,7 @@ impl World {
             Event::EngineBack { machine, spell } => self.engine_back(machine, spell),
             Event::Mended { fault } => self.mended(fault),
             Event::CopyFound { machine } => self.remove_copy(machine),
+            Event::StrayFound { machine } => self.return_stray(machine),
             Event::SetBack { snapshot } => self.set_back(snapshot),
             Event::Restore { backup } => self.restore_store(backup),
             Event::LeaveAgain { machine, life, leave } => self.leave_again(machine, life, leave),

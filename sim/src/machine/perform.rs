@@ -56,7 +56,10 @@ impl World {
                 self.oracle.starts(self.now, &self.server.disk, &self.machines[usize::from(no)], token);
                 self.run_task(no, token);
             }
-            Effect::Stop { token, cause, step, .. } => self.stop_task(no, token, cause, step),
+            Effect::Stop { token, cause, step, .. } => {
+                self.oracle.stops(self.now, &self.machines[usize::from(no)], token, step);
+                self.stop_task(no, token, cause, step);
+            }
             Effect::Forget { token, give_up_output, .. } => {
                 self.oracle.forgets(
                     self.now,

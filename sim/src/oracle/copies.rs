@@ -24,6 +24,15 @@ pub(super) struct Homes {
     heard: Vec<Moment>,
 }
 
+/// Facts about a worker that says Hello.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Caller {
+    /// The machine of another process of the same worker that is connected and was heard lately.
+    pub(crate) beside: Option<u16>,
+    /// It has joined another cluster, and was not started with `--rejoin`.
+    pub(crate) is_stray: bool,
+}
+
 /// The process of a worker that was let in last.
 #[derive(Clone, Copy, Debug)]
 struct LetIn {
@@ -82,11 +91,17 @@ impl Oracle {
         self.homes.last.iter().find(|last| last.worker == worker).map(|last| last.process)
     }
 
-    /// R18: nobody is let in beside another process of the same worker that is connected and was heard lately.
-    pub(crate) fn let_in(&mut self, now: Moment, beside: Option<u16>, step: &Step) {
-        let Some(no) = beside else { return };
+    /// R18: nobody is let in beside another process of the same worker that is connected and was heard lately, and no worker of another
+    /// cluster is.
+    pub(crate) fn let_in(&mut self, now: Moment, caller: Caller, step: &Step) {
         let is_welcome = |effect: &Effect| matches!(effect, Effect::Send(_, Order::Welcome(_)));
-        if step.effects.iter().any(is_welcome) {
+        if !step.effects.iter().any(is_welcome) {
+            return;
+        }
+        if caller.is_stray {
+            self.fault(now, "R18 no worker of another cluster is welcomed", "one is let in".to_owned());
+        }
+        if let Some(no) = caller.beside {
             let what = format!("another process is let in beside that of w{no}");
             self.fault(now, "R18 nobody is let in beside one that is heard", what);
         }

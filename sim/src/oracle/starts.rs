@@ -59,10 +59,12 @@ impl Oracle {
         *most = slots.max(*most);
         self.gates[usize::from(no)] = Gate::default();
         self.promises[usize::from(no)].begin();
+        self.queues[usize::from(no)].clear();
         self.troubled(now, no);
     }
 
     pub(crate) fn worker_says(&mut self, no: u16, up: Uptime, report: &Report) {
+        self.queues[usize::from(no)].note(report);
         let gate = &mut self.gates[usize::from(no)];
         match report {
             Report::Hello(_) => {
@@ -77,6 +79,7 @@ impl Oracle {
     }
 
     pub(crate) fn worker_hears_order(&mut self, no: u16, order: &Order) {
+        self.queues[usize::from(no)].hear(order);
         let gate = &mut self.gates[usize::from(no)];
         let mut allowed = Vec::new();
         match order {
@@ -106,6 +109,7 @@ impl Oracle {
     /// The connection is gone.
     pub(crate) fn worker_lost_link(&mut self, no: u16) {
         self.gates[usize::from(no)].is_reconciled = false;
+        self.queues[usize::from(no)].clear();
     }
 
     /// I11: a worker writes down since when its lease counts.
@@ -133,6 +137,7 @@ impl Oracle {
             let what = format!("w{} starts {token} as number {busy}", machine.no);
             self.fault(now, "I11 no start without a slot", what);
         }
+        self.begins_in_order(now, machine, launch);
         self.has_its_memory(now, disk, launch);
         self.starts(now, disk, machine, token);
     }

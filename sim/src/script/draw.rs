@@ -100,6 +100,7 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
             interval: Duration::from_secs(dice.pick(&[0, 0, 1, 20])),
         },
         Kind::LoseOrder => Act::LoseOrder { machine },
+        Kind::Stray => Act::Stray { machine, lasts: dice.seconds(1, 200) },
         Kind::Remove => Act::Remove { machine, container: dice.any() as usize },
     };
     accompany(dice, &act, at, acts);

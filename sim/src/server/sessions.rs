@@ -4,7 +4,9 @@ use protocol::report::Hello;
 use protocol::{Report, SessionId, Token};
 use scheduler::input::{Connected, Input};
 
+use crate::machine::Machine;
 use crate::network::{ConnectionNo, End, Parcel};
+use crate::oracle::Caller;
 use crate::world::World;
 
 impl World {
@@ -51,6 +53,31 @@ impl World {
             self.coverage.unknown_attempts += unknown_attempts.len() as u64;
             self.hand_in(Input::UnknownAttempts(session, unknown_attempts));
         }
+    }
+
+    pub(super) fn caller(&self, hello: &Connected) -> Caller {
+        let is_stray = !hello.rejoin && hello.cluster.is_some_and(|it| it != self.server.disk.cluster);
+        Caller { beside: self.heard_beside(hello), is_stray }
+    }
+
+    /// The machine of the process that was let in last as the same worker, if it is another one, connected, and was heard lately.
+    fn heard_beside(&self, hello: &Connected) -> Option<u16> {
+        let row = self.server.disk.workers.values().find(|row| row.secret_hash == hello.secret_hash)?;
+        let before = self.oracle.let_in_last(row.worker).filter(|process| *process != hello.process)?;
+        let is_it = |machine: &&Machine| machine.process.as_ref().is_some_and(|it| it.number == before);
+        let no = self.machines.iter().find(is_it)?.no;
+        let process = self.server.process.as_ref()?;
+        // One that it has replaced may still be open, and is not looked at any more.
+        let present = process.scheduler.worker_facts().find(|it| it.id == row.worker)?.session?;
+        let is_open = process.sessions.iter().any(|(session, connection)| {
+            let it = self.network.at(*connection);
+            *session == present
+                && it.machine == no
+                && it.worker_life == self.machines[usize::from(no)].life
+                && it.is_welcome
+                && self.network.is_held_by(*connection, End::Server)
+        });
+        (is_open && self.oracle.was_heard(self.now, no)).then_some(no)
     }
 
     pub(crate) fn server_loses(&mut self, connection: ConnectionNo, session: Option<SessionId>) {
