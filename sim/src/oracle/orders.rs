@@ -1,4 +1,4 @@
-//! What workers make of their orders: the local queue goes by priority, and a stop has the grace of the definition.
+//! Workers follow their orders: the local queue goes by priority, and a stop has the grace of the definition.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
