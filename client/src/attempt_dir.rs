@@ -23,6 +23,7 @@ mod record;
 mod start;
 mod stopping;
 mod store;
+mod unreadable;
 mod usage;
 
 use std::fs::{self, File, OpenOptions};

@@ -4,12 +4,14 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 use std::{fs, io};
 
 use protocol::report::{OutputLengths, Stream};
 use protocol::{ContainerSpec, RuntimeKind, Token};
 use worker::step::Launch;
 
+use super::unreadable::UnreadableDirs;
 use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, describe, record, sync};
 use crate::secrets::SecretDirs;
 
@@ -17,19 +19,22 @@ use crate::secrets::SecretDirs;
 #[derive(Clone, Debug)]
 pub struct AttemptStore {
     root: Arc<Path>,
-    quarantine_dir: Arc<Path>,
+    unreadable: UnreadableDirs,
     secrets: Option<SecretDirs>,
 }
 
 impl AttemptStore {
-    /// Opens the store of this state directory. It is created if missing, readable for its owner only.
+    /// Opens the store of this state directory. It is created if missing, readable for its owner only. Directories that were moved aside long
+    /// ago are deleted.
     ///
     /// # Errors
     /// The directory cannot be created.
     pub fn open(state: &Path) -> Result<Self, Error> {
         let root = state.join("attempts");
         make_private(&root)?;
-        Ok(Self { root: root.into(), quarantine_dir: state.join("unreadable").into(), secrets: None })
+        let unreadable = UnreadableDirs::of(state);
+        unreadable.remove_old(SystemTime::now());
+        Ok(Self { root: root.into(), unreadable, secrets: None })
     }
 
     /// The state directory, which holds the directories of attempts.
@@ -124,42 +129,20 @@ impl AttemptStore {
             let path = found.map_err(at(&self.root))?.path();
             match (AttemptDir { path: path.as_path().into() }).entry() {
                 Ok(entry) if self.dir(entry.launch.token) == entry.dir => entries.push(entry),
-                Ok(_) => self.quarantine(&path, "it holds an attempt with another number"),
+                Ok(_) => self.unreadable.take(&path, "it holds an attempt with another number"),
                 // The worker crashed while it made the directory: nothing can have run.
                 Err(Error::Io { source, .. })
                     if source.kind() == io::ErrorKind::NotFound && is_blank(&path) =>
                 {
                     if let Err(error) = (AttemptDir { path: path.as_path().into() }).remove() {
-                        self.quarantine(&path, &describe(&error));
+                        self.unreadable.take(&path, &describe(&error));
                     }
                 }
-                Err(error) if error.is_about_content() => self.quarantine(&path, &describe(&error)),
+                Err(error) if error.is_about_content() => self.unreadable.take(&path, &describe(&error)),
                 Err(error) => return Err(error),
             }
         }
         Ok(entries)
-    }
-
-    fn quarantine(&self, path: &Path, why: &str) {
-        let name = path.file_name().unwrap_or_default();
-        let moved = make_private(&self.quarantine_dir).map_err(|error| describe(&error)).and_then(|()| {
-            let mut target = self.quarantine_dir.join(name);
-            for n in 1.. {
-                if !target.exists() {
-                    break;
-                }
-                target = self.quarantine_dir.join(format!("{}.{n}", name.to_string_lossy()));
-            }
-            fs::rename(path, &target).map_err(|error| error.to_string())
-        });
-        match moved {
-            Ok(()) => {
-                tracing::error!(path = %path.display(), why, quarantine_dir = %self.quarantine_dir.display(), "an attempt directory cannot be read and was moved aside")
-            }
-            Err(error) => {
-                tracing::error!(path = %path.display(), why, error, "an attempt directory can neither be read nor moved aside")
-            }
-        }
     }
 }
 
@@ -191,6 +174,6 @@ fn is_blank(path: &Path) -> bool {
     AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
 }
 
-fn make_private(path: &Path) -> Result<(), Error> {
+pub(super) fn make_private(path: &Path) -> Result<(), Error> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
