@@ -81,3 +81,19 @@ async fn a_worker_with_an_exclusive_label_takes_no_other_jobs() {
     let waits = api.get(&format!("/api/jobs/{}", other["id"])).await;
     assert_eq!(waits["state"], "queued");
 }
+
+#[tokio::test]
+async fn slots_of_zero_are_unbounded() {
+    let cluster = cluster();
+    let _server = cluster.start_server(&[]).await;
+    let _worker = cluster.start_worker("anna", &["--no-docker", "--allow-fake", "--slots", "0"]);
+    let api = cluster.api();
+    assert_eq!(api.wait_for_ready_worker("anna").await["slots"], 10_000);
+    let server = cluster.address();
+    let (code, shown) = cluster.run_cli(&["slots", "anna", "2", "--server", &server]);
+    assert_eq!(code, 0, "{shown}");
+    api.wait_for_worker("anna", |worker| worker["slots"] == 2).await;
+    let (code, shown) = cluster.run_cli(&["slots", "anna", "0", "--server", &server]);
+    assert_eq!(code, 0, "{shown}");
+    api.wait_for_worker("anna", |worker| worker["slots"] == 10_000).await;
+}
