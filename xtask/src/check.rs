@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = OpenApi::Auto)]
     openapi: OpenApi,
     /// Check the program with the feature `otel`, and export traces to a collector?
-    #[arg(long, value_enum, default_value_t = Traces::Off)]
+    #[arg(long, value_enum, default_value_t = Traces::Required)]
     traces: Traces,
     /// Look at the dashboard in a real browser?
     #[arg(long, value_enum, default_value_t = WithPrograms::Auto)]
