@@ -22,11 +22,12 @@ until_true() {
   done
 }
 exec_start() { sed -n 's/^ExecStart=//p' "/lib/systemd/system/$1.service"; }
-# As systemd would: the unit's user and StateDirectory=.
+# As systemd would: the unit's user and StateDirectory=, and none of the variables of the shell. The server would take the token file of users
+# for one that it is given.
 start_server() {
   install -d -m 700 -o longshore -g longshore /var/lib/longshore
   # shellcheck disable=SC2046
-  setpriv --reuid longshore --regid longshore --clear-groups $(exec_start longshore-server) >>/tmp/server.log 2>&1 &
+  env -u LONGSHORE_API_TOKEN_FILE setpriv --reuid longshore --regid longshore --clear-groups $(exec_start longshore-server) >>/tmp/server.log 2>&1 &
   server=$!
   until_true longshore health
 }
