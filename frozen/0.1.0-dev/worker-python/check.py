@@ -1,7 +1,7 @@
 """Checks this worker, and with it docs/protocol.md, against a running server: `check.py --server http://127.0.0.1:8080`.
 
 1. codec: each frame of protocol/tests/golden/frames.json is read and written alike, and each invalid one is refused with its code.
-2. jobs: 200 jobs to success, with their output; one that fails; one that asks before it starts.
+2. jobs: 200 jobs to success, with their output; one that fails; one that asks before it starts; inputs and results.
 3. cancel: a running job and a queued one.
 4. reconnect: the connection is cut while a job runs; the inventory keeps it, and it is reported once.
 5. hostile: each bad frame is answered with the close code that the document names, and the server goes on.
@@ -165,6 +165,26 @@ async def check_jobs(api, worker):
     expect(os.listdir(worker.state.attempts), [], "what is left of ended attempts")
     for job in jobs:
         expect(await api.text(f"/api/jobs/{job}/logs"), f"hello from job {job}\n", f"the output of job {job}")
+
+
+async def check_exchange(api, worker):
+    """The input of a job or of its definition comes back as the result; what is no result is left out."""
+    deep = "[" * 200 + "]" * 200
+    for body, result, note in [
+        ({}, {"pages": [1, 2]}, None),
+        ({"input": {"k": "é"}}, {"k": "é"}, None),
+        ({"input": None}, None, None),
+        ({"environment": {"WITH": "{"}}, None, "it is not JSON"),
+        ({"environment": {"WITH": "NaN"}}, None, "it is not JSON"),
+        ({"environment": {"WITH": deep}}, None, "it is not JSON"),
+        ({"args": ["large"]}, None, "larger than 65536 bytes"),
+    ]:
+        job = await api.submit("exchange", **body)
+        shown = await api.until(job, "succeeded")
+        expect(shown.get("result"), result, f"the result of job {job}, made with {str(body)[:40]}")
+        if note is not None and note not in json.dumps(shown):
+            raise Failed(f"job {job} does not say {note!r}: {shown}")
+    await holds("nothing is left of them", lambda: not worker.attempts)
 
 
 async def check_cancel(api, worker):
@@ -340,6 +360,8 @@ async def check_all(api, worker, directory, flags, token, frames):
     await holds("the worker is connected", lambda: worker.is_reconciled)
     await check_jobs(api, worker)
     print(f"jobs       {JOBS} succeeded, one failed, one asked before it started")
+    await check_exchange(api, worker)
+    print("exchange   inputs and results")
     await check_cancel(api, worker)
     print("cancel     running and queued jobs")
     await check_reconnect(api, worker, directory)

@@ -12,6 +12,8 @@ import secrets
 import shutil
 import signal
 
+from codec import RESULT_BYTES_MAX, RESULT_DEPTH_MAX
+
 
 class State:
     """A worker's state directory. It is locked for as long as the process lives."""
@@ -87,6 +89,37 @@ class Record:
         except FileNotFoundError:
             return 0
 
+    def exchange(self, given):
+        """Writes the input of the job, if it has one. Returns the variables that name the files for input and result."""
+        variables = {"LONGSHORE_RESULT": os.path.abspath(self.stream("result.json"))}
+        if given is not None:
+            variables["LONGSHORE_INPUT"] = os.path.abspath(self.stream("input.json"))
+            with open(variables["LONGSHORE_INPUT"], "w", encoding="utf-8") as file:
+                file.write(given)
+        return variables
+
+    def result(self):
+        """The result that the program has left, and a note if it had to be left out."""
+        try:
+            # The program may have put a link or a pipe in its place.
+            found = os.open(self.stream("result.json"), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(found, "rb") as file:
+                content = file.read(RESULT_BYTES_MAX + 1)
+        except FileNotFoundError:
+            return None, None
+        except OSError as error:
+            return None, f"its result was left out: it cannot be read: {error.strerror}"
+        if not content.strip():
+            return None, None
+        if len(content) > RESULT_BYTES_MAX:
+            return None, f"its result was left out: it is larger than {RESULT_BYTES_MAX} bytes"
+        try:
+            text = content.decode().strip()
+            fits = depth(json.loads(text, parse_constant=refuse_constant)) <= RESULT_DEPTH_MAX
+        except (ValueError, RecursionError):
+            fits = False
+        return (text, None) if fits else (None, "its result was left out: it is not JSON")
+
     def remove(self):
         shutil.rmtree(self.path)
 
@@ -95,6 +128,16 @@ class Record:
         pid, start = self.facts.get("pid"), self.facts.get("start")
         if pid and start and process_start(pid) == start:
             os.killpg(pid, signal.SIGKILL)
+
+
+def refuse_constant(name):
+    """Python reads NaN and Infinity, which JSON does not have."""
+    raise ValueError(name)
+
+
+def depth(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
 def process_start(pid):

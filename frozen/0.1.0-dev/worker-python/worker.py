@@ -563,6 +563,8 @@ class Worker:
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
         environment.update(dict(spec["environment"]))
         environment.update(dict(body["environment"] if body else []))
+        own_input = body["input"] if body else None
+        environment.update(record.exchange(spec["input"] if own_input is None else own_input))
         environment.update(LONGSHORE_JOB=str(token["job"]), LONGSHORE_ATTEMPT=str(token["fence"]))
         end = None
         with open(record.stream("stdout"), "wb") as out, open(record.stream("stderr"), "wb") as err:
@@ -592,6 +594,8 @@ class Worker:
                 self.signal(attempt, signal.SIGTERM)
             code = await attempt.process.wait()
             end = classify(attempt, code, uptime() - from_start)
+            if end["outcome"] == "Succeeded":
+                end["result"], end["note"] = record.result()
         # Durable before it is reported.
         record.save(end=end, lengths=lengths_of(record))
         self.report_end(attempt, uptime())
@@ -614,7 +618,7 @@ class Worker:
         # This worker measures nothing.
         entry["usage"] = codec.UNKNOWN_USAGE
         if end["outcome"] == "Succeeded":
-            attempt.final = ("Success", dict(entry, result=None, note=None), at)
+            attempt.final = ("Success", dict(entry, result=end.get("result"), note=end.get("note")), at)
         else:
             facts = {name: end[name] for name in ("outcome", "exit_code", "message")}
             attempt.final = ("Failure", dict(entry, **facts), at)
