@@ -59,6 +59,9 @@ impl World {
                     self.network.break_off(&mut self.agenda, self.now, connection, told);
                 }
             }
+            Act::Flap { machine, lasts } => {
+                self.machines[usize::from(machine)].flaps_until = self.now + lasts;
+            }
             Act::Cut { machine, ways, lasts } => self.cut(machine, ways, lasts),
             Act::CrashWorker { machine, effects, power, back_after } => {
                 self.crash_soon(machine, effects, power, back_after);
@@ -292,6 +295,7 @@ impl World {
         let machine = &mut self.machines[usize::from(no)];
         machine.engine.broken_until = Moment(0);
         machine.engine.conflict = false;
+        machine.flaps_until = Moment(0);
         machine.loses_order = false;
         let (life, spell) = (machine.life, machine.engine.spell);
         self.engine_back(no, spell);

@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) engine: Engine,
     /// Until then the disk of the state directory is nearly full.
     pub(crate) low_disk_until: Moment,
+    /// Until then its connections break as soon as the worker is welcomed.
+    pub(crate) flaps_until: Moment,
     /// The next Enqueue is lost.
     pub(crate) loses_order: bool,
     /// Attempts whose order to start was lost.
@@ -133,6 +135,7 @@ impl Machine {
             directory: Directory::new(dice.any()),
             engine: Engine::default(),
             low_disk_until: Moment(0),
+            flaps_until: Moment(0),
             loses_order: false,
             lost_orders: BTreeSet::new(),
             life: 0,

@@ -209,6 +209,9 @@ impl Oracle {
         if self.decisions.is_multiple_of(SCAN_EVERY) {
             self.scan(scene, disk, scheduler);
         }
+        if self.decisions.is_multiple_of(SILENCE_EVERY) {
+            self.keeps_nothing_by_hello(scene, (disk, workload));
+        }
         if self.decisions.is_multiple_of(AUDIT_EVERY)
             && let Some(fault) = scheduler::audit::audit(scheduler).pop()
         {
@@ -258,6 +261,8 @@ impl Oracle {
 const AUDIT_EVERY: u64 = 8;
 /// Looking at everything that there ever was costs as much as some hundred steps.
 const SCAN_EVERY: u64 = 1_000;
+/// Looking at all jobs costs as much as some steps, and silence lasts.
+const SILENCE_EVERY: u64 = 100;
 
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,11 @@ pub(crate) enum Act {
         machine: u16,
         told: [bool; 2],
     },
+    /// Its connections break as soon as its worker is welcomed, for so long.
+    Flap {
+        machine: u16,
+        lasts: Duration,
+    },
     /// Nothing gets through for so long: from one machine or all, towards the worker or the server or both.
     Cut {
         machine: Option<u16>,
@@ -229,6 +234,7 @@ impl Act {
             Self::Backfill { .. } => Kind::Backfill,
             Self::LoseOrder { .. } => Kind::LoseOrder,
             Self::Stray { .. } => Kind::Stray,
+            Self::Flap { .. } => Kind::Flap,
         }
     }
 }
@@ -266,11 +272,12 @@ pub(crate) enum Kind {
     Backfill,
     LoseOrder,
     Stray,
+    Flap,
 }
 
 impl Kind {
     /// Every kind, in the order of their declaration.
-    pub(crate) const ALL: [Self; 30] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Submit,
         Self::Cancel,
         Self::Release,
@@ -301,6 +308,7 @@ impl Kind {
         Self::Backfill,
         Self::LoseOrder,
         Self::Stray,
+        Self::Flap,
     ];
 
     pub(crate) const COUNT: usize = Self::ALL.len();
@@ -338,6 +346,7 @@ impl Kind {
             Self::Backfill => "backfill a schedule",
             Self::LoseOrder => "lose an order",
             Self::Stray => "stray to another cluster",
+            Self::Flap => "break each connection",
         }
     }
 }

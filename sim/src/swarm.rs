@@ -90,9 +90,9 @@ fn acts(dice: &mut Dice, later: &mut Dice) -> [u64; Kind::COUNT] {
         Kind::Pause if later.permille(500) => later.between(1, 10),
         Kind::Backfill if later.permille(500) => later.between(1, 6),
         Kind::LoseOrder if later.permille(share) => later.between(1, most),
-        Kind::Stray if later.permille(share) => later.between(1, most),
+        Kind::Stray | Kind::Flap if later.permille(share) => later.between(1, most),
         Kind::FillDisk | Kind::StopUnmanaged | Kind::Pause | Kind::Backfill => 0,
-        Kind::LoseOrder | Kind::Stray => 0,
+        Kind::LoseOrder | Kind::Stray | Kind::Flap => 0,
         _ if dice.permille(share) => dice.between(1, most),
         _ => 0,
     })

@@ -91,6 +91,9 @@ impl World {
                 machine.lost_orders.extend(list.iter().map(|it| it.token));
                 self.trace.say(self.now, || format!("w{no}      loses the enqueue"));
             }
+            Parcel::Order(Order::Welcome(_)) if self.now < machine.flaps_until => {
+                self.network.break_off(&mut self.agenda, self.now, connection, [true, true]);
+            }
             Parcel::Order(order) => {
                 self.oracle.worker_hears_order(no, &order);
                 self.step_worker(no, Input::Ordered(order));

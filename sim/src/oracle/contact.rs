@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use protocol::order::StopCause;
 use protocol::{Order, SessionId, WorkerId};
 use scheduler::Scheduler;
 use scheduler::step::{CloseReason, Effect, Step};
 
-use super::Oracle;
+use super::{Oracle, Scene};
 use crate::clock::Moment;
+use crate::disk::Disk;
+use crate::workload::Workload;
 
 /// The session on which a worker was let in last, and when anything came on it.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +80,28 @@ impl Oracle {
         }
     }
 
+    /// I13: a worker that connects again and again, and never reconciles, keeps nothing for it.
+    pub(super) fn keeps_nothing_by_hello(&mut self, scene: Scene<'_>, (disk, workload): (&Disk, &Workload)) {
+        let there_for = scene.now.since(scene.attentive_since);
+        for (_, row) in disk.rows() {
+            let Some(latest) = row.latest.as_ref().filter(|_| row.current().is_some()) else { continue };
+            let Some(silent_for) = self.silent_for(scene.now, latest.worker) else { continue };
+            let is_cancelled = latest.stopping == Some(StopCause::Cancel);
+            let limit = workload.definition(row.revision).given_up_after(is_cancelled);
+            let is_kept = |limit: Duration| silent_for.min(there_for) > limit * 2 + LONGEST_DELAY;
+            if limit.is_some_and(is_kept) {
+                let what = format!("{} is kept after {silent_for:?} of silence", latest.token);
+                return self.fault(scene.now, "I13 a worker that only says Hello keeps nothing", what);
+            }
+        }
+    }
+
     /// For how long nothing was heard of a worker, if anything ever was.
     pub(super) fn silent_for(&self, now: Moment, worker: WorkerId) -> Option<Duration> {
         let contact = self.contacts.iter().find(|contact| contact.worker == worker)?;
         Some(now.since(contact.at?))
     }
 }
+
+/// Clocks run at different rates, commits stall, and the server may be slow.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);

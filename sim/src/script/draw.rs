@@ -101,6 +101,7 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
         },
         Kind::LoseOrder => Act::LoseOrder { machine },
         Kind::Stray => Act::Stray { machine, lasts: dice.seconds(1, 200) },
+        Kind::Flap => Act::Flap { machine, lasts: dice.seconds(1, 400) },
         Kind::Remove => Act::Remove { machine, container: dice.any() as usize },
     };
     accompany(dice, &act, at, acts);
