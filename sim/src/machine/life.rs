@@ -110,7 +110,11 @@ impl World {
             pull_slots: PULL_SLOTS,
             policy: Policy::allow_all(),
             labels: vec![("zone".to_owned(), ["a", "b"][usize::from(no) % 2].to_owned())],
-            runtimes: vec![(RuntimeKind::Docker, availability.clone())],
+            // No job uses the second one. Its list is always complete, which tells nothing about the first.
+            runtimes: vec![
+                (RuntimeKind::Docker, availability.clone()),
+                (RuntimeKind::Process, Availability::Available),
+            ],
             resources: offered(no),
         };
         let (seed, number) = (machine.dice.any(), config.process);
