@@ -58,7 +58,7 @@ async fn the_overview_names_jobs_that_wait_in_vain_with_a_link_to_them() {
             "1 job of resize waits: the only worker",
             "2 jobs of backup wait: no connected worker offers enough of a reserved resource",
             "<b>37</b> waiting",
-            "<td class=\"number\">30</td><td>the slots and backlogs of all workers",
+            "<td class=\"number\">30</td><td>all slots of the workers that could run it",
         ],
     );
     assert!(!page.body.contains("30 jobs"), "a busy worker passes by itself: {}", page.body);

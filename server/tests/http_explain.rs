@@ -34,6 +34,7 @@ fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<Worker
         limits: Vec::new(),
         pauses: Vec::new(),
         before: None,
+        lane_jobs: None,
         aged_steps: None,
         workers,
     }
