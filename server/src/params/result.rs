@@ -4,9 +4,9 @@
 //! not fit is left out with a reason, and its parameter is as if nobody had given it.
 
 use protocol::container::Overrides;
-use protocol::wire::body_fits_with;
+use protocol::wire::{BODY_BYTES_MAX, body_fits_with};
 use scheduler::params::SubmissionRules;
-use scheduler::results::{RESULT_VARIABLE_BYTES_MAX, ResultParams};
+use scheduler::results::ResultParams;
 use serde_json::{Map, Value};
 
 use super::Checker;
@@ -36,7 +36,7 @@ pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultP
     // Without a required parameter the hook is left out, as it would be without a result.
     let params = checker.resolve(&given).ok().filter(|params| {
         let sent = params.applied_to(&Overrides::default());
-        let fits = body_fits_with(&sent, FACTS, RESULT_VARIABLE_BYTES_MAX + FACTS_BYTES).is_ok();
+        let fits = body_fits_with(&sent, FACTS, BODY_BYTES_MAX - PARAMS_BYTES_MAX).is_ok();
         if !fits {
             left_out.push("its parameters: they are too long together".to_owned());
         }
@@ -45,10 +45,11 @@ pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultP
     ResultParams { params, left_out }
 }
 
-/// Variables that the job gets beside its parameters: the facts about its parent, and its place in a batch, at most.
+/// Variables that the job gets beside its parameters, at most: the facts about its parent, and its trace.
 const FACTS: usize = 32;
-/// Bytes of these facts without the result, at most: the reason has 1 KiB, a name less.
-const FACTS_BYTES: usize = 8 << 10;
+/// Bytes of all words and variables from parameters. A job may have 16 hooks that all take the same value, and a command may name it often, so
+/// less than a submission may have; with the facts they fit into a message to the worker.
+const PARAMS_BYTES_MAX: usize = 128 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -116,8 +117,9 @@ mod tests {
 
     #[test]
     fn parameters_that_are_too_long_together_are_left_out() {
-        let taken = read(&json!({"rows": 1, "long": "x".repeat(30 << 10)}));
-        assert_eq!(taken.params, None, "twenty words of 30 KiB do not fit into a message");
+        assert!(read(&json!({"rows": 1, "long": "x".repeat(6_000)})).params.is_some());
+        let taken = read(&json!({"rows": 1, "long": "x".repeat(7_000)}));
+        assert_eq!(taken.params, None, "twenty words and a variable of 7,000 bytes are too much");
         assert_eq!(taken.left_out, ["its parameters: they are too long together"]);
     }
 
