@@ -1,4 +1,7 @@
-//! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end, cancels it or retries what failed.
+//! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end, cancels it or retries what failed. `follow` prints the
+//! output of its members.
+
+mod follow;
 
 use std::time::Duration;
 
@@ -39,10 +42,11 @@ pub(crate) struct ListFlags {
 #[command(after_help = "Examples:
   longshore batch 120             how many members are in each state, and the first failures
   longshore batch 120 --wait      show the progress until the last member has ended
+  longshore batch 120 -f          print the output of all members until then
   longshore batch 120 cancel      cancel all members that have not ended
   longshore batch 120 retry       run the failed members again, as new jobs
 
-With --wait the exit code is 0 if all members succeeded, and 1 otherwise. Ctrl-C does not stop the batch.")]
+With --wait and --follow the exit code is 0 if all members succeeded, and 1 otherwise. Ctrl-C does not stop the batch.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -55,6 +59,9 @@ pub(crate) struct Flags {
     /// Wait until the batch has ended, at most this long.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
+    /// Print the output of all members until the batch has ended, each line with its job.
+    #[arg(short = 'f', long, conflicts_with_all = ["wait", "operation"])]
+    follow: bool,
     /// Do not ask before the operation.
     #[arg(short = 'y', long, requires = "operation")]
     yes: bool,
@@ -104,6 +111,9 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
 /// Shows a batch, or does something with its members.
 pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
+    if flags.follow {
+        return follow::follow(&api, flags.common.format, flags.id).await;
+    }
     if let Some(operation) = flags.operation {
         let id = flags.id.to_string();
         let path = ["api", "batches", &id, operation.name()];

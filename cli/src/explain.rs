@@ -2,6 +2,7 @@
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
+use crate::duration;
 use crate::records;
 use crate::screen;
 use crate::view::{Explanation, Verdict, in_words};
@@ -32,6 +33,9 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         flags.id, explanation.name, explanation.state, explanation.reason.text
     );
     screen::line(&screen::visible(&why))?;
+    for line in wait_lines(&explanation) {
+        screen::line(&screen::visible(&line))?;
+    }
     if explanation.workers.is_empty() {
         return Ok(());
     }
@@ -45,4 +49,17 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         ]
     };
     screen::table(&[">ID", "WORKER", "VERDICT", "WHY"], explanation.workers.iter().map(row).collect())
+}
+
+/// The position of a waiting job in its lane, and the estimate of its wait.
+fn wait_lines(explanation: &Explanation) -> Vec<String> {
+    let position = explanation.before.zip(explanation.lane_jobs).map(|(before, jobs)| {
+        let position = before + 1;
+        format!("position {position} of {jobs}, among the waiting jobs of its definition with the same keys")
+    });
+    let estimate = explanation.estimate.as_ref().map(|estimate| {
+        let wait = duration::show(i64::try_from(estimate.wait_ms).unwrap_or(i64::MAX));
+        format!("starts in about {wait}, if {}", estimate.text)
+    });
+    position.into_iter().chain(estimate).collect()
 }

@@ -3,6 +3,9 @@
 //! Both streams arrive as events of one connection, in the order of their arrival at the server. Standard output goes to standard output,
 //! standard error to standard error. Each event has an id: if the connection breaks, the next one continues after the last event.
 
+mod member;
+mod request;
+
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
@@ -10,6 +13,9 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
 
+pub(crate) use self::member::Member;
+use self::member::OpenLines;
+pub(crate) use self::request::LogRequest;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
@@ -58,53 +64,20 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         from_first: false,
         as_json: flags.common.format.is_json(),
         prints_end: flags.follow,
+        member: None,
     };
     show(&api, &wanted, flags.follow).await
-}
-
-/// The output to print.
-#[derive(Debug)]
-pub(crate) struct LogRequest {
-    id: u64,
-    attempt: Option<u32>,
-    stream: Option<Stream>,
-    tail: Option<u32>,
-    from_first: bool,
-    as_json: bool,
-    /// Print at the end how the job ended.
-    prints_end: bool,
-}
-
-impl LogRequest {
-    /// All output from the first attempt on, without a line about the end.
-    pub(crate) const fn everything(id: u64) -> Self {
-        Self {
-            id,
-            attempt: None,
-            stream: None,
-            tail: None,
-            from_first: true,
-            as_json: false,
-            prints_end: false,
-        }
-    }
-
-    fn query(&self, follow: bool, resumed: bool) -> Vec<(&'static str, String)> {
-        let query = [
-            ("encoding", Some("base64".to_owned())),
-            ("follow", follow.then(|| "1".to_owned())),
-            ("attempt", self.attempt.map(|attempt| attempt.to_string())),
-            ("stream", self.stream.map(|stream| stream.name().to_owned())),
-            ("tail", self.tail.filter(|_| !resumed).map(|lines| lines.to_string())),
-        ];
-        query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
-    }
 }
 
 /// Prints output until the job has ended, and returns the job's final JSON.
 pub(crate) async fn follow(api: &Api, wanted: &LogRequest) -> anyhow::Result<Value> {
     show(api, wanted, true).await?;
     wait_for_end(api, wanted.id).await
+}
+
+/// Prints output until the job has ended.
+pub(crate) async fn print_until_end(api: &Api, wanted: &LogRequest) -> anyhow::Result<()> {
+    show(api, wanted, true).await
 }
 
 /// Waits until a job has ended, and returns its final JSON.
@@ -138,6 +111,8 @@ struct Place {
     failures: u32,
     /// Incomplete characters at the end of each stream.
     texts: Utf8Streams,
+    /// Incomplete lines of a member of a batch.
+    lines: OpenLines,
     /// Streams of this attempt for which the note about replayed output was printed.
     replayed: Vec<Stream>,
 }
@@ -210,7 +185,7 @@ fn switch_attempt(wanted: &LogRequest, next: &Attempt, place: &mut Place) -> any
         place.replayed.clear();
     }
     if place.attempt > 0 && next.attempt > place.attempt {
-        screen::note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
+        wanted.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
     }
     place.attempt = next.attempt;
     Ok(())
@@ -233,7 +208,11 @@ fn output(api: &Api, wanted: &LogRequest, output: &Output, place: &mut Place) ->
     let text = place.texts.of(output.stream);
     if wanted.as_json {
         let text = text.decode(&bytes);
-        return json_text(output.stream, &text, place);
+        return json_text(wanted, output.stream, &text, place);
+    }
+    if let Some(member) = &wanted.member {
+        let lines = place.lines.push(output.stream, &text.decode(&bytes));
+        return member.print(output.stream, &lines);
     }
     screen::output(output.stream, &bytes, text)
 }
@@ -244,7 +223,7 @@ fn note_replayed(wanted: &LogRequest, stream: Stream, place: &mut Place) {
     place.replayed.push(stream);
     if !wanted.as_json {
         let stream = stream.name();
-        screen::note(&format!("longshore: the following part of {stream} was read from the engine's log"));
+        wanted.note(&format!("longshore: the following part of {stream} was read from the engine's log"));
     }
 }
 
@@ -253,7 +232,11 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, place: &mut Place) -> anyh
     let text = place.texts.of(stream);
     let rest = text.flush();
     if wanted.as_json {
-        return json_text(stream, &rest, place);
+        return json_text(wanted, stream, &rest, place);
+    }
+    if let Some(member) = &wanted.member {
+        let lines = place.lines.push(stream, &rest) + &place.lines.take(stream);
+        return member.print(stream, &lines);
     }
     screen::output(stream, rest.as_bytes(), text)
 }
@@ -264,7 +247,7 @@ fn flush_streams(wanted: &LogRequest, place: &mut Place) -> anyhow::Result<()> {
 }
 
 /// Prints a JSON line, unless the text is empty because only an incomplete character came.
-fn json_text(stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
+fn json_text(wanted: &LogRequest, stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
     }
@@ -272,7 +255,7 @@ fn json_text(stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
     if place.replayed.contains(&stream) {
         line["replayed"] = true.into();
     }
-    screen::line(&line.to_string())
+    wanted.print_json(line)
 }
 
 #[derive(serde::Deserialize)]
@@ -286,9 +269,9 @@ fn gap(wanted: &LogRequest, gap: &Gap, place: &mut Place) -> anyhow::Result<()> 
     flush_partial(wanted, gap.stream, place)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
-        return screen::line(&json!({ "stream": stream, "missing_bytes": missing }).to_string());
+        return wanted.print_json(json!({ "stream": stream, "missing_bytes": missing }));
     }
-    screen::note(&match missing {
+    wanted.note(&match missing {
         Some(missing) => format!("longshore: {missing} bytes of {stream} are missing"),
         None => format!("longshore: some of {stream} is missing"),
     });
@@ -303,9 +286,9 @@ struct Late {
 fn late(wanted: &LogRequest, late: &Late) -> anyhow::Result<()> {
     let late = late.late_bytes;
     if wanted.as_json {
-        return screen::line(&json!({ "late_bytes": late }).to_string());
+        return wanted.print_json(json!({ "late_bytes": late }));
     }
-    screen::note(&format!("longshore: {late} bytes of output have not arrived yet"));
+    wanted.note(&format!("longshore: {late} bytes of output have not arrived yet"));
     Ok(())
 }
 
@@ -330,7 +313,7 @@ fn end(wanted: &LogRequest, end: &End, place: &mut Place) -> anyhow::Result<()> 
     if wanted.prints_end
         && let Some(text) = end.text.clone().or_else(of_attempt)
     {
-        screen::note(&text);
+        wanted.note(&text);
     }
     Ok(())
 }

@@ -103,6 +103,13 @@ jobs:
     runtime: process
     command: ["sh", "-c", "echo $LONGSHORE_BATCH $LONGSHORE_INDEX/$LONGSHORE_BATCH_SIZE; test $LONGSHORE_INDEX -ne 1"]
   failing: {runtime: process, command: ["sh", "-c", "exit 3"]}
+  held:
+    runtime: process
+    command:
+      - "sh"
+      - "-c"
+      - "printf begun; until test -e $1; do sleep 0.02; done; echo ' and done'; test $LONGSHORE_INDEX -lt 20 || echo late >&2"
+      - "sh"
 "#;
 
 /// Runs a verb that asks the server of the cluster.
@@ -151,4 +158,55 @@ async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
     let events = api.get_bytes("/api/events?batch=1&kind=batch.*&tail=10&follow=0").await;
     let events = String::from_utf8(events).unwrap();
     assert!(events.contains("\"batch.accepted\"") && events.contains("\"batch.ended\""), "{events}");
+}
+
+/// The output of running members is printed at once, that of many members in full, and the exit code says how the batch ended.
+#[tokio::test]
+async fn the_output_of_all_members_is_followed_until_the_batch_has_ended() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let _worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--slots", "20"]);
+    api.wait_for_ready_worker("w1").await;
+    let files = tempfile::tempdir().unwrap();
+    let (go, printed) = (files.path().join("go"), files.path().join("printed"));
+    let body = serde_json::json!({"count": 30, "args": [go]});
+    assert_eq!(api.post("/api/jobs/held", Some(&body)).await["batch"], 1);
+    let mut follower = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(["batch", "1", "--follow", "-o", "ndjson", "--server", &cluster.address()])
+        .stdout(std::fs::File::create(&printed).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&printed).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    testkit::wait_for("sixteen members are followed", async || (lines().len() >= 16).then_some(())).await;
+    std::fs::write(&go, "").unwrap();
+    let ended = testkit::wait_for("the batch has ended", async || follower.try_wait().unwrap()).await;
+    assert_eq!(ended.code(), Some(0));
+    let text_of = |index: u64, stream: &str| -> String {
+        let of = |line: &&serde_json::Value| line["index"] == index && line["stream"] == stream;
+        lines().iter().filter(of).map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+    };
+    for index in 0..30 {
+        assert_eq!(text_of(index, "stdout"), "begun and done\n", "{index}");
+        assert_eq!(text_of(index, "stderr"), if index < 20 { "" } else { "late\n" }, "{index}");
+    }
+
+    let (code, said) = cli(&cluster, &["run", "members", "--count", "11", "--quiet"]);
+    assert_eq!((code, said.as_str()), (0, "31\n"));
+    let (code, said) = cli(&cluster, &["batch", "31", "--follow"]);
+    assert_eq!(code, 1, "{said}");
+    for index in 0..11 {
+        let line = format!("{:<6} | 31 {index}/11\n", format!("{}[{index}]", 31 + index));
+        assert_eq!(said.matches(&line).count(), 1, "{line} in {said}");
+    }
+    assert!(said.contains("32[1]  | longshore: job 32 failed"), "{said}");
+    assert!(said.contains("longshore: batch 31 failed: 10 succeeded, 1 failed\n"), "{said}");
+    let (again, _) = cli(&cluster, &["batch", "31", "--follow"]);
+    let (unknown, said) = cli(&cluster, &["batch", "32", "-f"]);
+    assert_eq!((again, unknown), (1, 4), "{said}");
+    let (wrong, _) = cli(&cluster, &["batch", "31", "--follow", "--wait"]);
+    assert_eq!(wrong, 2);
 }

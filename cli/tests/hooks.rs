@@ -51,6 +51,87 @@ async fn a_failed_job_and_the_jobs_of_its_hooks_know_each_other() {
     );
 }
 
+/// The job of a hook gets its parent's result: whole in a variable, and as the parameters that it declares. It has them behind a crash as
+/// well, and when somebody repeats it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_of_a_job_reaches_the_jobs_of_its_hooks() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), PASSED_ON);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let first = api
+        .post("/api/jobs/extract", Some(&json!({"args": ["{\n \"rows\": 3,\t\"mode\": \"slow\"\n}"]})))
+        .await;
+    let extract = first["id"].as_u64().unwrap();
+    let worker = cluster.start_worker("only", &["--no-docker", "--allow-process"]);
+    let parent = api.wait_for_job(extract, |job| job["state"] == "succeeded").await;
+    drop(worker);
+    server.kill();
+    let _server = cluster.start_server(&[]).await;
+    let _worker = cluster.start_worker("only", &["--no-docker", "--allow-process"]);
+    let job_of = |parent: &Value, number: usize| parent["hooks"][number]["job"].as_u64().unwrap();
+    let load = api.wait_for_job(job_of(&parent, 0), |job| job["state"] == "succeeded").await;
+    let told = json!({
+        "word": "3", "rows": "3", "mode": "fast", "parent": {"rows": 3, "mode": "slow"}
+    });
+    assert_eq!(load["result"], told, "a mode that does not exist is left out");
+    assert_eq!(load["params"], json!({"rows": 3}), "{load}");
+    let left_out = load["timeline"].as_array().unwrap().iter().find(|it| it["event"] == "result_left_out");
+    let text = "parameter mode: \"slow\" is not one of its values";
+    assert_eq!(left_out.map(|it| &it["text"]), Some(&json!(text)), "{load}");
+    let closed = api.wait_for_job(job_of(&parent, 1), |job| job["state"] == "succeeded").await;
+    assert_eq!(closed["params"], Value::Null, "it allows submissions no parameters: {closed}");
+    assert_eq!(closed["result"]["parent"], told["parent"]);
+    let again = api.post(&format!("/api/jobs/{}/retry", job_of(&parent, 0)), None).await;
+    let again = api.wait_for_job(again["id"].as_u64().unwrap(), |job| job["state"] == "succeeded").await;
+    assert_eq!(again["result"], told);
+
+    // A result that is too long for a variable still gives parameters; a job that fails has no result.
+    let long = json!({"rows": 4, "long": "x".repeat(40_000)}).to_string();
+    let args = json!({"args": ["", "large"], "environment": {"LONG": "x".repeat(30_000)}});
+    let large = api.post("/api/jobs/extract", Some(&args)).await["id"].as_u64().unwrap();
+    let large = api.wait_for_job(large, |job| job["state"] == "succeeded").await;
+    assert!(large["result"].to_string().len() > long.len(), "{}", large["result"].to_string().len());
+    let load = api.wait_for_job(job_of(&large, 0), |job| job["state"] == "succeeded").await;
+    assert_eq!(load["result"], json!({"word": "4", "rows": "4", "mode": "fast", "parent": null}));
+    assert!(load["timeline"].to_string().contains("LONGSHORE_PARENT_RESULT would have"), "{load}");
+    let failed =
+        api.post("/api/jobs/extract", Some(&json!({"args": ["{}", "fail"]}))).await["id"].as_u64().unwrap();
+    let failed = api.wait_for_job(failed, |job| job["state"] == "failed").await;
+    let closed = api.wait_for_job(job_of(&failed, 0), |job| job["state"] == "succeeded").await;
+    assert_eq!(closed["result"]["parent"], Value::Null);
+}
+
+const PASSED_ON: &str = r#"
+version: 1
+defaults:
+  runtime: process
+jobs:
+  extract:
+    command:
+      - sh
+      - -c
+      - >-
+        case "$$2" in
+        large) printf '{"rows": 4, "long": "%s%s"}' "$$LONG" "$$LONG" ;;
+        *) printf %s "$$1" ;;
+        esac > "$$LONGSHORE_RESULT"; test "$$2" != fail
+      - sh
+    hooks: { on_success: load, on_end: closed }
+  load:
+    params: &params
+      rows: { type: integer, default: 0 }
+      mode: { enum: [fast, good], default: fast }
+    command: &load
+      - sh
+      - -c
+      - >-
+        printf '{"word": "%s", "rows": "%s", "mode": "%s", "parent": %s}' "$$1" "$$PARAM_ROWS" "$$PARAM_MODE"
+        "$${LONGSHORE_PARENT_RESULT:-null}" > "$$LONGSHORE_RESULT"
+      - sh
+      - "${params.rows}"
+  closed: { params: *params, command: *load, allow: [] }
+"#;
+
 /// A job of a schedule with `overlap: queue` says which job it waits for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waits_for_an_earlier_slot_names_its_job() {

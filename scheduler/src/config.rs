@@ -5,6 +5,7 @@ use protocol::{ClusterId, Epoch, Fence, JobId, WorkerId};
 
 use crate::input::GroupNo;
 use crate::queue::PriorityAgeing;
+use crate::results::ParamsOfResult;
 
 /// Settings that a scheduler keeps for its lifetime.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub struct Config {
     pub server_limits: ServerLimits,
     /// Growth of the priority of waiting jobs.
     pub priority_ageing: PriorityAgeing,
+    /// Takes the parameters of a hook's job out of its parent's result.
+    pub params_of_result: ParamsOfResult,
 }
 
 /// Limits on the jobs of all definitions together.
@@ -53,6 +56,7 @@ impl Config {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
+            params_of_result: crate::results::ignore_result,
         }
     }
 }

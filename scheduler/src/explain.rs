@@ -42,6 +42,8 @@ pub struct Explanation {
     pub pauses: Vec<(PauseTarget, Timestamp)>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
     pub before: Option<u64>,
+    /// Jobs that wait in its lane, itself included, if it waits.
+    pub lane_jobs: Option<u64>,
     /// Steps of priority that it has gained by waiting, if it waits and priorities age.
     pub aged_steps: Option<u64>,
     /// All known workers, ordered by id.
@@ -176,16 +178,27 @@ impl Scheduler {
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
         let pauses = self.pauses.of_jobs(&definition).collect();
-        let before = match job.live_state {
-            LiveState::Queued(lane) => {
-                Some(self.ready.count_before(lane, job.queue_key(self.config.priority_ageing, id)) as u64)
-            }
+        let lane = match job.live_state {
+            LiveState::Queued(lane) => Some(lane),
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
                 None
             }
         };
+        let key = job.queue_key(self.config.priority_ageing, id);
+        let before = lane.map(|lane| self.ready.count_before(lane, key) as u64);
+        let lane_jobs = lane.map(|lane| self.ready.len_of_lane(lane) as u64);
         let aged_steps = before.and(self.config.priority_ageing.steps(job.due_at, now.utc));
-        Some(Explanation { state, pending, definition, limits, pauses, before, aged_steps, workers })
+        Some(Explanation {
+            state,
+            pending,
+            definition,
+            limits,
+            pauses,
+            before,
+            lane_jobs,
+            aged_steps,
+            workers,
+        })
     }
 
     /// The state of the limits of this name, or of all limits. Walks all limits: it answers a request of an operator.

@@ -9,12 +9,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::{AttemptNo, JobId, Revision, Timestamp};
+use protocol::{AttemptNo, JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Definition, is_default};
 use crate::job::State;
-use crate::params::ParamDefaults;
+use crate::results;
 use crate::shared_text;
 
 /// Hooks may make hooks; a chain of them ends after this many. Loops within a jobs.yaml are refused when it is loaded, but jobs of older
@@ -230,6 +230,8 @@ pub(crate) struct ParentFacts {
     pub(crate) reason: String,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
+    /// The JSON that it left when it succeeded.
+    pub(crate) result: Option<String>,
 }
 
 impl ParentFacts {
@@ -249,6 +251,7 @@ impl ParentFacts {
             ("REASON", reason),
             ("STARTED_AT", self.started_at.map(instant)),
             ("ENDED_AT", self.ended_at.map(instant)),
+            ("RESULT", self.result.as_deref().and_then(results::in_one_line)),
         ];
         let named = |(name, value): (&str, Option<String>)| Some((alloc::format!("{PREFIX}{name}"), value?));
         variables.into_iter().filter_map(named).collect()
@@ -277,28 +280,17 @@ fn one_line(text: &str) -> String {
 /// The definitions of the present jobs.yaml, by name: a hook runs one of them.
 #[derive(Debug, Default)]
 pub(crate) struct HookTargets {
-    targets: BTreeMap<String, HookTarget>,
-}
-
-/// A definition that a hook can run.
-#[derive(Clone, Debug)]
-pub(crate) struct HookTarget {
-    pub(crate) revision: Revision,
-    /// Its parameters with their defaults.
-    pub(crate) params: ParamDefaults,
+    targets: BTreeMap<String, Arc<Definition>>,
 }
 
 impl HookTargets {
     /// Takes in a reading of jobs.yaml.
     pub(crate) fn define(&mut self, definitions: &[Arc<Definition>]) {
-        let target = |definition: &Arc<Definition>| {
-            let params = definition.submission.defaults.clone();
-            (definition.name.clone(), HookTarget { revision: definition.revision, params })
-        };
+        let target = |definition: &Arc<Definition>| (definition.name.clone(), definition.clone());
         self.targets = definitions.iter().map(target).collect();
     }
 
-    pub(crate) fn find(&self, name: &str) -> Option<&HookTarget> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Definition>> {
         self.targets.get(name)
     }
 }
@@ -327,6 +319,7 @@ mod tests {
             reason: String::new(),
             started_at: None,
             ended_at: Some(Timestamp(1_500)),
+            result: None,
         };
         let names: Vec<String> =
             parent.environment(HookEvent::End).into_iter().map(|(name, _)| name).collect();

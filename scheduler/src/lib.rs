@@ -58,6 +58,7 @@ pub mod queue;
 mod reconcile;
 pub mod reservation;
 pub mod restore;
+pub mod results;
 pub mod retry;
 pub mod run_on;
 pub mod schedule;

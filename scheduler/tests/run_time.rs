@@ -21,7 +21,7 @@ fn a_late_report_of_the_start_does_not_shorten_the_run_time() {
     let (token, _) = world.held.values().next().expect("it is assigned").clone();
     // The container ran for a second, and both reports come at its end.
     world.running("w1", token);
-    world.success("w1", token);
+    world.success("w1", token, None);
     let closed = ended(&world);
     assert_eq!(closed.started_at.map(|at| closed.ended_at.since(at)), Some(Duration::from_secs(1)));
 }

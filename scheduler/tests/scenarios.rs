@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use keys::{hooks, placement, seconds, timetable};
 use token_words::{held, job_id, parse_token};
+use world::ends::takes_size;
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
 use world::protocol::resources::OfferedResources;
 use world::protocol::{ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
@@ -185,6 +186,7 @@ fn happen(world: &mut World, words: &[&str]) {
             it.enabled = !words.contains(&"disabled");
             it.timetable = timetable(name, words);
             it.hooks = hooks(words);
+            it.submission = if words.contains(&"takes=size") { takes_size() } else { Default::default() };
             it.limits = limit_words::limits(words);
             it.placement = placement(words);
             it.container.image = option("image").unwrap_or_default().into();
@@ -384,7 +386,7 @@ fn happen(world: &mut World, words: &[&str]) {
             world.progress(name, parse_token(world, token), phase);
         }
         [name, "starting", token] => world.starting(name, parse_token(world, token)),
-        [name, "success", token] => world.success(name, parse_token(world, token)),
+        [name, "success", token, ..] => world.success(name, parse_token(world, token), option("result")),
         [name, "failure", token, outcome, ..] => {
             let outcome = Outcome::ALL.into_iter().find(|it| it.name() == outcome).unwrap();
             world.failure(

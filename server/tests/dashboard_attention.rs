@@ -58,7 +58,7 @@ async fn the_overview_names_jobs_that_wait_in_vain_with_a_link_to_them() {
             "1 job of resize waits: the only worker",
             "2 jobs of backup wait: no connected worker offers enough of a reserved resource",
             "<b>37</b> waiting",
-            "<td class=\"number\">30</td><td>all slots of the workers",
+            "<td class=\"number\">30</td><td>all slots of the workers that could run it",
         ],
     );
     assert!(!page.body.contains("30 jobs"), "a busy worker passes by itself: {}", page.body);
@@ -163,6 +163,7 @@ async fn the_page_of_a_worker_tells_why_it_gets_nothing_and_resets_it() {
         &page,
         &[
             "it failed to start 3 definitions. It gets one job <time",
+            "3 definitions in a row make a worker suspect; it gets nothing for 1m 0s, twice as long",
             "Its drain ends <time",
             "action=\"/workers/1/reset\"",
             "<a href=\"/definitions/backup\">backup</a>",
@@ -175,6 +176,7 @@ async fn the_page_of_a_worker_tells_why_it_gets_nothing_and_resets_it() {
     );
     let api = server.get("/api/workers/1").await.json();
     assert_eq!(api["exclusions"].as_array().map(Vec::len), Some(2), "{api}");
+    assert!(api["suspect"]["rule"].as_str().is_some_and(|rule| rule.ends_with("1h 0m at most")), "{api}");
     assert_eq!(
         (&api["exclusions"][0]["of"], &api["exclusions"][0]["name"]),
         (&"revision".into(), &"backup".into())

@@ -34,6 +34,7 @@ fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<Worker
         limits: Vec::new(),
         pauses: Vec::new(),
         before: None,
+        lane_jobs: None,
         aged_steps: None,
         workers,
     }
@@ -197,4 +198,20 @@ async fn a_job_pinned_to_a_disconnected_worker_has_that_reason() {
     assert_eq!(reason(2).await, "pinned_worker_away");
     server.stand.world().record(2).row.attempt.as_mut().unwrap().outcome = Some(Outcome::Lost);
     assert_eq!(reason(2).await, "busy", "who was lost there is not pinned to it");
+}
+
+#[tokio::test]
+async fn a_suspect_worker_is_told_with_the_thresholds() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let obstacles = vec![Obstacle::Excluded(Excluded::Suspect, None), Obstacle::Probing];
+    let unable = PlacementVerdict::Unable(obstacles);
+    let told = explanation(State::Queued, Some(PendingReason::Excluded), vec![worker(1, "w1", unable)]);
+    server.stand.world().explanation = Some(told);
+    let why = server.get("/api/jobs/1/explain").await.json();
+    let rule = "(3 definitions in a row make a worker suspect; it gets nothing for 1m 0s, twice as long after each failed probe, 1h 0m at most)";
+    for obstacle in why["workers"][0]["obstacles"].as_array().expect("a list") {
+        assert!(obstacle["text"].as_str().is_some_and(|text| text.ends_with(rule)), "{obstacle}");
+    }
+    assert!(why["estimate"].is_null() && why["before"].is_null(), "{why}");
 }

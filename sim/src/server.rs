@@ -1,8 +1,7 @@
 //! The server: a process that owns a scheduler, and the disk that outlives it.
 //!
-//! As in the real body, inputs that have piled up are stepped into the open group; as soon as the writer is free the open group is handed
-//! over and the next one is opened; a group's effects are performed after its commit and those of all earlier groups, also if it has no
-//! changes. A crash can come between any two of these.
+//! As in the real server, inputs that have piled up are stepped into the open group. Once the writer is free, the group is handed over and the
+//! next one is opened. Its effects follow its commit and those of all earlier groups. A crash can come between any two of these.
 
 mod life;
 mod perform;
@@ -114,6 +113,7 @@ impl Server {
             jobs_max: usize::MAX,
             server_limits: scheduler::ServerLimits::default(),
             priority_ageing: self.ageing.and_then(PriorityAgeing::every).unwrap_or_default(),
+            params_of_result: scheduler::results::ignore_result,
         }
     }
 }

@@ -47,6 +47,7 @@ impl Model {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
+            params_of_result: scheduler::results::ignore_result,
         };
         let mut model = Self {
             scheduler: Scheduler::new(config, Counters::default()),

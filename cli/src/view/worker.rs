@@ -68,6 +68,7 @@ impl WorkerView for Worker {
             ("since", self.since.to_string()),
             ("joined", optional(self.joined_at.as_ref())),
             ("suspect", self.suspect.as_ref().map(|it| it.cause.clone()).unwrap_or_default()),
+            ("thresholds", self.suspect.as_ref().map(|it| it.rule.clone()).unwrap_or_default()),
             ("busy", used_of(self.busy, self.slots)),
             ("queued", used_of(self.queued, self.backlog)),
         ];

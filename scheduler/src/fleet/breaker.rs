@@ -20,7 +20,7 @@ use protocol::{JobId, Revision, Timestamp};
 use crate::placement::exclusion::ExclusionBackoff;
 
 /// Failed definitions in a row that make a worker suspect. Two may be a coincidence; each further one costs a job a part of its budget.
-const FAILURES_MAX: usize = 3;
+pub const FAILURES_MAX: usize = 3;
 
 /// Duration of the exclusion: a minute, in which a daemon restarts, doubling up to an hour, as after one `host_failed`.
 pub const SUSPECT_BACKOFF: ExclusionBackoff =

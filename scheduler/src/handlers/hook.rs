@@ -2,6 +2,7 @@
 //! (`on_full: cancel_oldest`), which can have hooks of their own.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -15,9 +16,10 @@ use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, Paren
 use crate::input::{JobDetails, NewJob};
 use crate::job::State;
 use crate::limits::admission;
-use crate::params::ParamDefaults;
+use crate::params::{JobParams, ParamDefaults, SubmissionRules};
+use crate::results::{self, RESULT_VARIABLE_BYTES_MAX, ResultParams};
 use crate::run_on::SetRole;
-use crate::step::{Change, Ended, Rejection};
+use crate::step::{Change, Ended, Note, Rejection};
 
 /// A container of this job has started. Only the first one counts: a retry is no start of the job. For a member its parent has started.
 pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, at: Timestamp) {
@@ -44,6 +46,7 @@ pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, 
         reason: Default::default(),
         started_at: Some(at),
         ended_at: None,
+        result: None,
     };
     collect(scheduler, &definition, Arc::new(parent), depth, &[HookEvent::Start]);
 }
@@ -70,6 +73,7 @@ pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo)
         reason: ended.reason.clone(),
         started_at: closed.and_then(|closed| closed.started_at),
         ended_at: Some(ended.at),
+        result: closed.and_then(|closed| closed.result.clone()),
     };
     let events: Vec<HookEvent> = HookEvent::of_end(ended.state).into_iter().chain([HookEvent::End]).collect();
     collect(scheduler, &definition, Arc::new(parent), depth, &events);
@@ -111,10 +115,12 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
     if hook.depth > DEPTH_MAX {
         return Err(HookRefusal::TooDeep);
     }
-    let params = match target.params {
-        ParamDefaults::None => Default::default(),
-        ParamDefaults::All(params) => (*params).clone(),
-        ParamDefaults::Missing => return Err(HookRefusal::MissingParam),
+    let ResultParams { params, left_out } = params_of_result(scheduler, hook, &target.submission);
+    let params = match (params, &target.submission.defaults) {
+        (Some(params), _) => params,
+        (None, ParamDefaults::None) => JobParams::default(),
+        (None, ParamDefaults::All(params)) => (**params).clone(),
+        (None, ParamDefaults::Missing) => return Err(HookRefusal::MissingParam),
     };
     let body = Overrides { environment: hook.parent.environment(hook.event), ..Overrides::default() };
     let details = JobDetails { body, params, ..JobDetails::default() };
@@ -134,5 +140,24 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
         Rejection::LimitFull { .. } => HookRefusal::LimitFull,
         _ => HookRefusal::QueueFull,
     })?;
-    Ok(submit::create(scheduler, now, new, number, None))
+    let job = submit::create(scheduler, now, new, number, None);
+    if !left_out.is_empty() {
+        let note = Note::ResultLeftOut { why: left_out.join("; ") };
+        scheduler.change(Change::Noted { job, at: now.utc, note });
+    }
+    Ok(job)
+}
+
+/// The parameters that the parent's result gives to the job of a hook, and what of the result does not reach it.
+fn params_of_result(scheduler: &Scheduler, hook: &PendingHook, rules: &SubmissionRules) -> ResultParams {
+    let Some(result) = &hook.parent.result else { return ResultParams::default() };
+    let mut found = match results::takes_params(rules) {
+        true => (scheduler.config.params_of_result)(rules, result),
+        false => ResultParams::default(),
+    };
+    if result.len() > RESULT_VARIABLE_BYTES_MAX {
+        let (bytes, max) = (result.len(), RESULT_VARIABLE_BYTES_MAX);
+        found.left_out.push(format!("LONGSHORE_PARENT_RESULT would have {bytes} bytes (max {max})"));
+    }
+    found
 }

@@ -372,6 +372,12 @@ impl ReadyQueue {
         self.counts.iter().map(|((definition, pinned_to), counts)| (*definition, *pinned_to, *counts))
     }
 
+    /// Number of jobs of a lane.
+    #[must_use]
+    pub fn len_of_lane(&self, lane: LaneKey) -> usize {
+        self.lanes.get(&lane).map_or(0, Lane::len)
+    }
+
     /// Number of jobs of a lane before this key. Walks them: it answers a request of an operator for one job.
     #[must_use]
     pub fn count_before(&self, lane: LaneKey, key: QueueKey) -> usize {

@@ -26,6 +26,11 @@ pub enum Note {
         /// The priority since then.
         priority: i8,
     },
+    /// A part of its parent's result does not reach this job of a hook.
+    ResultLeftOut {
+        /// The parts and the reasons, in one line.
+        why: String,
+    },
     /// The worker of a lost attempt reported that its container is gone. For the last such attempt of a
     /// cancelled job that confirms the cancel.
     Confirmed {

@@ -1,6 +1,7 @@
 //! Hooks: the jobs that the starts and ends of a step make, in the order in which they happened.
 
 use super::{Job, Model};
+use crate::world::ends::params_of_result;
 use crate::world::protocol::JobId;
 use crate::world::scheduler::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult};
 use crate::world::scheduler::input::JobDetails;
@@ -14,6 +15,8 @@ pub(super) struct Pending {
     event: HookEvent,
     target: String,
     depth: u8,
+    /// The result that the parent has just left.
+    result: Option<String>,
 }
 
 impl Model {
@@ -39,7 +42,8 @@ impl Model {
         let job: &Job = self.job(id).expect("it is known");
         let (definition, depth) = (job.definition.clone(), job.hook_depth + 1);
         for target in definition.hooks.of(event) {
-            self.hooked.push(Pending { parent: id, event, target: target.to_string(), depth });
+            let (target, result) = (target.to_string(), self.result.clone());
+            self.hooked.push(Pending { parent: id, event, target, depth, result });
         }
     }
 
@@ -51,7 +55,11 @@ impl Model {
             let result = if hook.depth > DEPTH_MAX {
                 HookResult::LeftOut(HookRefusal::TooDeep)
             } else {
-                let keys = JobKeys::of(&definition.limits, Some(&JobDetails::default()));
+                let params =
+                    hook.result.map(|result| params_of_result(&definition.submission, &result).params);
+                let params = params.flatten().unwrap_or_default();
+                let details = JobDetails { params, ..JobDetails::default() };
+                let keys = JobKeys::of(&definition.limits, Some(&details));
                 let (priority, due) = (definition.priority, self.now.utc);
                 let job = self.add_job(definition, priority, keys, due, hook.depth);
                 HookResult::Made { job: JobId(job), depth: hook.depth }

@@ -50,6 +50,8 @@ pub(crate) struct Model {
     in_vain: Option<Uptime>,
     /// Hooks whose events have happened in this step.
     hooked: Vec<hooks::Pending>,
+    /// That of the job that ends, while a success is taken in.
+    result: Option<String>,
     /// Milliseconds after which a waiting job gains a step of priority, if it does.
     pub(crate) ageing: Option<i64>,
     /// Workers with the images that they have, in the order of the last use.

@@ -24,7 +24,9 @@ impl Model {
             }
             Report::Success(list) => {
                 for it in self.unheard(id, session, list) {
+                    self.result = it.result.clone();
                     self.ended(id, it.token, Outcome::Succeeded, Some(0))?;
+                    self.result = None;
                 }
             }
             Report::Failure(list) => {

@@ -1,16 +1,17 @@
 //! Random walks of inputs to a scheduler, shared by the tests that run walks.
 
+mod rules;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::world::ends::takes_size;
 use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
 use crate::world::protocol::resources::OfferedResources;
 use crate::world::protocol::{Fence, JobId, Nonce, SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, RetryOn, WaitLimits};
-use crate::world::scheduler::hooks::Hooks;
 use crate::world::scheduler::input::{JobDetails, JobUpdate, NewJob, Operation, StartTime};
-use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };
@@ -171,41 +172,12 @@ pub(crate) fn kind(number: usize) -> Definition {
     it.expect = [expect(30, 0), expect(0, 0), expect(90, 25), expect(0, 7)][number];
     it.timeout = number.is_multiple_of(2).then_some(Duration::from_secs(20));
     it.retry.on = [RetryOn::Any, RetryOn::Same, RetryOn::Other, RetryOn::Any][number];
-    it.limits = limits(number);
+    it.limits = rules::limits(number);
     it.loss.on_lost = [OnLost::Retry, OnLost::Fail, OnLost::Wait, OnLost::Retry][number];
     (it.placement, it.container.image) = (placement(number), ["one", "two", "one", "two"][number].into());
-    it.hooks = hooks(number);
+    it.hooks = rules::hooks(number);
+    it.submission = if number == 2 { takes_size() } else { Default::default() };
     it
-}
-
-/// One has no limits, one a limit for each tenant, and two share a group; one of these has a rate.
-fn limits(number: usize) -> LimitRules {
-    let tenant = || Some(KeySource::Label("tenant".into()));
-    let group = |limit| Concurrency { limit, key: None, group: Some("g".into()), on_full: OnFull::Queue };
-    match number {
-        1 => LimitRules {
-            concurrency: Some(Concurrency { limit: 1, key: tenant(), group: None, on_full: OnFull::Queue }),
-            ..LimitRules::default()
-        },
-        2 => LimitRules { concurrency: Some(group(2)), ..LimitRules::default() },
-        3 => LimitRules {
-            concurrency: Some(group(2)),
-            rate: Some(RateLimit { limit: 2, per: Duration::from_secs(30), burst: 2, key: tenant() }),
-            ..LimitRules::default()
-        },
-        _ => LimitRules::default(),
-    }
-}
-
-/// A loop, which a jobs.yaml cannot have: its chain must end all the same.
-fn hooks(number: usize) -> Hooks {
-    let named = |names: &[&str]| names.iter().copied().map(Into::into).collect();
-    match number {
-        0 => Hooks { on_start: named(&["b"]), on_end: named(&["c"]), ..Hooks::default() },
-        1 => Hooks { on_failure: named(&["a", "c"]), ..Hooks::default() },
-        2 => Hooks { on_success: named(&["a"]), on_failure: named(&["a"]), ..Hooks::default() },
-        _ => Hooks::default(),
-    }
 }
 
 fn placement(number: usize) -> PlacementRules {
@@ -412,7 +384,11 @@ fn report(world: &mut World, worker: &str, token: Token, which: u8, kind: u8) {
     let code = Some(i32::from(which % 3));
     match kind {
         0..=2 => world.running_since(worker, token, Duration::from_secs(u64::from(which % 4))),
-        3 => world.success(worker, token),
+        3 => world.success(
+            worker,
+            token,
+            [None, Some("size:large"), Some("size:small")][usize::from(which % 3)],
+        ),
         4 => world.failure(worker, token, Outcome::Failed, code, Duration::ZERO),
         5 => world.failure(worker, token, Outcome::HostFailed, None, Duration::ZERO),
         6 => world.failure(worker, token, Outcome::Lost, None, Duration::ZERO),

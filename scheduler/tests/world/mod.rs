@@ -9,6 +9,7 @@
 )]
 
 mod definition;
+pub mod ends;
 mod restart;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,7 @@ pub use longshore_scheduler as scheduler;
 pub use protocol;
 use protocol::order::{Intervals, VersionRange};
 use protocol::report::{
-    Availability, Condition, Failed, Foreign, Heartbeat, Inventory, Numbered, Outcome, Phase, ReleaseCause,
-    Released, Started, Succeeded, Timing,
+    Availability, Condition, Foreign, Heartbeat, Inventory, Numbered, Phase, ReleaseCause, Released, Started,
 };
 use protocol::resources::OfferedResources;
 use protocol::{
@@ -110,6 +110,7 @@ impl World {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
+            params_of_result: ends::params_of_result,
         }
     }
 
@@ -354,28 +355,6 @@ impl World {
     pub fn starting(&mut self, name: &str, token: Token) {
         let list = self.numbered(name, token);
         self.report(name, Report::Starting(list));
-    }
-
-    pub fn success(&mut self, name: &str, token: Token) {
-        let timing = Timing { ended_ago: Duration::ZERO, ran: Some(Duration::from_secs(1)) };
-        let (output, result, note, usage) = Default::default();
-        let list = self.numbered(name, Succeeded { token, timing, output, result, note, usage });
-        self.report(name, Report::Success(list));
-    }
-
-    pub fn failure(
-        &mut self,
-        name: &str,
-        token: Token,
-        outcome: Outcome,
-        exit_code: Option<i32>,
-        ended_ago: Duration,
-    ) {
-        let timing = Timing { ended_ago, ran: exit_code.map(|_| Duration::from_secs(1)) };
-        let (message, output, usage) = Default::default();
-        let failed = Failed { token, outcome, exit_code, message, timing, output, usage };
-        let list = self.numbered(name, failed);
-        self.report(name, Report::Failure(list));
     }
 
     pub fn released(&mut self, name: &str, token: Token, cause: ReleaseCause) {

@@ -56,6 +56,7 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             Note::CancelRequested { by } => format!("note j{job} cancel requested by {by}"),
             Note::Confirmed { token, worker } => format!("note j{job} {token} gone from worker {worker}"),
             Note::Freed { by } => format!("note j{job} released by {by}"),
+            Note::ResultLeftOut { why } => format!("note j{job} left out {why}"),
             Note::Updated { by, due_at, priority } => {
                 format!("note j{job} updated by {by}: due {} priority {priority}", at(due_at))
             }
@@ -189,7 +190,12 @@ fn parent_words(start: Timestamp, details: &JobDetails) -> String {
         Some(format!("{name}={}ms", at.as_millisecond() - start.0))
     };
     let facts: Vec<String> = details.body.environment.iter().filter_map(fact).collect();
-    if facts.is_empty() { String::new() } else { format!(" told {}", facts.join(" ")) }
+    let params = details.params.variables.iter().map(|(name, value)| format!(" {name}={value:?}"));
+    if facts.is_empty() {
+        String::new()
+    } else {
+        format!(" told {}{}", facts.join(" "), params.collect::<String>())
+    }
 }
 
 fn end(closed: &ClosedAttempt) -> String {

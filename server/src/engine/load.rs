@@ -22,6 +22,7 @@ use crate::catalogue::Definitions;
 use crate::clock;
 use crate::config::jobs_file;
 use crate::events::{self, Known};
+use crate::params::params_of_result;
 use crate::store::{LiveJob, LoadError, LoadItem, Loaded, Store, StoredDefinition, Unconfirmed};
 
 /// Commands that may wait for the engine; beyond that, HTTP answers 503 with `Retry-After`.
@@ -185,6 +186,7 @@ impl Restore {
             jobs_max: self.jobs.live_max,
             server_limits: self.jobs.server,
             priority_ageing: self.jobs.priority_ageing,
+            params_of_result,
         };
         let last = Counters {
             job: loaded.last_job,

@@ -189,8 +189,8 @@ impl Known {
     fn noted(&mut self, job: JobId, at: Timestamp, note: &Note, sink: &mut EventSink<'_>) {
         match note {
             Note::CancelRequested { by } => self.job_event(job, at, "job.cancel_requested", Some(by), sink),
-            // Changes of their own say the same.
-            Note::Freed { .. } | Note::Updated { .. } => {}
+            // Changes of their own say the same, or the job itself does.
+            Note::Freed { .. } | Note::Updated { .. } | Note::ResultLeftOut { .. } => {}
             Note::Confirmed { token, worker } => {
                 self.attempt_event(token, *worker, at, "attempt.gone", None, sink);
             }

@@ -4,6 +4,7 @@
 //! schedules, the HTTP API for submissions. Values never reach a shell: a value is a whole word, or the whole value of a variable.
 
 mod pattern;
+mod result;
 mod value;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use scheduler::params::{
 use serde_json::Value;
 
 pub(crate) use pattern::{Pattern, refusal_of_pattern};
+pub(crate) use result::params_of_result;
 pub(crate) use value::{allowed, from_json, to_json, to_text};
 
 use crate::excerpt::excerpt;

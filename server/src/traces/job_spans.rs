@@ -208,6 +208,7 @@ impl JobSpans<'_> {
                 Note::CancelRequested { .. } => ("cancel_requested", None),
                 Note::Freed { .. } => ("released", None),
                 Note::Updated { .. } => ("updated", None),
+                Note::ResultLeftOut { .. } => ("result_left_out", None),
                 Note::Unreachable { token, .. } => ("worker_unreachable", Some(token.fence)),
                 Note::Revived { token, .. } => ("worker_returned", Some(token.fence)),
                 // They may come after the end.

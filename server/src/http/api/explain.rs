@@ -3,6 +3,8 @@
 //! The scheduler computes the verdicts (`scheduler::explain`); this module turns them into text. Additional facts about workers come from
 //! the published snapshot, which may be slightly older.
 
+mod estimate;
+
 use std::sync::Arc;
 
 use axum::Json;
@@ -22,6 +24,7 @@ use scheduler::step::PendingReason;
 use crate::clock;
 use crate::http::api::jobs::find;
 use crate::http::api::limits;
+use crate::http::api::workers::suspect_rule;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, Presenter};
 use crate::http::present::shapes::{self, Pause, Reason, Time, WorkerRef};
@@ -40,6 +43,10 @@ pub(crate) async fn job(
     let explanation = explanation.filter(|_| !row.state.has_ended());
     let snapshot = state.services.engine.snapshot();
     let workers = explanation.as_ref().map(|it| verdicts(it, &snapshot)).unwrap_or_default();
+    let estimate = match &explanation {
+        Some(explanation) => estimate::of(&state, explanation).await?,
+        None => None,
+    };
     Ok(Json(shapes::Explanation {
         id,
         name: row.definition.clone(),
@@ -52,6 +59,8 @@ pub(crate) async fn job(
             .map(|(target, since)| Pause::of(target, Some(*since)))
             .collect(),
         before: explanation.as_ref().and_then(|it| it.before),
+        lane_jobs: explanation.as_ref().and_then(|it| it.lane_jobs),
+        estimate,
         aged_steps: explanation.as_ref().and_then(|it| it.aged_steps),
         workers,
     }))
@@ -258,10 +267,17 @@ impl ObstacleText<'_> {
             Obstacle::Cordoned => "it is cordoned".into(),
             Obstacle::Excluded(of, _) => {
                 let end = until.map_or("until it starts anew".to_owned(), |until| format!("until {until}"));
-                format!("it is not offered {} {end}", excluded(of))
+                let rule = match of {
+                    Excluded::Suspect => format!(" ({})", suspect_rule()),
+                    Excluded::Anything | Excluded::Runtime(_) | Excluded::Revision(_) => String::new(),
+                };
+                format!("it is not offered {} {end}{rule}", excluded(of))
             }
             Obstacle::Probing => {
-                "it is suspect: it gets one job at a time until a container has started".into()
+                format!(
+                    "it is suspect: it gets one job at a time until a container has started ({})",
+                    suspect_rule()
+                )
             }
             Obstacle::Busy => match self.facts {
                 Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),

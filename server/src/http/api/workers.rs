@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use protocol::report::Availability;
 use protocol::wire::SLOTS_MAX;
 use protocol::{ClusterId, Fence, JobId, Uptime, WorkerId};
+use scheduler::fleet::breaker::{FAILURES_MAX, SUSPECT_BACKOFF};
 use scheduler::input::Operation;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::snapshot::{Snapshot, Suspicion, WorkerFacts};
@@ -25,6 +26,7 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
 use crate::http::present::shapes::{self, Time};
+use crate::http::present::span::span;
 use crate::http::request::body;
 use crate::http::request::labels::{self, Labels};
 use crate::http::request::path::{Id, IdAndVerb};
@@ -272,8 +274,17 @@ fn suspicion(suspicion: &Suspicion) -> shapes::Suspicion {
     shapes::Suspicion {
         since: Time(suspicion.since),
         cause: suspicion.cause.clone(),
+        rule: suspect_rule(),
         until: suspicion.until.map(|until| Time(now.utc + until.since(now.up))),
     }
+}
+
+/// The thresholds of the circuit breaker.
+pub(super) fn suspect_rule() -> String {
+    let (first, max) = (span(SUSPECT_BACKOFF.first), span(SUSPECT_BACKOFF.max));
+    format!(
+        "{FAILURES_MAX} definitions in a row make a worker suspect; it gets nothing for {first}, twice as long after each failed probe, {max} at most"
+    )
 }
 
 fn exclusion((of, until): (Excluded, Option<Uptime>), snapshot: &Snapshot) -> shapes::Exclusion {
@@ -289,7 +300,9 @@ fn exclusion((of, until): (Excluded, Option<Uptime>), snapshot: &Snapshot) -> sh
     };
     let (of, reason) = match of {
         Excluded::Anything => ("anything", "it gave work back"),
-        Excluded::Suspect => ("anything", "it is suspect: it failed to start jobs of several definitions"),
+        Excluded::Suspect => {
+            ("anything", "it is suspect: it failed to start jobs of several definitions in a row")
+        }
         Excluded::Runtime(_) => ("runtime", "it gave a job of this runtime back"),
         Excluded::Revision(_) => ("revision", "it could not start this revision, or does not allow it"),
     };

@@ -8,4 +8,5 @@ pub(crate) mod ending;
 mod members;
 pub(crate) mod presenter;
 pub mod shapes;
+pub(crate) mod span;
 pub(crate) mod timeline;

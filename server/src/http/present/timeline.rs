@@ -101,6 +101,7 @@ impl Timeline<'_> {
             Note::Updated { by, due_at, priority } => {
                 said("updated", format!("by {by}: due {}, priority {priority}", Time(*due_at)))
             }
+            Note::ResultLeftOut { why } => said("result_left_out", why.clone()),
             Note::Confirmed { token, worker } => {
                 let name = if self.is_confirmed_by(*token) { "cancel_confirmed" } else { "container_gone" };
                 of(token.fence, *worker, said(name, "its container is gone".into()))

@@ -14,7 +14,7 @@ use super::page::{Frame, render};
 use super::usage::{self, Curves};
 use crate::http::api::{self, explain, jobs};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Attempt, Event, FullJob, Timeout, Verdict};
+use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Timeout, Verdict};
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
 use crate::logs::AttemptKey;
@@ -67,6 +67,8 @@ struct JobPage {
     started: Option<Moment>,
     due: Moment,
     why: String,
+    /// Its position in its lane, and the estimate of its wait.
+    wait: Vec<String>,
     verdicts: Vec<Verdict>,
     /// Members of a job on several workers, the newest first; not all if there are many.
     members: Vec<Row>,
@@ -92,6 +94,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         true => Some(explain::job(State(Arc::clone(&state)), Id(id)).await?.0),
         false => None,
     };
+    let wait = explanation.as_ref().map(wait_lines).unwrap_or_default();
     let (why, verdicts) = explanation.map(|it| (it.reason.text.to_string(), it.workers)).unwrap_or_default();
     render(&JobPage {
         frame: Frame::new(&state, "jobs", format!("Job {id} {}", full.job.name)),
@@ -118,9 +121,25 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         can_retry_members: full.job.ended_at.is_some()
             && full.job.members.as_ref().is_some_and(|members| members.succeeded < members.total),
         why,
+        wait,
         verdicts,
         full,
     })
+}
+
+/// The position of a waiting job, and the estimate of its wait.
+fn wait_lines(explanation: &Explanation) -> Vec<String> {
+    let position = explanation.before.zip(explanation.lane_jobs);
+    let position = position.map(|(before, jobs)| {
+        format!(
+            "Position {} of {jobs}, among the waiting jobs of its definition with the same keys",
+            before + 1
+        )
+    });
+    let estimate = explanation.estimate.as_ref();
+    let estimate =
+        estimate.map(|it| format!("Starts in about {}, if {}", format::span_ms(it.wait_ms), it.text));
+    position.into_iter().chain(estimate).collect()
 }
 
 /// A value in JSON for people; its first part, if it is long.

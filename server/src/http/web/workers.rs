@@ -95,6 +95,8 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 /// Why a worker is suspect.
 struct SuspectRow {
     cause: String,
+    /// The thresholds.
+    rule: String,
     since: Moment,
     until: Option<Moment>,
 }
@@ -178,6 +180,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         frame: Frame::new(&state, "workers", &worker.name),
         suspect: worker.suspect.as_ref().map(|it| SuspectRow {
             cause: it.cause.clone(),
+            rule: it.rule.clone(),
             since: format::moment(it.since),
             until: it.until.map(format::moment),
         }),

@@ -152,7 +152,8 @@ pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Opti
             .optional()?;
         let (exit_code, result) = last.unwrap_or_default();
         let state = state.map_or("", State::name);
-        found.push((PredecessorEnd { job: on.0, name, state, exit_code, result: None }, result));
+        let end = PredecessorEnd { job: on.0, name, state, exit_code, ..PredecessorEnd::default() };
+        found.push((end, result));
     }
     Ok((!found.is_empty()).then(|| ends_in_one_line(found)))
 }
@@ -166,7 +167,8 @@ fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
     };
     let mut ends = Vec::with_capacity(found.len());
     for (mut end, result) in found {
-        let without = serde_json::to_string(&end).unwrap_or_default();
+        let without = PredecessorEnd { result_left_out: result.is_some(), ..end.clone() };
+        let without = serde_json::to_string(&without).unwrap_or_default();
         // As the job wrote it, it may have line breaks.
         end.result = result.and_then(|text| serde_json::from_str(&text).ok());
         let with = serde_json::to_string(&end).unwrap_or_default();
@@ -182,7 +184,7 @@ fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
 }
 
 /// The end of a job, as one that comes after it is told.
-#[derive(serde::Serialize)]
+#[derive(Clone, Default, serde::Serialize)]
 struct PredecessorEnd {
     job: u64,
     name: String,
@@ -191,6 +193,9 @@ struct PredecessorEnd {
     exit_code: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<serde_json::Value>,
+    /// It left one, for which there was no room.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    result_left_out: bool,
 }
 
 /// All jobs that are connected with this one by dependencies, those next to it first, at most `limit`.
@@ -283,7 +288,7 @@ mod tests {
                 name: "extract".into(),
                 state: "succeeded",
                 exit_code: Some(0),
-                result: None,
+                ..PredecessorEnd::default()
             },
             result,
         )
@@ -302,6 +307,10 @@ mod tests {
         assert_eq!(
             ends.iter().map(|end| end["result"].clone()).collect::<Vec<_>>(),
             [serde_json::Value::Null, serde_json::json!({"rows": 3}), serde_json::Value::Null,]
+        );
+        assert_eq!(
+            ends.iter().map(|end| end["result_left_out"] == true).collect::<Vec<_>>(),
+            [true, false, false]
         );
         let many = ends_in_one_line((1..=1_000).map(|job| end(job, None)).collect());
         assert!(many.len() <= PREDECESSORS_BYTES_MAX, "{}", many.len());

@@ -24,14 +24,30 @@ pub struct Explanation {
     /// The pauses that keep its definition from handing out jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pauses: Vec<Pause>,
-    /// Jobs of its definition with the same keys that go before it, while it waits.
+    /// Jobs of its lane that go before it, while it waits. A lane has the jobs of a definition with the same keys of limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
+    /// Jobs that wait in its lane, itself included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane_jobs: Option<u64>,
+    /// How long it will wait, if that can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
     /// Steps that it has gained on top of its priority, while it waits; only with `--priority-ageing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged_steps: Option<u64>,
     /// A verdict for every worker that was not forgotten; none once the job has ended.
     pub workers: Vec<Verdict>,
+}
+
+/// An estimate of a wait, if no other job comes before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Estimate {
+    /// From now until its start, in milliseconds.
+    pub wait_ms: u64,
+    /// The basis of the estimate as a sentence.
+    #[schema(value_type = String)]
+    pub text: Text,
 }
 
 /// The verdict for one worker at this moment.

@@ -39,7 +39,7 @@ pub use definition::{
     Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, RetentionRule, Retry,
     Unique, Waiting,
 };
-pub use explanation::{Explanation, Obstacle, Verdict};
+pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
 pub use job::{
     Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
 };

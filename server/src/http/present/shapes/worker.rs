@@ -125,6 +125,9 @@ pub struct Suspicion {
     pub since: Time,
     /// The failures, as a sentence.
     pub cause: String,
+    /// The thresholds of the circuit breaker, as a sentence.
+    #[serde(default)]
+    pub rule: String,
     /// The time at which it gets a job again, to probe it; absent once that time has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
