@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Job, NotifyTarget, Pause, Reason, Schedule, Text, Time, Workers};
+use super::{Job, Limit, NotifyTarget, Pause, Reason, Schedule, Text, Time, Workers};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -204,6 +204,10 @@ pub struct Definition {
     /// How many of its jobs wait, by the reason why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
+    /// The state of the limits that its jobs need now, its group's included; at most 50 of each kind, by key. Only where one definition is
+    /// asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// The rule for a slot of a schedule while an earlier job has not ended.
     #[serde(default)]
     #[schema(value_type = String)]

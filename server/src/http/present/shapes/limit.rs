@@ -8,10 +8,10 @@ use super::{Text, Time};
 /// A limit that some job needs now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Limit {
-    /// `definition`, `group`, `rate` or `server`.
+    /// `definition`, `group`, `batch`, `rate` or `server`.
     #[schema(value_type = String)]
     pub kind: Text,
-    /// The definition or the group.
+    /// The definition, the group, or the number of the batch.
     pub name: String,
     /// The value of its key; absent: it has no key.
     #[serde(skip_serializing_if = "Option::is_none")]
