@@ -165,7 +165,7 @@ async fn the_difference_between_two_revisions_names_keys_and_hides_values_of_var
         &[
             "<code>image</code></td><td data-label=\"before\"><code class=\"old\">a:1</code>",
             "<code class=\"new\">a:2</code>",
-            "<code class=\"new\">build, &#60;b&#62;</code>",
+            "<code class=\"new\">[&#34;build&#34;,&#34;&#60;b&#62;&#34;]</code>",
             "<code>environment.TOKEN</code></td><td colspan=\"2\" class=\"muted\">changed; the values are not shown",
             "<code>user</code></td><td data-label=\"before\"><span class=\"muted\">none</span>",
             "<code class=\"new\">deploy</code>",

@@ -14,7 +14,6 @@ use scheduler::batches::BatchOptions;
 use scheduler::input::{GroupNo, JobUpdate, KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
-use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::{Snapshot, WorkerState};
 use scheduler::step::{Accepted, Answer, Drain, Note, PendingReason, Rejection, WorkerRow};
 use tokio::sync::{mpsc, watch};

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use protocol::Timestamp;
-use serde_json::Value;
 
 use crate::clock;
 use crate::http::present::shapes::Time;
@@ -68,15 +67,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
         0 => format!("{whole} B"),
         _ if whole >= 100 => format!("{whole} {}", UNITS[unit]),
         _ => format!("{whole}.{tenths} {}", UNITS[unit]),
-    }
-}
-
-/// A value in JSON as people write it.
-pub(crate) fn value_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join(", "),
-        value => value.to_string(),
     }
 }
 

@@ -8,7 +8,7 @@ use axum::response::Response;
 use protocol::JobId;
 use serde_json::Value;
 
-use super::format::{self, Moment, value_text};
+use super::format::{self, Moment};
 use super::jobs::Row;
 use super::page::{Frame, render};
 use super::usage::{self, Curves};
@@ -139,6 +139,15 @@ fn document(value: &Value) -> Document {
         text.truncate(text.floor_char_boundary(DOCUMENT_BYTES_MAX));
     }
     Document { text, is_cut }
+}
+
+/// The value of a parameter as people write it.
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join(", "),
+        value => value.to_string(),
+    }
 }
 
 /// Members that the page of their parent shows.

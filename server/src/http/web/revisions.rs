@@ -10,8 +10,8 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use protocol::Revision;
+use serde_json::Value;
 
-use super::format::value_text;
 use super::page::{Frame, render};
 use crate::catalogue::Entry;
 use crate::config::jobs_file;
@@ -43,8 +43,8 @@ struct RevisionRow {
 /// A key with its values in words.
 struct ChangeRow {
     key: String,
-    old: String,
-    new: String,
+    old: Option<String>,
+    new: Option<String>,
     is_hidden: bool,
 }
 
@@ -159,12 +159,13 @@ async fn revision(
 }
 
 fn change_row(change: KeyChange) -> ChangeRow {
-    let text = |value: &Option<serde_json::Value>| value.as_ref().map(value_text).unwrap_or_default();
-    ChangeRow { old: text(&change.old), new: text(&change.new), is_hidden: change.hidden, key: change.key }
+    let text = |value: Option<Value>| value.map(|value| KeyChange::value_in_words(Some(&value)));
+    ChangeRow { old: text(change.old), new: text(change.new), is_hidden: change.hidden, key: change.key }
 }
 
 /// The keys of a definition with their values, a line each, as plans and differences name them.
 pub(super) fn keys(entry: &Entry) -> String {
-    let lines = plan::shown(entry).into_iter().map(|(key, value)| format!("{key}: {}\n", value_text(&value)));
-    lines.collect()
+    let line =
+        |(key, value): (String, Value)| format!("{key}: {}\n", KeyChange::value_in_words(Some(&value)));
+    plan::shown(entry).into_iter().map(line).collect()
 }
