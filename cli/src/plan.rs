@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use serde_json::Value;
 use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
 
 use crate::api::{self, Api};

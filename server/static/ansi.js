@@ -5,8 +5,8 @@ const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u20
 const SPECIAL = new RegExp(CONTROL.source);
 const COLOURS = /^\u001b\[[0-9;:]*m$/;
 
-// Characters and pieces of one line that the page shows: a line can be as long as the output.
-const CHARS_MAX = 10_000, PIECES_MAX = 1_000;
+// Characters, pieces and escape sequences of one line that the page shows: a line can be as long as the output.
+const CHARS_MAX = 10_000, PIECES_MAX = 1_000, SEQUENCES_MAX = 5_000;
 
 export const visible = (text) => (SPECIAL.test(text) ? text.replace(ESCAPE, "").replace(CONTROL, "") : text);
 
@@ -114,12 +114,12 @@ function piece(text, style, page) {
   return span;
 }
 
-// Writes a line into an element. `page` has the colours of the page: `text` and `ground`.
+// Writes a line into an element, and returns how many pieces that took. `page` has the colours of the page: `text` and `ground`.
 export function write(text, style, page, into) {
-  let state = style ?? NORMAL, at = 0, left = CHARS_MAX, pieces = 0;
+  let state = style ?? NORMAL, at = 0, left = CHARS_MAX, pieces = 0, sequences = 0;
   const put = (part) => {
     part = part.replace(CONTROL, "");
-    if (part.length > left || pieces >= PIECES_MAX) {
+    if (part.length > left || (part && pieces >= PIECES_MAX) || sequences++ > SEQUENCES_MAX) {
       into.append(piece(part.slice(0, left).replace(/[\ud800-\udbff]$/, ""), state, page), cut());
       return false;
     }
@@ -129,12 +129,15 @@ export function write(text, style, page, into) {
     return true;
   };
   for (const match of text.matchAll(ESCAPE)) {
-    if (!put(text.slice(at, match.index))) return;
+    if (!put(text.slice(at, match.index))) return pieces;
     at = match.index + match[0].length;
     if (COLOURS.test(match[0])) state = applied(state, match[0]);
   }
   put(text.slice(at));
+  return pieces;
 }
+// The same without colours, in one piece.
+export const plain = (text) => visible(text).slice(0, CHARS_MAX);
 function cut() {
   const span = document.createElement("span");
   span.className = "cut";

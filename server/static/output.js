@@ -1,11 +1,12 @@
 // The log viewer: all lines of a job, live. Only the lines that can be seen are in the page, so a million lines cost no more than fifty.
-import { lastState, styleAfter, visible, write } from "./ansi.js";
+import { lastState, plain, styleAfter, visible, write } from "./ansi.js";
 
 const view = document.getElementById("output");
 const tools = document.getElementById("output-tools");
 const HEIGHT = 18; // Pixels of a line; app.css has the same number.
 const SPACE_MAX = 12_000_000; // Pixels: browsers draw no taller element. With more rows a pixel of the scroll bar stands for several.
 const LINES_MAX = 2_000_000, CHARS_MAX = 250_000_000, LINE_MAX = 1_000_000; // Lines and characters that are kept, and characters of a line.
+const PIECES_MAX = 5_000; // Coloured pieces that are in the page at once; lines beyond have no colours.
 
 const lines = []; // {text, kind, style}: kind is stdout, stderr or note; style is that of the line's begin, if it is not the normal one.
 let unfinished = { stdout: null, stderr: null }, styles = {}, chars = 0, isFull = false;
@@ -87,6 +88,7 @@ function draw() {
     const last = Math.min(lines.length, lineAt(Math.ceil((top() + view.clientHeight) / HEIGHT)) + 11);
     sheet.style.top = view.scrollTop + offsets[first] * HEIGHT - top() + "px";
     const nodes = [];
+    let left = PIECES_MAX;
     for (let index = first; index < last; index++) {
       const line = document.createElement("div"), number = document.createElement("a"), text = document.createElement("span");
       line.className = "line " + lines[index].kind;
@@ -94,7 +96,8 @@ function draw() {
       if (index + 1 === marked) line.classList.add("marked");
       number.href = "#L" + (index + 1);
       number.textContent = index + 1;
-      write(lines[index].text, lines[index].style, page, text);
+      if (left > 0) left -= write(lines[index].text, lines[index].style, page, text);
+      else text.textContent = plain(lines[index].text);
       line.append(number, text);
       nodes.push(line);
     }

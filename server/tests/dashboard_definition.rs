@@ -142,7 +142,11 @@ async fn the_difference_between_two_revisions_names_keys_and_hides_values_of_var
         definition["revision"].as_str().unwrap().to_owned()
     };
     let old = revision().await;
+    server.post("/api/jobs/site", "").await;
+    let link = format!("href=\"/definitions/site/revisions?from={old}\"");
+    assert!(!server.get("/jobs/1").await.body.contains(&link), "nothing was changed since");
     reload(&server, second).await;
+    all_say(&server.get("/jobs/1").await, &[&link]);
     let new = revision().await;
     let page = server.get("/definitions/site").await;
     all_say(
@@ -175,7 +179,8 @@ async fn the_difference_between_two_revisions_names_keys_and_hides_values_of_var
     assert!(!body.contains("sword") && !body.contains("fish") && !body.contains("<b>"), "{body}");
     assert!(!body.contains("retry.max"), "it did not change: {body}");
 
-    // Without one end it is the newest that was seen.
+    // Without one end it is the revision in force.
+    all_say(&server.get(&format!("/definitions/site/revisions?from={old}")).await, &["\"new\">a:2</code>"]);
     all_say(&server.get(&format!("/definitions/site/revisions?from={new}")).await, &["No key differs"]);
     // Back to the first: it keeps its place, and is in force again.
     reload(&server, first).await;

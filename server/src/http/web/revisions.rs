@@ -66,7 +66,7 @@ struct RevisionsPage {
     difference: Option<Difference>,
 }
 
-/// `GET /definitions/{name}/revisions?from=&to=`
+/// `GET /definitions/{name}/revisions?from=&to=`. If one of both is absent, it is the revision in force, or else the one on top.
 pub(crate) async fn show(
     State(state): State<Arc<AppState>>,
     Name(name): Name,
@@ -91,9 +91,10 @@ pub(crate) async fn show(
     let difference = match (from, to) {
         (None, None) => None,
         (from, to) => {
-            let newest = || stored.first().map(|it| it.revision.to_string()).unwrap_or_default();
-            let from = job_filter::revision("from", &from.unwrap_or_else(newest))?;
-            let to = job_filter::revision("to", &to.unwrap_or_else(newest))?;
+            let present = current.as_deref().or(stored.first());
+            let present = || present.map(|it| it.revision.to_string()).unwrap_or_default();
+            let from = job_filter::revision("from", &from.unwrap_or_else(present))?;
+            let to = job_filter::revision("to", &to.unwrap_or_else(present))?;
             Some(difference(&state, &name, &stored, (from, to)).await?)
         }
     };
