@@ -6,7 +6,7 @@ use testkit::wait_until;
 use crate::receiver::Receiver;
 use crate::{ALLOW, jobs_file, notifications, run, start};
 
-/// What the log and the API say of a try without an answer.
+/// The text of the log and the API about a try without an answer.
 const SILENT: &str = "the target did not answer within 10 s";
 
 #[tokio::test(flavor = "multi_thread")]
