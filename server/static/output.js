@@ -169,6 +169,10 @@ function fill() {
   isFull = true;
   source.close();
   note(`this page keeps ${lines.length.toLocaleString("en")} lines; download the output to see the rest`);
+  showMarked();
+}
+function showMarked() {
+  if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
 }
 
 function start() {
@@ -179,12 +183,15 @@ function start() {
   // A page that is left gives its connection back; a browser that shows it again reads it anew.
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-  let attempts = 0;
+  let attempt = null;
   source.addEventListener("attempt", (event) => {
     const data = JSON.parse(event.data);
+    // A stream that goes on after a break begins with the same attempt.
+    if (data.attempt === attempt) return;
     unfinished = { stdout: null, stderr: null };
     styles = {};
-    if (attempts++ > 0) note(`attempt ${data.attempt} on ${data.worker}`);
+    if (attempt !== null) note(`attempt ${data.attempt} on ${data.worker}`);
+    attempt = data.attempt;
   });
   source.addEventListener("output", (event) => {
     const data = JSON.parse(event.data);
@@ -201,7 +208,7 @@ function start() {
     source.close();
     const state = document.getElementById("job-state");
     if (data.state && state) state.textContent = data.state;
-    if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
+    showMarked();
   });
 }
 
