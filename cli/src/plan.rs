@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use serde_json::Value;
 use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
 
 use crate::api::{self, Api};
@@ -111,12 +110,8 @@ fn key_line(change: &KeyChange) -> String {
     if change.hidden {
         return format!("{}: changed (values are not shown){mark}", change.key);
     }
-    let text = |value: &Option<Value>| match value {
-        None => "none".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-    };
-    format!("{}: {} -> {}{mark}", change.key, text(&change.old), text(&change.new))
+    let [old, new] = [&change.old, &change.new].map(|value| KeyChange::value_in_words(value.as_ref()));
+    format!("{}: {old} -> {new}{mark}", change.key)
 }
 
 fn facts(definition: &PlannedDefinition, exception: &str) -> Vec<String> {

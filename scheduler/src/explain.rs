@@ -18,7 +18,7 @@ use crate::fleet::classes::{Need, NeedId};
 use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
 use crate::handlers::run_on;
 use crate::job::{Job, LiveState, State};
-use crate::limits::{LimitFacts, LimitsFacts, gate};
+use crate::limits::{LimitFacts, LimitSelection, LimitsFacts, gate};
 use crate::pauses::PauseTarget;
 use crate::placement;
 use crate::placement::exclusion::Excluded;
@@ -201,14 +201,14 @@ impl Scheduler {
         })
     }
 
-    /// The state of the limits of this name, or of all limits. Walks all limits: it answers a request of an operator.
+    /// The state of the selected limits. Walks those only: it answers a request of an operator.
     #[must_use]
-    pub fn limits(&self, now: Now, name: Option<&str>) -> LimitsFacts {
+    pub fn limits(&self, now: Now, selection: &LimitSelection) -> LimitsFacts {
         LimitsFacts {
             running_max: self.config.server_limits.running_max,
             running: self.limits.held,
             queued: self.ready.len(),
-            limits: self.limits.facts(now, name),
+            limits: self.limits.facts(now, selection),
         }
     }
 }

@@ -1,11 +1,15 @@
 // The log viewer: all lines of a job, live. Only the lines that can be seen are in the page, so a million lines cost no more than fifty.
+import { lastState, plain, styleAfter, visible, write } from "./ansi.js";
+
 const view = document.getElementById("output");
 const tools = document.getElementById("output-tools");
 const HEIGHT = 18; // Pixels of a line; app.css has the same number.
-const LINES_MAX = 2_000_000;
+const SPACE_MAX = 12_000_000; // Pixels: browsers draw no taller element. With more rows a pixel of the scroll bar stands for several.
+const LINES_MAX = 2_000_000, CHARS_MAX = 250_000_000, LINE_MAX = 1_000_000; // Lines and characters that are kept, and characters of a line.
+const PIECES_MAX = 5_000; // Coloured pieces that are in the page at once; lines beyond have no colours.
 
-const lines = []; // {text, kind}: kind is stdout, stderr or note.
-let unfinished = { stdout: null, stderr: null };
+const lines = []; // {text, kind, style}: kind is stdout, stderr or note; style is that of the line's begin, if it is not the normal one.
+let unfinished = { stdout: null, stderr: null }, styles = {}, chars = 0, isFull = false;
 let wrap = false, atEnd = true, found = [], foundAt = -1, needle = "", marked = Number(location.hash.slice(2)) || 0;
 // A link from a search names a line by its stream and its position there in bytes: #stderr@81.
 let sought = /^#(stdout|stderr)@(\d+)$/.exec(location.hash);
@@ -34,49 +38,15 @@ function measure() {
   columns = Math.max(20, Math.floor((view.clientWidth - 110) / width));
 }
 function rowsOf(line) {
-  return wrap ? Math.max(1, Math.ceil(visible(line.text).length / columns)) : 1;
+  return wrap ? Math.max(1, Math.ceil(Math.min(10_000, visible(line.text).length) / columns)) : 1;
 }
 function layout(from = 0) {
   offsets.length = from + 1;
   for (let index = from; index < lines.length; index++) offsets.push(offsets[index] + rowsOf(lines[index]));
 }
 
-// ANSI colours. Only colours, bold and underline mean anything; every other sequence is dropped, and text is never HTML.
-const ESCAPE = /\u001b(?:\[[0-9;:?<=>!]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_a-z0-9=>()#%])/g;
-const CONTROL = /[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
-const visible = (text) => text.replace(ESCAPE, "").replace(CONTROL, "").replace(/\u001b/g, "");
-function styled(text, into) {
-  let classes = { c: "", b: "", u: "" }, at = 0;
-  const put = (part) => {
-    part = part.replace(CONTROL, "").replace(/\u001b/g, "");
-    if (!part) return;
-    const names = Object.values(classes).filter(Boolean).join(" ");
-    if (!names) return into.append(part);
-    const span = document.createElement("span");
-    span.className = names;
-    span.textContent = part;
-    into.append(span);
-  };
-  for (const match of text.matchAll(ESCAPE)) {
-    put(text.slice(at, match.index));
-    at = match.index + match[0].length;
-    if (!match[0].endsWith("m") || match[0][1] !== "[") continue;
-    for (const code of match[0].slice(2, -1).split(";").map(Number)) {
-      if (code === 0) classes = { c: "", b: "", u: "" };
-      else if (code === 1) classes.b = "b1";
-      else if (code === 4) classes.u = "u1";
-      else if (code === 22) classes.b = "";
-      else if (code === 24) classes.u = "";
-      else if (code === 39) classes.c = "";
-      else if (code >= 30 && code <= 37) classes.c = "c" + (code - 30);
-      else if (code >= 90 && code <= 97) classes.c = "c" + (code - 90);
-    }
-  }
-  put(text.slice(at));
-}
-
 // Drawing: a tall empty block gives the scroll bar, a sheet has the lines that can be seen.
-const space = document.createElement("div"), sheet = document.createElement("div");
+const space = document.createElement("div"), sheet = document.createElement("div"), page = {};
 space.className = "space";
 sheet.className = "sheet";
 function lineAt(row) {
@@ -87,19 +57,38 @@ function lineAt(row) {
   }
   return low;
 }
+// The colours of the page, as numbers.
+function readColours() {
+  const style = getComputedStyle(view), parts = (text) => text.match(/[\d.]+/g).slice(0, 3).map(Number);
+  page.text = parts(style.color);
+  page.ground = parts(style.backgroundColor);
+}
+// Where the view begins, in pixels of all rows.
+let scale = 1;
+const top = () => view.scrollTop * scale;
+const scrollTo = (at) => { view.scrollTop = Math.max(0, at) / scale; };
+function stretch() {
+  const total = offsets[lines.length] * HEIGHT, before = top(), shown = view.clientHeight;
+  const now = total > SPACE_MAX ? (total - shown) / (SPACE_MAX - shown) : 1;
+  space.style.height = Math.min(total, SPACE_MAX) + "px";
+  if (now === scale) return;
+  scale = now;
+  scrollTo(before);
+}
 let drawing = false;
 function draw() {
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
-    space.style.height = offsets[lines.length] * HEIGHT + "px";
-    if (pinned >= 0) view.scrollTop = Math.max(0, offsets[pinned] * HEIGHT - view.clientHeight / 3);
+    stretch();
+    if (pinned >= 0) scrollTo(offsets[pinned] * HEIGHT - view.clientHeight / 3);
     else if (atEnd) view.scrollTop = view.scrollHeight;
-    const first = Math.max(0, lineAt(Math.floor(view.scrollTop / HEIGHT)) - 10);
-    const last = Math.min(lines.length, lineAt(Math.ceil((view.scrollTop + view.clientHeight) / HEIGHT)) + 11);
-    sheet.style.top = offsets[first] * HEIGHT + "px";
+    const first = Math.max(0, lineAt(Math.floor(top() / HEIGHT)) - 10);
+    const last = Math.min(lines.length, lineAt(Math.ceil((top() + view.clientHeight) / HEIGHT)) + 11);
+    sheet.style.top = view.scrollTop + offsets[first] * HEIGHT - top() + "px";
     const nodes = [];
+    let left = PIECES_MAX;
     for (let index = first; index < last; index++) {
       const line = document.createElement("div"), number = document.createElement("a"), text = document.createElement("span");
       line.className = "line " + lines[index].kind;
@@ -107,17 +96,20 @@ function draw() {
       if (index + 1 === marked) line.classList.add("marked");
       number.href = "#L" + (index + 1);
       number.textContent = index + 1;
-      styled(lines[index].text, text);
+      if (left > 0) left -= write(lines[index].text, lines[index].style, page, text);
+      else text.textContent = plain(lines[index].text);
       line.append(number, text);
       nodes.push(line);
     }
     sheet.replaceChildren(...nodes);
+    ends.disabled = atEnd;
   });
 }
 function show(index) {
   atEnd = false;
   pinned = -1;
-  view.scrollTop = Math.max(0, offsets[index] * HEIGHT - view.clientHeight / 3);
+  stretch();
+  scrollTo(offsets[index] * HEIGHT - view.clientHeight / 3);
   draw();
 }
 function pin(index) {
@@ -130,25 +122,36 @@ for (const moved of ["wheel", "pointerdown", "touchstart", "keydown"]) view.addE
 
 // Lines as they arrive. A line that is not finished grows.
 function push(text, kind) {
-  if (lines.length >= LINES_MAX) return;
-  lines.push({ text, kind });
+  lines.push({ text: "", kind, style: styles[kind] });
+  append(lines[lines.length - 1], text);
   offsets.push(offsets[lines.length - 1] + rowsOf(lines[lines.length - 1]));
 }
+function append(line, text) {
+  const before = line.text.length;
+  if (before < LINE_MAX || text.includes("\r")) line.text += text;
+  if (line.text.includes("\r")) Object.assign(line, lastState(line.text, line.style));
+  if (line.text.length > LINE_MAX) line.text = line.text.slice(0, LINE_MAX);
+  chars += line.text.length - before;
+}
 function output(stream, text, offset) {
+  if (lines.length >= LINES_MAX || chars >= CHARS_MAX) return fill();
   const parts = text.split("\n");
   let from = lines.length;
   const wanted = partSought(stream, text, offset);
   parts.forEach((part, index) => {
     const open = unfinished[stream];
     if (open !== null && index === 0) {
-      lines[open].text += part;
+      append(lines[open], part);
       from = Math.min(from, open);
     } else if (part || index < parts.length - 1) {
       push(part, stream);
       if (index === parts.length - 1) unfinished[stream] = lines.length - 1;
     }
     if (index === wanted) pin(open !== null && index === 0 ? open : Math.max(0, lines.length - 1));
-    if (index < parts.length - 1) unfinished[stream] = null;
+    if (index === parts.length - 1) return;
+    const ended = open !== null && index === 0 ? lines[open] : lines[lines.length - 1];
+    styles[stream] = styleAfter(ended.text, ended.style);
+    unfinished[stream] = null;
   });
   layout(from);
   draw();
@@ -160,18 +163,35 @@ function partSought(stream, text, offset) {
   return begin < bytes.length ? bytes.subarray(0, begin).filter((byte) => byte === 10).length : -1;
 }
 const note = (text) => { push(text, "note"); draw(); };
+let source = null;
+function fill() {
+  if (isFull) return;
+  isFull = true;
+  source.close();
+  note(`this page keeps ${lines.length.toLocaleString("en")} lines; download the output to see the rest`);
+  showMarked();
+}
+function showMarked() {
+  if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
+}
 
 function start() {
   view.replaceChildren(space, sheet);
   measure();
-  const source = new EventSource(view.dataset.logs);
+  readColours();
+  source = new EventSource(view.dataset.logs);
   // A page that is left gives its connection back; a browser that shows it again reads it anew.
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-  let attempts = 0;
+  let attempt = null;
   source.addEventListener("attempt", (event) => {
     const data = JSON.parse(event.data);
-    if (attempts++ > 0) note(`attempt ${data.attempt} on ${data.worker}`);
+    // A stream that goes on after a break begins with the same attempt.
+    if (data.attempt === attempt) return;
+    unfinished = { stdout: null, stderr: null };
+    styles = {};
+    if (attempt !== null) note(`attempt ${data.attempt} on ${data.worker}`);
+    attempt = data.attempt;
   });
   source.addEventListener("output", (event) => {
     const data = JSON.parse(event.data);
@@ -188,19 +208,20 @@ function start() {
     source.close();
     const state = document.getElementById("job-state");
     if (data.state && state) state.textContent = data.state;
-    if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
+    showMarked();
   });
 }
 
 const ends = button("Jump to the end", () => { atEnd = true; pinned = -1; draw(); });
 const wraps = button("Wrap", () => {
-  const top = lineAt(Math.floor(view.scrollTop / HEIGHT));
+  const first = lineAt(Math.floor(top() / HEIGHT));
   wrap = !wrap;
   wraps.setAttribute("aria-pressed", wrap);
   view.classList.toggle("wrap", wrap);
   measure();
   layout();
-  if (!atEnd) view.scrollTop = offsets[top] * HEIGHT;
+  stretch();
+  if (!atEnd) scrollTo(offsets[first] * HEIGHT);
   draw();
 });
 const field = document.createElement("input");
@@ -227,7 +248,6 @@ field.addEventListener("keydown", (event) => {
 });
 view.addEventListener("scroll", () => {
   atEnd = pinned < 0 && view.scrollTop + view.clientHeight >= view.scrollHeight - HEIGHT;
-  ends.hidden = atEnd;
   draw();
 });
 window.addEventListener("hashchange", () => {
@@ -235,4 +255,5 @@ window.addEventListener("hashchange", () => {
   if (marked) show(Math.min(marked, lines.length) - 1);
 });
 window.addEventListener("resize", () => { measure(); if (wrap) layout(); draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
 start();

@@ -92,6 +92,8 @@ async fn a_full_limit_refuses_its_key_only_and_outlives_a_restart() {
         {"kind": "definition", "name": "refused", "key": "globex", "limit": 1, "in_use": 0, "waiting": 1},
     ]);
     assert_eq!(limits, expected);
+    let (_, definition) = ask(address, "GET", "/api/definitions/refused", "").await;
+    assert_eq!(definition["limits"].as_array().map(Vec::as_slice), limits.as_array().map(|all| &all[1..]));
     ask(address, "POST", "/api/jobs/1/cancel", "").await;
     let (head, job) = submit(address, "refused", "acme").await;
     assert!(head.starts_with("http/1.1 201"), "the first one has ended: {job}");

@@ -14,7 +14,7 @@ use crate::step;
 const SMALLER: &str = include_str!("pictures/smaller.py");
 
 /// The pictures that the documents show: page, width and colours.
-const CHOSEN: [&str; 9] = [
+const CHOSEN: [&str; 11] = [
     "overview-wide-light",
     "overview-wide-dark",
     "definitions-wide-light",
@@ -24,6 +24,8 @@ const CHOSEN: [&str; 9] = [
     "job-waiting-wide-light",
     "jobs-narrow-dark",
     "run-wide-light",
+    "definition-limits-wide-light",
+    "revisions-wide-light",
 ];
 
 /// A clone of the repository has all pictures of all times.

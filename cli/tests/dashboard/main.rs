@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its browser fails")]
 
 mod busy_day;
+mod output;
 
 use std::path::{Path, PathBuf};
 
@@ -58,8 +59,8 @@ struct Running {
 }
 
 impl Running {
-    async fn start() -> Self {
-        let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS_FILE);
+    async fn start(jobs_file: &str) -> Self {
+        let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs_file);
         let (server, api) = (cluster.start_server(&[]).await, cluster.api());
         let worker = cluster.start_worker("rack-1", &["--no-docker", "--allow-process", "--slots", "4"]);
         api.wait_for_ready_worker("rack-1").await;
@@ -77,7 +78,7 @@ async fn an_operator_sees_and_steers_jobs_in_a_browser() {
     if !browser::is_required() {
         return;
     }
-    let running = Running::start().await;
+    let running = Running::start(JOBS_FILE).await;
     let (api, base) = (&running.api, running.base.as_str());
     let browser = Browser::start(false).await;
     browser.resize(1280, 900).await;
@@ -163,7 +164,7 @@ async fn a_form_of_parameters_is_mended_and_run_in_a_browser() {
     if !browser::is_required() {
         return;
     }
-    let running = Running::start().await;
+    let running = Running::start(JOBS_FILE).await;
     let (api, base) = (&running.api, running.base.as_str());
     let browser = Browser::start(false).await;
     browser.resize(1280, 900).await;
@@ -257,6 +258,8 @@ async fn every_page_fits_its_window_and_can_be_read() {
         page("batch", &format!("/batches/{}", day.batch)),
         page("definitions", "/definitions"),
         page("definition", "/definitions/build-site"),
+        page("definition-limits", "/definitions/train-model#limits"),
+        page("revisions", &day.revisions),
         page("schedules", "/schedules"),
         page("schedule", "/schedules?name=backup-db"),
         page("workers", "/workers"),

@@ -28,6 +28,8 @@ impl Received {
 struct Inbox {
     received: Vec<Received>,
     answers: VecDeque<String>,
+    /// It reads requests and never answers.
+    is_silent: bool,
 }
 
 /// A server on a port of its own. It ends with its test.
@@ -44,10 +46,17 @@ impl Receiver {
         Self::serve(listener, answers)
     }
 
+    /// Takes every message and never answers.
+    pub(crate) async fn silent() -> Self {
+        let receiver = Self::start(&[]).await;
+        receiver.inbox.lock().unwrap().is_silent = true;
+        receiver
+    }
+
     /// Serves on a port that was taken before.
     pub(crate) fn serve(listener: TcpListener, answers: &[&str]) -> Self {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
-        let inbox = Arc::new(Mutex::new(Inbox { received: Vec::new(), answers }));
+        let inbox = Arc::new(Mutex::new(Inbox { answers, ..Inbox::default() }));
         let receiver = Self { port: listener.local_addr().unwrap().port(), inbox: inbox.clone() };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -100,7 +109,14 @@ async fn answer(mut stream: TcpStream, inbox: Arc<Mutex<Inbox>>) -> Option<()> {
     let line = {
         let mut inbox = inbox.lock().unwrap();
         inbox.received.push(Received { path, headers, body });
-        inbox.answers.pop_front().unwrap_or_else(|| "200 OK".to_owned())
+        let is_silent = inbox.is_silent;
+        let next = inbox.answers.pop_front().unwrap_or_else(|| "200 OK".to_owned());
+        (!is_silent).then_some(next)
+    };
+    let Some(line) = line else {
+        // Until the sender goes.
+        while stream.read_buf(&mut bytes).await.ok()? > 0 {}
+        return None;
     };
     let location = if line.starts_with('3') { "location: /elsewhere\r\n" } else { "" };
     let answer = format!("HTTP/1.1 {line}\r\n{location}content-length: 0\r\nconnection: close\r\n\r\n");

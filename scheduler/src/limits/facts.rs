@@ -1,11 +1,12 @@
 //! State of limits, for the API.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::{JobId, Now, Timestamp};
 
 use super::rate::{self, Rate};
-use super::{Force, LimitId, LimitNo, Limits};
+use super::{Force, LimitId, LimitKind, LimitNo, Limits};
 
 /// State of one limit, for the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +40,27 @@ pub struct LimitsFacts {
     pub limits: Vec<LimitFacts>,
 }
 
+/// The limits that a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitSelection {
+    /// All limits.
+    All,
+    /// Those of a definition, a group or a batch of this name.
+    Named(Arc<str>),
+    /// Those that jobs of a definition need: its own, its rate, and those of its group.
+    OfDefinition {
+        /// Name of the definition.
+        name: Arc<str>,
+        /// The group that its limit belongs to.
+        group: Option<Arc<str>>,
+    },
+}
+
 /// Limits in one answer.
 pub const LIMITS_SHOWN: usize = 10_000;
+
+/// Limits of each kind in an answer about one definition. Each value of a key is a limit.
+pub const LIMITS_OF_DEFINITION: usize = 50;
 
 /// Holders that are named.
 pub const HOLDERS_SHOWN: usize = 10;
@@ -61,9 +81,34 @@ impl Limits {
         })
     }
 
-    /// State of all limits of a name, or of all limits, by kind, name and key. Answers an operator's request.
-    pub(crate) fn facts(&self, now: Now, name: Option<&str>) -> Vec<LimitFacts> {
-        let named = self.numbers.iter().filter(|(id, _)| name.is_none_or(|name| *id.name == *name));
-        named.filter_map(|(_, number)| self.facts_of(*number, now)).take(LIMITS_SHOWN).collect()
+    /// State of the selected limits, by kind, name and key. Walks the first [`LIMITS_SHOWN`] limits if all are asked for, else those with
+    /// the name only.
+    pub(crate) fn facts(&self, now: Now, selection: &LimitSelection) -> Vec<LimitFacts> {
+        let facts = |number| self.facts_of(number, now);
+        match selection {
+            LimitSelection::All => {
+                self.numbers.values().copied().filter_map(facts).take(LIMITS_SHOWN).collect()
+            }
+            LimitSelection::Named(name) => {
+                let kinds = LimitKind::ALL.into_iter();
+                kinds.flat_map(|kind| self.named(kind, name)).filter_map(facts).take(LIMITS_SHOWN).collect()
+            }
+            LimitSelection::OfDefinition { name, group } => {
+                let group = group.iter().map(|group| (LimitKind::Group, group));
+                let own = [(LimitKind::Definition, name)].into_iter();
+                let names = own.chain(group).chain([(LimitKind::Rate, name)]);
+                names
+                    .flat_map(|(kind, name)| self.named(kind, name).take(LIMITS_OF_DEFINITION))
+                    .filter_map(facts)
+                    .collect()
+            }
+        }
+    }
+
+    /// The limits of one kind and name, by key.
+    fn named(&self, kind: LimitKind, name: &Arc<str>) -> impl Iterator<Item = LimitNo> {
+        let first = LimitId { kind, name: name.clone(), key: None };
+        let from_first = self.numbers.range(first..);
+        from_first.take_while(move |(id, _)| id.kind == kind && id.name == *name).map(|(_, number)| *number)
     }
 }

@@ -34,6 +34,9 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
+    /// All kinds, in their order.
+    pub const ALL: [Self; 4] = [Self::Definition, Self::Group, Self::Batch, Self::Rate];
+
     /// Name in the store and the API.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -26,7 +26,7 @@ use protocol::{JobId, Now, Uptime};
 
 use crate::definition::Definition;
 use crate::definitions::DefinitionNo;
-pub use facts::{HOLDERS_SHOWN, LIMITS_SHOWN, LimitFacts, LimitsFacts};
+pub use facts::{HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsFacts};
 pub use id::{LimitId, LimitKind, LimitNo, Needs, RateRow};
 use keys::{JobKeys, KeySetNo, KeySets};
 use rate::Rate;

@@ -5,13 +5,24 @@ use std::fmt::Write as _;
 use crate::world::World;
 use crate::world::protocol::Timestamp;
 use crate::world::scheduler::input::JobDetails;
+use crate::world::scheduler::limits::LimitSelection;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 use crate::world::scheduler::params::JobParams;
 
-/// Tells the state of all limits.
-pub(crate) fn tell(world: &World, start: Timestamp, text: &mut String) {
+/// Tells the state of all limits, of those with a name (`named db`), or of those of a definition (`of backup group=db`).
+pub(crate) fn tell(world: &World, start: Timestamp, words: &[&str], text: &mut String) {
     let now = world.now.utc.0 - start.0;
-    for it in world.scheduler.limits(world.now, None).limits {
+    let selection = match words {
+        [] => LimitSelection::All,
+        ["named", name] => LimitSelection::Named((*name).into()),
+        ["of", name] => LimitSelection::OfDefinition { name: (*name).into(), group: None },
+        ["of", name, group] => LimitSelection::OfDefinition {
+            name: (*name).into(),
+            group: Some(group.strip_prefix("group=").unwrap().into()),
+        },
+        _ => panic!("limits, limits named NAME, or limits of NAME [group=GROUP]"),
+    };
+    for it in world.scheduler.limits(world.now, &selection).limits {
         let value = match (it.permits, it.rate) {
             (Some(permits), _) => format!("{} of {permits} in use", it.in_use),
             (None, Some(rate)) => format!("one each {}ms, {} at once", rate.interval / 1_000_000, rate.burst),

@@ -10,7 +10,7 @@ use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
 use scheduler::input::{CancelScope, GroupNo, JobUpdate, Key, Operation};
 use scheduler::job::State;
-use scheduler::limits::LimitsFacts;
+use scheduler::limits::{LimitSelection, LimitsFacts};
 use scheduler::new_jobs::NewJobs;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
@@ -120,10 +120,10 @@ pub enum Command {
         /// The definition from the archive.
         definition: Arc<Definition>,
     },
-    /// Reads the limits that jobs need, of one name or all.
+    /// Reads limits that jobs need.
     Limits {
-        /// The definition or group; all if absent.
-        name: Option<Arc<str>>,
+        /// The limits to read.
+        selection: LimitSelection,
         /// Receives the answer.
         reply: oneshot::Sender<LimitsFacts>,
     },
@@ -302,13 +302,13 @@ impl Handle {
         answer.await.map_err(|_| Busy)
     }
 
-    /// Reads the limits that jobs need, of one name or all.
+    /// Reads limits that jobs need, with their state.
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
-    pub async fn limits(&self, name: Option<Arc<str>>) -> Result<LimitsFacts, Busy> {
+    pub async fn limits(&self, selection: LimitSelection) -> Result<LimitsFacts, Busy> {
         let (reply, answer) = oneshot::channel();
-        self.inbox.try_send(Command::Limits { name, reply }).map_err(|_| Busy)?;
+        self.inbox.try_send(Command::Limits { selection, reply }).map_err(|_| Busy)?;
         answer.await.map_err(|_| Busy)
     }
 

@@ -250,8 +250,8 @@ impl Engine {
             Command::Explain { job, reply } => {
                 self.open.effects.explanations.push((reply, self.scheduler.explain(now, job)));
             }
-            Command::Limits { name, reply } => {
-                self.open.effects.limits.push((reply, self.scheduler.limits(now, name.as_deref())));
+            Command::Limits { selection, reply } => {
+                self.open.effects.limits.push((reply, self.scheduler.limits(now, &selection)));
             }
             Command::AwaitEnd { job, reply } => {
                 if self.scheduler.is_live(job) {

@@ -194,6 +194,13 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError>;
 
+    /// The revisions of a definition that are kept, at most `limit`: the one that was seen first most recently comes first. A revision that
+    /// comes back keeps its place.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn revisions(&self, name: &str, limit: usize) -> Result<Vec<StoredDefinition>, ReadError>;
+
     /// The names of all definitions that ever had a job, in order.
     ///
     /// # Errors

@@ -1,135 +1,24 @@
 //! A stand-in for engine and archive: it answers as they do, without a scheduler, and tests can inspect and change it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longshore_server::catalogue::Definitions;
-use longshore_server::engine::{Command, JobWatches};
+use longshore_server::engine::Command;
 use longshore_server::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace,
     OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
-use protocol::report::Outcome;
-use protocol::{AttemptNo, JobId, Revision, Timestamp, Token, WorkerId};
+use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
-use scheduler::explain::Explanation;
-use scheduler::input::{GroupNo, JobUpdate, KeyHolder, NewJob, Operation};
+use scheduler::input::{GroupNo, JobUpdate, KeyHolder, Operation};
 use scheduler::job::State;
-use scheduler::limits::LimitsFacts;
 use scheduler::new_jobs::NewJobs;
-use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::{Snapshot, WorkerState};
 use scheduler::step::{Accepted, Answer, Drain, Note, PendingReason, Rejection, WorkerRow};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use super::facts::attempt;
-
-/// The state of the stand-in engine.
-#[derive(Default)]
-pub struct World {
-    pub jobs: Vec<JobRecord>,
-    pub keys: HashMap<String, KeyHolder>,
-    pub workers: Vec<WorkerRow>,
-    pub operations: Vec<(WorkerId, Operation)>,
-    pub waiting: HashMap<JobId, Vec<oneshot::Sender<State>>>,
-    pub pending: Option<PendingReason>,
-    pub explanation: Option<Explanation>,
-    pub unreadable: bool,
-    /// Lookups of unknown attempts that fail before one succeeds.
-    pub failing_lookups: u32,
-    /// Wakes followers when a test changes a job.
-    pub watches: JobWatches,
-    /// Every definition that it was ever told.
-    pub stored: HashMap<Revision, StoredDefinition>,
-    pub schedules: ScheduleState,
-    pub fires: Vec<FireRecord>,
-    pub pauses: Vec<(PauseTarget, bool)>,
-}
-
-impl World {
-    /// jobs.yaml was read.
-    pub fn define(&mut self, definitions: &Definitions) {
-        let all = definitions.iter().map(|entry| (entry.definition.revision, (*entry.stored).clone()));
-        self.stored.extend(all);
-    }
-
-    /// Ends a job, and notifies waiting requests.
-    pub fn end(&mut self, id: u64, state: State, exit_code: i32) {
-        let row = &mut self.record(id).row;
-        row.state = state;
-        row.ended_at = Some(Timestamp(9_000));
-        row.reason = if exit_code == 0 { String::new() } else { format!("exit code {exit_code}") };
-        if let Some(attempt) = &mut row.attempt {
-            attempt.ended_at = Some(Timestamp(9_000));
-            attempt.exit_code = Some(exit_code);
-            attempt.outcome = Some(if exit_code == 0 { Outcome::Succeeded } else { Outcome::Failed });
-        }
-        for waiting in self.waiting.remove(&JobId(id)).unwrap_or_default() {
-            // The waiting test may have ended.
-            let _ = waiting.send(state);
-        }
-    }
-
-    /// Gives a job to worker 1.
-    pub fn start(&mut self, id: u64) {
-        let row = &mut self.record(id).row;
-        row.state = State::Running;
-        row.attempts = AttemptNo(1);
-        row.attempt = Some(attempt(1, 100 + id));
-    }
-
-    pub fn record(&mut self, id: u64) -> &mut JobRecord {
-        // Followers read only after the test lets go of the world.
-        self.watches.notify(&[JobId(id)]);
-        self.jobs.iter_mut().find(|record| record.row.job == JobId(id)).expect("the job exists")
-    }
-
-    fn add(&mut self, new: NewJob, batch: Option<JobId>) -> JobId {
-        let id = JobId(self.jobs.len() as u64 + 1);
-        let details = new.details.unwrap_or_default();
-        let due_at = new.run_at.map_or(CREATED_AT, |start| start.resolve(CREATED_AT));
-        let row = JobRow {
-            job: id,
-            definition: self.stored[&new.revision].name.clone(),
-            revision: new.revision,
-            state: if due_at > CREATED_AT { State::Scheduled } else { State::Queued },
-            priority: new.priority.unwrap_or_default(),
-            created_at: CREATED_AT,
-            due_at,
-            expires_at: None,
-            timeout: new.timeout,
-            batch,
-            retry_of: new.retry_of,
-            slot: None,
-            waits_for: None,
-            set: Default::default(),
-            labels: details.labels,
-            ended_at: None,
-            reason: String::new(),
-            confirmed: true,
-            attempts: AttemptNo(0),
-            attempt: None,
-        };
-        self.jobs.push(JobRecord {
-            row,
-            body: details.body,
-            params: details.params.given,
-            past: Vec::new(),
-            notes: Vec::new(),
-            late_left_out: 0,
-            retry_of_removed: false,
-            parent: None,
-            hooks: Vec::new(),
-            after: Vec::new(),
-            dependents: Vec::new(),
-        });
-        id
-    }
-}
-
-/// All jobs of the stand-in are accepted at this instant.
-const CREATED_AT: Timestamp = Timestamp(1_000);
+use super::world::{CREATED_AT, World};
 
 /// The stand-in, shared with the tests.
 #[derive(Clone, Default)]
@@ -242,6 +131,12 @@ impl Archive for StandInEngine {
 
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
         Ok(self.read()?.stored.get(&revision).cloned())
+    }
+
+    fn revisions(&self, name: &str, limit: usize) -> Result<Vec<StoredDefinition>, ReadError> {
+        let world = self.read()?;
+        let named = world.revisions.iter().rev().filter_map(|it| world.stored.get(it));
+        Ok(named.filter(|stored| stored.name == name).take(limit).cloned().collect())
     }
 
     fn definition_names(&self) -> Result<Vec<String>, ReadError> {
@@ -364,8 +259,9 @@ pub async fn answer(
                 continue;
             }
             Command::Learn { .. } => continue,
-            Command::Limits { reply, .. } => {
-                let _ = reply.send(LimitsFacts::default());
+            Command::Limits { selection, reply } => {
+                world.limit_selections.push(selection);
+                let _ = reply.send(world.limits.clone());
                 continue;
             }
             Command::Explain { job, reply } => {

@@ -10,6 +10,7 @@ mod access;
 mod engine;
 pub mod facts;
 pub mod output;
+mod world;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

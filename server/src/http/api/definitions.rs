@@ -19,7 +19,7 @@ use scheduler::unique::{OnDuplicate, UniqueRule};
 
 use crate::catalogue::{Definitions, Entry};
 use crate::excerpt::excerpt;
-use crate::http::api::{notifications, pauses, schedules};
+use crate::http::api::{limits, notifications, pauses, schedules};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
@@ -54,6 +54,7 @@ pub(crate) async fn one(
     let snapshot = state.services.engine.snapshot();
     let mut shown = definition(entry, &count_waiting(&snapshot), &snapshot);
     shown.schedules = schedules::of_definition(&state, &entry.definition).await?;
+    shown.limits = limits::of_definition(&state, &entry.definition).await?;
     let last = state.read(move |archive| archive.last_ended(&name)).await?;
     shown.last_ended = last.map(|row| state.presenter().job(row));
     Ok(Json(shown))
@@ -88,7 +89,7 @@ pub(super) fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
     all
 }
 
-/// The JSON of a definition, without its schedules.
+/// The JSON of a definition, without its schedules and the state of its limits.
 pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shapes::Definition {
     let definition = &entry.definition;
     let (container, loss) = (&definition.container, &definition.loss);
@@ -164,6 +165,7 @@ pub(super) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
             RunOn::Count(count) => Some(shapes::Workers::Count(count)),
         },
         waiting: waiting.get(definition.name.as_str()).map(counted).unwrap_or_default(),
+        limits: Vec::new(),
         schedules: Vec::new(),
         overlap: definition.timetable.overlap.name().into(),
         last_ended: None,

@@ -1,11 +1,13 @@
-//! `GET /api/limits`: the limits that jobs need now, with what is in use and what waits.
+//! `GET /api/limits`: the limits that jobs need now, with what is in use and what waits. Those of one definition are part of
+//! `GET /api/definitions/{name}`.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use scheduler::limits::LimitFacts;
+use scheduler::definition::Definition;
+use scheduler::limits::{LimitFacts, LimitSelection};
 
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
@@ -19,7 +21,8 @@ pub(crate) async fn list(
     let mut query = Query::of(&uri)?;
     let name = query.text("name")?;
     query.finish()?;
-    let found = state.services.engine.limits(name.map(Into::into)).await?;
+    let selection = name.map_or(LimitSelection::All, |name| LimitSelection::Named(name.into()));
+    let found = state.services.engine.limits(selection).await?;
     let server = found.running_max.map(|max| shapes::Limit {
         kind: "server".into(),
         name: "max_running".into(),
@@ -29,6 +32,21 @@ pub(crate) async fn list(
         ..shapes::Limit::default()
     });
     Ok(Json(server.into_iter().chain(found.limits.iter().map(limit)).collect()))
+}
+
+/// The limits that jobs of a definition need now, its group's included. Definitions without limits do not ask the engine.
+pub(super) async fn of_definition(
+    state: &AppState,
+    definition: &Definition,
+) -> Result<Vec<shapes::Limit>, Problem> {
+    if !definition.limits.gate_starts() {
+        return Ok(Vec::new());
+    }
+    let group = definition.limits.concurrency.as_ref().and_then(|rule| rule.group.as_deref());
+    let selection =
+        LimitSelection::OfDefinition { name: definition.name.as_str().into(), group: group.map(Into::into) };
+    let found = state.services.engine.limits(selection).await?;
+    Ok(found.limits.iter().map(limit).collect())
 }
 
 /// The JSON of a limit.

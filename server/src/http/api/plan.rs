@@ -173,7 +173,7 @@ const AT_ONCE: [&str; 7] =
 const LIMITS: [&str; 4] = ["concurrency.limit", "rate_limit.limit", "rate_limit.per_ms", "rate_limit.burst"];
 
 /// Each key with its value, as the API shows it.
-fn shown(entry: &Entry) -> BTreeMap<String, Value> {
+pub(crate) fn shown(entry: &Entry) -> BTreeMap<String, Value> {
     // Without a state of the scheduler, so that only the file counts.
     let shape = definitions::definition(entry, &Waiting::new(), &Snapshot::default());
     let mut keys = BTreeMap::new();

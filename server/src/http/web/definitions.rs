@@ -11,8 +11,10 @@ use scheduler::pauses::PauseTarget;
 use super::chart::{self, Bar, Summary};
 use super::format::{self, Moment};
 use super::jobs::Row;
+use super::limits::{self, LimitRow};
 use super::page::{Frame, render};
 use super::page_links::PageLinks;
+use super::revisions;
 use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
 use crate::http::api::{definitions, jobs};
@@ -125,6 +127,8 @@ struct DefinitionPage {
     schedules: Vec<ScheduleRow>,
     /// The definition's facts, each with its name.
     facts: Vec<(&'static str, String)>,
+    /// All its keys with their values.
+    keys: String,
     /// It is paused itself.
     is_paused: bool,
     missed: Vec<&'static str>,
@@ -136,6 +140,9 @@ struct DefinitionPage {
     /// True if a parameter must be given, so that one button is not enough.
     needs_params: bool,
     form: RunForm,
+    limits: Vec<LimitRow>,
+    /// Some kind has as many keys as the answer takes, so there may be more.
+    has_more_limits: bool,
     /// All that holds its jobs back.
     paused_by: Vec<String>,
 }
@@ -145,9 +152,14 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
     let definition = definitions::one(State(Arc::clone(&state)), Name(name.clone())).await?.0;
     let runs = last_runs(&state, &name, RUNS).await?;
     let expect = definition.expect.as_ref();
+    let current = state.services.catalogue.current();
+    let entry = definitions::find(&current, &name)?;
+    let waiting = definition.waiting.iter().map(|waiting| waiting.count).sum();
     render(&DefinitionPage {
         frame: Frame::new(&state, "definitions", &name),
-        waiting: definition.waiting.iter().map(|waiting| waiting.count).sum(),
+        waiting,
+        limits: limits::rows(&definition, &current, waiting),
+        has_more_limits: limits::may_have_more(&definition),
         bars: chart::runs(&runs),
         summary: chart::summary(&runs),
         runs: runs.into_iter().take(10).map(Row::of).collect(),
@@ -155,15 +167,14 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         paused_by: definition.pauses.iter().map(Pause::words).collect(),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
         facts: facts(&definition),
+        keys: revisions::keys(entry),
         missed: missed(&definition),
         stale_since: expect.and_then(|expect| expect.stale_since).map(format::moment),
         slow_since: expect.and_then(|expect| expect.slow_since).map(format::moment),
         slow_job: expect.and_then(|expect| expect.slow_job),
         expected: expect.map(expected).unwrap_or_default(),
         needs_params: definition.params.iter().any(|param| param.required),
-        form: RunForm::of_definition(
-            &definitions::find(&state.services.catalogue.current(), &name)?.definition,
-        ),
+        form: RunForm::of_definition(&entry.definition),
         definition,
     })
 }

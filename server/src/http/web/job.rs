@@ -54,6 +54,8 @@ struct JobPage {
     row: Row,
     full: FullJob,
     has_ended: bool,
+    /// Its definition has another revision now, or has left jobs.yaml.
+    is_of_former_revision: bool,
     can_release: bool,
     can_retry_pipeline: bool,
     attempts: Vec<AttemptRow>,
@@ -95,10 +97,14 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         false => None,
     };
     let wait = explanation.as_ref().map(wait_lines).unwrap_or_default();
+    let definitions = state.services.catalogue.current();
     let (why, verdicts) = explanation.map(|it| (it.reason.text.to_string(), it.workers)).unwrap_or_default();
     render(&JobPage {
         frame: Frame::new(&state, "jobs", format!("Job {id} {}", full.job.name)),
         has_ended: full.job.ended_at.is_some(),
+        is_of_former_revision: definitions
+            .find(&full.job.name)
+            .is_none_or(|entry| entry.definition.revision.to_string() != full.job.revision),
         can_release: full.job.state == "quarantined" || full.job.worker_unreachable_since.is_some(),
         can_retry_pipeline: has_unsuccessful(&full),
         attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),

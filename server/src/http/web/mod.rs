@@ -14,6 +14,7 @@ mod definitions;
 mod format;
 mod job;
 mod jobs;
+mod limits;
 mod list_address;
 mod login;
 mod notifications;
@@ -22,6 +23,7 @@ mod output_search;
 mod overview;
 mod page;
 mod page_links;
+mod revisions;
 mod run;
 mod schedules;
 mod usage;
@@ -54,6 +56,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/batches/{id}", get(batches::one))
         .route("/definitions", get(definitions::list))
         .route("/definitions/{name}", get(definitions::one))
+        .route("/definitions/{name}/revisions", get(revisions::show))
         .route("/definitions/{name}/run", get(run::show).post(run::run))
         .route("/definitions/{name}/{verb}", post(actions::definition))
         .route("/schedules", get(schedules::show))

@@ -44,13 +44,24 @@ pub(crate) async fn show(
         frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
         attempt,
         attempts: full.attempts.iter().map(|attempt| attempt.number).collect(),
-        text: plain(&String::from_utf8_lossy(&bytes)),
+        text: plain(&last_states(&String::from_utf8_lossy(&bytes))),
         row: Row::of(full.job),
     })
 }
 
 /// Bytes of output that the page itself carries.
 const BYTES: usize = 64 << 10;
+
+/// Lines that carriage returns overwrite, as progress bars do, become their last state. One before the end of a line overwrites nothing.
+fn last_states(text: &str) -> String {
+    let last = |line: &str| {
+        let (shown, end) = line.strip_suffix('\n').map_or((line, ""), |shown| (shown, "\n"));
+        let shown = shown.trim_end_matches('\r');
+        let from = shown.rfind('\r').map_or(0, |at| at + 1);
+        format!("{}{end}", &shown[from..])
+    };
+    text.split_inclusive('\n').map(last).collect()
+}
 
 /// Text without escape sequences and control characters: output of a job is hostile.
 pub(super) fn plain(text: &str) -> String {
@@ -79,6 +90,11 @@ fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_progress_bar_is_shown_in_its_last_state() {
+        assert_eq!(last_states("1 %\r50 %\r100 %\ndone\r\n\r\r\n2 %\r3 %\r"), "100 %\ndone\n\n3 %");
+    }
 
     #[test]
     fn escape_sequences_and_control_characters_are_left_out() {

@@ -80,6 +80,7 @@ macro_rules! conforms {
             pages_follow_one_another,
             live_jobs_are_found_by_label_among_many_ended_ones,
             the_last_end_of_a_definition_is_found,
+            revisions_of_a_name_are_found_newest_first,
             unknown_attempts_differ_from_assigned_ones,
             what_ended_long_ago_goes_with_all_that_belongs_to_it,
             what_has_not_ended_is_never_removed,

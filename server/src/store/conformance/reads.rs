@@ -10,7 +10,7 @@ use scheduler::step::{AddedJob, Change, Drain, JoinTokenId, Note, WorkerRow};
 
 use super::Backend;
 use super::harness::*;
-use crate::store::{JOBS_MAX, JobFilter};
+use crate::store::{Group, JOBS_MAX, JobFilter};
 
 pub(in crate::store) fn keys_are_read_with_the_commit_that_was_seen(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
@@ -379,4 +379,19 @@ pub(in crate::store) fn the_last_end_of_a_definition_is_found(backend: &mut dyn 
     harness.commit(vec![ended_at(3, State::Cancelled, 4_900)]);
     let last = |name: &str| harness.archive().last_ended(name).unwrap().map(|row| (row.job.0, row.state));
     assert_eq!(last("resize"), Some((2, State::Failed)), "the newest one ended earlier");
+}
+
+pub(in crate::store) fn revisions_of_a_name_are_found_newest_first(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1)]);
+    // The first one comes back: it keeps its place.
+    let definitions = vec![definition(3), definition(5), definition(1)];
+    let group = Group { definitions, ..harness.group(vec![added(2)]) };
+    harness.commit_group(&group).unwrap();
+    let found = |name: &str, limit| {
+        let found = harness.archive().revisions(name, limit).unwrap();
+        found.iter().map(|stored| stored.revision.0).collect::<Vec<_>>()
+    };
+    assert_eq!(found("resize", 9), [5, 3, 1]);
+    assert_eq!((found("resize", 2), found("mail", 2), found("unheard", 2)), (vec![5, 3], vec![2], vec![]));
 }

@@ -262,6 +262,17 @@ impl Archive for SqliteArchive {
         })
     }
 
+    fn revisions(&self, name: &str, limit: usize) -> Result<Vec<StoredDefinition>, ReadError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.read(|connection| {
+            // The index by name has the rows of a name in the order of their ids.
+            let sql =
+                "SELECT revision, name, entry FROM definitions WHERE name = ?1 ORDER BY id DESC LIMIT ?2";
+            let mut query = connection.prepare_cached(sql)?;
+            query.query_map((name, limit), |row| rows::definition(row, 0))?.collect()
+        })
+    }
+
     fn definition_names(&self) -> Result<Vec<String>, ReadError> {
         self.read(|connection| {
             let mut query =

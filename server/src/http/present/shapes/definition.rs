@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Job, NotifyTarget, Pause, Reason, Schedule, Text, Time, Workers};
+use super::{Concurrency, Job, Limit, NotifyTarget, Pause, RateLimit, Reason, Schedule, Text, Time, Workers};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -204,6 +204,10 @@ pub struct Definition {
     /// How many of its jobs wait, by the reason why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<Waiting>,
+    /// The state of the limits that its jobs need now, its group's included; at most 50 of each kind, by key. Only where one definition is
+    /// asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// The rule for a slot of a schedule while an earlier job has not ended.
     #[serde(default)]
     #[schema(value_type = String)]
@@ -317,22 +321,6 @@ pub struct Retry {
     pub memory_factor_milli: Option<u32>,
 }
 
-/// A limit on jobs at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Concurrency {
-    /// Jobs at once, for each value of the key.
-    pub limit: u32,
-    /// `labels.NAME`, or a constant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// The definitions of a group share the limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub group: Option<String>,
-    /// `queue`, `reject`, `cancel_running` or `cancel_oldest`.
-    #[schema(value_type = String)]
-    pub on_full: Text,
-}
-
 /// At most one job for each key has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unique {
@@ -345,20 +333,6 @@ pub struct Unique {
     /// Ends that free the key: `success`, `failed`.
     #[schema(value_type = Vec<String>)]
     pub clear: Vec<Text>,
-}
-
-/// A limit on starts within a time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RateLimit {
-    /// Starts within `per_ms`, for each value of the key.
-    pub limit: u32,
-    /// The time that the limit counts for.
-    pub per_ms: u64,
-    /// Starts that may follow each other at once.
-    pub burst: u32,
-    /// `labels.NAME`, or a constant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
 }
 
 /// A condition on labels with its weight.

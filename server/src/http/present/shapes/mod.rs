@@ -36,14 +36,13 @@ pub use access::{AuditEntry, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{
-    Concurrency, Definition, Expectation, Param, Preference, RateLimit, Reloaded, RetentionRule, Retry,
-    Unique, Waiting,
+    Definition, Expectation, Param, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
 };
 pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
 pub use job::{
     Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
 };
-pub use limit::Limit;
+pub use limit::{Concurrency, Limit, RateLimit};
 pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, TargetTest};
 pub use pause::Pause;

@@ -54,6 +54,18 @@ pub struct ChangedDefinition {
     pub keys: Vec<KeyChange>,
 }
 
+impl KeyChange {
+    /// A value in words: a text as it is, everything else as JSON.
+    #[must_use]
+    pub fn value_in_words(value: Option<&Value>) -> String {
+        match value {
+            None => "none".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+        }
+    }
+}
+
 /// A key with another value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KeyChange {

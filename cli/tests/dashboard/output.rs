@@ -1,0 +1,151 @@
+//! The log viewer in a browser: a million lines, colours of all kinds, progress bars, and output that means harm.
+
+use testkit::browser::{self, Browser};
+use testkit::wait_until;
+
+use crate::{CONTRAST, Running, keep_picture, number, submit};
+
+const JOBS_FILE: &str = r#"
+version: 1
+defaults: { runtime: process }
+jobs:
+  million:
+    command: [seq, '1000000']
+  palette:
+    command:
+      - sh
+      - -c
+      - |
+        printf '\033[38;5;208mindex\033[0m \033[38;2;0;128;128mtrue\033[0m \033[1;97;48:5:17mnamed\033[m\033[32m\n'
+        printf 'still green\033[0m\nplain\n'
+        for n in 1 2 3; do printf "\rstep $n of 3"; done
+        printf '\na line of Windows\r\n'
+        printf '\033[38;2;255;255;255;48;2;255;255;255mhidden in white <b>\033[0m\n'
+        colours() { seq 50000 | sed 's/.*/E[38;5;9mxE[38;5;14mx/' | tr -d '\n' | tr E '\033'; echo; }
+        for n in 1 2 3 4 5 6 7 8; do colours; done
+"#;
+
+/// Lines of the long job: each is its number.
+const LINES: usize = 1_000_000;
+
+/// Elements that the output may have in the page, whatever its length.
+const ELEMENTS_MAX: i64 = 1_000;
+
+async fn elements(browser: &Browser) -> i64 {
+    number(browser, "return document.querySelectorAll('#output *').length").await
+}
+
+/// Waits until this line can be seen in the view.
+async fn wait_for_line(browser: &Browser, text: &str) {
+    let seen = format!(
+        "const view = document.getElementById('output').getBoundingClientRect();
+        const line = [...document.querySelectorAll('#output .line > span')].find((it) => it.textContent === '{text}')?.getBoundingClientRect();
+        return line && line.top >= view.top && line.bottom <= view.bottom ? 1 : 0"
+    );
+    wait_until(&format!("the line {text} is in view"), async || number(browser, &seen).await == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_million_lines_are_read_with_few_of_them_in_the_page() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start(JOBS_FILE).await;
+    let long = submit(&running.api, "million").await;
+    running.api.wait_for_job(long, |job| job["state"] == "succeeded").await;
+    let browser = Browser::start(false).await;
+    browser.resize(1280, 900).await;
+    let address = format!("{}/jobs/{long}/output", running.base);
+    browser.open(&address).await;
+    // The line of the end is the last one.
+    let last = format!("job {long} succeeded");
+    let at_end = async || browser.text().await.contains(&last);
+    wait_until("the viewer shows the end", at_end).await;
+    wait_for_line(&browser, &LINES.to_string()).await;
+    assert!(elements(&browser).await < ELEMENTS_MAX);
+    let counted = "return document.querySelector('#output .line:last-child > a').textContent";
+    assert_eq!(browser.run(counted).await, (LINES + 1).to_string());
+
+    // The scroll bar leads everywhere, although no element is as tall as a million lines.
+    browser.run("document.getElementById('output').scrollTop = 0").await;
+    wait_for_line(&browser, "1").await;
+    browser
+        .run("const view = document.getElementById('output'); view.scrollTop = view.scrollHeight / 2")
+        .await;
+    let middle = "
+        const line = document.querySelector('#output .line:nth-child(20) > a')?.textContent ?? '0';
+        return Math.abs(Number(line) - 500000) < 100 ? 1 : 0";
+    wait_until("the middle is in the middle", async || number(&browser, middle).await == 1).await;
+    let height = number(&browser, "return document.querySelector('#output .space').offsetHeight").await;
+    assert!(height <= 12_000_000, "browsers draw no element of {height} pixels");
+    browser.run("location.hash = '#L654321'").await;
+    wait_for_line(&browser, "654321").await;
+    browser.enter("#output-tools input", "777777\n").await;
+    wait_for_line(&browser, "777777").await;
+    browser.run("[...document.querySelectorAll('#output-tools button')].find((it) => it.textContent === 'Wrap').click()").await;
+    wait_for_line(&browser, "777777").await;
+    browser.run("[...document.querySelectorAll('#output-tools button')].find((it) => it.textContent === 'Jump to the end').click()").await;
+    wait_for_line(&browser, &LINES.to_string()).await;
+    assert!(elements(&browser).await < ELEMENTS_MAX);
+    keep_picture(&browser, "output-million").await;
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colours_and_progress_bars_look_as_in_a_terminal_and_hide_nothing() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start(JOBS_FILE).await;
+    let job = submit(&running.api, "palette").await;
+    running.api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+    for dark in [false, true] {
+        let browser = Browser::start(dark).await;
+        browser.resize(1280, 900).await;
+        browser.open(&format!("{}/jobs/{job}/output", running.base)).await;
+        let last = format!("job {job} succeeded");
+        wait_until("the viewer shows the end", async || browser.text().await.contains(&last)).await;
+        let texts = "return [...document.querySelectorAll('#output .line > span')].map((it) => it.textContent.slice(0, 40))";
+        let texts = browser.run(texts).await;
+        let texts: Vec<&str> = texts.as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
+        let expected = [
+            "index true named",
+            "still green",
+            "plain",
+            "step 3 of 3",
+            "a line of Windows",
+            "hidden in white <b>",
+        ];
+        assert_eq!(texts[..6], expected, "{texts:?}");
+        assert!(texts[6].starts_with("xxxx"), "{texts:?}");
+        let colour = async |text: &str, property: &str| {
+            let script = format!(
+                "const span = [...document.querySelectorAll('#output .line span span')].find((it) => it.textContent === '{text}');
+                return getComputedStyle(span).{property}.match(/\\d+/g).map(Number)"
+            );
+            let colour: Vec<i64> = serde_json::from_value(browser.run(&script).await).unwrap();
+            colour
+        };
+        // Mixed towards the text of the page until it can be read, which keeps the hue.
+        let orange = colour("index", "color").await;
+        assert!(orange[0] > orange[1] && orange[1] > orange[2], "{orange:?}");
+        let teal = colour("true", "color").await;
+        assert!(teal[1] == teal[2] && teal[1] > teal[0], "{teal:?}");
+        assert_eq!(colour("named", "backgroundColor").await, [0, 0, 95], "a colour of the cube");
+        let classes = "return [...document.querySelectorAll('#output .c2')].map((it) => it.textContent)";
+        assert_eq!(
+            browser.run(classes).await,
+            serde_json::json!(["still green"]),
+            "a colour goes on to the next line"
+        );
+        let weak = browser.run(CONTRAST).await;
+        assert_eq!(weak.as_array().map(Vec::len), Some(0), "dark {dark}: {weak}");
+        assert!(
+            elements(&browser).await < 7_000,
+            "lines of 100,000 colours are cut, and the last ones have none"
+        );
+        assert!(browser.text().await.contains("the line goes on"));
+        keep_picture(&browser, if dark { "output-palette-dark" } else { "output-palette-light" }).await;
+        browser.quit().await;
+    }
+}
