@@ -1,9 +1,11 @@
 //! `cargo xtask dist`: what a release consists of, in one directory.
 //!
-//! A binary archive, a Debian package, a list of all libraries (CycloneDX) and checksums. Times are those of the commit, entries are sorted
-//! and belong to root, so the same binary always gives the same bytes. `package_test.rs` builds the package from a debug binary.
+//! A binary archive, a Debian package, the images if there is an engine, a list of all libraries (CycloneDX), a manifest and checksums. Times are
+//! those of the commit, entries are sorted and belong to root, so the same binary always gives the same bytes; images are an exception, for an
+//! engine writes the time into them. `package_test.rs` builds the package from a debug binary.
 
 pub(crate) mod debian;
+mod images;
 mod sbom;
 pub(crate) mod stage;
 
@@ -13,10 +15,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{build, docker, step};
 use debian::Compression;
+use images::{Images, Saved};
 use stage::Stage;
 
 #[derive(Args)]
@@ -27,6 +31,9 @@ pub(crate) struct Options {
     /// Pack this program instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Make the images and save them?
+    #[arg(long, value_enum, default_value_t = Images::Auto)]
+    images: Images,
 }
 
 /// The inputs that all parts of a release share.
@@ -67,6 +74,9 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let mut files = vec![archive(&release, &out).await?];
     files.push(debian::build(&release, &out, Compression::Smallest).await?);
     files.push(sbom::write(&release, &out).await?);
+    let saved = images::make(&release, &out, options.images).await?;
+    files.extend(saved.iter().map(|image| image.file.clone()));
+    files.push(manifest(&release, &out, &files, &saved)?);
     files.push(checksums(&out, &files).await?);
     for file in &files {
         println!("{:>10} bytes  {}", fs::metadata(file)?.len(), file.display());
@@ -104,6 +114,28 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
         .arg(&name);
     docker::quietly(tar).await?;
     Ok(archive)
+}
+
+/// Every file with its size; of an image also its name and its size in the engine.
+fn manifest(release: &Release, out: &Path, files: &[PathBuf], saved: &[Saved]) -> anyhow::Result<PathBuf> {
+    let mut entries = Vec::new();
+    for file in files {
+        let mut entry = json!({
+            "file": file.file_name().and_then(|name| name.to_str()).context("a name that is not UTF-8")?,
+            "bytes": fs::metadata(file)?.len(),
+        });
+        let of_image =
+            saved.iter().find(|image| image.file == *file).and_then(|image| image.entry.as_object());
+        if let (Some(entry), Some(of_image)) = (entry.as_object_mut(), of_image) {
+            entry.extend(of_image.clone());
+        }
+        entries.push(entry);
+    }
+    entries.sort_by(|left, right| left["file"].as_str().cmp(&right["file"].as_str()));
+    let document: Value = json!({ "version": release.version, "files": entries });
+    let file = out.join(format!("longshore-{}.manifest.json", release.version));
+    fs::write(&file, serde_json::to_string_pretty(&document)? + "\n")?;
+    Ok(file)
 }
 
 async fn checksums(out: &Path, files: &[PathBuf]) -> anyhow::Result<PathBuf> {

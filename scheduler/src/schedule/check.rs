@@ -49,11 +49,17 @@ pub enum Crowding {
 
 impl Timetable {
     /// The slots that come sooner than `limit` after another one. Each schedule is judged alone first; one that is crowded alone is not
-    /// compared with the others, because that would repeat the finding.
+    /// compared with the others, because that would repeat the finding. `shortest` is [`Schedule::shortest_distance`] at `now`, or a caller's
+    /// memory of it: the search is most of the cost.
     #[must_use]
-    pub fn crowding(&self, limit: Duration, now: Timestamp) -> alloc::vec::Vec<Crowding> {
+    pub fn crowding(
+        &self,
+        limit: Duration,
+        now: Timestamp,
+        shortest: &mut dyn FnMut(&Schedule) -> Option<Duration>,
+    ) -> alloc::vec::Vec<Crowding> {
         let alone = |(schedule, rule): (usize, &Schedule)| {
-            let distance = rule.shortest_distance(now).filter(|distance| *distance < limit)?;
+            let distance = shortest(rule).filter(|distance| *distance < limit)?;
             Some(Crowding::Alone { schedule, distance })
         };
         let mut found: alloc::vec::Vec<_> = self.schedules.iter().enumerate().filter_map(alone).collect();
@@ -204,10 +210,10 @@ mod tests {
         let table = Timetable { schedules: [uneven.clone()].into(), ..Timetable::default() };
         let distance = Duration::from_secs(900);
         assert_eq!(
-            table.crowding(Duration::from_secs(901), now),
+            table.crowding(Duration::from_secs(901), now, &mut |rule| rule.shortest_distance(now)),
             [Crowding::Alone { schedule: 0, distance }]
         );
-        assert_eq!(table.crowding(distance, now), []);
+        assert_eq!(table.crowding(distance, now, &mut |rule| rule.shortest_distance(now)), []);
         assert!(Schedule { jitter: Duration::from_secs(900), ..uneven.clone() }.jitter_is_too_long(now));
         assert!(!Schedule { jitter: Duration::from_secs(899), ..uneven }.jitter_is_too_long(now));
     }
@@ -218,7 +224,8 @@ mod tests {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         let crowding = |rules: &[&str], limit| {
             let schedules = rules.iter().map(|rule| cron(rule)).collect();
-            Timetable { schedules, ..Timetable::default() }.crowding(limit, now)
+            let table = Timetable { schedules, ..Timetable::default() };
+            table.crowding(limit, now, &mut |rule| rule.shortest_distance(now))
         };
         let together = |schedule, other, distance| Crowding::Together { schedule, other, distance };
         let weekly = ["0 7 * * *", "30 7 * * 1"];
