@@ -8,8 +8,8 @@ mod build;
 mod check;
 mod children;
 mod compose_test;
-
 mod demo;
+mod dependencies;
 mod dist;
 mod docker;
 mod freeze;

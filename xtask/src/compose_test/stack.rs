@@ -36,9 +36,8 @@ impl Stack {
     /// There is no free port, or the jobs file cannot be written.
     pub(crate) fn new(root: &Path, directory: &str, compose: Compose) -> anyhow::Result<Self> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let name: String =
-            directory.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let project = format!("longshore-test{name}-{}", std::process::id());
+        let name = Path::new(directory).file_name().and_then(|name| name.to_str()).unwrap_or("top");
+        let project = format!("longshore-test-{name}-{}", std::process::id());
         let scratch = tempfile::Builder::new().prefix(&project).tempdir_in(root.join("target"))?;
         let stack =
             Self { api: Api::new(address), scratch, directory: root.join(directory), compose, project };
@@ -115,7 +114,7 @@ impl Stack {
         let project = format!("com.docker.compose.project={}", self.project);
         for container in docker::labelled(&project).await? {
             let shown = docker::query(&["inspect", "--", &container]).await?;
-            ensure!(!shown.contains(TOKEN_PREFIX), "docker inspect shows a token: {shown}");
+            ensure!(!has_token(&shown), "docker inspect shows a token: {shown}");
         }
         let server = self.containers("server").await?;
         let processes =
@@ -236,6 +235,11 @@ async fn output(mut command: Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// A token begins with `longshore_` and a digit.
+fn has_token(text: &str) -> bool {
+    text.split("longshore_").skip(1).any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 /// As those want them who call programs.
 pub(crate) fn strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
@@ -245,8 +249,6 @@ pub(crate) fn strs(words: &[String]) -> Vec<&str> {
 pub(crate) const SERVER_IMAGE: &str = "longshore-server:compose-test";
 /// Name of the worker's image.
 pub(crate) const WORKER_IMAGE: &str = "longshore-worker:compose-test";
-/// The first characters of every token.
-const TOKEN_PREFIX: &str = "longshore_1_";
 /// The Dockerfile's number of the user `longshore`.
 const SERVER_USER: &str = "10001";
 /// Version 2 is a plugin of `docker`; 1 is a program, and some have 2 under its name.
@@ -289,6 +291,12 @@ mod tests {
             let told = Compose::choose(Some(missing)).await.map_err(|error| error.to_string());
             assert_eq!(told, Err(format!("`{missing} version` does not say the version of a compose")));
         }
+    }
+
+    #[test]
+    fn tokens_are_told_from_names() {
+        assert!(has_token("[\"longshore_default\", \"A=longshore_1_abc\"]"));
+        assert!(!has_token("longshore-test-17_server_1, longshore_data, LONGSHORE_1"));
     }
 
     #[tokio::test]
