@@ -59,7 +59,7 @@ pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
     let authority = Authority::in_directory(ca_dir, today)?;
     let made = if authority.is_new { "made" } else { "kept" };
     screen::line(&format!("{made} the authority {}", ca_dir.join(AUTHORITY).display()))?;
-    // Before the certificates: whoever meets a renewed one can trust it already.
+    // Before the certificates, so that a client that meets a renewed one can trust it.
     for copy in &flags.ca_copy {
         replace(copy, &authority.certificate, PUBLIC)?;
     }

@@ -90,11 +90,19 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
     let name = format!("longshore-{}-linux-{}", release.version, std::env::consts::ARCH);
     let stage = Stage::new(&release.root)?;
     stage.copy(&release.binary, &format!("{name}/longshore"), 0o755)?;
-    for file in ["LICENSE", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "SECURITY.md"] {
+    for file in [
+        "LICENSE",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "README.md",
+        "SECURITY.md",
+        "docker-compose.yml",
+        "jobs.yaml",
+    ] {
         stage.copy(&release.root.join(file), &format!("{name}/{file}"), 0o644)?;
     }
-    // At the paths of a clone, because docs/operating.md installs from either.
-    for directory in ["deploy/systemd", "deploy/etc"] {
+    // At the paths of a clone, because docs/operating.md and docs/installing.md install from either.
+    for directory in ["deploy/systemd", "deploy/etc", "deploy/compose-tls"] {
         stage.copy_directory(&release.root.join(directory), &format!("{name}/{directory}"), 0o644)?;
     }
     stage.manual_pages(&release.binary, &format!("{name}/man/man1")).await?;

@@ -4,6 +4,7 @@
 //! package, so that all of them hold the same one.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -103,7 +104,9 @@ pub(crate) async fn save(image: &str, file: &Path) -> anyhow::Result<()> {
     docker::quietly(save).await?;
     let mut gzip = Command::new("gzip");
     gzip.args(["-9n", "--force", "--"]).arg(&archive);
-    docker::quietly(gzip).await
+    docker::quietly(gzip).await?;
+    // `docker save` lets only its user read the file.
+    Ok(fs::set_permissions(file, fs::Permissions::from_mode(0o644))?)
 }
 
 /// The Dockerfile with the program from its context instead of the line that compiles it.
