@@ -90,19 +90,11 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
     let name = format!("longshore-{}-linux-{}", release.version, std::env::consts::ARCH);
     let stage = Stage::new(&release.root)?;
     stage.copy(&release.binary, &format!("{name}/longshore"), 0o755)?;
-    for file in [
-        "LICENSE",
-        "LICENSE-MIT",
-        "LICENSE-APACHE",
-        "README.md",
-        "SECURITY.md",
-        "docker-compose.yml",
-        "jobs.yaml",
-    ] {
+    // At the paths of a clone, because docs/operating.md and docs/installing.md install from either.
+    for file in FILES {
         stage.copy(&release.root.join(file), &format!("{name}/{file}"), 0o644)?;
     }
-    // At the paths of a clone, because docs/operating.md and docs/installing.md install from either.
-    for directory in ["deploy/systemd", "deploy/etc", "deploy/compose-tls"] {
+    for directory in ["deploy/systemd", "deploy/etc"] {
         stage.copy_directory(&release.root.join(directory), &format!("{name}/{directory}"), 0o644)?;
     }
     stage.manual_pages(&release.binary, &format!("{name}/man/man1")).await?;
@@ -171,6 +163,19 @@ async fn epoch(root: &Path) -> anyhow::Result<u64> {
     text.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH: `{}` is no number", text.trim()))
 }
 
+/// Files of the archive. deploy/compose-tls is not copied whole, because its users keep tokens there.
+const FILES: [&str; 10] = [
+    "LICENSE",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "README.md",
+    "SECURITY.md",
+    "docker-compose.yml",
+    "jobs.yaml",
+    "deploy/compose-tls/README.md",
+    "deploy/compose-tls/docker-compose.yml",
+    "deploy/compose-tls/worker.yml",
+];
 /// The shells with a completion, and the name under which each looks for it.
 pub(crate) const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "longshore"), ("zsh", "_longshore"), ("fish", "longshore.fish")];
