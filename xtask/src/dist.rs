@@ -179,3 +179,15 @@ const FILES: [&str; 10] = [
 /// The shells with a completion, and the name under which each looks for it.
 pub(crate) const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "longshore"), ("zsh", "_longshore"), ("fish", "longshore.fish")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_the_archive_are_in_the_workspace() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let missing: Vec<&str> = FILES.into_iter().filter(|file| !root.join(file).is_file()).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}
