@@ -27,8 +27,9 @@ RUN install -D --target-directory=/image/usr/local/bin target/release/longshore 
  && install -d /image/run \
  && install -d --mode=700 /image/root
 
-# A named volume takes owner and mode from the image's directory.
+# A named volume takes owner and mode from the image's directory. Those below /etc are for docker-compose.yml and deploy/compose-tls.
 RUN install -d --owner=10001 --group=10001 --mode=700 /server/var/lib/longshore \
+    /server/etc/longshore/authority /server/etc/longshore/tls /server/etc/longshore/join \
  && install -d --mode=700 /worker/var/lib/longshore-worker
 
 FROM ${DOCKER_CLI_IMAGE} AS docker-cli

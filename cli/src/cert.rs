@@ -25,6 +25,7 @@ use crate::screen;
   longshore server --tls-cert tls/server.pem --tls-key tls/server-key.pem
   longshore worker --server https://jobs.example:8080 --ca-file ca.pem
   longshore cert --client anna                      client-anna.pem, for --tls-client-cert
+  longshore cert --host jobs.example --dir tls --ca-dir ca --ca-copy tls/ca.pem
 
 Give ca.pem to workers and users. ca-key.pem signs certificates: keep it where only you can read it.")]
 pub(crate) struct Flags {
@@ -37,6 +38,12 @@ pub(crate) struct Flags {
     /// Directory for ca.pem, ca-key.pem, server.pem and server-key.pem.
     #[arg(long, value_name = "DIR", default_value = "tls")]
     dir: PathBuf,
+    /// Directory for ca.pem and ca-key.pem, so that the server has no access to the key of the authority [default: that of --dir].
+    #[arg(long, value_name = "DIR")]
+    ca_dir: Option<PathBuf>,
+    /// Also write ca.pem to this file, for workers and users. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    ca_copy: Vec<PathBuf>,
     /// Days until the certificates expire, at most 825. The authority lasts ten years.
     #[arg(long, value_name = "N", default_value = "397", value_parser = clap::value_parser!(u16).range(1..=825))]
     days: u16,
@@ -44,11 +51,18 @@ pub(crate) struct Flags {
 
 /// Makes the certificates.
 pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&flags.dir).with_context(|| format!("cannot create {}", flags.dir.display()))?;
+    let ca_dir = flags.ca_dir.as_ref().unwrap_or(&flags.dir);
+    for dir in [&flags.dir, ca_dir] {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    }
     let today = Zoned::now().date();
-    let authority = Authority::in_directory(&flags.dir, today)?;
+    let authority = Authority::in_directory(ca_dir, today)?;
     let made = if authority.is_new { "made" } else { "kept" };
-    screen::line(&format!("{made} the authority {}", flags.dir.join(AUTHORITY).display()))?;
+    screen::line(&format!("{made} the authority {}", ca_dir.join(AUTHORITY).display()))?;
+    // Before the certificates, so that a client that meets a renewed one can trust it.
+    for copy in &flags.ca_copy {
+        replace(copy, &authority.certificate, PUBLIC)?;
+    }
     if !flags.host.is_empty() {
         authority.issue(server_params(&flags.host, today, flags.days)?, flags, SERVER, SERVER_KEY)?;
     }
@@ -62,6 +76,8 @@ pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
 /// The certificate authority of a site.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    /// Its certificate in PEM, as `ca.pem` has it.
+    certificate: String,
     is_new: bool,
 }
 
@@ -70,10 +86,11 @@ impl Authority {
     fn in_directory(dir: &Path, today: Date) -> anyhow::Result<Self> {
         let (certificate, key) = (dir.join(AUTHORITY), dir.join(AUTHORITY_KEY));
         match (read(&certificate)?, read(&key)?) {
-            (Some(_), Some(key)) => {
+            (Some(certificate), Some(key)) => {
                 let key =
                     KeyPair::from_pem(&key).with_context(|| format!("{AUTHORITY_KEY} is no private key"))?;
-                Ok(Self { issuer: Issuer::new(authority_params(today)?, key), is_new: false })
+                let issuer = Issuer::new(authority_params(today)?, key);
+                Ok(Self { issuer, certificate, is_new: false })
             }
             (None, None) => {
                 let (params, pair) =
@@ -81,13 +98,15 @@ impl Authority {
                 let signed = params.self_signed(&pair).context("cannot sign the authority")?;
                 replace(&key, &pair.serialize_pem(), PRIVATE)?;
                 replace(&certificate, &signed.pem(), PUBLIC)?;
-                Ok(Self { issuer: Issuer::new(params, pair), is_new: true })
+                Ok(Self { issuer: Issuer::new(params, pair), certificate: signed.pem(), is_new: true })
             }
             (has_certificate, _) => {
                 let [there, missing] =
                     if has_certificate.is_some() { [certificate, key] } else { [key, certificate] };
                 let text = format!("{} exists, but {} does not", there.display(), missing.display());
-                Err(Failure::new(Exit::Failed, text).hint("restore it, or choose another --dir").into())
+                Err(Failure::new(Exit::Failed, text)
+                    .hint("restore it, or choose another --dir or --ca-dir")
+                    .into())
             }
         }
     }

@@ -1,11 +1,15 @@
 //! `longshore token`: makes, lists and revokes tokens.
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::files::{PRIVATE, replace};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, NewToken, Token};
@@ -14,7 +18,7 @@ use crate::view::{self, NewToken, Token};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore token create ci --role submitter --definitions 'nightly-*,report' --expires 90d >ci.token
-  longshore token create machines --role worker >worker.token
+  longshore token create machines --role worker --save worker.token
   longshore token create anna --role worker --labels zone=eu,gpu=a100 --uses 1 --expires 1h >join.token
   longshore token ls
   longshore token revoke ci
@@ -55,6 +59,12 @@ struct CreateFlags {
     /// Of a token for workers: labels that they get, which no worker can claim for itself.
     #[arg(long, value_name = "KEY=VALUE,…", value_delimiter = ',', value_parser = label)]
     labels: Vec<(String, String)>,
+    /// Write the token to this file, which only its owner can read, and do not print it. The file must not be there.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Make no token if the file of --save is there: for commands that are run at each start.
+    #[arg(long, requires = "save")]
+    if_missing: bool,
 }
 
 /// List the tokens, revoked ones too.
@@ -113,10 +123,17 @@ pub(crate) async fn token(flags: Flags) -> anyhow::Result<()> {
 }
 
 async fn create(flags: CreateFlags) -> anyhow::Result<()> {
-    if flags.common.format == Format::Name {
+    if flags.common.format == Format::Name && flags.save.is_none() {
         // The token is shown once, and a name is not the token.
         let failure = Failure::new(Exit::Usage, "-o name would not show the token");
-        return Err(failure.hint("leave -o out, which prints only the token").into());
+        return Err(failure
+            .hint("leave -o out, which prints only the token, or write it to a file with --save")
+            .into());
+    }
+    if let Some(file) = &flags.save
+        && is_kept(file, flags.if_missing)?
+    {
+        return Ok(());
     }
     let api = Api::new(&flags.common.server_args)?;
     let mut body = json!({ "name": flags.name, "role": flags.role.name() });
@@ -132,7 +149,23 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
     if !flags.labels.is_empty() {
         body["labels"] = flags.labels.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
     }
-    let json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
+    let mut json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
+    if let Some(file) = &flags.save {
+        let made: NewToken = parse(&api, &json)?;
+        replace(file, &format!("{}\n", made.token), PRIVATE).with_context(|| {
+            format!(
+                "the token was made, and is lost: longshore token revoke {}",
+                screen::visible(&flags.name)
+            )
+        })?;
+        if let Some(shown) = json.as_object_mut() {
+            shown.remove("token");
+        }
+        return match records::print(flags.common.format, &json, "name")? {
+            true => Ok(()),
+            false => screen::line(&format!("wrote the token to {}", file.display())),
+        };
+    }
     if records::print(flags.common.format, &json, "name")? {
         return Ok(());
     }
@@ -142,6 +175,19 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
         "this is the only time that the token is shown; keep it in a file that only its user can read",
     );
     screen::line(&made.token)
+}
+
+/// True if the file is there and shall be kept.
+fn is_kept(file: &Path, if_missing: bool) -> anyhow::Result<bool> {
+    if file.symlink_metadata().is_err() {
+        return Ok(false);
+    }
+    let text = format!("{} is there already", file.display());
+    if if_missing {
+        screen::note(&format!("{text}; no token is made"));
+        return Ok(true);
+    }
+    Err(Failure::new(Exit::Conflict, text).hint("remove it, or name another file with --save").into())
 }
 
 async fn list(flags: ListFlags) -> anyhow::Result<()> {

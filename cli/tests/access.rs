@@ -113,6 +113,34 @@ async fn each_role_may_do_what_it_is_for() {
 }
 
 #[tokio::test]
+async fn a_token_can_be_saved_to_a_file_once() {
+    let (cluster, _server, admin) = start().await;
+    let file = cluster.path("machines.token");
+    let save = ["token", "create", "machines", "--role", "worker", "--save", &file.display().to_string()];
+    let save_if_missing = [&save[..], &["--if-missing"]].concat();
+    let (code, shown) = run_as(&cluster, &admin, &save_if_missing);
+    let token = std::fs::read_to_string(&file).unwrap();
+    assert!(code == 0 && token.starts_with("longshore_") && !shown.contains("longshore_"), "{shown}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let flags = ["--no-docker", "--allow-fake", "--token-file", &file.display().to_string()];
+    let _worker = cluster.start_worker("only", &flags);
+    let joined = async || run_as(&cluster, &admin, &["workers"]).1.contains("only");
+    wait_until("the worker has joined by it", joined).await;
+
+    // Both before the server is asked, which has a token of this name.
+    let (code, text) = run_as(&cluster, &admin, &save_if_missing);
+    assert!(code == 0 && text.contains("no token is made"), "{code}: {text}");
+    let (code, text) = run_as(&cluster, &admin, &save);
+    assert!(code == 5 && text.contains("is there already"), "{code}: {text}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
+
+    let nowhere = cluster.path("missing/a.token").display().to_string();
+    let words = ["token", "create", "lost", "--role", "worker", "--save", &nowhere];
+    let (code, text) = run_as(&cluster, &admin, &words);
+    assert!(code == 1 && text.contains("longshore token revoke lost"), "{code}: {text}");
+}
+
+#[tokio::test]
 async fn a_revocation_acts_at_once_also_on_what_is_open() {
     let (cluster, server, admin) = start().await;
     let viewer = make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);

@@ -146,6 +146,25 @@ fn a_directory_keeps_its_authority_until_one_of_its_files_is_lost() {
     assert!(code == 2 && text.contains("neither a host name nor an IP address"), "{code}: {text}");
 }
 
+#[test]
+fn the_key_of_the_authority_can_be_kept_away_from_the_server() {
+    let cluster = cluster();
+    let path = |name: &str| path(&cluster, name);
+    std::fs::create_dir(cluster.path("workers")).unwrap();
+    let (dir, ca_dir, copies) = (path("apart"), path("ca"), [path("apart/ca.pem"), path("workers/ca.pem")]);
+    let words = ["cert", "--host", "jobs.example", "--dir", &dir, "--ca-dir", &ca_dir];
+    let words = [&words[..], &["--ca-copy", &copies[0], "--ca-copy", &copies[1]]].concat();
+    for _ in ["made", "kept"] {
+        let (code, text) = cluster.run_cli(&words);
+        assert_eq!(code, 0, "{text}");
+        let authority = std::fs::read(cluster.path("ca/ca.pem")).unwrap();
+        assert!(copies.iter().all(|copy| std::fs::read(copy).unwrap() == authority));
+        let mut names: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["ca.pem", "server-key.pem", "server.pem"]);
+    }
+}
+
 #[tokio::test]
 async fn a_certificate_that_expires_soon_is_told_everywhere_until_it_is_replaced() {
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use crate::dependencies::{self, Dependencies};
 use crate::openapi::{self, OpenApi};
 use crate::package_test::{self, Packages};
 use crate::python_worker::{self, Python};
@@ -34,6 +35,9 @@ pub(crate) struct Options {
     /// Install, upgrade and purge the Debian package in a container?
     #[arg(long, value_enum, default_value_t = Packages::Auto)]
     packages: Packages,
+    /// Judge the libraries with cargo-deny: advisories, licences, bans, sources?
+    #[arg(long, value_enum, default_value_t = Dependencies::Auto)]
+    dependencies: Dependencies,
 }
 
 /// When the tests run that need programs of this machine.
@@ -115,7 +119,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
     step::run("doc tests", step::program(root, &doc_tests)).await?;
     step::run("documentation", documentation(root)).await?;
-    dependencies(root).await?;
+    dependencies::run(root, options.dependencies).await?;
 
     println!("All checks passed in {}.", step::seconds(started.elapsed()));
     Ok(())
@@ -174,22 +178,4 @@ async fn documentation(root: &Path) -> anyhow::Result<()> {
     let mut doc = step::command(root, &["cargo", "doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     step::succeed(doc).await
-}
-
-/// Licences, sources and bans are judged from what is here; advisories need a database that only the network has.
-async fn dependencies(root: &Path) -> anyhow::Result<()> {
-    if !step::is_installed(&["cargo", "deny", "--version"]).await {
-        println!(
-            "── dependencies: not checked (advisories, licences, bans, sources), because cargo-deny is not installed; cargo install --locked cargo-deny"
-        );
-        return Ok(());
-    }
-    let mut check = step::command(root, &["cargo", "deny", "--all-features", "check"]);
-    if !step::succeeds_silently(step::command(root, &["cargo", "deny", "fetch", "db"])).await {
-        println!(
-            "── dependencies: advisories not checked, because their database cannot be fetched; `cargo deny fetch db` says why"
-        );
-        check.args(["bans", "licenses", "sources"]);
-    }
-    step::run("dependencies", step::succeed(check)).await
 }

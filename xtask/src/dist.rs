@@ -1,9 +1,11 @@
 //! `cargo xtask dist`: what a release consists of, in one directory.
 //!
-//! A binary archive, a Debian package, a list of all libraries (CycloneDX) and checksums. Times are those of the commit, entries are sorted
-//! and belong to root, so the same binary always gives the same bytes. `package_test.rs` builds the package from a debug binary.
+//! A binary archive, a Debian package, the images if there is an engine, a list of all libraries (CycloneDX), a manifest and checksums. Times are
+//! those of the commit, entries are sorted and belong to root, so the same binary always gives the same bytes; images are an exception, for an
+//! engine writes the time into them. `package_test.rs` builds the package from a debug binary.
 
 pub(crate) mod debian;
+mod images;
 mod sbom;
 pub(crate) mod stage;
 
@@ -13,10 +15,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{build, docker, step};
 use debian::Compression;
+use images::{Images, Saved};
 use stage::Stage;
 
 #[derive(Args)]
@@ -27,6 +31,9 @@ pub(crate) struct Options {
     /// Pack this program instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Make the images and save them?
+    #[arg(long, value_enum, default_value_t = Images::Auto)]
+    images: Images,
 }
 
 /// The inputs that all parts of a release share.
@@ -67,6 +74,9 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let mut files = vec![archive(&release, &out).await?];
     files.push(debian::build(&release, &out, Compression::Smallest).await?);
     files.push(sbom::write(&release, &out).await?);
+    let saved = images::make(&release, &out, options.images).await?;
+    files.extend(saved.iter().map(|image| image.file.clone()));
+    files.push(manifest(&release, &out, &files, &saved)?);
     files.push(checksums(&out, &files).await?);
     for file in &files {
         println!("{:>10} bytes  {}", fs::metadata(file)?.len(), file.display());
@@ -80,10 +90,10 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
     let name = format!("longshore-{}-linux-{}", release.version, std::env::consts::ARCH);
     let stage = Stage::new(&release.root)?;
     stage.copy(&release.binary, &format!("{name}/longshore"), 0o755)?;
-    for file in ["LICENSE", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "SECURITY.md"] {
+    // At the paths of a clone, because docs/operating.md and docs/installing.md install from either.
+    for file in FILES {
         stage.copy(&release.root.join(file), &format!("{name}/{file}"), 0o644)?;
     }
-    // At the paths of a clone, because docs/operating.md installs from either.
     for directory in ["deploy/systemd", "deploy/etc"] {
         stage.copy_directory(&release.root.join(directory), &format!("{name}/{directory}"), 0o644)?;
     }
@@ -104,6 +114,28 @@ async fn archive(release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
         .arg(&name);
     docker::quietly(tar).await?;
     Ok(archive)
+}
+
+/// Every file with its size; of an image also its name and its size in the engine.
+fn manifest(release: &Release, out: &Path, files: &[PathBuf], saved: &[Saved]) -> anyhow::Result<PathBuf> {
+    let mut entries = Vec::new();
+    for file in files {
+        let mut entry = json!({
+            "file": file.file_name().and_then(|name| name.to_str()).context("a name that is not UTF-8")?,
+            "bytes": fs::metadata(file)?.len(),
+        });
+        let of_image =
+            saved.iter().find(|image| image.file == *file).and_then(|image| image.entry.as_object());
+        if let (Some(entry), Some(of_image)) = (entry.as_object_mut(), of_image) {
+            entry.extend(of_image.clone());
+        }
+        entries.push(entry);
+    }
+    entries.sort_by(|left, right| left["file"].as_str().cmp(&right["file"].as_str()));
+    let document: Value = json!({ "version": release.version, "files": entries });
+    let file = out.join(format!("longshore-{}.manifest.json", release.version));
+    fs::write(&file, serde_json::to_string_pretty(&document)? + "\n")?;
+    Ok(file)
 }
 
 async fn checksums(out: &Path, files: &[PathBuf]) -> anyhow::Result<PathBuf> {
@@ -131,6 +163,31 @@ async fn epoch(root: &Path) -> anyhow::Result<u64> {
     text.trim().parse().with_context(|| format!("SOURCE_DATE_EPOCH: `{}` is no number", text.trim()))
 }
 
+/// Files of the archive. deploy/compose-tls is not copied whole, because its users keep tokens there.
+const FILES: [&str; 10] = [
+    "LICENSE",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+    "README.md",
+    "SECURITY.md",
+    "docker-compose.yml",
+    "jobs.yaml",
+    "deploy/compose-tls/README.md",
+    "deploy/compose-tls/docker-compose.yml",
+    "deploy/compose-tls/worker.yml",
+];
 /// The shells with a completion, and the name under which each looks for it.
 pub(crate) const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "longshore"), ("zsh", "_longshore"), ("fish", "longshore.fish")];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_the_archive_are_in_the_workspace() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let missing: Vec<&str> = FILES.into_iter().filter(|file| !root.join(file).is_file()).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

@@ -15,10 +15,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The API of one server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Api {
     /// The address that the server listens on.
     pub address: SocketAddr,
+    /// The token that requests carry.
+    pub token: Option<String>,
 }
 
 /// An answer in JSON: what it means, and displayed, exactly what came.
@@ -43,6 +45,11 @@ impl fmt::Display for Answer {
 }
 
 impl Api {
+    /// The API of a server on this address, without a token.
+    pub(crate) const fn new(address: SocketAddr) -> Self {
+        Self { address, token: None }
+    }
+
     /// The URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
@@ -109,7 +116,12 @@ impl Api {
     /// Sends a request and reads the head of the answer; what remains to be read is its body.
     async fn request(&self, method: &str, path: &str) -> anyhow::Result<BufReader<TcpStream>> {
         let mut stream = TcpStream::connect(self.address).await?;
-        let head = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", self.address);
+        let token = self.token.iter().map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\n{}Content-Length: 0\r\n\r\n",
+            self.address,
+            token.collect::<String>()
+        );
         stream.write_all(head.as_bytes()).await?;
         let mut answer = BufReader::new(stream);
         let mut line = String::new();
@@ -156,7 +168,7 @@ mod tests {
             let _length = stream.read(&mut request).await.unwrap();
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
-        Api { address }
+        Api::new(address)
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! An image that the engine has is left alone. Otherwise it is pulled; where no registry can be reached, a stand-in of the same name is
 //! made on this machine (`stand_in.rs`), so that the Dockerfile needs no second form for machines without a registry.
 
+pub(crate) mod own;
 pub(crate) mod stand_in;
 
 use std::path::Path;

@@ -8,8 +8,8 @@ mod build;
 mod check;
 mod children;
 mod compose_test;
-
 mod demo;
+mod dependencies;
 mod dist;
 mod docker;
 mod freeze;
@@ -65,11 +65,11 @@ enum Command {
     Openapi,
     /// Provide the base images of the Dockerfile and the image of the test jobs: pulled, or made on this machine
     Images,
-    /// Build what a release consists of: archive, Debian package, list of libraries, checksums
+    /// Build what a release consists of: archive, Debian package, images, list of libraries, checksums
     Dist(dist::Options),
     /// Install, use, upgrade and purge the Debian package in a container; `test` does so too
     PackageTest,
-    /// Build the images, start docker-compose.yml with three workers, and run jobs through crashes
+    /// Build the images, start docker-compose.yml and deploy/compose-tls with workers, and run jobs through crashes
     ComposeTest(compose_test::Options),
 }
 

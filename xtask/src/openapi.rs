@@ -76,7 +76,7 @@ async fn check(root: &Path, program: &Path) -> anyhow::Result<()> {
     let binary = build::longshore(root, false).await?;
     let directory = tempfile::Builder::new().prefix("longshore-openapi-").tempdir()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let api = Api { address: TcpListener::bind(address)?.local_addr()? };
+    let api = Api::new(TcpListener::bind(address)?.local_addr()?);
     let longshore = || {
         let mut command = Command::new(&binary);
         let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"));
@@ -103,7 +103,7 @@ async fn check(root: &Path, program: &Path) -> anyhow::Result<()> {
             return Err(error);
         }
     };
-    let outcome = check_against(&mut server, api, root, program, directory.path()).await;
+    let outcome = check_against(&mut server, &api, root, program, directory.path()).await;
     if outcome.is_err() {
         eprintln!("── last lines of the server\n{}", server.log_tail());
     }
@@ -114,7 +114,7 @@ async fn check(root: &Path, program: &Path) -> anyhow::Result<()> {
 
 async fn check_against(
     server: &mut Process,
-    api: Api,
+    api: &Api,
     root: &Path,
     program: &Path,
     directory: &Path,
@@ -159,7 +159,7 @@ async fn check_against(
     server.must_be_alive()
 }
 
-async fn has_worker(api: Api) -> bool {
+async fn has_worker(api: &Api) -> bool {
     let workers = api.get("/api/workers").await.ok();
     workers.is_some_and(|workers| workers[0]["state"] == "ready")
 }

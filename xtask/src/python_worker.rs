@@ -112,7 +112,7 @@ fn workers_of_frozen_versions(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
 async fn check(binary: &Path, python: &Path, example: &Path) -> anyhow::Result<()> {
     let directory = tempfile::Builder::new().prefix("longshore-python-").tempdir()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let api = Api { address: TcpListener::bind(address)?.local_addr()? };
+    let api = Api::new(TcpListener::bind(address)?.local_addr()?);
 
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"))
@@ -122,7 +122,7 @@ async fn check(binary: &Path, python: &Path, example: &Path) -> anyhow::Result<(
     command.args(["server", "--listen", &api.address.to_string(), "--data"]);
     command.arg(directory.path().join("data")).arg("--jobs").arg(example.join("jobs.yaml"));
     let mut server = Process::start("server", command, directory.path())?;
-    let outcome = check_against(&mut server, api, python, example).await;
+    let outcome = check_against(&mut server, &api, python, example).await;
     if outcome.is_err() {
         eprintln!("── last lines of the server\n{}", server.log_tail());
     }
@@ -150,7 +150,7 @@ async fn test_client(root: &Path, python: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("the tests of clients/python took longer than {CHECK_MAX:?}"))?
 }
 
-async fn check_against(server: &mut Process, api: Api, python: &Path, example: &Path) -> anyhow::Result<()> {
+async fn check_against(server: &mut Process, api: &Api, python: &Path, example: &Path) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_MAX;
     while !api.is_ready().await {
         server.must_be_alive()?;

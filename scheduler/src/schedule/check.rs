@@ -11,6 +11,10 @@ use super::{Rule, Schedule, Timetable};
 /// How many slots are looked at to find the shortest distance between two.
 const SLOTS_COMPARED: usize = 64;
 
+/// Slots on different days at the same time of day are further apart than this. Clock changes are shorter than half a day, but for a whole day that
+/// a zone leaves out; nobody is warned of that.
+const DAYS_APART: Duration = Duration::from_secs(12 * 3_600);
+
 /// Something about a rule that is legal and often a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {
@@ -49,11 +53,20 @@ pub enum Crowding {
 
 impl Timetable {
     /// The slots that come sooner than `limit` after another one. Each schedule is judged alone first; one that is crowded alone is not
-    /// compared with the others, because that would repeat the finding.
+    /// compared with the others, because that would repeat the finding. `shortest` is [`Schedule::shortest_distance`] at `now`, or a caller's
+    /// memory of it: the search is most of the cost.
     #[must_use]
-    pub fn crowding(&self, limit: Duration, now: Timestamp) -> alloc::vec::Vec<Crowding> {
+    pub fn crowding(
+        &self,
+        limit: Duration,
+        now: Timestamp,
+        shortest: &mut dyn FnMut(&Schedule) -> Option<Duration>,
+    ) -> alloc::vec::Vec<Crowding> {
         let alone = |(schedule, rule): (usize, &Schedule)| {
-            let distance = rule.shortest_distance(now).filter(|distance| *distance < limit)?;
+            if limit <= DAYS_APART && rule.fires_once_a_day() {
+                return None;
+            }
+            let distance = shortest(rule).filter(|distance| *distance < limit)?;
             Some(Crowding::Alone { schedule, distance })
         };
         let mut found: alloc::vec::Vec<_> = self.schedules.iter().enumerate().filter_map(alone).collect();
@@ -102,6 +115,13 @@ impl Schedule {
             return Some(Oddity::UnevenStep);
         }
         matches!(day, "29" | "30" | "31").then_some(Oddity::NotEachMonth)
+    }
+
+    fn fires_once_a_day(&self) -> bool {
+        match &self.rule {
+            Rule::Cron(cron) | Rule::Daily(cron) => cron.names_one_time_of_day(),
+            Rule::Every(_) | Rule::Once { .. } => false,
+        }
     }
 
     /// The shortest distance between two of the next slots; absent if there are not two.
@@ -204,12 +224,45 @@ mod tests {
         let table = Timetable { schedules: [uneven.clone()].into(), ..Timetable::default() };
         let distance = Duration::from_secs(900);
         assert_eq!(
-            table.crowding(Duration::from_secs(901), now),
+            table.crowding(Duration::from_secs(901), now, &mut |rule| rule.shortest_distance(now)),
             [Crowding::Alone { schedule: 0, distance }]
         );
-        assert_eq!(table.crowding(distance, now), []);
+        assert_eq!(table.crowding(distance, now, &mut |rule| rule.shortest_distance(now)), []);
         assert!(Schedule { jitter: Duration::from_secs(900), ..uneven.clone() }.jitter_is_too_long(now));
         assert!(!Schedule { jitter: Duration::from_secs(899), ..uneven }.jitter_is_too_long(now));
+    }
+
+    #[test]
+    fn rules_with_one_time_of_day_are_not_searched_for_short_limits() {
+        let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+        for (rule, is_searched) in [
+            ("5 2 * * *", [false, true]),
+            ("30 5 2 1 * MON", [false, true]),
+            ("@daily", [false, true]),
+            ("5 2,3 * * *", [true, true]),
+            ("5 * * * *", [true, true]),
+            ("*/5 2 * * *", [true, true]),
+            ("0-9 5 2 * * *", [true, true]),
+        ] {
+            let table = Timetable { schedules: [cron(rule)].into(), ..Timetable::default() };
+            let searches = [hours(12), hours(13)].map(|limit| {
+                let mut searched = false;
+                let mut shortest = |schedule: &Schedule| {
+                    searched = true;
+                    schedule.shortest_distance(Timestamp(0))
+                };
+                let found = table.crowding(limit, Timestamp(0), &mut shortest);
+                assert!(searched || found.is_empty());
+                searched
+            });
+            assert_eq!(searches, is_searched, "{rule}");
+        }
+        // A day on which the clock goes forward is an hour shorter.
+        let nightly = Schedule { zone: Zone::named("Europe/Berlin").expect("a zone"), ..cron("0 1 * * *") };
+        let table = Timetable { schedules: [nightly].into(), ..Timetable::default() };
+        let spring = Timestamp(1_774_000_000_000);
+        let found = table.crowding(hours(24), spring, &mut |rule| rule.shortest_distance(spring));
+        assert_eq!(found, [Crowding::Alone { schedule: 0, distance: hours(23) }]);
     }
 
     #[test]
@@ -218,7 +271,8 @@ mod tests {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         let crowding = |rules: &[&str], limit| {
             let schedules = rules.iter().map(|rule| cron(rule)).collect();
-            Timetable { schedules, ..Timetable::default() }.crowding(limit, now)
+            let table = Timetable { schedules, ..Timetable::default() };
+            table.crowding(limit, now, &mut |rule| rule.shortest_distance(now))
         };
         let together = |schedule, other, distance| Crowding::Together { schedule, other, distance };
         let weekly = ["0 7 * * *", "30 7 * * 1"];

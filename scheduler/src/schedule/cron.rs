@@ -88,6 +88,11 @@ impl Cron {
         !pattern.is_dom_wildcard() && !pattern.is_dow_wildcard() && !pattern.matches_dom_and_dow()
     }
 
+    /// It names one hour, one minute and one second, so each of its slots is on a day of its own.
+    pub(super) fn names_one_time_of_day(&self) -> bool {
+        self.fields().iter().take(3).all(|field| field.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
     /// The fields as croner numbers them: second, minute, hour, day of month, month, day of week.
     pub(super) fn fields(&self) -> Vec<&str> {
         let plain = nickname(&self.text).ok().flatten().unwrap_or(&self.text);

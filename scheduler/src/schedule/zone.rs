@@ -10,6 +10,7 @@
 //! A missing day (Apia, 30 December 2011) is a gap of 24 hours under the same rules.
 
 use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
 
 use jiff::civil;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
@@ -18,7 +19,8 @@ use protocol::Timestamp;
 /// A time zone of the IANA database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
-    name: String,
+    /// Shared by the schedules of a file.
+    name: Arc<str>,
     rules: TimeZone,
 }
 
@@ -26,7 +28,7 @@ impl Zone {
     /// The zone UTC.
     #[must_use]
     pub fn utc() -> Self {
-        Self { name: "UTC".to_string(), rules: TimeZone::UTC }
+        Self { name: "UTC".into(), rules: TimeZone::UTC }
     }
 
     /// The zone with this name, in any case of its letters; absent if there is none.
@@ -36,7 +38,7 @@ impl Zone {
             return Some(Self::utc());
         }
         let rules = TimeZoneDatabase::bundled().get(name).ok()?;
-        let name = rules.iana_name().unwrap_or(name).to_string();
+        let name = rules.iana_name().unwrap_or(name).into();
         Some(Self { name, rules })
     }
 

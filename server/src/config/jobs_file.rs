@@ -29,6 +29,7 @@ pub(crate) mod quantity;
 mod reader;
 mod references;
 mod retention;
+mod rule_cache;
 mod run_on;
 mod schedule;
 mod schema;

@@ -1,46 +1,46 @@
-//! The running composition: how compose is called, and that nothing of it is left.
+//! A running composition: how compose is called, and that nothing of it is left.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::http::Api;
 use crate::{docker, step};
 
+/// The words by which compose is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Compose(Vec<String>);
+
 /// One project of compose.
 pub(crate) struct Stack {
-    /// The published API.
+    /// The published API, with the administrator's token once it is known.
     pub api: Api,
-    root: PathBuf,
-    /// The words by which compose is called.
-    program: Vec<String>,
+    /// Files of the test. Compose finds jobs.yaml here, and whatever a worker of another machine needs.
+    pub scratch: TempDir,
+    /// The directory of docker-compose.yml.
+    directory: PathBuf,
+    compose: Compose,
     project: String,
-    directory: TempDir,
 }
 
 impl Stack {
-    /// Chooses names and a port; nothing runs yet. Without `compose` it is the one that is installed.
+    /// Chooses names and a port for the docker-compose.yml of a directory of the workspace; nothing runs yet.
     ///
     /// # Errors
-    /// Compose cannot be called.
-    pub(crate) async fn new(root: &Path, compose: Option<&str>) -> anyhow::Result<Self> {
-        let program = choose(compose).await?;
-        println!("compose     {}", version(&program).await?);
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let project = format!("longshore-test-{}", std::process::id());
-        let directory = tempfile::Builder::new().prefix(&project).tempdir_in(root.join("target"))?;
-        let stack = Self {
-            api: Api { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) },
-            root: root.to_owned(),
-            program,
-            project,
-            directory,
-        };
+    /// There is no free port, or the jobs file cannot be written.
+    pub(crate) fn new(root: &Path, directory: &str, compose: Compose) -> anyhow::Result<Self> {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let name = Path::new(directory).file_name().and_then(|name| name.to_str()).unwrap_or("top");
+        let project = format!("longshore-test-{name}-{}", std::process::id());
+        let scratch = tempfile::Builder::new().prefix(&project).tempdir_in(root.join("target"))?;
+        let stack =
+            Self { api: Api::new(address), scratch, directory: root.join(directory), compose, project };
         fs::write(stack.jobs_file(), JOBS.replace("PROJECT", &stack.project))?;
         Ok(stack)
     }
@@ -62,18 +62,67 @@ impl Stack {
         step::succeed(self.command(words)).await
     }
 
-    /// The ids of the workers' containers.
+    /// Calls compose with files of its own, as a project beside this one, which [`clear`](Self::clear) does not know.
+    ///
+    /// # Errors
+    /// It fails.
+    pub(crate) async fn compose_beside(&self, files: &[&Path], words: &[&str]) -> anyhow::Result<()> {
+        let mut command = self.bare_command();
+        for file in files {
+            command.arg("--file").arg(file);
+        }
+        command.args(["--project-name", &format!("{}-beside", self.project)]).args(words);
+        command.env("LONGSHORE_SERVER", format!("https://localhost:{}", self.api.address.port()));
+        command.env("LONGSHORE_JOIN_DIR", self.scratch.path());
+        step::succeed(command).await
+    }
+
+    /// Runs the service `longshore`, the client as the administrator; its standard output.
+    ///
+    /// # Errors
+    /// It fails.
+    pub(crate) async fn client(&self, words: &[&str]) -> anyhow::Result<String> {
+        output(self.command(&[&["run", "--rm", "-T", "longshore"], words].concat())).await
+    }
+
+    /// The text of a file in the container of a service. Such an image has no `cat`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) async fn copy_out(&self, service: &str, path: &str) -> anyhow::Result<String> {
+        let containers = self.containers(service).await?;
+        let container = containers.first().with_context(|| format!("no container of {service}"))?;
+        let file = self.scratch.path().join("copied");
+        docker::query(&["cp", "--", &format!("{container}:{path}"), &file.display().to_string()]).await?;
+        Ok(fs::read_to_string(&file)?.trim_end().to_owned())
+    }
+
+    /// The ids of a service's containers, ended ones too.
     ///
     /// # Errors
     /// Compose fails.
-    pub(crate) async fn workers(&self) -> anyhow::Result<Vec<String>> {
-        let output = self.command(&["ps", "--quiet", "worker"]).output().await?;
-        ensure!(
-            output.status.success(),
-            "cannot list the workers: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    pub(crate) async fn containers(&self, service: &str) -> anyhow::Result<Vec<String>> {
+        let ids = output(self.command(&["ps", "--all", "--quiet", service])).await?;
+        Ok(ids.lines().map(str::to_owned).collect())
+    }
+
+    /// Nothing that `docker inspect` shows of any service holds a token, and the server's processes are not root's.
+    ///
+    /// # Errors
+    /// They do, or they are.
+    pub(crate) async fn expect_no_leak(&self) -> anyhow::Result<()> {
+        let project = format!("com.docker.compose.project={}", self.project);
+        for container in docker::labelled(&project).await? {
+            let shown = docker::query(&["inspect", "--", &container]).await?;
+            ensure!(!has_token(&shown), "docker inspect shows a token: {shown}");
+        }
+        let server = self.containers("server").await?;
+        let processes =
+            docker::query(&["top", server.first().context("no server")?, "-eo", "pid,uid"]).await?;
+        let users: Vec<&str> =
+            processes.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        ensure!(!users.is_empty() && users.iter().all(|user| *user == SERVER_USER), "{processes}");
+        Ok(())
     }
 
     /// The label of its jobs' containers.
@@ -129,41 +178,66 @@ impl Stack {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = step::command(&self.root, &strs(&self.program));
+        let mut command = self.bare_command();
         command.args(["--project-name", &self.project]).args(words);
+        command
+    }
+
+    fn bare_command(&self) -> Command {
+        let mut command = step::command(&self.directory, &strs(&self.compose.0));
         command.env("LONGSHORE_PORT", self.api.address.port().to_string());
         command.env("LONGSHORE_JOBS", self.jobs_file());
         command.env("LONGSHORE_SERVER_IMAGE", SERVER_IMAGE);
         command.env("LONGSHORE_WORKER_IMAGE", WORKER_IMAGE);
+        command.kill_on_drop(true);
         command
     }
 
     fn jobs_file(&self) -> PathBuf {
-        self.directory.path().join("jobs.yaml")
+        self.scratch.path().join("jobs.yaml")
     }
 }
 
-/// The words of the compose that is asked for, or else of the one that is installed.
-async fn choose(asked_for: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let candidates = asked_for.map_or_else(|| INSTALLED.map(words).to_vec(), |line| vec![words(line)]);
-    for program in candidates {
-        if !program.is_empty() && version(&program).await.is_ok() {
-            return Ok(program);
+impl Compose {
+    /// The compose that is asked for, or else the one that is installed. Its version is printed, so that a result names it.
+    ///
+    /// # Errors
+    /// Compose cannot be called.
+    pub(crate) async fn choose(asked_for: Option<&str>) -> anyhow::Result<Self> {
+        let words = |line: &str| Self(line.split_whitespace().map(str::to_owned).collect());
+        let candidates = asked_for.map_or_else(|| INSTALLED.map(words).to_vec(), |line| vec![words(line)]);
+        for compose in candidates {
+            if let Ok(version) = compose.version().await {
+                println!("compose     {version}");
+                return Ok(compose);
+            }
+        }
+        match asked_for {
+            Some(line) => bail!("`{line} version` does not say the version of a compose"),
+            None => bail!("neither `docker compose` nor `docker-compose` is installed"),
         }
     }
-    match asked_for {
-        Some(line) => bail!("`{line} version` does not say the version of a compose"),
-        None => bail!("neither `docker compose` nor `docker-compose` is installed"),
+
+    async fn version(&self) -> anyhow::Result<String> {
+        ensure!(!self.0.is_empty(), "no program");
+        let words = [&strs(&self.0)[..], &["version", "--short"]].concat();
+        let version = output(step::command(Path::new("."), &words)).await?;
+        Ok(format!("{} {}", self.0.join(" "), version.trim()))
     }
 }
 
-/// The version line of the program, so that a result names it.
-async fn version(program: &[String]) -> anyhow::Result<String> {
-    let words = [&strs(program)[..], &["version", "--short"]].concat();
-    let output = step::command(Path::new("."), &words).output().await?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(format!("{} {}", program.join(" "), String::from_utf8(output.stdout)?.trim()))
+/// The standard output of a command that succeeds.
+async fn output(mut command: Command) -> anyhow::Result<String> {
+    let line = step::display(&command);
+    let output =
+        command.stdin(Stdio::null()).output().await.with_context(|| format!("cannot run `{line}`"))?;
+    ensure!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A token begins with `longshore_` and a digit.
+fn has_token(text: &str) -> bool {
+    text.split("longshore_").skip(1).any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// As those want them who call programs.
@@ -175,6 +249,8 @@ pub(crate) fn strs(words: &[String]) -> Vec<&str> {
 pub(crate) const SERVER_IMAGE: &str = "longshore-server:compose-test";
 /// Name of the worker's image.
 pub(crate) const WORKER_IMAGE: &str = "longshore-worker:compose-test";
+/// The Dockerfile's number of the user `longshore`.
+const SERVER_USER: &str = "10001";
 /// Version 2 is a plugin of `docker`; 1 is a program, and some have 2 under its name.
 const INSTALLED: [&str; 2] = ["docker compose", "docker-compose"];
 /// Not what one would ship, but built in a third of the time.
@@ -209,19 +285,23 @@ mod tests {
     #[tokio::test]
     async fn the_compose_that_is_asked_for_is_the_one_that_is_tested() {
         // Any program that can say its version by these words will do.
-        assert_eq!(
-            choose(Some("echo it is")).await.ok(),
-            Some(["echo", "it", "is"].map(str::to_owned).to_vec())
-        );
+        let echo = Compose(["echo", "it", "is"].map(str::to_owned).to_vec());
+        assert_eq!(Compose::choose(Some("echo it is")).await.ok(), Some(echo));
         for missing in ["", "/nonexistent/docker-compose", "false"] {
-            let told = choose(Some(missing)).await.map_err(|error| error.to_string());
+            let told = Compose::choose(Some(missing)).await.map_err(|error| error.to_string());
             assert_eq!(told, Err(format!("`{missing} version` does not say the version of a compose")));
         }
     }
 
+    #[test]
+    fn tokens_are_told_from_names() {
+        assert!(has_token("[\"longshore_default\", \"A=longshore_1_abc\"]"));
+        assert!(!has_token("longshore-test-17_server_1, longshore_data, LONGSHORE_1"));
+    }
+
     #[tokio::test]
     async fn its_version_is_told() {
-        let told = version(&["echo".to_owned()]).await.ok();
+        let told = Compose(vec!["echo".to_owned()]).version().await.ok();
         assert_eq!(told.as_deref(), Some("echo version --short"));
     }
 }

@@ -37,7 +37,7 @@ impl Stage {
     pub(crate) fn new(binary: PathBuf, runtime: JobRuntime, port: Option<u16>) -> anyhow::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
         let probe = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        let api = Api { address: probe.local_addr()? };
+        let api = Api::new(probe.local_addr()?);
         let directory = tempfile::Builder::new().prefix("longshore-demo-").tempdir()?;
         Ok(Self { api, binary, runtime, directory, server: None, workers: Vec::new() })
     }

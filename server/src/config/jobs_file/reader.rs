@@ -16,6 +16,7 @@ use super::grammar::{self, ValueFault};
 use super::hooks::HookGraph;
 use super::keys::Range;
 use super::quantity;
+use super::rule_cache::RuleCache;
 use super::source;
 use super::substitute::{self, Environment};
 use super::tree::{Node, Scalar, ScalarMeaning, Value};
@@ -34,6 +35,8 @@ pub(super) struct Reader<'a> {
     pub(super) group_limits: HashMap<String, (u32, String)>,
     /// The jobs of the file and the hooks between them.
     pub(super) hooks: HookGraph,
+    /// The cron rules and zones that were read.
+    pub(super) rules: RuleCache,
     /// Values with variables as written in the file.
     substituted: HashMap<Position, String>,
     /// Environment files that were read: each once, for all jobs that name it.
@@ -56,6 +59,7 @@ impl<'a> Reader<'a> {
             resolved_bytes_max,
             group_limits,
             hooks: HookGraph::default(),
+            rules: RuleCache::default(),
             substituted,
             files,
         }

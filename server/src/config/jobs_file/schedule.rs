@@ -210,7 +210,7 @@ fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option
 
 fn cron(node: &Node, reader: &mut Reader<'_>) -> Option<Rule> {
     let text = reader.text(node)?;
-    match Rule::cron(&text) {
+    match reader.rules.cron(&text) {
         Ok(rule) => Some(rule),
         Err(RuleError::Cron(CronError::NeverFires)) => {
             let text = format!("{} never fires: there is no such date", quoted(&text));
@@ -226,7 +226,7 @@ fn cron(node: &Node, reader: &mut Reader<'_>) -> Option<Rule> {
 
 fn zone(node: &Node, reader: &mut Reader<'_>) -> Option<Zone> {
     let text = reader.text(node)?;
-    let zone = Zone::named(&text);
+    let zone = reader.rules.zone(&text);
     if zone.is_none() {
         let all = Zone::all();
         let hint = match grammar::nearest(&text, all.iter().map(String::as_str)) {
@@ -291,7 +291,8 @@ fn warn_of_skipped_slots(
         Some(timeout) => format!("a job may run for {} (timeout)", DurationText(timeout)),
         None => "a job may run for ever (timeout: none)".to_owned(),
     };
-    for crowding in timetable.crowding(timeout.unwrap_or(TIMEOUT), now) {
+    let mut shortest = |schedule: &Schedule| reader.rules.shortest_distance(schedule, now);
+    for crowding in timetable.crowding(timeout.unwrap_or(TIMEOUT), now, &mut shortest) {
         let (schedule, distance) = match crowding {
             Crowding::Alone { schedule, distance } => {
                 (schedule, format!("it fires every {}", DurationText(distance)))
