@@ -135,6 +135,14 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
             let crash = Act::CrashServer { doom: None, back_after: dice.millis(0, 3_000) };
             acts.push((at + dice.millis(0, 10_000), crash));
         }
+        // Somebody wants the jobs that the store has lost.
+        Act::Restore { back_after, away, .. } => {
+            for _ in 0..3 {
+                let (name, schedule, since) = (dice.index(6), dice.index(2), dice.seconds(10, 900));
+                let backfill = Act::Backfill { name, schedule, since, interval: Duration::ZERO };
+                acts.push((at + back_after + away + dice.millis(1_000, 30_000), backfill));
+            }
+        }
         // A pause until the end would hide whatever comes after it.
         Act::Pause { name, schedule, paused: true } if dice.permille(700) => {
             acts.push((at + outage(dice), Act::Pause { name, schedule, paused: false }));
