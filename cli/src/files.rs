@@ -1,6 +1,6 @@
 //! Files that a verb writes.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,59 @@ pub(crate) const PUBLIC: u32 = 0o644;
 /// # Errors
 /// The file cannot be written; the old one is as it was.
 pub(crate) fn replace(path: &Path, content: &str, mode: u32) -> anyhow::Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let draft = PathBuf::from(draft);
-    let write = || {
-        // A draft of a run that was killed may have another mode.
-        match std::fs::remove_file(&draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&draft, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    Draft::create(path, mode)?.finish(content)
+}
+
+/// A file that is being written beside the one that it will replace. Dropped unfinished, it is removed.
+#[derive(Debug)]
+pub(crate) struct Draft<'p> {
+    path: &'p Path,
+    draft: PathBuf,
+    file: File,
+}
+
+impl<'p> Draft<'p> {
+    /// Creates the draft, empty: then the file can be written, as far as anybody can know.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub(crate) fn create(path: &'p Path, mode: u32) -> anyhow::Result<Self> {
+        let mut draft = path.as_os_str().to_owned();
+        draft.push(".new");
+        let draft = PathBuf::from(draft);
+        let create = || {
+            // A draft of a run that was killed may have another mode.
+            match std::fs::remove_file(&draft) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)
+        };
+        let file = create().with_context(|| cannot_write(path))?;
+        Ok(Self { path, draft, file })
+    }
+
+    /// Writes the content, and replaces the file.
+    ///
+    /// # Errors
+    /// It cannot be written; the old file is as it was.
+    pub(crate) fn finish(mut self, content: &str) -> anyhow::Result<()> {
+        let mut write = || {
+            self.file.write_all(content.as_bytes())?;
+            self.file.sync_all()?;
+            std::fs::rename(&self.draft, self.path)
+        };
+        write().with_context(|| cannot_write(self.path))
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // A finished one has its final name.
+        drop(std::fs::remove_file(&self.draft));
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }

@@ -1,5 +1,6 @@
 //! `longshore token`: makes, lists and revokes tokens.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::files::{PRIVATE, replace};
+use crate::files::{Draft, PRIVATE};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, NewToken, Token};
@@ -149,10 +150,12 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
     if !flags.labels.is_empty() {
         body["labels"] = flags.labels.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
     }
+    // The file first: a token that cannot be kept is not made.
+    let draft = flags.save.as_deref().map(|file| Draft::create(file, PRIVATE)).transpose()?;
     let mut json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
-    if let Some(file) = &flags.save {
+    if let (Some(file), Some(draft)) = (&flags.save, draft) {
         let made: NewToken = parse(&api, &json)?;
-        replace(file, &format!("{}\n", made.token), PRIVATE).with_context(|| {
+        draft.finish(&format!("{}\n", made.token)).with_context(|| {
             format!(
                 "the token was made, and is lost: longshore token revoke {}",
                 screen::visible(&flags.name)
@@ -179,8 +182,10 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
 
 /// True if the file is there and shall be kept.
 fn is_kept(file: &Path, if_missing: bool) -> anyhow::Result<bool> {
-    if file.symlink_metadata().is_err() {
-        return Ok(false);
+    match file.symlink_metadata() {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error).with_context(|| format!("cannot look for {}", file.display())),
     }
     let text = format!("{} is there already", file.display());
     if if_missing {

@@ -137,7 +137,9 @@ async fn a_token_can_be_saved_to_a_file_once() {
     let nowhere = cluster.path("missing/a.token").display().to_string();
     let words = ["token", "create", "lost", "--role", "worker", "--save", &nowhere];
     let (code, text) = run_as(&cluster, &admin, &words);
-    assert!(code == 1 && text.contains("longshore token revoke lost"), "{code}: {text}");
+    assert!(code == 1 && text.contains("cannot write"), "{code}: {text}");
+    let (code, text) = run_as(&cluster, &admin, &["token", "ls", "-o", "name"]);
+    assert!(code == 0 && !text.contains("lost"), "no token is made that cannot be kept: {code}: {text}");
 }
 
 #[tokio::test]

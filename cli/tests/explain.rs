@@ -9,7 +9,7 @@ async fn wait_behind_one(api: &Api, name: &str, others: usize) -> Vec<u64> {
         let made = api.post(&format!("/api/jobs/{name}"), Some(&json!({ "args": [args] }))).await;
         made["id"].as_u64().expect("a number")
     };
-    let first = submit(json!("60")).await;
+    let first = submit(json!("3600")).await;
     api.wait_for_job(first, |job| job["state"] == "running").await;
     let mut waiting = Vec::new();
     for _ in 0..others {
@@ -77,6 +77,26 @@ async fn a_waiting_job_tells_its_position_and_how_long_it_will_wait() {
     api.post(&format!("/api/jobs/{held}/cancel"), None).await;
     api.wait_for_job(waiting[1], |job| job["state"] == "succeeded").await;
 
+    // Jobs with other keys wait for the same slot, and nobody knows when their turns come.
+    let keyed = async |customer: &str, seconds: &str, wait: &str| {
+        let body = json!({ "labels": { "customer": customer }, "args": [seconds] });
+        api.post(&format!("/api/jobs/keyed{wait}"), Some(&body)).await
+    };
+    for _ in 0..3 {
+        assert_eq!(keyed("acme", "0", "?wait=30s").await["state"], "succeeded");
+    }
+    let held = keyed("acme", "3600", "").await["id"].as_u64().unwrap();
+    api.wait_for_job(held, |job| job["state"] == "running").await;
+    let own = keyed("globex", "0", "").await["id"].as_u64().unwrap();
+    let why = explain(&api, own).await;
+    assert_eq!((why["reason"]["code"].as_str(), place(&why)), (Some("busy"), (Some(0), Some(1))), "{why}");
+    assert!(why["estimate"]["wait_ms"].is_u64(), "{why}");
+    let other = keyed("initech", "0", "").await["id"].as_u64().unwrap();
+    let why = explain(&api, other).await;
+    assert_eq!((place(&why), &why["estimate"]), ((Some(0), Some(1)), &Value::Null), "{why}");
+    api.post(&format!("/api/jobs/{held}/cancel"), None).await;
+    api.wait_for_job(other, |job| job["state"] == "succeeded").await;
+
     // A rate needs no durations.
     let rated = [0, 1, 2].map(async |_| api.post("/api/jobs/rated", None).await["id"].as_u64().unwrap());
     let mut jobs = Vec::new();
@@ -97,5 +117,6 @@ jobs:
   limited: { concurrency: 1 }
   shared: { concurrency: { limit: 1, group: db } }
   plain: {}
+  keyed: { concurrency: { limit: 3, key: labels.customer } }
   rated: { command: [sleep, '0'], rate_limit: { limit: 1, per: 1h } }
 ";

@@ -60,7 +60,7 @@ async fn prometheus_takes_the_rules_and_answers_the_queries_of_the_board() {
     }
     // A class of answers has no series before its first answer.
     let absent = BTreeSet::from(["longshore_http_requests_total{status=\"5xx\"}".to_owned()]);
-    assert_eq!(without_data, absent, "selectors of deploy/ that fit no series");
+    assert!(without_data.is_subset(&absent), "selectors of deploy/ that fit no series: {without_data:?}");
 
     run(&cluster, "fails").await;
     let condition = "more than half of the jobs of a definition fail";

@@ -1,6 +1,7 @@
 // Text as a terminal would show it: colours, bold, italic, underlined and inverse text, and of a line that carriage returns overwrite its last
 // state. Every other sequence and control character is dropped. The text is hostile: it never becomes HTML, and no colour can hide it.
-const ESCAPE = /\u001b(?:\[[0-9;:?<=>!]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_a-z0-9=>()#%])/g;
+// A sequence is bounded, because without its end it would be looked for again and again.
+const ESCAPE = /\u001b(?:\[[0-9;:?<=>]{0,400}[ -/]{0,20}[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_a-z0-9=>()#%])/g;
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const SPECIAL = new RegExp(CONTROL.source);
 const COLOURS = /^\u001b\[[0-9;:]*m$/;

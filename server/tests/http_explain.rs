@@ -35,6 +35,7 @@ fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<Worker
         pauses: Vec::new(),
         before: None,
         lane_jobs: None,
+        lane_has_all: false,
         aged_steps: None,
         workers,
     }

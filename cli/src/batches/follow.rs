@@ -52,13 +52,15 @@ async fn print_members(api: &Api, format: Format, batch: &BatchSummary) -> anyho
     watch.spawn(watch_starts(api.clone(), first, found));
     let mut streams = JoinSet::new();
     let (mut seen, mut waiting, mut may_come) = (BTreeSet::new(), VecDeque::new(), true);
-    while may_come || !streams.is_empty() {
+    let (mut ended, mut is_told) = (None, false);
+    while ended.is_none() || may_come || !streams.is_empty() {
         tokio::select! {
             job = started.recv(), if may_come => match job {
                 Some(job) if seen.insert(job) => waiting.push_back(job),
                 Some(_) => {}
                 None => may_come = false,
             },
+            Some(watched) = watch.join_next() => ended = Some(watched??),
             Some(printed) = streams.join_next() => printed??,
         }
         while streams.len() < STREAMS_MAX
@@ -67,11 +69,16 @@ async fn print_members(api: &Api, format: Format, batch: &BatchSummary) -> anyho
             let member = Member { job, index: job.saturating_sub(first), width };
             streams.spawn(print_member(api.clone(), LogRequest::of_member(member, format.is_json())));
         }
+        // A member keeps its place until it ends, also while it waits for another try.
+        if !waiting.is_empty() && !is_told {
+            is_told = true;
+            let text = format!(
+                "longshore: at most {STREAMS_MAX} members are shown at once; others follow as these end"
+            );
+            screen::note(&text);
+        }
     }
-    match watch.join_next().await {
-        Some(ended) => ended?,
-        None => Err(api.unexpected_response().into()),
-    }
+    ended.ok_or_else(|| api.unexpected_response().into())
 }
 
 async fn print_member(api: Api, wanted: LogRequest) -> anyhow::Result<()> {

@@ -23,6 +23,8 @@ jobs:
         printf '\033[38;2;255;255;255;48;2;255;255;255mhidden in white <b>\033[0m\n'
         colours() { seq 50000 | sed 's/.*/E[38;5;9mxE[38;5;14mx/' | tr -d '\n' | tr E '\033'; echo; }
         for n in 1 2 3 4 5 6 7 8; do colours; done
+        printf '\033['; head -c 900000 /dev/zero | tr '\0' '!'; echo
+        printf '\033['; yes '38;5;1;' | head -n 120000 | tr -d '\n'; echo 'm'
 "#;
 
 /// Lines of the long job: each is its number.

@@ -30,8 +30,9 @@ pub(crate) enum Next {
     Lane { lane: LaneKey, job: JobId, free_only: bool },
 }
 
-/// The next lane to place a job of.
-pub(crate) fn next(scheduler: &mut Scheduler, now: Now) -> Next {
+/// The next lane to place a job of. Lanes that are parked on the way are counted off `looks`; if it is used up, the rest is left to the next
+/// step.
+pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Next {
     let running_max = scheduler.config.server_limits.running_max;
     if running_max.is_some_and(|max| scheduler.limits.held >= max) || !scheduler.fleet.has_room() {
         return Next::Nothing;
@@ -40,7 +41,7 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now) -> Next {
     ready.wake_next_for_room(|parked_for| choice::has_room(fleet, parked_for));
     if scheduler.fleet.has_free_slot() {
         wake(scheduler, now);
-        return next_of_all(scheduler, now, running_max.is_some());
+        return next_of_all(scheduler, now, running_max.is_some(), looks);
     }
     if running_max.is_some() {
         return Next::Nothing;
@@ -54,16 +55,22 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now) -> Next {
 }
 
 /// The next of all lanes. A lane that gives its position to the others of its definition must have room in its limits.
-fn next_of_all(scheduler: &mut Scheduler, now: Now, free_only: bool) -> Next {
+fn next_of_all(scheduler: &mut Scheduler, now: Now, free_only: bool, looks: &mut usize) -> Next {
     while let Some(First { holder, lane, .. }) = scheduler.ready.next() {
+        if *looks == 0 {
+            scheduler.has_more_to_place = true;
+            return Next::Nothing;
+        }
         if holder != lane
             && let Some(limit) = blocking(scheduler, holder, now)
         {
             park_under(scheduler, holder, limit, now);
+            *looks -= 1;
             wake(scheduler, now);
             continue;
         }
         if wake_earlier_turn(scheduler, lane, now) {
+            *looks -= 1;
             continue;
         }
         let Some(head) = scheduler.ready.head(lane) else { break };

@@ -86,7 +86,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut Budget) -> bool {
     // Lanes that may not be prefetched now, and must not hold up others that find a free slot.
     let mut held_back = Vec::new();
     let mut is_outdated = false;
-    while let Next::Lane { lane, job, free_only } = gate::next(scheduler, now) {
+    while let Next::Lane { lane, job, free_only } = gate::next(scheduler, now, &mut budget.looks) {
         if budget.assignments == 0 || budget.looks == 0 {
             scheduler.has_more_to_place = true;
             break;

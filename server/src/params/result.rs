@@ -21,7 +21,8 @@ pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultP
     if !rules.params.declared.iter().any(|param| named(&param.name).is_some()) {
         return ResultParams::default();
     }
-    let checker = Checker::new(&rules.params);
+    // This runs within a step of the scheduler.
+    let checker = Checker::for_some(&rules.params, |name| named(name).is_some());
     let (mut given, mut left_out) = (Vec::new(), Vec::new());
     for param in &rules.params.declared {
         let Some(value) = named(&param.name) else { continue };

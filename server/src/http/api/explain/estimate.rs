@@ -31,7 +31,10 @@ pub(super) async fn of(
         return Ok(None);
     };
     let name = &explanation.definition.name;
+    // Jobs of other lanes take slots and starts of a rate as well, by turns.
+    let is_shared = !explanation.lane_has_all;
     let (before, at_once, condition) = match explanation.pending {
+        Some(PendingReason::RateLimited | PendingReason::Busy) if is_shared => return Ok(None),
         Some(PendingReason::RateLimited) => {
             return Ok(by_rate(explanation, before, clock::now().utc));
         }
