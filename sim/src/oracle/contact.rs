@@ -20,6 +20,8 @@ pub(super) struct Contact {
     session: Option<SessionId>,
     /// The session is reconciled: until then nothing on it renews the lease.
     is_reconciled: bool,
+    /// How often it was let in since it reconciled last.
+    welcomes: u32,
     /// Absent before the first reconcile in this process of the server.
     at: Option<Moment>,
 }
@@ -31,15 +33,22 @@ impl Oracle {
             match effect {
                 Effect::Send(session, Order::Welcome(it)) => {
                     let before = self.contacts.iter().find(|before| before.worker == it.worker);
-                    let at = before.and_then(|before| before.at);
-                    let contact =
-                        Contact { worker: it.worker, session: Some(*session), is_reconciled: false, at };
+                    let (at, welcomes) = before.map_or((None, 0), |before| (before.at, before.welcomes));
+                    let contact = Contact {
+                        worker: it.worker,
+                        session: Some(*session),
+                        is_reconciled: false,
+                        welcomes: welcomes + 1,
+                        at,
+                    };
                     self.contacts.retain(|before| before.worker != it.worker);
                     self.contacts.push(contact);
                 }
                 Effect::Send(session, Order::Reconciled(part)) if part.last => {
                     let on_it = self.contacts.iter_mut().filter(|contact| contact.session == Some(*session));
-                    on_it.for_each(|contact| (contact.is_reconciled, contact.at) = (true, Some(now)));
+                    on_it.for_each(|contact| {
+                        (contact.is_reconciled, contact.welcomes, contact.at) = (true, 0, Some(now));
+                    });
                 }
                 // Of copies nothing is believed, and so not what one of them has said that was not taken in before.
                 Effect::Close(session, CloseReason::Refused) => {
@@ -82,7 +91,7 @@ impl Oracle {
 
     /// I13: a worker that connects again and again, and never reconciles, keeps nothing for it.
     pub(super) fn keeps_nothing_by_hello(&mut self, scene: Scene<'_>, (disk, workload): (&Disk, &Workload)) {
-        let there_for = scene.now.since(scene.attentive_since);
+        let there_for = scene.now.since(scene.attentive_since.max(self.stalled_at));
         for (_, row) in disk.rows() {
             let Some(latest) = row.latest.as_ref().filter(|_| row.current().is_some()) else { continue };
             let Some(silent_for) = self.silent_for(scene.now, latest.worker) else { continue };
@@ -94,6 +103,11 @@ impl Oracle {
                 return self.fault(scene.now, "I13 a worker that only says Hello keeps nothing", what);
             }
         }
+    }
+
+    /// It was let in more than once, and has not told what it has: then its time runs out although it is connected.
+    pub(super) fn comes_and_goes(&self, worker: WorkerId) -> bool {
+        self.contacts.iter().any(|contact| contact.worker == worker && contact.welcomes > 1)
     }
 
     /// For how long nothing was heard of a worker, if anything ever was.

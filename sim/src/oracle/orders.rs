@@ -1,6 +1,6 @@
 //! Workers follow their orders: the local queue goes by priority, and a stop has the grace of the definition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::{Order, Report, Revision, Token};
@@ -16,6 +16,8 @@ pub(super) struct LocalQueue {
     /// By revision: true if the worker asks the server before a start.
     asks: BTreeMap<Revision, bool>,
     waiting: BTreeMap<Token, Waiting>,
+    /// Attempts of which the worker was told, or has said, that they wait no more. An order that crosses that on its way changes nothing.
+    left: BTreeSet<Token>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +34,10 @@ impl LocalQueue {
                 self.asks.extend(asks);
             }
             Order::Enqueue(list) => {
-                let waiting = list
-                    .iter()
-                    .map(|it| (it.token, Waiting { priority: it.priority, revision: it.revision }));
-                self.waiting.extend(waiting);
+                for it in list.iter().filter(|it| !self.left.contains(&it.token)) {
+                    let waiting = Waiting { priority: it.priority, revision: it.revision };
+                    self.waiting.insert(it.token, waiting);
+                }
             }
             Order::Cancel(it) => self.leave([it.token]),
             Order::Recall(tokens) => self.leave(tokens.iter().copied()),
@@ -55,6 +57,7 @@ impl LocalQueue {
     fn leave(&mut self, tokens: impl IntoIterator<Item = Token>) {
         for token in tokens {
             self.waiting.remove(&token);
+            self.left.insert(token);
         }
     }
 
@@ -65,6 +68,7 @@ impl LocalQueue {
 
     /// Takes an attempt out. Returns one that waits and has a higher priority, if both need nothing but a slot.
     fn begin(&mut self, machine: &Machine, launch: &Launch) -> Option<Token> {
+        self.left.insert(launch.token);
         let own = self.waiting.remove(&launch.token)?;
         if launch.spec.ask_before_start {
             return None;

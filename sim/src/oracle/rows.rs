@@ -266,7 +266,8 @@ impl Oracle {
     ) {
         let row = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD));
         let Some(latest) = row.and_then(|row| row.latest.as_ref()) else { return };
-        if scheduler.worker_facts().any(|it| it.id == latest.worker && it.session.is_some()) {
+        let is_connected = scheduler.worker_facts().any(|it| it.id == latest.worker && it.session.is_some());
+        if is_connected && !self.comes_and_goes(latest.worker) {
             let what = format!("{} is lost although worker {} is connected", closed.token, latest.worker);
             self.fault(now, "promise 5 who comes back keeps what it has", what);
         }
