@@ -18,6 +18,8 @@ pub(super) struct LocalQueue {
     waiting: BTreeMap<Token, Waiting>,
     /// Attempts of which the worker was told, or has said, that they wait no more. An order that crosses that on its way changes nothing.
     left: BTreeSet<Token>,
+    /// An attempt that it has begun with, and one that seemed to go first. Perhaps it gives that one back in the same step.
+    suspicion: Option<(Token, Token)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,29 +66,39 @@ impl LocalQueue {
     /// The connection or the process is gone: what the worker keeps of its queue is not said any more.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
+        self.suspicion = None;
     }
 
-    /// Takes an attempt out. Returns one that waits and has a higher priority, if both need nothing but a slot.
-    fn begin(&mut self, machine: &Machine, launch: &Launch) -> Option<Token> {
+    /// Takes an attempt out, and suspects that another one goes first: it waits and has a higher priority, and both need nothing but a slot.
+    fn begin(&mut self, machine: &Machine, launch: &Launch) {
         self.left.insert(launch.token);
-        let own = self.waiting.remove(&launch.token)?;
-        if launch.spec.ask_before_start {
-            return None;
-        }
+        let Some(own) = self.waiting.remove(&launch.token).filter(|_| !launch.spec.ask_before_start) else {
+            return;
+        };
         let begun = |token: &Token| machine.directory.attempts.iter().any(|it| it.launch.token == *token);
         let goes_first = |(token, it): &(&Token, &Waiting)| {
             it.priority > own.priority && self.asks.get(&it.revision) == Some(&false) && !begun(token)
         };
-        self.waiting.iter().find(goes_first).map(|(token, _)| *token)
+        if let Some((first, _)) = self.waiting.iter().find(goes_first) {
+            self.suspicion = Some((launch.token, *first));
+        }
+    }
+
+    /// The suspicion, if the one that goes first still waits.
+    fn take_proof(&mut self) -> Option<(Token, Token)> {
+        self.suspicion.take().filter(|(_, first)| self.waiting.contains_key(first))
     }
 }
 
 impl Oracle {
-    /// Q4: of its queue a worker begins with the attempt that has the highest priority.
-    pub(super) fn begins_in_order(&mut self, now: Moment, machine: &Machine, launch: &Launch) {
-        let queue = &mut self.queues[usize::from(machine.no)];
-        if let Some(first) = queue.begin(machine, launch) {
-            let what = format!("w{} begins with {} before {first}", machine.no, launch.token);
+    pub(super) fn begins_in_order(&mut self, machine: &Machine, launch: &Launch) {
+        self.queues[usize::from(machine.no)].begin(machine, launch);
+    }
+
+    /// Q4: of its queue a worker begins with the attempt that has the highest priority. It has said since whether it gives one back.
+    pub(super) fn began_in_order(&mut self, now: Moment, no: u16) {
+        if let Some((token, first)) = self.queues[usize::from(no)].take_proof() {
+            let what = format!("w{no} begins with {token} before {first}");
             self.fault(now, "Q4 a worker starts the highest priority first", what);
         }
     }

@@ -78,7 +78,8 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn worker_hears_order(&mut self, no: u16, order: &Order) {
+    pub(crate) fn worker_hears_order(&mut self, now: Moment, no: u16, order: &Order) {
+        self.began_in_order(now, no);
         self.queues[usize::from(no)].hear(order);
         let gate = &mut self.gates[usize::from(no)];
         let mut allowed = Vec::new();
@@ -137,7 +138,7 @@ impl Oracle {
             let what = format!("w{} starts {token} as number {busy}", machine.no);
             self.fault(now, "I11 no start without a slot", what);
         }
-        self.begins_in_order(now, machine, launch);
+        self.begins_in_order(machine, launch);
         self.has_its_memory(now, disk, launch);
         self.starts(now, disk, machine, token);
     }
