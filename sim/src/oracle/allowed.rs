@@ -46,7 +46,9 @@ impl Oracle {
                 let what = format!("{} of {} goes to worker {}", it.token, definition.name, it.worker);
                 self.fault(now, "placement: a job runs where its definition allows it", what);
             }
-            let is_over = |facts: &&WorkerFacts| Reservation::is_made_by(definition) && is_overbooked(facts);
+            let is_over = |facts: &&WorkerFacts| {
+                Reservation::is_made_by(definition) && (is_overbooked(facts) || lacks_gpu(facts, it))
+            };
             if let Some(facts) = worker.filter(is_over) {
                 let what = format!(
                     "{} leaves worker {} with {:?} of {:?}",
@@ -69,8 +71,13 @@ fn is_overbooked(facts: &WorkerFacts) -> bool {
         offer.custom.iter().any(|(offered, most)| offered == name && amount <= u64::from(*most))
     };
     offer.memory_bytes.is_some_and(|most| used.memory_bytes > most)
-        || used.gpus.iter().any(|(id, holders)| *holders > 1 || !offer.gpus.contains(id))
+        || used.gpus.values().any(|holders| *holders > 1)
         || used.custom.iter().any(|(name, amount)| !is_offered(name, *amount))
+}
+
+/// The attempt has a GPU that the worker does not offer. Earlier attempts may: another process of the worker may offer less.
+fn lacks_gpu(facts: &WorkerFacts, it: &Assigned) -> bool {
+    it.gpus.iter().any(|gpu| !facts.offer.gpus.contains(gpu))
 }
 
 fn meets(facts: &WorkerFacts, definition: &Definition) -> bool {
