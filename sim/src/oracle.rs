@@ -32,7 +32,6 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::order::ReconcileVerdict;
 use protocol::{Fence, JobId, Order, Timestamp, Token, WorkerId};
@@ -105,10 +104,6 @@ pub(crate) struct Oracle {
     contacts: Vec<Contact>,
     places: Places,
     failed_hosts: FailedHosts,
-    /// When the server last decided something.
-    decided_at: Moment,
-    /// When the server last did not decide, or a commit took, so long that silence does not count.
-    stalled_at: Moment,
     /// The first job and the number of jobs of each request that was told to be accepted.
     accepted: Vec<(JobId, u32)>,
     /// By job: how it ended, when it was last looked at.
@@ -151,8 +146,6 @@ impl Oracle {
             contacts: Vec::new(),
             places: Places::default(),
             failed_hosts: FailedHosts::default(),
-            decided_at: Moment(0),
-            stalled_at: Moment(0),
             accepted: Vec::new(),
             endings: Vec::new(),
             other_ends: Vec::new(),
@@ -179,10 +172,6 @@ impl Oracle {
         step: &Step,
     ) {
         let now = scene.now;
-        if scene.attentive_since == now || now.since(self.decided_at) > LONGEST_PAUSE {
-            self.stalled_at = now;
-        }
-        self.decided_at = now;
         self.meets(now, step);
         self.is_called(now, scheduler, step);
         self.places_change(now, (disk, workload), scheduler, step);
@@ -219,9 +208,6 @@ impl Oracle {
         self.decisions += 1;
         if self.decisions.is_multiple_of(SCAN_EVERY) {
             self.scan(scene, disk, scheduler);
-        }
-        if self.decisions.is_multiple_of(SILENCE_EVERY) {
-            self.keeps_nothing_by_hello(scene, (disk, workload));
         }
         if self.decisions.is_multiple_of(AUDIT_EVERY)
             && let Some(fault) = scheduler::audit::audit(scheduler).pop()
@@ -272,10 +258,6 @@ impl Oracle {
 const AUDIT_EVERY: u64 = 8;
 /// Looking at everything that there ever was costs as much as some hundred steps.
 const SCAN_EVERY: u64 = 1_000;
-/// An idle server decides each five seconds, and one that was away for ten renews all leases.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// Looking at all jobs costs as much as some steps, and silence lasts.
-const SILENCE_EVERY: u64 = 100;
 
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,10 @@ pub(crate) struct Server {
     pub(crate) slow_until: Moment,
     /// Since when the server can be heard and answer without a break.
     pub(crate) attentive_since: Moment,
+    /// When it last decided something.
+    decided_at: Moment,
+    /// When it last may have renewed all leases: it had not decided for a while, or a commit took long.
+    disturbed_at: Moment,
     dice: Dice,
 }
 
@@ -91,6 +95,8 @@ impl Server {
             doom: None,
             slow_until: Moment(0),
             attentive_since: Moment(0),
+            decided_at: Moment(0),
+            disturbed_at: Moment(0),
             dice,
         }
     }
@@ -100,6 +106,17 @@ impl Server {
         let under_way = self.process.as_ref().and_then(|process| process.under_way.as_ref());
         let is_stalled = under_way.is_some_and(|it| now.since(it.began) > UNANSWERED_MAX);
         if is_stalled { now } else { self.attentive_since }
+    }
+
+    /// It decides something now. Since when it has certainly renewed no leases but those of workers that it heard.
+    fn undisturbed_since(&mut self, now: Moment) -> Moment {
+        let commit = self.process.as_ref().and_then(|process| process.under_way.as_ref());
+        let is_slow = commit.is_some_and(|it| now.since(it.began) > UNDISTURBED_MAX);
+        if is_slow || now.since(self.decided_at) > UNDISTURBED_MAX {
+            self.disturbed_at = now;
+        }
+        self.decided_at = now;
+        self.disturbed_at.max(self.attentive_since)
     }
 
     fn config(&mut self, slice: usize) -> Config {
@@ -196,6 +213,7 @@ impl World {
             _ => Caller::default(),
         };
         let (attentive_since, drift_ppm) = (self.server.attentive_since(self.now), self.swarm.drift_ppm);
+        let undisturbed_since = self.server.undisturbed_since(self.now);
         let World { server, machines, workload, oracle, trace, .. } = self;
         let Some(process) = &mut server.process else { return };
         trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
@@ -215,6 +233,7 @@ impl World {
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.let_in(self.now, caller, &step);
+            oracle.keeps_nothing_by_hello(now, undisturbed_since, (&server.disk, workload));
             let shut_out =
                 step.effects.iter().filter(|it| matches!(it, Effect::Close(_, CloseReason::Refused)));
             self.coverage.copies_shut_out += u64::from(shut_out.count() > 1);
@@ -368,6 +387,8 @@ impl World {
 
 /// A commit that takes longer counts as an absence of the server: what the scheduler bears, by any clock.
 const UNANSWERED_MAX: Duration = Duration::from_secs(12);
+/// An idle server decides each five seconds; after ten without a decision, or of a commit, it renews all leases.
+const UNDISTURBED_MAX: Duration = Duration::from_secs(8);
 
 /// Appends without copying where the target is empty.
 fn append<T>(to: &mut Vec<T>, mut from: Vec<T>) {

@@ -7,7 +7,7 @@ use protocol::{Order, SessionId, WorkerId};
 use scheduler::Scheduler;
 use scheduler::step::{CloseReason, Effect, Step};
 
-use super::{Oracle, Scene};
+use super::Oracle;
 use crate::clock::Moment;
 use crate::disk::Disk;
 use crate::workload::Workload;
@@ -89,18 +89,27 @@ impl Oracle {
         }
     }
 
-    /// I13: a worker that connects again and again, and never reconciles, keeps nothing for it.
-    pub(super) fn keeps_nothing_by_hello(&mut self, scene: Scene<'_>, (disk, workload): (&Disk, &Workload)) {
-        let there_for = scene.now.since(scene.attentive_since.max(self.stalled_at));
+    /// I13: a worker that connects again and again, and never reconciles, keeps nothing for it. The server has renewed no lease by itself
+    /// since a moment.
+    pub(crate) fn keeps_nothing_by_hello(
+        &mut self,
+        now: Moment,
+        undisturbed_since: Moment,
+        (disk, workload): (&Disk, &Workload),
+    ) {
+        if !self.decisions.is_multiple_of(SILENCE_EVERY) {
+            return;
+        }
+        let there_for = now.since(undisturbed_since);
         for (_, row) in disk.rows() {
             let Some(latest) = row.latest.as_ref().filter(|_| row.current().is_some()) else { continue };
-            let Some(silent_for) = self.silent_for(scene.now, latest.worker) else { continue };
+            let Some(silent_for) = self.silent_for(now, latest.worker) else { continue };
             let is_cancelled = latest.stopping == Some(StopCause::Cancel);
             let limit = workload.definition(row.revision).given_up_after(is_cancelled);
-            let is_kept = |limit: Duration| silent_for.min(there_for) > limit * 2 + LONGEST_DELAY;
+            let is_kept = |limit: Duration| silent_for.min(there_for) > limit + LONGEST_DELAY;
             if limit.is_some_and(is_kept) {
                 let what = format!("{} is kept after {silent_for:?} of silence", latest.token);
-                return self.fault(scene.now, "I13 a worker that only says Hello keeps nothing", what);
+                return self.fault(now, "I13 a worker that only says Hello keeps nothing", what);
             }
         }
     }
@@ -117,5 +126,7 @@ impl Oracle {
     }
 }
 
-/// Clocks run at different rates, commits stall, and the server may be slow.
+/// Looking at all jobs costs as much as some steps, and silence lasts.
+const SILENCE_EVERY: u64 = 100;
+/// A worker that has come back has a lease more for its inventory, clocks run at different rates, and the server may be slow.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
