@@ -3,106 +3,68 @@
 use std::path::Path;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use anyhow::anyhow;
+use clap::Args;
 
-use crate::dependencies::{self, Dependencies};
-use crate::openapi::{self, OpenApi};
-use crate::package_test::{self, Packages};
-use crate::python_worker::{self, Python};
-use crate::traces::{self, Traces};
-use crate::{docker, images, sim, step, tidy};
+use crate::when::When;
+use crate::{dependencies, docker, images, openapi, package_test, python_worker, sim, step, tidy, traces};
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run the tests against a real Docker engine?
-    #[arg(long, value_enum, default_value_t = Docker::Auto)]
-    docker: Docker,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    docker: When,
     /// Run the check of examples/worker-python, and the tests of clients/python?
-    #[arg(long, value_enum, default_value_t = Python::Auto)]
-    python: Python,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    python: When,
     /// Compare the answers of a server with the description of the API?
-    #[arg(long, value_enum, default_value_t = OpenApi::Auto)]
-    openapi: OpenApi,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    openapi: When,
     /// Check the program with the feature `otel`, and export traces to a collector?
-    #[arg(long, value_enum, default_value_t = Traces::Required)]
-    traces: Traces,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    traces: When,
     /// Look at the dashboard in a real browser?
-    #[arg(long, value_enum, default_value_t = WithPrograms::Auto)]
-    browser: WithPrograms,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    browser: When,
     /// Load the rules and the board of deploy/ into a real Prometheus?
-    #[arg(long, value_enum, default_value_t = WithPrograms::Auto)]
-    prometheus: WithPrograms,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    prometheus: When,
     /// Install, upgrade and purge the Debian package in a container?
-    #[arg(long, value_enum, default_value_t = Packages::Auto)]
-    packages: Packages,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    packages: When,
     /// Judge the libraries with cargo-deny: advisories, licences, bans, sources?
-    #[arg(long, value_enum, default_value_t = Dependencies::Auto)]
-    dependencies: Dependencies,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    dependencies: When,
 }
 
-/// When the tests run that need programs of this machine.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum WithPrograms {
-    /// They run; without the programs, the command fails
-    Required,
-    /// They run if the programs are installed
-    Auto,
-    /// They do not run
-    Off,
-}
-
-impl WithPrograms {
-    /// The value of the variable by which tests know whether to use these programs.
-    async fn for_tests(self, flag: &str, programs: &[&str], packages: &str) -> anyhow::Result<&'static str> {
-        if self == Self::Off {
-            println!("{flag}: off; the tests with it do not run");
+/// The value of the variable by which tests know whether to use these programs.
+async fn with_programs(
+    wanted: When,
+    flag: &str,
+    programs: &[&str],
+    packages: &str,
+) -> anyhow::Result<&'static str> {
+    let left_out = "the tests with it do not run";
+    if wanted.is_off(flag, left_out) {
+        return Ok("off");
+    }
+    for program in programs {
+        if !step::is_installed(&[program, "--version"]).await {
+            let missing = anyhow!("there is no `{program}` (apt-get install {packages})");
+            wanted.leave_out(flag, missing, left_out)?;
             return Ok("off");
         }
-        for program in programs {
-            if step::is_installed(&[program, "--version"]).await {
-                continue;
-            }
-            let missing = format!("there is no `{program}` (apt-get install {packages})");
-            if self == Self::Required {
-                anyhow::bail!("--{flag} required: {missing}");
-            }
-            println!("{flag}: {missing}; the tests with it do not run");
-            return Ok("off");
-        }
-        Ok("required")
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Docker {
-    /// They run; without an engine that answers, the command fails
-    Required,
-    /// They run if an engine answers
-    Auto,
-    /// They do not run
-    Off,
-}
-
-impl Docker {
-    /// The value of `LONGSHORE_TEST_DOCKER`, by which tests know whether to use the engine.
-    const fn for_tests(self, engine_answers: bool) -> &'static str {
-        match self {
-            Self::Required => "required",
-            Self::Auto if engine_answers => "required",
-            Self::Auto | Self::Off => "off",
-        }
-    }
+    Ok("required")
 }
 
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
     let for_tests = prepare_engine(root, options.docker).await?;
-    let browser = options
-        .browser
-        .for_tests("browser", &["chromium", "chromedriver"], "chromium chromium-driver")
-        .await?;
+    let chromium = ["chromium", "chromedriver"];
+    let browser = with_programs(options.browser, "browser", &chromium, "chromium chromium-driver").await?;
     let prometheus =
-        options.prometheus.for_tests("prometheus", &["prometheus", "promtool"], "prometheus").await?;
+        with_programs(options.prometheus, "prometheus", &["prometheus", "promtool"], "prometheus").await?;
 
     step::run("fmt", step::program(root, &["cargo", "fmt", "--all", "--check"])).await?;
     let clippy =
@@ -125,29 +87,21 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Finds out whether the engine answers, provides the image that the tests run, and says what the tests are to do.
-async fn prepare_engine(root: &Path, wanted: Docker) -> anyhow::Result<&'static str> {
-    if wanted == Docker::Off {
-        println!("docker: off; tests against a real engine do not run");
-        return Ok(wanted.for_tests(false));
+/// Finds out whether the engine answers, provides the image that the tests run, and returns the value of `LONGSHORE_TEST_DOCKER`, by which
+/// tests know whether to use the engine.
+async fn prepare_engine(root: &Path, wanted: When) -> anyhow::Result<&'static str> {
+    let left_out = "tests against a real engine do not run";
+    if wanted.is_off("docker", left_out) {
+        return Ok("off");
     }
-    match docker::version().await {
-        Ok(version) => {
-            println!("docker: engine {version} answers; tests against it run");
-            if let Err(error) = images::provide_job_image(root).await {
-                if wanted == Docker::Required {
-                    return Err(error);
-                }
-                println!("docker: {error:#}; tests against the engine do not run");
-                return Ok(wanted.for_tests(false));
-            }
-            Ok(wanted.for_tests(true))
-        }
-        Err(why) if wanted == Docker::Required => Err(why.context("--docker required")),
-        Err(why) => {
-            println!("docker: {why:#}; tests against a real engine do not run");
-            Ok(wanted.for_tests(false))
-        }
+    let prepared = async {
+        let version = docker::version().await?;
+        println!("docker: engine {version} answers; tests against it run");
+        images::provide_job_image(root).await
+    };
+    match prepared.await {
+        Ok(_) => Ok("required"),
+        Err(missing) => wanted.leave_out("docker", missing, left_out).map(|()| "off"),
     }
 }
 

@@ -4,46 +4,32 @@
 
 use std::path::Path;
 
-use anyhow::bail;
-use clap::ValueEnum;
+use anyhow::anyhow;
 
 use crate::step;
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Dependencies {
-    /// They are judged; without cargo-deny and its database of advisories, the command fails
-    Required,
-    /// They are judged as far as cargo-deny and its database are there
-    Auto,
-    /// They are not judged
-    Off,
-}
+use crate::when::When;
 
 /// Judges the libraries, or says in one line what is not judged.
 ///
 /// # Errors
 /// A library is refused, or something that is required is missing.
-pub(crate) async fn run(root: &Path, wanted: Dependencies) -> anyhow::Result<()> {
-    if wanted == Dependencies::Off {
-        println!("dependencies: off; libraries are not judged");
+pub(crate) async fn run(root: &Path, wanted: When) -> anyhow::Result<()> {
+    if wanted.is_off(FLAG, LEFT_OUT) {
         return Ok(());
     }
     if !step::is_installed(&["cargo", "deny", "--version"]).await {
-        let missing = "there is no cargo-deny (cargo install --locked cargo-deny)";
-        if wanted == Dependencies::Required {
-            bail!("--dependencies required: {missing}");
-        }
-        println!("dependencies: {missing}; advisories, licences, bans and sources are not judged");
-        return Ok(());
+        let missing = anyhow!("there is no cargo-deny (cargo install --locked cargo-deny)");
+        return wanted.leave_out(FLAG, missing, LEFT_OUT);
     }
     let mut check = step::command(root, &["cargo", "deny", "--all-features", "check"]);
     if !step::succeeds_silently(step::command(root, &["cargo", "deny", "fetch", "db"])).await {
-        let missing = "the database of advisories cannot be fetched (`cargo deny fetch db` says why)";
-        if wanted == Dependencies::Required {
-            bail!("--dependencies required: {missing}");
-        }
-        println!("dependencies: {missing}; advisories are not judged");
+        let missing =
+            anyhow!("the database of advisories cannot be fetched (`cargo deny fetch db` says why)");
+        wanted.leave_out(FLAG, missing, "advisories are not judged")?;
         check.args(["bans", "licenses", "sources"]);
     }
     step::run("dependencies", step::succeed(check)).await
 }
+
+const FLAG: &str = "dependencies";
+const LEFT_OUT: &str = "advisories, licences, bans and sources of libraries are not judged";

@@ -18,9 +18,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::when::When;
 use crate::{build, docker, step};
 use debian::Compression;
-use images::{Images, Saved};
+use images::Saved;
 use stage::Stage;
 
 #[derive(Args)]
@@ -32,8 +33,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// Make the images and save them?
-    #[arg(long, value_enum, default_value_t = Images::Auto)]
-    images: Images,
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    images: When,
 }
 
 /// The inputs that all parts of a release share.

@@ -25,12 +25,14 @@ mod sim;
 mod step;
 mod tidy;
 mod traces;
+mod when;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use when::When;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about = "What developers of Longshore run")]
@@ -97,11 +99,11 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Freeze(options) => freeze::run(&root, &options).await,
         Command::Pictures => pictures::run(&root).await,
         Command::Fuzz(options) => fuzz::run(&root, &options).await,
-        Command::PythonWorker => python_worker::run(&root, python_worker::Python::Required).await,
-        Command::Openapi => openapi::run(&root, openapi::OpenApi::Required).await,
+        Command::PythonWorker => python_worker::run(&root, When::Required).await,
+        Command::Openapi => openapi::run(&root, When::Required).await,
         Command::Images => images::run(&root).await,
         Command::Dist(options) => dist::run(&root, &options).await,
-        Command::PackageTest => package_test::run(&root, package_test::Packages::Required).await,
+        Command::PackageTest => package_test::run(&root, When::Required).await,
         Command::ComposeTest(options) => compose_test::run(&root, &options).await,
     }
 }

@@ -9,42 +9,28 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
 use tokio::process::Command;
 
 use crate::children::Process;
 use crate::http::Api;
+use crate::when::When;
 use crate::{build, step};
-
-/// When the step runs.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OpenApi {
-    /// It runs; without Python or schemathesis, the command fails
-    Required,
-    /// It runs if Python and schemathesis can be had
-    Auto,
-    /// It does not run
-    Off,
-}
 
 /// Runs the step, or prints in one line why it is left out.
 ///
 /// # Errors
 /// An answer is not as described; or the step is required, and Python or schemathesis cannot be had.
-pub(crate) async fn run(root: &Path, wanted: OpenApi) -> anyhow::Result<()> {
-    if wanted == OpenApi::Off {
-        println!("── API description: off");
+pub(crate) async fn run(root: &Path, wanted: When) -> anyhow::Result<()> {
+    if wanted.is_off("openapi", LEFT_OUT) {
         return Ok(());
     }
     match provide(root).await {
         Ok(program) => step::run("API description", check(root, &program)).await,
-        Err(missing) if wanted == OpenApi::Required => Err(missing.context("--openapi required")),
-        Err(missing) => {
-            println!("── API description: left out, {missing:#}");
-            Ok(())
-        }
+        Err(missing) => wanted.leave_out("openapi", missing, LEFT_OUT),
     }
 }
+
+const LEFT_OUT: &str = "answers are not compared with the description of the API";
 
 /// The program. What is missing is told in one line, with how to get it.
 async fn provide(root: &Path) -> anyhow::Result<PathBuf> {

@@ -7,50 +7,38 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use clap::ValueEnum;
+use anyhow::{Context as _, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::dist::debian::{self, Compression};
 use crate::dist::{Release, stage};
 use crate::images::{self, stand_in};
+use crate::when::When;
 use crate::{build, docker, step};
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Packages {
-    /// It is tested; without dpkg-deb and a Docker engine, the command fails
-    Required,
-    /// It is tested if dpkg-deb and a Docker engine are there
-    Auto,
-    /// It is not tested
-    Off,
-}
 
 /// Tests the package, or says in one line why not.
 ///
 /// # Errors
 /// The package is wrong, or it is required and something that the test needs is missing.
-pub(crate) async fn run(root: &Path, wanted: Packages) -> anyhow::Result<()> {
-    if wanted == Packages::Off {
-        println!("packages: off; the Debian package is not tested");
+pub(crate) async fn run(root: &Path, wanted: When) -> anyhow::Result<()> {
+    if wanted.is_off("packages", LEFT_OUT) {
         return Ok(());
     }
-    match missing().await {
-        None => step::run("packages", test(root)).await,
-        Some(missing) if wanted == Packages::Required => bail!("--packages required: {missing}"),
-        Some(missing) => {
-            println!("packages: {missing}; the Debian package is not tested");
-            Ok(())
-        }
+    match find_programs().await {
+        Ok(()) => step::run("packages", test(root)).await,
+        Err(missing) => wanted.leave_out("packages", missing, LEFT_OUT),
     }
 }
 
-async fn missing() -> Option<String> {
-    if !step::is_installed(&["dpkg-deb", "--version"]).await {
-        return Some("there is no dpkg-deb (apt-get install dpkg)".to_owned());
-    }
-    docker::version().await.err().map(|why| format!("{why:#}"))
+const LEFT_OUT: &str = "the Debian package is not tested";
+
+async fn find_programs() -> anyhow::Result<()> {
+    ensure!(
+        step::is_installed(&["dpkg-deb", "--version"]).await,
+        "there is no dpkg-deb (apt-get install dpkg)"
+    );
+    docker::version().await.map(drop)
 }
 
 async fn test(root: &Path) -> anyhow::Result<()> {

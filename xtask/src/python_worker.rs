@@ -9,31 +9,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
 use tokio::process::Command;
 
 use crate::children::Process;
 use crate::http::Api;
+use crate::when::When;
 use crate::{build, freeze, step};
-
-/// When the steps that need Python run.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Python {
-    /// They run; without Python or the package, the command fails
-    Required,
-    /// They run if Python and the package can be had
-    Auto,
-    /// They do not run
-    Off,
-}
 
 /// Runs the step, or prints in one line why it is left out.
 ///
 /// # Errors
 /// The check failed; or it is required, and Python or the package cannot be had.
-pub(crate) async fn run(root: &Path, wanted: Python) -> anyhow::Result<()> {
-    if wanted == Python::Off {
-        println!("── python worker and client: off");
+pub(crate) async fn run(root: &Path, wanted: When) -> anyhow::Result<()> {
+    if wanted.is_off("python", LEFT_OUT) {
         return Ok(());
     }
     match provide(root).await {
@@ -47,13 +35,11 @@ pub(crate) async fn run(root: &Path, wanted: Python) -> anyhow::Result<()> {
             }
             step::run("python client", test_client(root, &python)).await
         }
-        Err(missing) if wanted == Python::Required => Err(missing.context("--python required")),
-        Err(missing) => {
-            println!("── python worker and client: left out, {missing:#}");
-            Ok(())
-        }
+        Err(missing) => wanted.leave_out("python", missing, LEFT_OUT),
     }
 }
+
+const LEFT_OUT: &str = "the worker and the client in Python are not tested";
 
 /// A Python that has the package. What is missing is told in one line, with how to get it.
 async fn provide(root: &Path) -> anyhow::Result<PathBuf> {

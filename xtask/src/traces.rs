@@ -3,26 +3,15 @@
 
 use std::path::Path;
 
-use clap::ValueEnum;
-
 use crate::step;
+use crate::when::When;
 
-/// When the step runs. It needs nothing but cargo.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Traces {
-    /// It runs
-    Required,
-    /// It does not run
-    Off,
-}
-
-/// Runs the step, or prints in one line that it is left out.
+/// Runs the step, or prints in one line that it is left out. It needs nothing but cargo.
 ///
 /// # Errors
 /// A lint or a test fails.
-pub(crate) async fn run(root: &Path, wanted: Traces) -> anyhow::Result<()> {
-    if wanted == Traces::Off {
-        println!("── traces: off");
+pub(crate) async fn run(root: &Path, wanted: When) -> anyhow::Result<()> {
+    if wanted.is_off("traces", "the export of traces is not tested") {
         return Ok(());
     }
     step::run("traces", check(root)).await

@@ -2,24 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::Release;
 use crate::images::own::{self, Own};
+use crate::when::When;
 use crate::{docker, images};
-
-/// When the images are made.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Images {
-    /// They are made; without a Docker engine, the command fails
-    Required,
-    /// They are made if a Docker engine answers
-    Auto,
-    /// They are not made
-    Off,
-}
 
 /// An image in its file.
 pub(crate) struct Saved {
@@ -33,17 +21,12 @@ pub(crate) struct Saved {
 ///
 /// # Errors
 /// An image is wrong or too large, or they are required and no engine answers.
-pub(super) async fn make(release: &Release, out: &Path, wanted: Images) -> anyhow::Result<Vec<Saved>> {
-    if wanted == Images::Off {
-        println!("images: off; they are not made");
+pub(super) async fn make(release: &Release, out: &Path, wanted: When) -> anyhow::Result<Vec<Saved>> {
+    if wanted.is_off("images", LEFT_OUT) {
         return Ok(Vec::new());
     }
     if let Err(why) = docker::version().await {
-        if wanted == Images::Required {
-            bail!("--images required: {why:#}");
-        }
-        println!("images: {why:#}; they are not made");
-        return Ok(Vec::new());
+        return wanted.leave_out("images", why, LEFT_OUT).map(|()| Vec::new());
     }
     images::provide_bases(&release.root).await?;
     let mut saved = Vec::new();
@@ -52,6 +35,8 @@ pub(super) async fn make(release: &Release, out: &Path, wanted: Images) -> anyho
     }
     Ok(saved)
 }
+
+const LEFT_OUT: &str = "they are not made";
 
 async fn make_one(release: &Release, out: &Path, image: Own) -> anyhow::Result<Saved> {
     let name = format!("longshore-{}", image.target());
