@@ -53,10 +53,7 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
 
 /// The position of a waiting job in its lane, and the estimate of its wait.
 fn wait_lines(explanation: &Explanation) -> Vec<String> {
-    let position = explanation.before.zip(explanation.lane_jobs).map(|(before, jobs)| {
-        let position = before + 1;
-        format!("position {position} of {jobs}, among the waiting jobs of its definition with the same keys")
-    });
+    let position = explanation.position_in_words().map(|position| format!("position {position}"));
     let estimate = explanation.estimate.as_ref().map(|estimate| {
         let wait = duration::show(i64::try_from(estimate.wait_ms).unwrap_or(i64::MAX));
         format!("starts in about {wait}, if {}", estimate.text)

@@ -44,7 +44,7 @@ pub struct Explanation {
     pub before: Option<u64>,
     /// Jobs that wait in its lane, itself included, if it waits.
     pub lane_jobs: Option<u64>,
-    /// Its lane has all jobs of its definition that wait, of any revision, and any worker may take them.
+    /// Its lane has all jobs of its definition that wait, of any revision, and does not belong to one worker.
     pub lane_has_all: bool,
     /// Steps of priority that it has gained by waiting, if it waits and priorities age.
     pub aged_steps: Option<u64>,
@@ -188,11 +188,10 @@ impl Scheduler {
         };
         let key = job.queue_key(self.config.priority_ageing, id);
         let before = lane.map(|lane| self.ready.count_before(lane, key) as u64);
-        let lane_jobs = lane.map(|lane| self.ready.len_of_lane(lane) as u64);
-        let of_name = || self.definitions.named(&definition.name).map(|number| self.ready.len_of(number));
-        let lane_has_all = lane.is_some_and(|lane| {
-            lane.pinned_to().is_none() && self.ready.len_of_lane(lane) == of_name().sum::<usize>()
-        });
+        let lane_jobs = lane.map(|lane| self.ready.len_of_lane(lane));
+        let of_name = self.definitions.named(&definition.name).map(|number| self.ready.len_of(number)).sum();
+        let is_pinned = lane.is_some_and(|lane| lane.pinned_to().is_some());
+        let lane_has_all = !is_pinned && lane_jobs == Some(of_name);
         let aged_steps = before.and(self.config.priority_ageing.steps(job.due_at, now.utc));
         Some(Explanation {
             state,
@@ -201,7 +200,7 @@ impl Scheduler {
             limits,
             pauses,
             before,
-            lane_jobs,
+            lane_jobs: lane_jobs.map(|jobs| jobs as u64),
             lane_has_all,
             aged_steps,
             workers,

@@ -38,7 +38,7 @@ function measure() {
   columns = Math.max(20, Math.floor((view.clientWidth - 110) / width));
 }
 function rowsOf(line) {
-  return wrap ? Math.max(1, Math.ceil(Math.min(10_000, visible(line.text).length) / columns)) : 1;
+  return wrap ? Math.max(1, Math.ceil(plain(line.text).length / columns)) : 1;
 }
 function layout(from = 0) {
   offsets.length = from + 1;

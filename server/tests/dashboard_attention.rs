@@ -163,7 +163,7 @@ async fn the_page_of_a_worker_tells_why_it_gets_nothing_and_resets_it() {
         &page,
         &[
             "it failed to start 3 definitions. It gets one job <time",
-            "3 definitions in a row make a worker suspect; it gets nothing for 1m 0s, twice as long",
+            "a worker that fails to start jobs of 3 definitions in a row is suspect: it gets nothing for 1m 0s, twice as long",
             "Its drain ends <time",
             "action=\"/workers/1/reset\"",
             "<a href=\"/definitions/backup\">backup</a>",

@@ -210,7 +210,7 @@ async fn a_suspect_worker_is_told_with_the_thresholds() {
     let told = explanation(State::Queued, Some(PendingReason::Excluded), vec![worker(1, "w1", unable)]);
     server.stand.world().explanation = Some(told);
     let why = server.get("/api/jobs/1/explain").await.json();
-    let rule = "(3 definitions in a row make a worker suspect; it gets nothing for 1m 0s, twice as long after each failed probe, 1h 0m at most)";
+    let rule = "(a worker that fails to start jobs of 3 definitions in a row is suspect: it gets nothing for 1m 0s, twice as long after each failed probe, at most 1h 0m)";
     for obstacle in why["workers"][0]["obstacles"].as_array().expect("a list") {
         assert!(obstacle["text"].as_str().is_some_and(|text| text.ends_with(rule)), "{obstacle}");
     }

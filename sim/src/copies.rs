@@ -1,5 +1,5 @@
-//! Disks that are copied, set back, or mixed up between clusters: a worker's state directory is used on a second machine as well, and a machine goes on from a
-//! snapshot of its disk, with everything on it as it was then.
+//! Disks that are copied, set back, or mixed up: a worker's state directory is used on a second machine as well, a machine goes on from a
+//! snapshot of its disk, with everything on it as it was then, and a state directory names another cluster.
 
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! Workers follow their orders: the local queue goes by priority, and a stop has the grace of the definition.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use protocol::{Order, Report, Revision, Token};
 use worker::step::{Launch, StopStep};
@@ -85,19 +84,20 @@ impl LocalQueue {
     }
 
     /// The suspicion, if the one that goes first still waits.
-    fn take_proof(&mut self) -> Option<(Token, Token)> {
+    fn take_confirmed(&mut self) -> Option<(Token, Token)> {
         self.suspicion.take().filter(|(_, first)| self.waiting.contains_key(first))
     }
 }
 
 impl Oracle {
+    /// A worker begins with an attempt.
     pub(super) fn begins_in_order(&mut self, machine: &Machine, launch: &Launch) {
         self.queues[usize::from(machine.no)].begin(machine, launch);
     }
 
     /// Q4: of its queue a worker begins with the attempt that has the highest priority. It has said since whether it gives one back.
     pub(super) fn began_in_order(&mut self, now: Moment, no: u16) {
-        if let Some((token, first)) = self.queues[usize::from(no)].take_proof() {
+        if let Some((token, first)) = self.queues[usize::from(no)].take_confirmed() {
             let what = format!("w{no} begins with {token} before {first}");
             self.fault(now, "Q4 a worker starts the highest priority first", what);
         }
@@ -107,7 +107,7 @@ impl Oracle {
     pub(crate) fn stops(&mut self, now: Moment, machine: &Machine, token: Token, step: StopStep) {
         let kept = machine.directory.attempts.iter().find(|it| it.launch.token == token);
         let (StopStep::Ask { grace }, Some(kept)) = (step, kept) else { return };
-        let due: Duration = kept.launch.spec.stop_grace;
+        let due = kept.launch.spec.stop_grace;
         if grace != due {
             let what = format!("{token} gets {grace:?} and not {due:?}");
             self.fault(now, "W6 a stop waits for its grace", what);

@@ -59,6 +59,12 @@ impl Oracle {
                         ours.last.insert(*job, LastPlacement { worker, infrastructure_failure });
                     }
                 }
+                // A definition lists names: a job that waited for this worker under a name that is not listed may wait for any worker now.
+                Change::Worker(row)
+                    if disk.workers.get(&row.worker).is_some_and(|before| before.name != row.name) =>
+                {
+                    ours.last.retain(|_, last| last.worker != row.worker);
+                }
                 Change::Ended(it) => {
                     ours.holders.remove(&it.job);
                     ours.last.remove(&it.job);

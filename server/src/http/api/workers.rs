@@ -283,7 +283,7 @@ fn suspicion(suspicion: &Suspicion) -> shapes::Suspicion {
 pub(super) fn suspect_rule() -> String {
     let (first, max) = (span(SUSPECT_BACKOFF.first), span(SUSPECT_BACKOFF.max));
     format!(
-        "{FAILURES_MAX} definitions in a row make a worker suspect; it gets nothing for {first}, twice as long after each failed probe, {max} at most"
+        "a worker that fails to start jobs of {FAILURES_MAX} definitions in a row is suspect: it gets nothing for {first}, twice as long after each failed probe, at most {max}"
     )
 }
 

@@ -135,13 +135,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
 
 /// The position of a waiting job, and the estimate of its wait.
 fn wait_lines(explanation: &Explanation) -> Vec<String> {
-    let position = explanation.before.zip(explanation.lane_jobs);
-    let position = position.map(|(before, jobs)| {
-        format!(
-            "Position {} of {jobs}, among the waiting jobs of its definition with the same keys",
-            before + 1
-        )
-    });
+    let position = explanation.position_in_words().map(|position| format!("Position {position}"));
     let estimate = explanation.estimate.as_ref();
     let estimate =
         estimate.map(|it| format!("Starts in about {}, if {}", format::span_ms(it.wait_ms), it.text));

@@ -4,11 +4,9 @@
 //! known duration, such as a worker that is away.
 
 use protocol::Timestamp;
-use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
 use scheduler::job::State as JobState;
-use scheduler::limits::LimitFacts;
-use scheduler::limits::LimitKind;
+use scheduler::limits::{LimitFacts, LimitKind};
 use scheduler::step::PendingReason;
 
 use crate::clock;
@@ -31,10 +29,11 @@ pub(super) async fn of(
         return Ok(None);
     };
     let name = &explanation.definition.name;
-    // Jobs of other lanes take slots and starts of a rate as well, by turns.
-    let is_shared = !explanation.lane_has_all;
     let (before, at_once, condition) = match explanation.pending {
-        Some(PendingReason::RateLimited | PendingReason::Busy) if is_shared => return Ok(None),
+        // Jobs of other lanes take slots and starts of a rate as well, by turns.
+        Some(PendingReason::RateLimited | PendingReason::Busy) if !explanation.lane_has_all => {
+            return Ok(None);
+        }
         Some(PendingReason::RateLimited) => {
             return Ok(by_rate(explanation, before, clock::now().utc));
         }
@@ -101,21 +100,11 @@ fn by_rate(explanation: &Explanation, before: u64, now: Timestamp) -> Option<sha
     ) else {
         return None;
     };
-    // With another key of permits, jobs of other lanes share the rate.
-    if !has_lane_of_its_own(&explanation.definition) {
-        return None;
-    }
     let interval_ms = limit.rate?.interval.div_ceil(1_000_000);
     let first = limit.next_start?.since(now).as_millis();
     let wait_ms = u64::try_from(first).ok()?.saturating_add(before.saturating_mul(interval_ms));
     let text = format!("{}, and the rate allows a start every {}", goes_before(before), span_ms(interval_ms));
     Some(shapes::Estimate { wait_ms, text: text.into() })
-}
-
-fn has_lane_of_its_own(definition: &Definition) -> bool {
-    let rate_key = definition.limits.rate.as_ref().map(|rate| &rate.key);
-    let permit_key = definition.limits.concurrency.as_ref().map(|permits| &permits.key);
-    permit_key.is_none_or(|key| key.is_none() || Some(key) == rate_key)
 }
 
 fn goes_before(before: u64) -> String {

@@ -40,6 +40,16 @@ pub struct Explanation {
     pub workers: Vec<Verdict>,
 }
 
+impl Explanation {
+    /// The position in its lane, in words, while it waits.
+    #[must_use]
+    pub fn position_in_words(&self) -> Option<String> {
+        let (before, jobs) = self.before.zip(self.lane_jobs)?;
+        let position = before + 1;
+        Some(format!("{position} of {jobs}, among the waiting jobs of its definition with the same keys"))
+    }
+}
+
 /// An estimate of a wait, if no other job comes before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Estimate {
