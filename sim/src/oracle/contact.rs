@@ -50,8 +50,9 @@ impl Oracle {
                         (contact.is_reconciled, contact.welcomes, contact.at) = (true, 0, Some(now));
                     });
                 }
-                // Of copies nothing is believed, and so not what one of them has said that was not taken in before.
-                Effect::Close(session, CloseReason::Refused) => {
+                // Of copies nothing is believed, and so not what one of them has said that was not taken in before. Nor is what had arrived
+                // from a worker that left an attempt unanswered for so long that the server closed its session.
+                Effect::Close(session, CloseReason::Refused | CloseReason::Unanswered(_)) => {
                     self.contacts.retain(|contact| contact.session != Some(*session));
                 }
                 Effect::Close(session, _) => {
