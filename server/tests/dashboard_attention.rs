@@ -176,7 +176,7 @@ async fn the_page_of_a_worker_tells_why_it_gets_nothing_and_resets_it() {
     );
     let api = server.get("/api/workers/1").await.json();
     assert_eq!(api["exclusions"].as_array().map(Vec::len), Some(2), "{api}");
-    assert!(api["suspect"]["rule"].as_str().is_some_and(|rule| rule.ends_with("1h 0m at most")), "{api}");
+    assert!(api["suspect"]["rule"].as_str().is_some_and(|rule| rule.ends_with("at most 1h 0m")), "{api}");
     assert_eq!(
         (&api["exclusions"][0]["of"], &api["exclusions"][0]["name"]),
         (&"revision".into(), &"backup".into())
