@@ -1,5 +1,6 @@
 //! Files shown to people work: the shipped jobs.yaml, the examples, and every piece of YAML in the documentation.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,23 @@ fn every_key_of_the_schema_is_documented() {
         let by_name = documentation.contains(&format!("`{key}`"));
         assert!(by_name, "{key} is not in docs/jobs-yaml.md");
     }
+}
+
+#[test]
+fn every_key_has_an_example_in_the_reference() {
+    let schema = schema();
+    let job = &schema["$defs"]["job"];
+    let mut missing = BTreeSet::new();
+    collect_paths(job, "", &mut missing);
+    assert!(missing.len() > 120, "{missing:?}");
+    for (_, text) in jobs_files_in(&repository().join("docs/jobs-yaml.md")) {
+        let file: Value = yaml_serde::from_str(&text).expect("valid YAML");
+        let jobs = object(&file["jobs"]).into_iter().map(|(_, job)| job);
+        for job in jobs.chain(list(&file)).chain([&file["defaults"]]) {
+            strike_out(job, "", &mut missing);
+        }
+    }
+    assert!(missing.is_empty(), "no example in docs/jobs-yaml.md has {missing:?}");
 }
 
 #[test]
@@ -230,6 +248,37 @@ fn collect_keys(schema: &Value, keys: &mut Vec<String>) {
         }
         Value::Array(list) => list.iter().for_each(|value| collect_keys(value, keys)),
         _ => {}
+    }
+}
+
+/// The paths of all keys below `path`, such as `.retry.max`; `*` stands for a name. Other spellings of a key are no keys of their own.
+fn collect_paths(schema: &Value, path: &str, paths: &mut BTreeSet<String>) {
+    for (key, value) in object(&schema["properties"]) {
+        let is_alias = value["description"].as_str().is_some_and(|about| about.starts_with("The same as "));
+        if !is_alias {
+            let path = format!("{path}.{key}");
+            collect_paths(value, &path, paths);
+            paths.insert(path);
+        }
+    }
+    let patterns = object(&schema["patternProperties"]).into_iter().map(|(_, value)| value);
+    for value in patterns.chain(schema.get("additionalProperties")) {
+        collect_paths(value, &format!("{path}.*"), paths);
+    }
+    let alternatives = ["anyOf", "oneOf"].into_iter().flat_map(|word| list(&schema[word]));
+    for value in alternatives.chain(schema.get("items")) {
+        collect_paths(value, path, paths);
+    }
+}
+
+/// Removes the paths of the keys that this value has.
+fn strike_out(value: &Value, path: &str, missing: &mut BTreeSet<String>) {
+    list(value).iter().for_each(|item| strike_out(item, path, missing));
+    for (key, value) in object(value) {
+        let by_name = format!("{path}.{key}");
+        missing.remove(&by_name);
+        strike_out(value, &by_name, missing);
+        strike_out(value, &format!("{path}.*"), missing);
     }
 }
 

@@ -126,10 +126,16 @@ fn parts_of(shape: &Value) -> Vec<&Value> {
 }
 
 fn environment() -> Environment {
-    [("IMAGE", "busybox"), ("TAG", "1.36"), ("GREETING", "good morning")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into_iter()
-        .collect()
+    [
+        ("IMAGE", "busybox"),
+        ("TAG", "1.36"),
+        ("GREETING", "good morning"),
+        ("SLACK_URL", "https://hooks.example.org/services/1"),
+        ("WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into_iter()
+    .collect()
 }
 
 fn repository() -> &'static Path {

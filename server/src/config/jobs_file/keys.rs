@@ -30,7 +30,7 @@ pub(super) const JOB: &[Key] = &[
         "The words after the image: a list, or a string that is split into words; no shell runs.",
     ),
     key("entrypoint", Shape::Words, "Replaces the entrypoint of the image."),
-    key("environment", Shape::Pairs, "Variables for the container: a map, or a list of NAME=value."),
+    key("environment", Shape::Variables, "Variables for the container: a map, or a list of NAME=value."),
     key("env_file", Shape::Texts, "Files with NAME=value lines, read on the server with the jobs file."),
     key("secrets", Shape::Texts, "Secrets of the server that are files /run/secrets/NAME."),
     key("working_dir", Shape::Text, "The directory in which the program starts."),

@@ -134,6 +134,10 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
         let text = "a schedule gives parameters their values with `params`; it cannot use them";
         reader.fault(*at, Code::InvalidSubstitution, text);
     }
+    for (_, (at, _)) in &variables.from_secrets {
+        let text = "a schedule cannot use secrets: give them to the job, in its own `environment`";
+        reader.fault(*at, Code::InvalidSubstitution, text);
+    }
     let environment = variables.fixed;
     let args = scope.find("args").and_then(|node| reader.words(node)).unwrap_or_default();
     let overrides = Overrides { environment, args, ..Overrides::default() };

@@ -69,20 +69,18 @@ fn shape(shape: &Shape) -> Value {
         Shape::Text => text(),
         Shape::LooseText | Shape::Size => json!({ "type": ["string", "number"] }),
         Shape::Words | Shape::Texts => one_or_list(text()),
-        Shape::Pairs => json!({
+        Shape::Pairs => pairs(json!({ "type": ["string", "number"] })),
+        Shape::Variables => pairs(json!({
             "anyOf": [
-                { "type": "object", "additionalProperties": { "anyOf": [
-                    { "type": ["string", "number"] },
-                    {
-                        "type": "object",
-                        "properties": { "secret": { "type": "string" } },
-                        "required": ["secret"],
-                        "additionalProperties": false,
-                    },
-                ] } },
-                { "type": "array", "items": { "type": "string", "pattern": "=" } },
+                { "type": ["string", "number"] },
+                {
+                    "type": "object",
+                    "properties": { "secret": { "type": "string" } },
+                    "required": ["secret"],
+                    "additionalProperties": false,
+                },
             ],
-        }),
+        })),
         Shape::Bool => or_variable(json!({ "type": "boolean" })),
         Shape::Integer(range) => integer(*range),
         Shape::Integers(range) => one_or_list(integer(*range)),
@@ -130,6 +128,15 @@ fn shape(shape: &Shape) -> Value {
         })),
         Shape::PartOrInteger(keys, range) => json!({ "anyOf": [integer(*range), part(keys)] }),
     }
+}
+
+fn pairs(value: Value) -> Value {
+    json!({
+        "anyOf": [
+            { "type": "object", "additionalProperties": value },
+            { "type": "array", "items": { "type": "string", "pattern": "=" } },
+        ],
+    })
 }
 
 fn duration() -> Value {

@@ -23,6 +23,8 @@ pub(in crate::config::jobs_file) enum Shape {
     Texts,
     /// A map of names to values, or a list of `NAME=value`.
     Pairs,
+    /// As `Pairs`; a value of the map may also be a secret, `{secret: NAME}`.
+    Variables,
     Bool,
     Integer(Range),
     /// A list of integers, or one.
