@@ -1,9 +1,9 @@
 //! (l) The cost of tokens and of TLS: single POSTs, in turns with a server that is open, as ratios of processor time.
 
-use crate::record::Record;
+use crate::record::{Record, median};
 use crate::singles::CONNECTIONS;
 use crate::stage::{Access, BenchEnv};
-use crate::throughput::{self, Run};
+use crate::throughput::{self, Jobs, Run};
 
 /// Takes each figure three times, in turns.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
@@ -12,8 +12,10 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     for _ in 0..TURNS {
         for (access, costs) in kinds.into_iter().zip(&mut costs) {
             let load = (jobs, 1, CONNECTIONS);
-            let run = Run { bench: "access", load, output: true, history: 0, tuned: true, access };
-            costs.push(throughput::take(env, run).await?);
+            let jobs_of = Jobs::Talkative;
+            let run =
+                Run { bench: "access", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
+            costs.push(throughput::take(env, run).await?.server_cpu_us);
         }
     }
     let [open, tokens, tls] = costs.map(median);
@@ -25,11 +27,6 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     record.figure("tls_to_open", tls / open);
     record.print();
     Ok(())
-}
-
-fn median(mut costs: Vec<f64>) -> f64 {
-    costs.sort_by(f64::total_cmp);
-    costs[costs.len() / 2]
 }
 
 const TURNS: usize = 3;

@@ -90,6 +90,20 @@ impl Connection {
         Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 
+    /// Opens a stream of events, and returns the reading of it until it ends.
+    pub(crate) async fn follow(mut self, path: &str) -> anyhow::Result<impl Future<Output = ()> + use<>> {
+        let request = Request::builder().uri(path).header("host", &self.host);
+        let request = request.header("accept", "text/event-stream").body(Full::default())?;
+        let response = self.sender.send_request(request).await?;
+        anyhow::ensure!(response.status().is_success(), "GET {path} was answered {}", response.status());
+        let mut body = response.into_body();
+        Ok(async move {
+            // The connection lives as long as its sender.
+            let _sender = self.sender;
+            while let Some(Ok(_)) = body.frame().await {}
+        })
+    }
+
     /// Reads JSON.
     pub(crate) async fn read(&mut self, path: &str) -> anyhow::Result<serde_json::Value> {
         let (status, body) = self.ask(Method::GET, path, JSON, Bytes::new()).await?;
@@ -148,20 +162,31 @@ pub(crate) struct Submitted {
 impl Load {
     /// Submits all of it, as fast as it is accepted.
     pub(crate) async fn submit(&self, endpoint: impl Into<Endpoint>) -> anyhow::Result<Submitted> {
+        let line = format!("{{\"name\":\"{}\"}}\n", self.name);
+        match self.batch {
+            1 => self.send(endpoint, &format!("/api/jobs/{}", self.name), Bytes::new()).await,
+            _ => self.send(endpoint, "/api/jobs", line.repeat(self.batch as usize).into()).await,
+        }
+    }
+
+    /// Sends this request as often as it takes to submit all of it.
+    pub(crate) async fn send(
+        &self,
+        endpoint: impl Into<Endpoint>,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Submitted> {
         let endpoint = endpoint.into();
         let mut connections = Vec::new();
         for _ in 0..self.connections {
             connections.push(Connection::open(endpoint.clone()).await?);
         }
         let requests = self.jobs.div_ceil(self.batch);
-        let line = format!("{{\"name\":\"{}\"}}\n", self.name);
-        let body = if self.batch == 1 { Bytes::new() } else { Bytes::from(line.repeat(self.batch as usize)) };
-        let path = if self.batch == 1 { format!("/api/jobs/{}", self.name) } else { "/api/jobs".to_owned() };
         let began = Instant::now();
         let mut senders = tokio::task::JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
             let share = share(requests, self.connections, n as u64);
-            let (body, path) = (body.clone(), path.clone());
+            let (body, path) = (body.clone(), path.to_owned());
             senders.spawn(async move {
                 let mut retries = Retries::default();
                 for _ in 0..share {

@@ -12,6 +12,8 @@ mod containers;
 mod database;
 mod decisions;
 mod fleet;
+mod flow;
+mod followers;
 mod latency;
 mod lateness;
 mod load;
@@ -21,6 +23,7 @@ mod probe;
 mod processes;
 mod record;
 mod restart;
+mod rules;
 mod schedules;
 mod singles;
 mod stage;
@@ -53,7 +56,7 @@ struct Flags {
     /// How many jobs, instead of the number that the measurement is defined with.
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
-    /// How many simulated workers `fleet` has.
+    /// How many simulated workers `fleet` and `flow` have.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     workers: u64,
     /// How many times each figure is taken.
@@ -89,6 +92,10 @@ enum What {
     Decisions,
     /// 10,000 connected workers: idle, and after a crash of the server.
     Fleet,
+    /// Single POSTs with 10 and with 10,000 workers, and beside 5,000 definitions whose jobs wait, in turns.
+    Flow,
+    /// Batches with limits, labels and priorities of 1,000 definitions, in turns with batches without.
+    Rules,
     /// 1,000,000 jobs with start times within a minute.
     Lateness,
     /// 100,000 schedules that fire once an hour.
@@ -99,6 +106,8 @@ enum What {
     Pages,
     /// Single POSTs to a server that is open, with tokens, and with TLS as well, in turns.
     Access,
+    /// 1,000 followers of events and of output while nothing happens; batches with open dashboards, in turns.
+    Followers,
     /// All of it.
     All,
 }
@@ -143,6 +152,12 @@ async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
         if wanted(What::Fleet) {
             fleet::measure(env, flags.workers).await?;
         }
+        if wanted(What::Flow) {
+            flow::measure(env, flags.jobs.unwrap_or(50_000), flags.workers).await?;
+        }
+        if wanted(What::Rules) {
+            rules::measure(env, flags.jobs.unwrap_or(500_000)).await?;
+        }
         if wanted(What::Lateness) {
             lateness::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;
         }
@@ -154,6 +169,9 @@ async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
         }
         if wanted(What::Access) {
             access::measure(env, flags.jobs.unwrap_or(100_000)).await?;
+        }
+        if wanted(What::Followers) {
+            followers::measure(env, flags.jobs.unwrap_or(500_000)).await?;
         }
         if wanted(What::Pages) {
             pages::measure(env, flags.jobs.unwrap_or(1_000_000)).await?;

@@ -88,15 +88,18 @@ impl Stage {
     /// The same stage, for a server with this protection.
     pub(crate) fn with_access(self, access: Access) -> anyhow::Result<Self> {
         if access != Access::Open {
-            for file in [API_TOKEN_FILE, WORKER_TOKEN_FILE] {
+            for (file, token) in [(API_TOKEN_FILE, API_TOKEN), (WORKER_TOKEN_FILE, WORKER_TOKEN)] {
                 let path = self.home.path().join(file);
-                std::fs::write(&path, TOKEN)?;
+                std::fs::write(&path, token)?;
                 std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
             }
         }
         if access == Access::Tls {
             let mut command = std::process::Command::new(&self.program);
-            let made = command.arg("cert").arg("--dir").arg(self.home.path().join("tls")).output()?;
+            let made = command
+                .args(["cert", "--host", "127.0.0.1", "--dir"])
+                .arg(self.home.path().join("tls"))
+                .output()?;
             anyhow::ensure!(
                 made.status.success(),
                 "no certificate: {}",
@@ -107,7 +110,7 @@ impl Stage {
     }
 
     fn endpoint(&self, address: SocketAddr) -> anyhow::Result<Endpoint> {
-        let token = (self.access != Access::Open).then(|| TOKEN.to_owned());
+        let token = (self.access != Access::Open).then(|| API_TOKEN.to_owned());
         let tls = if self.access == Access::Tls {
             Some(trust(&self.home.path().join("tls/ca.pem"))?)
         } else {
@@ -184,6 +187,7 @@ impl Stage {
         for n in 1..=pool.workers {
             let mut command = self.longshore("worker", &format!("worker-{n}.log"))?;
             command.args(self.worker_flags(server.address)).arg("--name").arg(format!("bench-{n}"));
+            command.arg("--label").arg(format!("bench=w{n}"));
             command.arg("--state-dir").arg(self.home.path().join(format!("worker-{n}"))).args(pool.flags());
             workers.push(Process::start(command)?);
         }
@@ -366,8 +370,9 @@ fn build_or_find_program() -> anyhow::Result<PathBuf> {
 
 const API_TOKEN_FILE: &str = "api.token";
 const WORKER_TOKEN_FILE: &str = "worker.token";
-/// The token of clients and workers of a measured server, which lives for minutes on loopback.
-const TOKEN: &str = "bench-token-of-a-measured-server-0123456789";
+/// The tokens of clients and of workers of a measured server, which lives for minutes on loopback.
+const API_TOKEN: &str = "bench-token-of-a-measured-server-0123456789";
+const WORKER_TOKEN: &str = "bench-token-of-its-workers-9876543210-abcdef";
 
 /// tmpfs and ramfs, from linux/magic.h.
 const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];

@@ -5,9 +5,11 @@ use anyhow::Context as _;
 use server::logs::OutputTotals;
 
 use crate::database::{self, Counts};
+use crate::followers::Listeners;
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, tell};
+use crate::rules;
 use crate::stage::{Access, BenchEnv, Process, Server, Stage, WorkerPool};
 use crate::waiting;
 
@@ -18,32 +20,57 @@ pub(crate) struct Run {
     pub(crate) bench: &'static str,
     /// The submitted jobs; their definition decides about output.
     pub(crate) load: (u64, u64, u64),
-    /// True if each job writes 100 bytes.
-    pub(crate) output: bool,
+    /// Their definitions.
+    pub(crate) jobs_of: Jobs,
     /// Ended jobs in the store before it begins.
     pub(crate) history: u64,
     /// True for workers with 64 slots and a backlog of 64, false for the defaults.
     pub(crate) tuned: bool,
     /// Protection of the server.
     pub(crate) access: Access,
+    /// True if dashboards are open and metrics are scraped meanwhile.
+    pub(crate) is_watched: bool,
+}
+
+/// The definitions of the submitted jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Jobs {
+    /// One whose jobs do nothing.
+    Silent,
+    /// One whose jobs write [`OUTPUT_BYTES`].
+    Talkative,
+    /// Many, whose jobs have a label and do nothing. They come in batches.
+    Many,
+    /// Likewise, with limits, required labels and priorities.
+    Ruled,
+}
+
+/// Figures that runs are compared by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Processor time of the server for each job, in microseconds.
+    pub(crate) server_cpu_us: f64,
+    /// Jobs that ended in a second.
+    pub(crate) jobs_per_s: f64,
 }
 
 /// Takes all figures of (a) in batches.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     let load = (jobs, BATCH, CONNECTIONS);
-    for (tuned, output, history) in variants(history) {
+    for (tuned, jobs_of, history) in variants(history) {
         let access = Access::Open;
-        take(env, Run { bench: "throughput", load, output, history, tuned, access }).await?;
+        let run = Run { bench: "throughput", load, jobs_of, history, tuned, access, is_watched: false };
+        take(env, run).await?;
     }
     Ok(())
 }
 
 /// Tuned before default settings, without output before with, on an empty store before a full one.
-pub(crate) fn variants(history: u64) -> Vec<(bool, bool, u64)> {
+pub(crate) fn variants(history: u64) -> Vec<(bool, Jobs, u64)> {
     let mut all = Vec::new();
     for ended in [0, history] {
         for tuned in [true, false] {
-            all.extend([(tuned, false, ended), (tuned, true, ended)]);
+            all.extend([(tuned, Jobs::Silent, ended), (tuned, Jobs::Talkative, ended)]);
         }
         if history == 0 {
             break;
@@ -52,29 +79,43 @@ pub(crate) fn variants(history: u64) -> Vec<(bool, bool, u64)> {
     all
 }
 
-/// Takes one figure. Returns the processor time of the server for each job, in microseconds.
-pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<f64> {
+/// Takes one figure.
+pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     tell(&format!("{run:?}"));
-    let stage = env.stage(JOBS_FILE)?.with_access(run.access)?;
+    let jobs_file = match run.jobs_of {
+        Jobs::Silent | Jobs::Talkative => JOBS_FILE.to_owned(),
+        Jobs::Many => format!("{JOBS_FILE}{}", rules::definitions(false)),
+        Jobs::Ruled => format!("{JOBS_FILE}{}", rules::definitions(true)),
+    };
+    let stage = env.stage(&jobs_file)?.with_access(run.access)?;
     let (server, _) = stage.server().await?;
     let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
+    let listeners = if run.is_watched { Some(Listeners::dashboards(&server.endpoint).await?) } else { None };
 
     let (jobs, batch, connections) = run.load;
-    let name = if run.output { TALKATIVE } else { SILENT };
+    let has_output = run.jobs_of == Jobs::Talkative;
+    let name = if has_output { TALKATIVE } else { SILENT };
     let load = Load { jobs, batch, connections, name };
     let used = Used::now(&server, &workers)?;
-    let submitted = load.submit(server.endpoint.clone()).await?;
+    let submitted = match run.jobs_of {
+        Jobs::Silent | Jobs::Talkative => load.submit(server.endpoint.clone()).await?,
+        Jobs::Many | Jobs::Ruled => {
+            load.send(server.endpoint.clone(), "/api/jobs", rules::batch(batch).into()).await?
+        }
+    };
     let ended = waiting::until_all_ended(&server).await?;
-    let written = written(run.output, load.total())?;
-    let stored = if run.output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
+    let written = written(has_output, load.total())?;
+    let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
     let used = Used::now(&server, &workers)?.since(used);
+    drop(listeners);
 
     let seconds = ended.duration_since(submitted.began).as_secs_f64();
     let total = load.total() as f64;
     let mut record = Record::new(run.bench);
     record.set("access", run.access.name());
+    record.set("is_watched", run.is_watched);
     record.set("settings", if run.tuned { "tuned" } else { "default" });
     record.set("workers", pool.workers);
     if let Some((slots, backlog)) = pool.room {
@@ -84,22 +125,24 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<f64> {
     record.set("jobs", load.total());
     record.set("batch", batch);
     record.set("connections", connections);
-    record.set("output_bytes", if run.output { OUTPUT_BYTES } else { 0 });
+    record.set("output_bytes", if has_output { OUTPUT_BYTES } else { 0 });
     record.set("history", before);
     record.figure("seconds", seconds);
     if let Some(stored) = stored {
         // Jobs do not wait for their output: it may be there before the last of them has ended.
         record.figure("output_seconds", stored.duration_since(submitted.began).as_secs_f64());
     }
-    record.figure("jobs_per_s", total / seconds);
+    let taken = Taken { server_cpu_us: used.server / total, jobs_per_s: total / seconds };
+    record.set("jobs_of", format!("{:?}", run.jobs_of).to_lowercase());
+    record.figure("jobs_per_s", taken.jobs_per_s);
     record.figure("accepted_per_s", total / submitted.took.as_secs_f64());
-    record.figure("server_cpu_us_per_job", used.server / total);
+    record.figure("server_cpu_us_per_job", taken.server_cpu_us);
     record.figure("workers_cpu_us_per_job", used.workers / total);
     record.figure("load_cpu_us_per_job", used.load / total);
     record.set("requests_sent_again", submitted.retries);
     record.figure("server_memory_mib", server.process.memory_bytes()? as f64 / 1_048_576.0);
     close(&stage, server, workers, before, &load, written, record).await?;
-    Ok(used.server / total)
+    Ok(taken)
 }
 
 /// Stops everything, asks the database, and prints the result if it is true.
@@ -133,8 +176,8 @@ async fn close(
 }
 
 /// The output that this many jobs write.
-fn written(output: bool, jobs: u64) -> anyhow::Result<OutputTotals> {
-    Ok(if output {
+fn written(has_output: bool, jobs: u64) -> anyhow::Result<OutputTotals> {
+    Ok(if has_output {
         OutputTotals { attempts: usize::try_from(jobs)?, bytes: jobs * OUTPUT_BYTES }
     } else {
         OutputTotals::default()
@@ -200,6 +243,6 @@ pub(crate) const TALKATIVE: &str = "talk";
 const OUTPUT_BYTES: u64 = 100;
 /// Slots and backlog of a tuned worker.
 pub(crate) const ROOM: (u32, u32) = (64, 64);
-const BATCH: u64 = 1_000;
+pub(crate) const BATCH: u64 = 1_000;
 /// Enough that the server always has a request to read while another one is being synced.
-const CONNECTIONS: u64 = 4;
+pub(crate) const CONNECTIONS: u64 = 4;

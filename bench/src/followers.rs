@@ -1,0 +1,138 @@
+//! (o) Clients that only listen: a thousand followers of events and a thousand of output while nothing happens, and jobs per second with open
+//! dashboards and scraped metrics, in turns with nobody there.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use crate::fleet::share_of_a_core;
+use crate::load::{Connection, Endpoint, JSON, Retries};
+use crate::record::{Record, median, tell};
+use crate::stage::{Access, BenchEnv, WorkerPool};
+use crate::throughput::{self, Jobs, Run};
+
+/// Takes all figures.
+pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
+    quiet(env).await?;
+    let mut rates = [const { Vec::new() }; 2];
+    for _ in 0..TURNS {
+        for (is_watched, rates) in [false, true].into_iter().zip(&mut rates) {
+            let load = (jobs, throughput::BATCH, throughput::CONNECTIONS);
+            let run = Run {
+                bench: "followers",
+                load,
+                jobs_of: Jobs::Silent,
+                history: 0,
+                tuned: true,
+                access: Access::Open,
+                is_watched,
+            };
+            rates.push(throughput::take(env, run).await?.jobs_per_s);
+        }
+    }
+    let [alone, watched] = rates.map(median);
+    let mut record = Record::new("followers ratios");
+    record.set("jobs", jobs);
+    record.set("turns", TURNS);
+    record.set("dashboards", DASHBOARDS);
+    record.figure("alone_jobs_per_s", alone);
+    record.figure("watched_to_alone", watched / alone);
+    record.print();
+    Ok(())
+}
+
+async fn quiet(env: &BenchEnv) -> anyhow::Result<()> {
+    tell(&format!("{FOLLOWERS} followers of events and {FOLLOWERS} of output"));
+    let stage = env.stage(JOBS_FILE)?;
+    let (server, _) = stage.server().await?;
+    let pool = WorkerPool { workers: 1, room: None, allow: Some("--allow-fake") };
+    let workers = stage.workers(&server, &pool).await?;
+    let mut connection = server.connect().await?;
+    let answer = connection.post("/api/jobs/long", JSON, &Bytes::new(), &mut Retries::default()).await?;
+    let job: serde_json::Value = serde_json::from_slice(&answer)?;
+    let output = format!("/api/jobs/{}/logs?follow=1", job["id"].as_u64().context("no job was made")?);
+    until_started(&mut connection).await?;
+    let alone = share_of_a_core(&server).await?;
+    let empty = server.process.memory_bytes()?;
+    let mut listeners = Listeners::default();
+    for _ in 0..FOLLOWERS {
+        listeners.follow(server.endpoint.clone(), "/api/events").await?;
+        listeners.follow(server.endpoint.clone(), &output).await?;
+    }
+    let share = share_of_a_core(&server).await?;
+    let bytes = server.process.memory_bytes()?.saturating_sub(empty);
+    anyhow::ensure!(listeners.are_open(), "the server has closed streams");
+    drop(listeners);
+    for worker in workers {
+        worker.stop().await?;
+    }
+    server.process.stop().await?;
+    let mut record = Record::new("followers");
+    record.set("of_events", FOLLOWERS);
+    record.set("of_output", FOLLOWERS);
+    record.figure("alone_percent_of_a_core", alone);
+    record.figure("idle_percent_of_a_core", share);
+    record.figure("memory_bytes_per_follower", bytes as f64 / (2 * FOLLOWERS) as f64);
+    record.print();
+    Ok(())
+}
+
+async fn until_started(connection: &mut Connection) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while connection.read("/api/jobs?state=running").await?.as_array().is_none_or(Vec::is_empty) {
+        anyhow::ensure!(began.elapsed() < START_MAX, "the job does not start");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// Connections that only read. They are closed when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners(JoinSet<()>);
+
+impl Listeners {
+    /// Open dashboards: each follows the events. Metrics are scraped, and one overview is loaded, each second.
+    pub(crate) async fn dashboards(endpoint: &Endpoint) -> anyhow::Result<Self> {
+        let mut listeners = Self::default();
+        for _ in 0..DASHBOARDS {
+            listeners.follow(endpoint.clone(), "/api/events").await?;
+        }
+        let mut connection = Connection::open(endpoint.clone()).await?;
+        listeners.0.spawn(async move {
+            let mut seconds = tokio::time::interval(Duration::from_secs(1));
+            loop {
+                seconds.tick().await;
+                for path in ["/metrics", "/"] {
+                    if connection.ask(hyper::Method::GET, path, JSON, Bytes::new()).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(listeners)
+    }
+
+    /// Opens a stream and reads it until it ends.
+    async fn follow(&mut self, endpoint: Endpoint, path: &str) -> anyhow::Result<()> {
+        let stream = Connection::open(endpoint).await?.follow(path).await?;
+        self.0.spawn(stream);
+        Ok(())
+    }
+
+    /// No stream has ended.
+    fn are_open(&mut self) -> bool {
+        self.0.try_join_next().is_none()
+    }
+}
+
+const JOBS_FILE: &str = "\
+version: 1
+jobs:
+  long: { runtime: fake, environment: { FAKE_SLEEP: 30m, FAKE_STDOUT: begun } }
+";
+const FOLLOWERS: u64 = 1_000;
+const DASHBOARDS: u64 = 10;
+const TURNS: usize = 3;
+const START_MAX: Duration = Duration::from_secs(30);
