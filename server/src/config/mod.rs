@@ -231,6 +231,11 @@ impl Settings {
             || proxy.is_some()
             || has_one_token
             || (!listen.ip().is_loopback() && !self.insecure_no_auth);
+        let api_token = self.api_token_file.as_deref().map(token::read).transpose()?;
+        let worker_token = self.worker_token_file.as_deref().map(token::read).transpose()?;
+        if api_token.is_some() && api_token == worker_token {
+            return Err(SettingsError::SameToken);
+        }
         let tls =
             tls::files(self.tls_cert, self.tls_key, self.tls_client_ca, self.tls_client_auth.as_deref())?;
         Ok(Config {
@@ -255,8 +260,8 @@ impl Settings {
                 reason: format!("{name:?} is not the name of a label, such as zone or host/*"),
             })?,
             retention: self.retention.check()?,
-            api_token: self.api_token_file.as_deref().map(token::read).transpose()?,
-            worker_token: self.worker_token_file.as_deref().map(token::read).transpose()?,
+            api_token,
+            worker_token,
             base_path: BasePath::parse(&self.base_path)?,
             public_url: self.public_url.as_deref().map(address::public_url).transpose()?,
             webhook_networks: address::networks(&self.allowed_webhooks)?,
@@ -364,8 +369,13 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let api = Settings { api_token_file: Some(file.clone()), ..Settings::default() };
         assert!(api.check().expect("the settings").requires_tokens, "also on loopback");
-        let worker = Settings { worker_token_file: Some(file), ..Settings::default() };
+        let worker = Settings { worker_token_file: Some(file.clone()), ..Settings::default() };
         assert!(worker.check().expect("the settings").requires_tokens);
+        let same = refusal(|settings| {
+            settings.api_token_file = Some(file.clone());
+            settings.worker_token_file = Some(file.clone());
+        });
+        assert!(same.contains("hold the same token: workers need one of their own"), "{same}");
         let worker = refusal(|settings| {
             settings.worker_token_file = Some(PathBuf::from("worker"));
             settings.listen = "0.0.0.0:0".to_owned();
