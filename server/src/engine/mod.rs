@@ -20,6 +20,7 @@ mod inputs;
 mod joins;
 mod load;
 mod overrides;
+mod rebuild;
 mod refused;
 mod refused_group;
 mod restored;
