@@ -1,4 +1,4 @@
-//! Batches: rows ↔ meaning. `member_counts` changes the counts with the rows of the members.
+//! Batches: rows ↔ meaning. `member_counts` changes the counts as the rows of the members change.
 
 use protocol::{JobId, Timestamp};
 use rusqlite::types::Value;

@@ -15,6 +15,12 @@ pub(super) fn put_keys(connection: &Connection, job: JobId, keys: &JobKeys) -> r
     Ok(())
 }
 
+/// Deletes the keys of a job that ends.
+pub(super) fn delete_keys(connection: &Connection, job: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM job_keys WHERE job = ?1")?.execute([job])?;
+    Ok(())
+}
+
 /// The keys of a job from two columns; absent if both are null.
 pub(super) fn keys(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Box<JobKeys>>> {
     let text = |index| row.get::<_, Option<String>>(index).map(|text| text.map(Arc::from));

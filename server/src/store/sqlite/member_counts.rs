@@ -1,47 +1,56 @@
 //! Counts the members of batches by state while a transaction changes their rows, and writes each batch once at its end: an update of the
 //! batch with each row of a member would cost as much as the row.
 //!
-//! Triggers of the writing connection see every new row and every new state of a live job, whichever statement makes it. A job that ends
-//! leaves the table of live jobs; the writer tells that itself.
+//! The members of a batch have consecutive numbers from that of the batch on, so the batch of a job is found without reading the job's row.
+//! Triggers would see each change by themselves, but they nearly double the cost of every write to a live job: each statement that may fire one
+//! needs a journal of its own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, params_from_iter};
 
-/// The codes of states are 1 to 10; zero stands for a job that is not there.
+/// The codes of states are 1 to 10; [`NO_ROW`] stands for a job that is not there.
 const STATES: usize = 11;
-
-type Changes = BTreeMap<i64, [i64; STATES]>;
+/// A job that is not there yet.
+pub(super) const NO_ROW: i64 = 0;
 
 /// The changes of the present transaction, by batch.
-#[derive(Clone, Debug, Default)]
-pub(super) struct MemberCounts(Arc<Mutex<Changes>>);
+#[derive(Debug, Default)]
+pub(super) struct MemberCounts {
+    changes: BTreeMap<i64, [i64; STATES]>,
+    /// The first and the last member of each batch that has not ended, once somebody has asked.
+    live: Option<BTreeMap<i64, i64>>,
+}
 
 impl MemberCounts {
-    /// Counts what this connection changes.
-    pub(super) fn watch(connection: &Connection) -> rusqlite::Result<Self> {
-        let counts = Self::default();
-        let counted = counts.clone();
-        connection.create_scalar_function("count_member", 3, FunctionFlags::SQLITE_UTF8, move |call| {
-            counted.add(call.get(0)?, call.get(1)?, call.get(2)?);
-            Ok(0_i64)
-        })?;
-        connection.execute_batch(
-            "CREATE TEMP TRIGGER member_is_added AFTER INSERT ON main.jobs WHEN NEW.batch IS NOT NULL
-             BEGIN SELECT count_member(NEW.batch, 0, NEW.state); END;
-             CREATE TEMP TRIGGER member_moves AFTER UPDATE OF state ON main.jobs
-             WHEN NEW.batch IS NOT NULL AND NEW.state <> OLD.state
-             BEGIN SELECT count_member(NEW.batch, OLD.state, NEW.state); END;",
-        )?;
-        Ok(counts)
+    /// A batch begins.
+    pub(super) fn begin(&mut self, first: i64, count: u32) {
+        if let Some(live) = &mut self.live {
+            live.insert(first, last_member(first, count));
+        }
+    }
+
+    /// All members of a batch have ended.
+    pub(super) fn end(&mut self, first: i64) {
+        if let Some(live) = &mut self.live {
+            live.remove(&first);
+        }
+    }
+
+    /// The batch of a job, if it is a member of one that has not ended.
+    pub(super) fn batch_of(&mut self, connection: &Connection, job: i64) -> rusqlite::Result<Option<i64>> {
+        let live = match self.live.take() {
+            Some(live) => live,
+            None => live(connection)?,
+        };
+        let batch = live.range(..=job).next_back().filter(|(_, last)| **last >= job).map(|(first, _)| *first);
+        self.live = Some(live);
+        Ok(batch)
     }
 
     /// A member had this state and has another one now.
-    pub(super) fn add(&self, batch: i64, from: i64, to: i64) {
-        let mut changes = self.changes();
-        let counts = changes.entry(batch).or_default();
+    pub(super) fn add(&mut self, batch: i64, from: i64, to: i64) {
+        let counts = self.changes.entry(batch).or_default();
         for (state, change) in [(from, -1), (to, 1)] {
             if let Some(count) = usize::try_from(state).ok().and_then(|state| counts.get_mut(state)) {
                 *count += change;
@@ -49,14 +58,9 @@ impl MemberCounts {
         }
     }
 
-    /// Forgets what a transaction changed that was rolled back.
-    pub(super) fn clear(&self) {
-        self.changes().clear();
-    }
-
     /// Writes the changes of the transaction.
-    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
-        for (batch, counts) in std::mem::take(&mut *self.changes()) {
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        for (batch, counts) in std::mem::take(&mut self.changes) {
             let values = [batch].into_iter().chain(counts.into_iter().skip(1));
             connection
                 .prepare_cached(
@@ -69,8 +73,17 @@ impl MemberCounts {
         }
         Ok(())
     }
+}
 
-    fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn live(connection: &Connection) -> rusqlite::Result<BTreeMap<i64, i64>> {
+    let mut statement = connection.prepare_cached("SELECT id, count FROM batches WHERE ended_at IS NULL")?;
+    let range = |row: &rusqlite::Row<'_>| {
+        let first = row.get(0)?;
+        Ok((first, last_member(first, row.get(1)?)))
+    };
+    statement.query_map([], range)?.collect()
+}
+
+fn last_member(first: i64, count: u32) -> i64 {
+    first.saturating_add(i64::from(count)).saturating_sub(1)
 }

@@ -48,6 +48,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("definition_ends", include_str!("migrations/0031_definition_ends.sql")),
     ("audit_details", include_str!("migrations/0032_audit_details.sql")),
     ("pauses", include_str!("migrations/0033_pauses.sql")),
+    ("keys_without_trigger", include_str!("migrations/0034_keys_without_trigger.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

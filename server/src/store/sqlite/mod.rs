@@ -57,7 +57,6 @@ use super::{
 };
 use crate::rfc3339::Time;
 use checkpointer::Checkpointer;
-use member_counts::MemberCounts;
 use write::WriteCache;
 
 /// The write side. See [`open`].
@@ -84,14 +83,13 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
     let mut connection = Connection::open(&file).map_err(failed)?;
     upgrade::migrate_with_copy(&mut connection, &file)?;
     set_up_writer(&connection).map_err(failed)?;
-    let members = MemberCounts::watch(&connection).map_err(failed)?;
     let archive = SqliteArchive::open(&file, Arc::clone(directory))?;
     let checkpointer = Checkpointer::start(&file, archive.file())?;
     let log = wal::WalKeeper::new(checkpointer, archive.pool());
     let store = SqliteStore {
         connection,
         directory: Arc::clone(directory),
-        known: WriteCache::new(members),
+        known: WriteCache::default(),
         upkeep: upkeep::Upkeep::new(directory.path(), log),
         loaded: None,
     };

@@ -279,7 +279,7 @@ fn write_cache_is_rolled_back_with_a_failed_commit() {
     let first = group(&loaded, 1, (1..2_000).map(added).collect());
     let limit = |pages: i64| store.connection.pragma_update(None, "max_page_count", pages).unwrap();
     let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
-    let mut known = WriteCache::new(MemberCounts::default());
+    let mut known = WriteCache::default();
     limit(pages);
     let full = write::commit(&store.connection, &mut known, &first).unwrap_err();
     assert!(faults::is_full(&full), "{full}");

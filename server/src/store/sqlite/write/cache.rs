@@ -8,7 +8,7 @@ use super::definition_ends::EndKey;
 use crate::store::sqlite::member_counts::MemberCounts;
 
 /// Facts that are known to be in the database already, to save writes. Cleared when a group fails, because its rows are rolled back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::store::sqlite) struct WriteCache {
     pub(super) definitions: HashMap<Revision, DefinitionIds>,
     pub(super) seen: HashSet<(i64, i64, i64)>,
@@ -18,26 +18,14 @@ pub(in crate::store::sqlite) struct WriteCache {
     pub(super) definition_ends: HashMap<EndKey, i64>,
     /// The first row with the same name, by row of a definition.
     pub(super) names: HashMap<i64, i64>,
-    /// Changes of the present transaction in the counts of batches.
+    /// Batches that have not ended, and changes of the present transaction in their counts.
     pub(super) members: MemberCounts,
 }
 
 impl WriteCache {
-    pub(in crate::store::sqlite) fn new(members: MemberCounts) -> Self {
-        Self {
-            definitions: HashMap::new(),
-            seen: HashSet::new(),
-            ends: HashMap::new(),
-            definition_ends: HashMap::new(),
-            names: HashMap::new(),
-            members,
-        }
-    }
-
     /// Knows nothing of the database, as at the beginning.
     pub(in crate::store::sqlite) fn forget(&mut self) {
-        self.members.clear();
-        *self = Self::new(self.members.clone());
+        *self = Self::default();
     }
 }
 

@@ -9,7 +9,7 @@ use protocol::JobId;
 use rusqlite::{Connection, params};
 
 use super::{BLOCK_SHIFT, Done, Failure, Found, WriteCache, definition_ends, last_of, workers};
-use crate::store::sqlite::rows::{self, HAS_LABELS};
+use crate::store::sqlite::rows::{self, HAS_BODY, HAS_LABELS};
 use crate::store::sqlite::{hooks, run_on};
 
 /// An ended job that is looked at.
@@ -135,7 +135,7 @@ fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
         if candidate.attempts > 1 {
             connection.prepare_cached("DELETE FROM past_attempts WHERE job = ?1")?.execute([job])?;
         }
-        if candidate.details != 0 {
+        if candidate.details & (HAS_LABELS | HAS_BODY) != 0 {
             details(connection, job, candidate.details & HAS_LABELS != 0)?;
         }
         if noted.binary_search(&job).is_ok() {

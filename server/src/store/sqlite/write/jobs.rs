@@ -13,6 +13,7 @@ use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note, Updated};
 
 use super::{BLOCK_SHIFT, Done, EndedJob, Failure, SEEN_NAME, TransactionWriter};
 use crate::store::fold::{Expected, JobWrite, Waiting};
+use crate::store::sqlite::member_counts::NO_ROW;
 use crate::store::sqlite::{codes, limits, notes, rows, usage_column};
 
 impl TransactionWriter<'_> {
@@ -53,19 +54,24 @@ impl TransactionWriter<'_> {
         *times = (times.0.min(accepted), times.1.max(accepted));
         let definition = self.definition_ids(added.revision)?;
         self.see(SEEN_NAME, definition.name, block)?;
-        let details = added.details.as_deref().map_or(Ok(0), |details| self.details(job, details))?;
+        let mut details = added.details.as_deref().map_or(Ok(0), |details| self.details(job, details))?;
         if let Some(keys) = &added.keys {
             limits::put_keys(self.connection, added.job, keys)?;
+            details |= rows::HAS_KEYS;
         }
         let state = if write.due { State::Queued } else { added.state };
+        let state = if assigned.is_some() { live_state(write) } else { codes::of_state(state) };
         let timeout = added.timeout.map(rows::timeout_code);
         let batch = added.batch.map(|job| job.0.cast_signed());
         let retry_of = added.retry_of.map(|job| job.0.cast_signed());
+        if let Some(batch) = batch {
+            self.cache.members.add(batch, NO_ROW, state);
+        }
         let Some(assigned) = assigned else {
             self.statements.insert_waiting.on(self.connection)?.execute(params![
                 job,
                 definition.id,
-                codes::of_state(state),
+                state,
                 added.priority,
                 accepted,
                 added.due_at.0,
@@ -81,7 +87,7 @@ impl TransactionWriter<'_> {
         self.statements.insert_assigned.on(self.connection)?.execute(params![
             job,
             definition.id,
-            live_state(write),
+            state,
             added.priority,
             accepted,
             added.due_at.0,
@@ -121,6 +127,7 @@ impl TransactionWriter<'_> {
             container,
             write.stopping.map(codes::of_stop),
         ];
+        self.member_moves(job, before, live_state(write))?;
         if self.statements.assign.on(self.connection)?.execute(values)? == 1 {
             return Ok(());
         }
@@ -168,6 +175,8 @@ impl TransactionWriter<'_> {
     }
 
     fn free(&mut self, write: &JobWrite<'_>) -> Done {
+        let (from, to) = (codes::of_state(State::Quarantined), codes::of_state(State::Queued));
+        self.member_moves(write.job.0.cast_signed(), from, to)?;
         let changed = self
             .connection
             .prepare_cached("UPDATE jobs SET state = 2, losses = NULL WHERE id = ?1 AND state = 5")?
@@ -175,7 +184,8 @@ impl TransactionWriter<'_> {
         self.one(changed, write)
     }
 
-    fn update(&self, write: &JobWrite<'_>, updated: &Updated) -> Done {
+    fn update(&mut self, write: &JobWrite<'_>, updated: &Updated) -> Done {
+        self.member_moves_to(write.job.0.cast_signed(), codes::of_state(updated.state))?;
         let changed = self
             .connection
             .prepare_cached(
@@ -191,12 +201,18 @@ impl TransactionWriter<'_> {
     }
 
     fn due(&mut self, write: &JobWrite<'_>) -> Done {
+        let (from, to) = (codes::of_state(State::Scheduled), codes::of_state(State::Queued));
+        self.member_moves(write.job.0.cast_signed(), from, to)?;
         let changed = self.statements.due.on(self.connection)?.execute([write.job.0.cast_signed()])?;
         self.one(changed, write)
     }
 
     fn advance(&mut self, write: &JobWrite<'_>) -> Done {
         let Some(held) = Held::of(write) else { return Ok(()) };
+        if write.started.is_some() {
+            let (from, to) = (codes::of_state(State::Assigned), codes::of_state(State::Running));
+            self.member_moves(held.job, from, to)?;
+        }
         let (started_at, container) = started(write);
         let changed = self.statements.advance.on(self.connection)?.execute(params![
             held.job,
@@ -211,6 +227,7 @@ impl TransactionWriter<'_> {
     }
 
     fn wait(&mut self, write: &JobWrite<'_>, waiting: Waiting<'_>) -> Done {
+        self.member_moves_to(write.job.0.cast_signed(), codes::of_state(waiting.state))?;
         let closed = waiting.closed;
         let own = RetryPolicy::JOB_BUDGET.contains(&closed.outcome);
         let is_loss = retry::budget(closed.outcome) == Budget::Infrastructure;
@@ -226,6 +243,24 @@ impl TransactionWriter<'_> {
             closing(write, closed, usage.as_deref()).into_iter().chain(next).map(ToSqlOutput::Borrowed);
         let changed = self.statements.wait.on(self.connection)?.execute(params_from_iter(values))?;
         self.one(changed, write)
+    }
+
+    /// A row changes its state in this way, or the group is refused.
+    fn member_moves(&mut self, job: i64, from: i64, to: i64) -> Done {
+        if let Some(batch) = self.cache.members.batch_of(self.connection, job)? {
+            self.cache.members.add(batch, from, to);
+        }
+        Ok(())
+    }
+
+    /// A row gets this state, whichever it has.
+    fn member_moves_to(&mut self, job: i64, to: i64) -> Done {
+        let Some(batch) = self.cache.members.batch_of(self.connection, job)? else { return Ok(()) };
+        let mut statement = self.connection.prepare_cached("SELECT state FROM jobs WHERE id = ?1")?;
+        if let Some(from) = statement.query_row([job], |row| row.get(0)).optional()? {
+            self.cache.members.add(batch, from, to);
+        }
+        Ok(())
     }
 
     fn end(&mut self, write: &JobWrite<'_>, ended: &Ended) -> Done {
@@ -244,12 +279,17 @@ impl TransactionWriter<'_> {
             return Ok(());
         }
         self.one(moved, write)?;
-        let left = self.statements.remove.on(self.connection)?.query_row([job], |row| {
-            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        let live = self.statements.live_facts.on(self.connection)?.query_row([job], |row| {
+            let numbers = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?);
+            Ok((row.get::<_, Option<i64>>(0)?, numbers))
         });
-        let Some((batch, before, definition)) = left.optional()? else {
+        let Some((batch, (before, definition, details))) = live.optional()? else {
             return Err(self.refusal(write.job, write.expected)?);
         };
+        self.statements.remove.on(self.connection)?.execute([job])?;
+        if details & rows::HAS_KEYS != 0 {
+            limits::delete_keys(self.connection, job)?;
+        }
         let state = codes::of_state(ended.state);
         if let Some(batch) = batch {
             self.cache.members.add(batch, before, state);

@@ -159,6 +159,7 @@ fn in_transaction(
     }
     for batch in &folded.new_batches {
         batches::add(connection, batch)?;
+        writer.cache.members.begin(batch.first.0.cast_signed(), batch.count);
     }
     for gap in &folded.gaps {
         writer.gap(*gap)?;
@@ -183,6 +184,7 @@ fn in_transaction(
         if !batches::end(connection, *first, *at)? {
             return Err(Failure::Refused(format!("batch {first} ends, but a member of it has not ended")));
         }
+        writer.cache.members.end(first.0.cast_signed());
     }
     for change in &folded.schedules {
         if let ScheduleChange::Expectation(row) = change {
