@@ -14,7 +14,7 @@ use crate::singles::CONNECTIONS;
 use crate::stage::{BenchEnv, Server};
 use crate::swarm::{Jobs, Members, Swarm};
 
-/// What surrounds the jobs that flow.
+/// Workers and waiting jobs beside the measured jobs.
 #[derive(Clone, Copy, Debug)]
 struct Surroundings {
     workers: u64,

@@ -122,7 +122,7 @@ impl Listeners {
     }
 
     /// No stream has ended.
-    fn are_open(&mut self) -> bool {
+    pub(crate) fn are_open(&mut self) -> bool {
         self.0.try_join_next().is_none()
     }
 }

@@ -92,7 +92,8 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
-    let listeners = if run.is_watched { Some(Listeners::dashboards(&server.endpoint).await?) } else { None };
+    let mut listeners =
+        if run.is_watched { Some(Listeners::dashboards(&server.endpoint).await?) } else { None };
 
     let (jobs, batch, connections) = run.load;
     let has_output = run.jobs_of == Jobs::Talkative;
@@ -109,6 +110,8 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     let written = written(has_output, load.total())?;
     let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
     let used = Used::now(&server, &workers)?.since(used);
+    let was_watched = listeners.as_mut().is_none_or(Listeners::are_open);
+    anyhow::ensure!(was_watched, "the server has closed the stream of a dashboard");
     drop(listeners);
 
     let seconds = ended.duration_since(submitted.began).as_secs_f64();

@@ -25,7 +25,7 @@ pub enum SettingsError {
          --insecure-no-auth would open the other side to everybody: leave one of the two flags out"
     )]
     OneToken,
-    /// Both token files hold the same token. Whoever shows it is a client of the API, so no worker could connect.
+    /// Both token files hold the same token. The server takes its bearer for a client of the API, so no worker could connect.
     #[error(
         "--api-token-file (LONGSHORE_API_TOKEN_FILE) and --worker-token-file (LONGSHORE_WORKER_TOKEN_FILE) hold the same token: \
          workers need one of their own"

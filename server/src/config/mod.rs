@@ -231,11 +231,8 @@ impl Settings {
             || proxy.is_some()
             || has_one_token
             || (!listen.ip().is_loopback() && !self.insecure_no_auth);
-        let api_token = self.api_token_file.as_deref().map(token::read).transpose()?;
-        let worker_token = self.worker_token_file.as_deref().map(token::read).transpose()?;
-        if api_token.is_some() && api_token == worker_token {
-            return Err(SettingsError::SameToken);
-        }
+        let (api_token, worker_token) =
+            token::read_both(self.api_token_file.as_deref(), self.worker_token_file.as_deref())?;
         let tls =
             tls::files(self.tls_cert, self.tls_key, self.tls_client_ca, self.tls_client_auth.as_deref())?;
         Ok(Config {

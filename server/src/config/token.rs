@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::error::SettingsError;
 use super::private_file::{self, PrivateFileError};
 
 /// A bearer token. It is never printed.
@@ -46,6 +47,18 @@ pub enum TokenError {
         /// The upper bound of the token's entropy.
         bits: u32,
     },
+}
+
+/// The tokens of clients and of workers.
+pub(super) fn read_both(
+    api: Option<&Path>,
+    worker: Option<&Path>,
+) -> Result<(Option<Token>, Option<Token>), SettingsError> {
+    let (api, worker) = (api.map(read).transpose()?, worker.map(read).transpose()?);
+    if api.is_some() && api == worker {
+        return Err(SettingsError::SameToken);
+    }
+    Ok((api, worker))
 }
 
 /// The token in a file, without the blanks around it.

@@ -9,7 +9,6 @@
 //! ```
 //!
 //! This gives group commit under load and no added delay when idle, and no answer is sent that a crash could undo.
-//!
 //! Inputs that the store refused earlier get a group of their own: see `inputs` and `refused`.
 
 mod dispatch;
@@ -82,7 +81,7 @@ pub enum EngineError {
     #[error("another server has taken over this store")]
     Fenced(#[source] CommitError),
     /// The system gives no thread.
-    #[error("cannot start the store's thread")]
+    #[error("cannot start a thread of the engine")]
     Thread(#[source] std::io::Error),
 }
 

@@ -1,10 +1,11 @@
 //! Stories of batches and of what they count.
 
+use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{JobId, Timestamp};
 use scheduler::batches::{BatchOptions, LiveBatch, NewBatch};
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Change};
+use scheduler::step::{AddedJob, Change, Updated};
 
 use super::Backend;
 use super::harness::*;
@@ -58,9 +59,11 @@ struct Known {
 /// Something that may happen to a job in its state.
 fn happen(job: u64, known: &mut Known, last_fence: &mut u64, dice: u64) -> Vec<Change> {
     let fence = known.fence;
-    let (change, state) = match (known.state, dice % 4) {
+    let (change, state) = match (known.state, dice % 6) {
         (State::Queued, 0) => (ended(job, State::Cancelled, None), State::Cancelled),
         (State::Queued, 1) => (ended(job, State::Expired, None), State::Expired),
+        (State::Queued | State::Scheduled, 2) => (updated(job, State::Scheduled), State::Scheduled),
+        (State::Queued | State::Scheduled, 3) => (updated(job, State::Queued), State::Queued),
         (State::Queued, _) => {
             *last_fence += 1;
             (known.fence, known.attempts) = (*last_fence, known.attempts + 1);
@@ -69,6 +72,7 @@ fn happen(job: u64, known: &mut Known, last_fence: &mut u64, dice: u64) -> Vec<C
         (State::Assigned, 0) => {
             (waiting(closed(job, fence, Outcome::Lost), State::Quarantined), State::Quarantined)
         }
+        (State::Assigned | State::Running, 5) => (stopping(job, fence, StopCause::Cancel), known.state),
         (State::Assigned, _) => (started(job, fence), State::Running),
         (State::Running, 0) => {
             (waiting(closed(job, fence, Outcome::Failed), State::Scheduled), State::Scheduled)
@@ -80,12 +84,17 @@ fn happen(job: u64, known: &mut Known, last_fence: &mut u64, dice: u64) -> Vec<C
             (ended(job, State::Lost, Some(closed(job, fence, Outcome::Lost))), State::Lost)
         }
         (State::Running, _) => (succeeded(job, fence), State::Succeeded),
+        (State::Scheduled | State::Quarantined, 0) => (ended(job, State::Cancelled, None), State::Cancelled),
         (State::Scheduled, _) => (Change::Due { job: JobId(job) }, State::Queued),
         (State::Quarantined, _) => (Change::Freed { job: JobId(job) }, State::Queued),
         _ => return Vec::new(),
     };
     known.state = state;
     vec![change]
+}
+
+fn updated(job: u64, state: State) -> Change {
+    Change::Updated(Updated { job: JobId(job), state, due_at: Timestamp(2_000), priority: 1 })
 }
 
 const MEMBERS: u32 = 6;
@@ -109,7 +118,7 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
             // Groups of several changes, of one job or of many.
             for _ in 0..=roll(6) {
                 let which = roll(u64::from(MEMBERS)) as usize;
-                changes.extend(happen(first + which as u64, &mut jobs[which], &mut last_fence, roll(4)));
+                changes.extend(happen(first + which as u64, &mut jobs[which], &mut last_fence, roll(6)));
             }
             harness.commit(std::mem::take(&mut changes));
             if roll(8) == 0 {
@@ -136,6 +145,30 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
         assert_eq!(found(&harness, first).unwrap().ended_at, Some(Timestamp(7_000)));
     }
     assert_eq!(harness.restart().0.batches, []);
+}
+
+pub(in crate::store) fn neighbours_of_a_batch_are_not_counted_with_it(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![worker(1, "w1")]);
+    // Two batches with a job before, between and behind them.
+    harness.commit(vec![
+        added(1),
+        new_batch(2, 2, None),
+        member(2, 2),
+        member(3, 2),
+        added(4),
+        new_batch(5, 1, None),
+        member(5, 5),
+        added(6),
+    ]);
+    let assign = |jobs: &[u64]| jobs.iter().map(|job| assigned(*job, 10 + job)).collect::<Vec<_>>();
+    harness.commit(assign(&[1, 3, 4, 6]));
+    let counts = |queued, assigned| BatchCounts { queued, assigned, ..BatchCounts::default() };
+    let both = |harness: &Harness<'_>| [2, 5].map(|first| found(harness, first).unwrap().counts);
+    assert_eq!(both(&harness), [counts(1, 1), counts(1, 0)]);
+    harness.restart();
+    harness.commit(assign(&[2, 5]));
+    assert_eq!(both(&harness), [counts(0, 2), counts(0, 1)]);
 }
 
 pub(in crate::store) fn a_batch_ends_with_its_last_member_only(backend: &mut dyn Backend) {

@@ -2,6 +2,7 @@
 
 use protocol::JobId;
 use scheduler::input::JobDetails;
+use scheduler::limits::keys::JobKeys;
 
 use super::*;
 use crate::store::RetentionCutoffs;
@@ -16,7 +17,8 @@ fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
         let Change::Added(job) = added(number) else { unreachable!("it is one") };
         let labels = vec![("team".into(), "\"blue\"".into()), ("n".into(), (number % 7).to_string())];
         let details = JobDetails { labels, ..Default::default() };
-        Change::Added(AddedJob { details: Some(details.into()), ..job })
+        let keys = Some(Box::new(JobKeys { concurrency: Some("acme".into()), ..JobKeys::default() }));
+        Change::Added(AddedJob { details: Some(details.into()), keys, ..job })
     };
     let made: Vec<Change> = (1..=25_000).map(member).collect();
     store.commit(&group(&loaded, 1, [vec![Change::PendingBatch { first, last }], made].concat())).unwrap();
@@ -26,7 +28,7 @@ fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
     let mut live = Vec::new();
     store.load(&mut live_jobs(|job| live.push(job.job.0))).unwrap();
     assert_eq!((live, list(&archive)), (vec![30_001], vec![30_001]));
-    for table in ["forming", "details", "labels"] {
+    for table in ["forming", "details", "labels", "job_keys"] {
         let left = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         assert_eq!(
             place.sql().query_row(&format!("SELECT count(*) FROM {table}"), [], left).unwrap(),

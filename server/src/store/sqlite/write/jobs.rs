@@ -9,9 +9,9 @@ use rusqlite::{OptionalExtension, params, params_from_iter};
 use scheduler::definition::RetryPolicy;
 use scheduler::job::State;
 use scheduler::retry::{self, Budget};
-use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Ended, Note, Updated};
+use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Note, Updated};
 
-use super::{BLOCK_SHIFT, Done, EndedJob, Failure, SEEN_NAME, TransactionWriter};
+use super::{BLOCK_SHIFT, Done, Failure, SEEN_NAME, TransactionWriter};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::member_counts::NO_ROW;
 use crate::store::sqlite::{codes, limits, notes, rows, usage_column};
@@ -263,75 +263,6 @@ impl TransactionWriter<'_> {
         Ok(())
     }
 
-    fn end(&mut self, write: &JobWrite<'_>, ended: &Ended) -> Done {
-        let job = write.job.0.cast_signed();
-        let moved = match &ended.closed {
-            Some(closed) => self.end_held(write, ended, closed)?,
-            None => self.statements.end_idle.on(self.connection)?.execute(params![
-                job,
-                codes::of_state(ended.state),
-                ended.at.0,
-                some(&ended.reason),
-                ended.confirmed,
-            ])?,
-        };
-        if moved == 0 && self.is_settled(ended)? {
-            return Ok(());
-        }
-        self.one(moved, write)?;
-        let live = self.statements.live_facts.on(self.connection)?.query_row([job], |row| {
-            let numbers = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?);
-            Ok((row.get::<_, Option<i64>>(0)?, numbers))
-        });
-        let Some((batch, (before, definition, details))) = live.optional()? else {
-            return Err(self.refusal(write.job, write.expected)?);
-        };
-        self.statements.remove.on(self.connection)?.execute([job])?;
-        if details & rows::HAS_KEYS != 0 {
-            limits::delete_keys(self.connection, job)?;
-        }
-        let state = codes::of_state(ended.state);
-        if let Some(batch) = batch {
-            self.cache.members.add(batch, before, state);
-        }
-        self.ended(job, ended.at);
-        self.ended_jobs.push(EndedJob { job, definition, state, ended_at: ended.at.0 });
-        Ok(())
-    }
-
-    fn end_held(
-        &mut self,
-        write: &JobWrite<'_>,
-        ended: &Ended,
-        closed: &ClosedAttempt,
-    ) -> Result<usize, Failure> {
-        let end = [
-            ValueRef::Integer(codes::of_state(ended.state)),
-            ValueRef::Integer(ended.at.0),
-            some(&ended.reason).into(),
-            ValueRef::Integer(ended.confirmed.into()),
-        ];
-        let usage = usage_column::code(&closed.usage);
-        let values =
-            closing(write, closed, usage.as_deref()).into_iter().chain(end).map(ToSqlOutput::Borrowed);
-        Ok(self.statements.end_held.on(self.connection)?.execute(params_from_iter(values))?)
-    }
-
-    /// True if the job has already ended by this attempt with this outcome: then there is nothing to do.
-    fn is_settled(&self, ended: &Ended) -> Result<bool, Failure> {
-        let Some(closed) = &ended.closed else { return Ok(false) };
-        let mut statement = self.connection.prepare_cached(
-            "SELECT 1 FROM ended WHERE id = ?1 AND fence = ?2 AND nonce = ?3 AND state = ?4 AND outcome = ?5",
-        )?;
-        Ok(statement.exists(params![
-            ended.job.0.cast_signed(),
-            closed.token.fence.0.cast_signed(),
-            closed.token.nonce.0.cast_signed(),
-            codes::of_state(ended.state),
-            codes::of_outcome(closed.outcome),
-        ])?)
-    }
-
     /// The job's losses with this one.
     fn losses(&mut self, job: JobId, closed: &ClosedAttempt) -> Result<Option<String>, Failure> {
         let mut statement = self.connection.prepare_cached("SELECT losses FROM jobs WHERE id = ?1")?;
@@ -342,12 +273,12 @@ impl TransactionWriter<'_> {
         Ok(rows::json_code(&instants))
     }
 
-    fn one(&self, changed: usize, write: &JobWrite<'_>) -> Done {
+    pub(super) fn one(&self, changed: usize, write: &JobWrite<'_>) -> Done {
         if changed == 1 { Ok(()) } else { Err(self.refusal(write.job, write.expected)?) }
     }
 
     /// Names what was expected and what is there.
-    fn refusal(&self, job: JobId, expected: Expected) -> Result<Failure, Failure> {
+    pub(super) fn refusal(&self, job: JobId, expected: Expected) -> Result<Failure, Failure> {
         let found: Option<(i64, Option<i64>)> = self
             .connection
             .prepare_cached("SELECT state, fence FROM all_jobs WHERE id = ?1")?
@@ -402,7 +333,11 @@ impl Held {
 }
 
 /// How an attempt came to its end, whatever becomes of its job: the first values of `wait.sql` and `end_held.sql`.
-fn closing<'w>(write: &JobWrite<'w>, end: &'w ClosedAttempt, usage: Option<&'w str>) -> [ValueRef<'w>; 16] {
+pub(super) fn closing<'w>(
+    write: &JobWrite<'w>,
+    end: &'w ClosedAttempt,
+    usage: Option<&'w str>,
+) -> [ValueRef<'w>; 16] {
     let held = Held::new(end.token, write);
     let (started_at, container) = started(write);
     let number = |number: Option<i64>| number.map_or(ValueRef::Null, ValueRef::Integer);
@@ -435,6 +370,6 @@ fn started<'g>(write: &JobWrite<'g>) -> (Option<i64>, Option<&'g str>) {
 }
 
 /// Empty texts are stored as null.
-fn some(text: &str) -> Option<&str> {
+pub(super) fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

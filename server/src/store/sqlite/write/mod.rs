@@ -4,6 +4,7 @@ mod cache;
 mod definition_ends;
 mod deletion;
 mod details;
+mod ends;
 mod jobs;
 mod remove;
 mod remove_by_definition;
