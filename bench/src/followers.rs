@@ -1,5 +1,5 @@
-//! (o) Clients that only listen: a thousand followers of events and a thousand of output while nothing happens, and jobs per second with open
-//! dashboards and scraped metrics, in turns with nobody there.
+//! (o) Clients that only listen: a thousand followers of events and a thousand of output while nothing happens, and jobs per second with an open
+//! dashboard and scraped metrics, in turns with nobody there.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,6 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let mut record = Record::new("followers ratios");
     record.set("jobs", jobs);
     record.set("turns", TURNS);
-    record.set("dashboards", DASHBOARDS);
     record.figure("alone_jobs_per_s", alone);
     record.figure("watched_to_alone", watched / alone);
     record.print();
@@ -93,12 +92,19 @@ async fn until_started(connection: &mut Connection) -> anyhow::Result<()> {
 pub(crate) struct Listeners(JoinSet<()>);
 
 impl Listeners {
-    /// Open dashboards: each follows the events. Metrics are scraped, and one overview is loaded, each second.
-    pub(crate) async fn dashboards(endpoint: &Endpoint) -> anyhow::Result<Self> {
+    /// An open dashboard: it follows the events, and comes back if the server drops it because it reads too slowly. Metrics are scraped, and
+    /// the overview is loaded, each second.
+    pub(crate) async fn dashboard(endpoint: &Endpoint) -> anyhow::Result<Self> {
         let mut listeners = Self::default();
-        for _ in 0..DASHBOARDS {
-            listeners.follow(endpoint.clone(), "/api/events").await?;
-        }
+        let follower = endpoint.clone();
+        listeners.0.spawn(async move {
+            while let Ok(connection) = Connection::open(follower.clone()).await {
+                if let Ok(stream) = connection.follow("/api/events").await {
+                    stream.await;
+                }
+                tokio::time::sleep(COME_BACK_AFTER).await;
+            }
+        });
         let mut connection = Connection::open(endpoint.clone()).await?;
         listeners.0.spawn(async move {
             let mut seconds = tokio::time::interval(Duration::from_secs(1));
@@ -133,6 +139,7 @@ jobs:
   long: { runtime: fake, environment: { FAKE_SLEEP: 30m, FAKE_STDOUT: begun } }
 ";
 const FOLLOWERS: u64 = 1_000;
-const DASHBOARDS: u64 = 10;
+/// As a browser does.
+const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 const TURNS: usize = 3;
 const START_MAX: Duration = Duration::from_secs(30);

@@ -106,7 +106,7 @@ enum What {
     Pages,
     /// Single POSTs to a server that is open, with tokens, and with TLS as well, in turns.
     Access,
-    /// 1,000 followers of events and of output while nothing happens; batches with open dashboards, in turns.
+    /// 1,000 followers of events and of output while nothing happens; batches with an open dashboard, in turns.
     Followers,
     /// All of it.
     All,

@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) tuned: bool,
     /// Protection of the server.
     pub(crate) access: Access,
-    /// True if dashboards are open and metrics are scraped meanwhile.
+    /// True if a dashboard is open and metrics are scraped meanwhile.
     pub(crate) is_watched: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     let workers = stage.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
     let mut listeners =
-        if run.is_watched { Some(Listeners::dashboards(&server.endpoint).await?) } else { None };
+        if run.is_watched { Some(Listeners::dashboard(&server.endpoint).await?) } else { None };
 
     let (jobs, batch, connections) = run.load;
     let has_output = run.jobs_of == Jobs::Talkative;
@@ -111,7 +111,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
     let used = Used::now(&server, &workers)?.since(used);
     let was_watched = listeners.as_mut().is_none_or(Listeners::are_open);
-    anyhow::ensure!(was_watched, "the server has closed the stream of a dashboard");
+    anyhow::ensure!(was_watched, "the dashboard or the scraper has given up");
     drop(listeners);
 
     let seconds = ended.duration_since(submitted.began).as_secs_f64();
