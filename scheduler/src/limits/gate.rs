@@ -112,7 +112,8 @@ fn wake(scheduler: &mut Scheduler, now: Now) {
             scheduler.limits.set_due(limit, Some(at));
         }
     }
-    scheduler.ready.unpark_stirred_slots();
+    let Scheduler { ready, fleet, .. } = scheduler;
+    ready.unpark_stirred_slots(|parked_for| choice::has_free_slot(fleet, parked_for));
 }
 
 /// Nothing behind this position may be prefetched: a job with limits waits before it that lacks only a free slot. Lanes that turn out to
@@ -227,7 +228,7 @@ pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_s
             scheduler.ready.park_for_resources(lane, parked_for);
         }
         // Its definition is excluded from the worker with the free slot; others with the same need may not be.
-        if choice::has_free_slot(scheduler, lane) {
+        if choice::has_free_slot(&scheduler.fleet, parked_for) {
             scheduler.ready.unpark_slot_after(lane, parked_for);
         }
     } else {

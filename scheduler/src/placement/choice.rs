@@ -100,15 +100,18 @@ pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor) -> bool {
     }
 }
 
-/// A worker that meets the need of this lane has a free slot. The definition of the lane may be excluded from it.
-pub(crate) fn has_free_slot(scheduler: &Scheduler, lane: LaneKey) -> bool {
-    if let Some(worker) = lane.pinned_to() {
+/// One of these workers has a free slot. Definitions may be excluded from it.
+pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor) -> bool {
+    let need_id = match parked_for {
         // Other lanes of this worker may reserve less.
-        let position = scheduler.fleet.worker(worker).and_then(Worker::position);
-        return position.is_some_and(|(load, _)| load < FULL);
-    }
-    let classes = scheduler.fleet.classes();
-    let Some((need_id, need)) = classes.need_of(lane.definition()) else { return false };
+        ParkedFor::Worker(only) => {
+            let position = fleet.worker(only).and_then(Worker::position);
+            return position.is_some_and(|(load, _)| load < FULL);
+        }
+        ParkedFor::Need(id) => id,
+    };
+    let classes = fleet.classes();
+    let Some(need) = classes.need(need_id) else { return false };
     if need.workers.is_empty() {
         let full = (FULL, 0, WorkerId(0));
         let open = classes.meeting(need_id).filter_map(|(class, _)| classes.open_for(class, need_id));
@@ -116,8 +119,8 @@ pub(crate) fn has_free_slot(scheduler: &Scheduler, lane: LaneKey) -> bool {
     }
     let has_room =
         |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.has_room_for(it));
-    need.workers.iter().flat_map(|selector| scheduler.fleet.selected(selector)).any(|id| {
-        let worker = scheduler.fleet.worker(id).filter(has_room);
+    need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(|id| {
+        let worker = fleet.worker(id).filter(has_room);
         let load = worker.and_then(Worker::position).map(|(load, _)| load);
         load.is_some_and(|load| load < FULL)
     })

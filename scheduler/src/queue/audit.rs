@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Lane, LaneKey, Parked, ReadyQueue};
+use super::{Lane, Parked, ReadyQueue};
 
 impl ReadyQueue {
     /// Inconsistencies, for the audit.
@@ -16,11 +16,11 @@ impl ReadyQueue {
             faults.push("a run is not where its first job says");
         }
         let mut right = Self::default();
-        right.parked.clone_from(&self.parked);
         for (lane, queue) in &self.lanes {
-            if let Some(head) = queue.first() {
-                right.put_in(*lane, head, queue.turn);
+            if let Some(standing) = queue.standing() {
+                right.put_in(*lane, standing);
             }
+            right.count(*lane, queue.len(), queue.standing());
         }
         if (&right.heads, &right.limited) != (&self.heads, &self.limited) {
             faults.push("the heads are not the lanes' first jobs");
@@ -35,15 +35,10 @@ impl ReadyQueue {
         {
             faults.push("the index of parked lanes is wrong");
         }
-        let is_parked = |lane: &LaneKey| matches!(self.parked.get(lane), Some(Parked::Paused));
-        if self.lanes.keys().any(|lane| is_parked(lane) != self.is_paused(lane.definition())) {
+        let is_parked = |queue: &Lane| queue.parked == Some(Parked::Paused);
+        if self.lanes.iter().any(|(lane, queue)| is_parked(queue) != self.is_paused(lane.definition())) {
             faults.push("the lanes of paused definitions are not those that are parked for it");
         }
-        if self.parked.keys().any(|lane| !self.lanes.contains_key(lane)) {
-            faults.push("a lane is parked that does not exist");
-        }
-        let lanes: Vec<(LaneKey, usize)> = self.lanes().collect();
-        lanes.into_iter().for_each(|(lane, waiting)| right.count(lane, waiting));
         if (&right.counts, right.count) != (&self.counts, self.count) {
             faults.push("the count of waiting jobs is wrong");
         }

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::QueueKey;
+use super::{Parked, QueueKey};
 
 /// The waiting jobs of one lane, in order.
 #[derive(Debug, Default)]
@@ -15,11 +15,27 @@ pub(super) struct Lane {
     in_runs: usize,
     /// When it had its turn last, or began to wait.
     pub(super) turn: u64,
+    /// The reason why it is not looked at.
+    pub(super) parked: Option<Parked>,
+}
+
+/// The facts about a lane with jobs that say where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// The key of its first job.
+    pub(super) head: QueueKey,
+    pub(super) turn: u64,
+    pub(super) parked: Option<Parked>,
 }
 
 impl Lane {
-    pub(super) fn at_turn(turn: u64) -> Self {
-        Self { turn, ..Self::default() }
+    pub(super) fn at_turn(turn: u64, parked: Option<Parked>) -> Self {
+        Self { turn, parked, ..Self::default() }
+    }
+
+    /// Absent if it has no job.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        Some(Standing { head: self.first()?, turn: self.turn, parked: self.parked })
     }
 
     pub(super) fn insert(&mut self, key: QueueKey) {

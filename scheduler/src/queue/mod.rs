@@ -36,7 +36,7 @@ pub use ageing::{AgedPriority, PriorityAgeing};
 pub use heads::First;
 use heads::Heads;
 pub use key::LaneKey;
-use lane::Lane;
+use lane::{Lane, Standing};
 pub use queue_key::QueueKey;
 
 /// All jobs that wait for a slot.
@@ -47,7 +47,6 @@ pub struct ReadyQueue {
     heads: Heads,
     /// Lanes with limits that are not parked. They take free slots only.
     limited: Heads,
-    parked: BTreeMap<LaneKey, Parked>,
     /// Definitions whose lanes are all parked until somebody resumes them.
     paused: BTreeSet<DefinitionNo>,
     /// Parked lanes with limits by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
@@ -113,10 +112,11 @@ impl ReadyQueue {
     /// Adds a job to a lane.
     pub fn push(&mut self, lane: LaneKey, key: QueueKey) {
         let queue = self.lane_mut(lane);
-        let before = queue.first();
+        let before = queue.standing();
         queue.insert(key);
-        self.count(lane, 1);
-        self.update_head(lane, before);
+        let after = queue.standing();
+        self.count(lane, 1, after);
+        self.move_lane(lane, before, after);
     }
 
     /// Adds many jobs to a lane at the cost of one.
@@ -126,10 +126,11 @@ impl ReadyQueue {
         }
         let added = run.len();
         let queue = self.lane_mut(lane);
-        let before = queue.first();
+        let before = queue.standing();
         queue.push_run(run);
-        self.count(lane, added);
-        self.update_head(lane, before);
+        let after = queue.standing();
+        self.count(lane, added, after);
+        self.move_lane(lane, before, after);
     }
 
     /// Removes a job from its lane. Returns false if it was not there.
@@ -137,27 +138,30 @@ impl ReadyQueue {
         let Some(queue) = self.lanes.get_mut(&lane) else {
             return false;
         };
-        let before = queue.first();
+        let before = queue.standing();
         let found = queue.remove(key);
+        let after = queue.standing();
         if found {
-            self.count_out(lane, 1);
+            self.count_out(lane, 1, before);
         }
-        self.update_head(lane, before);
+        self.move_lane(lane, before, after);
         found
     }
 
     /// Removes a job that starts: its lane has had its turn.
     pub fn start(&mut self, lane: LaneKey, key: QueueKey) {
-        if lane.takes_turns()
-            && let Some(queue) = self.lanes.get_mut(&lane)
-            && let Some(head) = queue.first()
-        {
+        let Some(queue) = self.lanes.get_mut(&lane) else { return };
+        let before = queue.standing();
+        let found = queue.remove(key);
+        if lane.takes_turns() {
             self.turns += 1;
-            let before = core::mem::replace(&mut queue.turn, self.turns);
-            self.take_out(lane, head, before);
-            self.put_in(lane, head, self.turns);
+            queue.turn = self.turns;
         }
-        self.remove(lane, key);
+        let after = queue.standing();
+        if found {
+            self.count_out(lane, 1, before);
+        }
+        self.move_lane(lane, before, after);
     }
 
     /// The first job of all lanes that are not parked.
@@ -229,22 +233,22 @@ impl ReadyQueue {
 
     /// Parks a lane until [`Self::unpark`].
     pub fn park(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        self.put_aside(lane, Parked::Workers(parked_for));
+        self.set_parked(lane, Some(Parked::Workers(parked_for)));
     }
 
     /// Parks a lane with limits until one of these workers has a free slot.
     pub fn park_for_slot(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        self.put_aside(lane, Parked::Slot(parked_for));
+        self.set_parked(lane, Some(Parked::Slot(parked_for)));
     }
 
     /// Parks a lane until one of these workers has a free slot and enough resources left.
     pub fn park_for_resources(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        self.put_aside(lane, Parked::Resources(parked_for));
+        self.set_parked(lane, Some(Parked::Resources(parked_for)));
     }
 
     /// Parks a lane until the limit has room.
     pub fn park_under(&mut self, lane: LaneKey, limit: LimitNo) {
-        self.put_aside(lane, Parked::Limit(limit));
+        self.set_parked(lane, Some(Parked::Limit(limit)));
     }
 
     /// A lane that waits for this limit may go on, if it has room.
@@ -290,10 +294,16 @@ impl ReadyQueue {
         }
     }
 
-    /// Unparks the next lane for each of the workers whose slots were stirred.
-    pub fn unpark_stirred_slots(&mut self) {
+    /// Unparks the next lane for each of the workers whose slots were stirred. One that waits for a free slot only stays parked as long as
+    /// `has_free_slot` says that none of them has one. One that waits for resources is looked at in any case: it may wait for a slot now.
+    pub fn unpark_stirred_slots(&mut self, has_free_slot: impl Fn(ParkedFor) -> bool) {
         while let Some(parked_for) = self.stirred_slots.pop_first() {
-            if let Some(first) = self.slots.get(&parked_for).and_then(Heads::first) {
+            let Some(first) = self.slots.get(&parked_for).and_then(Heads::first) else { continue };
+            let for_slot = Some(Parked::Slot(parked_for));
+            let waits_for_slot = |lane| self.lanes.get(lane).is_some_and(|queue| queue.parked == for_slot);
+            let is_in_vain =
+                [first.lane, first.holder].iter().all(waits_for_slot) && !has_free_slot(parked_for);
+            if !is_in_vain {
                 self.put_back_first(first);
             }
         }
@@ -302,25 +312,21 @@ impl ReadyQueue {
     /// Unparks a lane and the one that holds its position.
     fn put_back_first(&mut self, first: First) {
         self.put_back(first.lane);
-        self.put_back(first.holder);
+        if first.holder != first.lane {
+            self.put_back(first.holder);
+        }
     }
 
     /// Unparks a lane, whatever it waits for.
     pub fn put_back(&mut self, lane: LaneKey) {
-        let Some((head, turn)) = self.lanes.get(&lane).and_then(|queue| Some((queue.first()?, queue.turn)))
-        else {
-            return;
-        };
-        self.take_out(lane, head, turn);
         self.set_parked(lane, None);
-        self.put_in(lane, head, turn);
     }
 
     /// Unparks all lanes but those that wait for a limit, and those of paused definitions.
     pub fn unpark_all(&mut self) {
-        let stays = |parked: &Parked| matches!(parked, Parked::Limit(_) | Parked::Paused);
-        let parked = self.parked.iter().filter(|(_, parked)| !stays(parked));
-        let lanes: Vec<LaneKey> = parked.map(|(lane, _)| *lane).collect();
+        let stays = |parked: Option<Parked>| matches!(parked, None | Some(Parked::Limit(_) | Parked::Paused));
+        let woken = self.lanes.iter().filter(|(_, queue)| !stays(queue.parked));
+        let lanes: Vec<LaneKey> = woken.map(|(lane, _)| *lane).collect();
         lanes.into_iter().for_each(|lane| self.put_back(lane));
     }
 
@@ -339,12 +345,12 @@ impl ReadyQueue {
 
     /// Removes a lane and returns its jobs in order.
     pub fn take_lane(&mut self, lane: LaneKey) -> Vec<JobId> {
-        self.put_back(lane);
         let Some(queue) = self.lanes.remove(&lane) else { return Vec::new() };
-        if let Some(head) = queue.first() {
-            self.take_out(lane, head, queue.turn);
+        let before = queue.standing();
+        if let Some(before) = before {
+            self.take_out(lane, before);
         }
-        self.count_out(lane, queue.len());
+        self.count_out(lane, queue.len(), before);
         queue.into_keys().iter().map(QueueKey::job).collect()
     }
 

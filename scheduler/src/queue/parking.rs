@@ -4,83 +4,75 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use super::{AgedPriority, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue};
+use super::{AgedPriority, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing};
 use crate::definitions::DefinitionNo;
 
 impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
-        let (turns, parked) = (&mut self.turns, &mut self.parked);
-        let is_paused = self.paused.contains(&lane.definition());
+        let turns = &mut self.turns;
+        let paused = &self.paused;
         self.lanes.entry(lane).or_insert_with(|| {
-            if is_paused {
-                parked.insert(lane, Parked::Paused);
-            }
             *turns += u64::from(lane.takes_turns());
-            Lane::at_turn(if lane.takes_turns() { *turns } else { 0 })
+            let turn = if lane.takes_turns() { *turns } else { 0 };
+            Lane::at_turn(turn, paused.contains(&lane.definition()).then_some(Parked::Paused))
         })
     }
 
-    fn is_under_limit(&self, lane: LaneKey) -> bool {
-        matches!(self.parked.get(&lane), Some(Parked::Limit(_)))
-    }
-
-    pub(super) fn count(&mut self, lane: LaneKey, added: usize) {
+    /// Counts jobs that a lane has got. `after` is how it stands now.
+    pub(super) fn count(&mut self, lane: LaneKey, added: usize, after: Option<Standing>) {
         self.count += added;
-        let limited = if self.is_under_limit(lane) { added } else { 0 };
         let counts = self.counts.entry((lane.definition(), lane.pinned_to())).or_default();
         counts.jobs += added;
-        counts.limited += limited;
+        counts.limited += if is_under_limit(after) { added } else { 0 };
     }
 
-    pub(super) fn count_out(&mut self, lane: LaneKey, removed: usize) {
+    /// Counts out jobs that a lane has lost. `before` is how it stood.
+    pub(super) fn count_out(&mut self, lane: LaneKey, removed: usize, before: Option<Standing>) {
         self.count -= removed;
-        let limited = if self.is_under_limit(lane) { removed } else { 0 };
         let of = (lane.definition(), lane.pinned_to());
         if let Some(counts) = self.counts.get_mut(&of) {
             counts.jobs -= removed;
-            counts.limited -= limited;
+            counts.limited -= if is_under_limit(before) { removed } else { 0 };
             if counts.jobs == 0 {
                 self.counts.remove(&of);
             }
         }
     }
 
-    /// Sets the reason why a lane is not looked at, and counts its jobs by it.
+    /// Parks a lane with jobs for this reason, or unparks it.
     pub(super) fn set_parked(&mut self, lane: LaneKey, parked: Option<Parked>) {
-        let waiting = self.lanes.get(&lane).map_or(0, Lane::len);
-        self.count_out(lane, waiting);
-        match parked {
-            Some(parked) => drop(self.parked.insert(lane, parked)),
-            None => drop(self.parked.remove(&lane)),
-        }
-        if waiting > 0 {
-            self.count(lane, waiting);
+        let Some(queue) = self.lanes.get_mut(&lane) else { return };
+        let Some(before) = queue.standing().filter(|before| before.parked != parked) else { return };
+        queue.parked = parked;
+        let (after, waiting) = (Standing { parked, ..before }, queue.len());
+        self.take_out(lane, before);
+        self.put_in(lane, after);
+        let (was_limited, is_limited) = (is_under_limit(Some(before)), is_under_limit(Some(after)));
+        if was_limited != is_limited
+            && let Some(counts) = self.counts.get_mut(&(lane.definition(), lane.pinned_to()))
+        {
+            counts.limited = if is_limited { counts.limited + waiting } else { counts.limited - waiting };
         }
     }
 
-    /// Moves a lane to where its first job belongs. `before` was its first job.
-    pub(super) fn update_head(&mut self, lane: LaneKey, before: Option<QueueKey>) {
-        let Some((after, turn)) = self.lanes.get(&lane).map(|queue| (queue.first(), queue.turn)) else {
-            return;
-        };
+    /// Moves a lane that has got or lost jobs to where its first job belongs, and removes it if it has none left.
+    pub(super) fn move_lane(&mut self, lane: LaneKey, before: Option<Standing>, after: Option<Standing>) {
         if before == after {
             return;
         }
         if let Some(before) = before {
-            self.take_out(lane, before, turn);
+            self.take_out(lane, before);
         }
-        match after {
-            Some(after) => self.put_in(lane, after, turn),
-            None => {
-                self.lanes.remove(&lane);
-                self.parked.remove(&lane);
-            }
-        }
+        let Some(after) = after else {
+            self.lanes.remove(&lane);
+            return;
+        };
+        self.put_in(lane, after);
         // It may go before the lane that was unparked last.
-        match self.parked.get(&lane) {
-            Some(Parked::Limit(limit)) => self.stir_limit(*limit),
+        match after.parked {
+            Some(Parked::Limit(limit)) => self.stir_limit(limit),
             Some(Parked::Workers(parked_for)) => {
-                if let Some(last) = self.woken_rooms.get_mut(parked_for) {
+                if let Some(last) = self.woken_rooms.get_mut(&parked_for) {
                     *last = None;
                 }
             }
@@ -110,24 +102,15 @@ impl ReadyQueue {
             return Vec::new();
         }
         self.paused = paused;
-        let is_parked = |lane: &LaneKey| matches!(self.parked.get(lane), Some(Parked::Paused));
-        let changed = self.lanes.keys().filter(|lane| is_parked(lane) != self.is_paused(lane.definition()));
-        let changed: Vec<LaneKey> = changed.copied().collect();
+        let is_parked = |queue: &Lane| queue.parked == Some(Parked::Paused);
+        let changed =
+            self.lanes.iter().filter(|(lane, queue)| is_parked(queue) != self.is_paused(lane.definition()));
+        let changed: Vec<LaneKey> = changed.map(|(lane, _)| *lane).collect();
         let (newly, resumed): (Vec<LaneKey>, Vec<LaneKey>) =
             changed.into_iter().partition(|lane| self.is_paused(lane.definition()));
-        newly.iter().for_each(|lane| self.put_aside(*lane, Parked::Paused));
+        newly.iter().for_each(|lane| self.set_parked(*lane, Some(Parked::Paused)));
         resumed.into_iter().for_each(|lane| self.put_back(lane));
         newly
-    }
-
-    pub(super) fn put_aside(&mut self, lane: LaneKey, parked: Parked) {
-        let Some((head, turn)) = self.lanes.get(&lane).and_then(|queue| Some((queue.first()?, queue.turn)))
-        else {
-            return;
-        };
-        self.take_out(lane, head, turn);
-        self.set_parked(lane, Some(parked));
-        self.put_in(lane, head, turn);
     }
 
     /// Unparks the lane behind this one, of those that wait for a slot of these workers.
@@ -175,8 +158,8 @@ impl ReadyQueue {
     }
 
     /// Adds a lane to the set that its state says.
-    pub(super) fn put_in(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
-        match self.parked.get(&lane).copied() {
+    pub(super) fn put_in(&mut self, lane: LaneKey, Standing { head, turn, parked }: Standing) {
+        match parked {
             None if lane.is_limited() => self.limited.insert(lane, head, turn),
             None => self.heads.insert(lane, head, turn),
             Some(Parked::Workers(parked_for)) if lane.is_limited() => {
@@ -200,8 +183,8 @@ impl ReadyQueue {
     }
 
     /// Removes a lane from the set that its state says.
-    pub(super) fn take_out(&mut self, lane: LaneKey, head: QueueKey, turn: u64) {
-        match self.parked.get(&lane).copied() {
+    pub(super) fn take_out(&mut self, lane: LaneKey, Standing { head, turn, parked }: Standing) {
+        match parked {
             None if lane.is_limited() => self.limited.remove(lane, head, turn),
             None => self.heads.remove(lane, head, turn),
             Some(Parked::Workers(parked_for)) if lane.is_limited() => {
@@ -251,4 +234,8 @@ impl ReadyQueue {
             }
         }
     }
+}
+
+fn is_under_limit(standing: Option<Standing>) -> bool {
+    matches!(standing, Some(Standing { parked: Some(Parked::Limit(_)), .. }))
 }
