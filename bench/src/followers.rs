@@ -99,7 +99,7 @@ impl Listeners {
         let follower = endpoint.clone();
         listeners.0.spawn(async move {
             while let Ok(connection) = Connection::open(follower.clone()).await {
-                if let Ok(stream) = connection.follow("/api/events").await {
+                if let Ok(stream) = connection.follow("/api/events?summary=1").await {
                     stream.await;
                 }
                 tokio::time::sleep(COME_BACK_AFTER).await;

@@ -43,7 +43,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// Live updates: an event means that this page may have changed, so it is read again, at most once a second and never while it is hidden
+// Live updates: a summary of events means that this page may have changed, so it is read again, at most once a second and never while it is hidden
 // or someone is typing into it or has typed.
 let wanted = false, running = false;
 function isChanged(field) {
@@ -82,11 +82,11 @@ function connect() {
   if (!isLive || events || document.hidden) return;
   // The page of a job that has not ended is also told of samples of its resources.
   const sampled = main.querySelector("[data-usage]")?.dataset.usage;
-  events = new EventSource(base + "/api/events" + (sampled ? "?usage=" + sampled : ""));
+  events = new EventSource(base + "/api/events?summary=1" + (sampled ? "&usage=" + sampled : ""));
   // What changed between the reading of the page and this connection is seen by one more reading.
   events.onopen = () => { live.textContent = "live"; changed(); };
   events.onerror = () => { live.textContent = "not connected: this page may be old"; };
-  events.addEventListener("change", changed);
+  events.addEventListener("summary", changed);
   events.addEventListener("usage", changed);
 }
 function disconnect() {

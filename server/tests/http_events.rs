@@ -318,6 +318,30 @@ async fn events_that_are_gone_are_answered_410_with_the_id_to_go_on_behind() {
 }
 
 #[tokio::test]
+async fn a_summary_tells_how_many_events_there_were_and_never_ends() {
+    let mut server = Server::start().await;
+    publish(&mut server, group(FIRST, life(1))).await;
+    let behind = |id| format!("/api/events?follow=0&summary=1&after={id}");
+    let all = server.get(&behind("3.11.1")).await;
+    assert_eq!(changes(&all), [serde_json::json!({ "events": 3 })]);
+    assert!(all.body.contains("event: summary\nid: 3.11.4\n"), "{all:?}");
+    let ended = server.get(&format!("{}&kind=job.ended", behind("3.11.1"))).await;
+    assert_eq!(changes(&ended), [serde_json::json!({ "events": 1 })]);
+    let none = server.get(&format!("{}&kind=job.ended", behind("3.11.4"))).await;
+    assert_eq!(changes(&none), Vec::<Value>::new());
+    let mut open = server.open("GET /api/events?summary=1&kind=job.ended HTTP/1.1").await;
+    open.until("id: 3.11.4\n").await;
+    for number in 1..30 {
+        publish(&mut server, group(FIRST + number, life(number + 1))).await;
+    }
+    // Far more than the hundred events that are kept: a reader of all of them would have been dropped.
+    open.until("event: summary\nid: 3.40.4\n").await;
+    assert!(!open.seen.contains("gone"), "{}", open.seen);
+    let unknown = server.get(&behind("2.40.4")).await;
+    assert_eq!((unknown.status, changes(&unknown)), (200, Vec::new()), "it begins with the present");
+}
+
+#[tokio::test]
 async fn a_wrong_parameter_is_named_with_what_is_near() {
     let server = Server::start().await;
     for (query, code, status, told) in [

@@ -21,6 +21,16 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
+    /// True if there is no condition.
+    #[must_use]
+    pub const fn selects_all(&self) -> bool {
+        self.kinds.is_empty()
+            && self.names.is_empty()
+            && self.states.is_empty()
+            && self.worker.is_none()
+            && self.batch.is_none()
+    }
+
     /// True if the event fits every condition.
     #[must_use]
     pub fn selects(&self, event: &EventRecord) -> bool {

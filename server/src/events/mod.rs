@@ -194,6 +194,28 @@ impl EventReader {
         }
     }
 
+    /// Counts the selected ones of the next events, and goes on behind them. A reader that was too slow also counts those that it did not
+    /// select, and those that are gone.
+    pub fn count_selected(&mut self) -> u64 {
+        let mut count = 0;
+        while !self.filter.selects_all() {
+            match self.next_selected() {
+                Ok(selected) if selected.is_empty() => return count,
+                Ok(selected) => count += selected.len() as u64,
+                Err(_) => break,
+            }
+        }
+        count + self.pass_all()
+    }
+
+    /// Goes on behind the last event; returns how many were passed.
+    fn pass_all(&mut self) -> u64 {
+        let ring = self.seat.0.ring();
+        let passed = ring.end().saturating_sub(self.position);
+        (self.position, self.last) = (ring.end(), ring.head());
+        passed
+    }
+
     /// Waits until there may be more events.
     ///
     /// # Cancel safety

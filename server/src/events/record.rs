@@ -74,6 +74,8 @@ pub struct EventRecord {
     pub kind: &'static str,
     /// The object of the event.
     pub subject: Subject,
+    /// An estimate of the bytes that it takes, with its JSON.
+    pub(super) bytes: usize,
     json: OnceLock<Box<str>>,
 }
 
@@ -228,34 +230,15 @@ pub struct AttemptEnd {
 impl EventRecord {
     /// An event.
     #[must_use]
-    pub const fn new(id: EventId, at: Timestamp, kind: &'static str, subject: Subject) -> Self {
-        Self { id, at, kind, subject, json: OnceLock::new() }
+    pub fn new(id: EventId, at: Timestamp, kind: &'static str, subject: Subject) -> Self {
+        // JSON repeats the texts once.
+        let bytes = size_of::<Self>() + JSON_BYTES + 2 * subject.bytes();
+        Self { id, at, kind, subject, bytes, json: OnceLock::new() }
     }
 
     /// The event as JSON, made by the first reader.
     pub fn json(&self, make: impl FnOnce(&Self) -> String) -> &str {
         self.json.get_or_init(|| make(self).into())
-    }
-
-    /// An estimate of the bytes that it takes, with its JSON.
-    pub(super) fn bytes(&self) -> usize {
-        let texts = match &self.subject {
-            Subject::Job(job) => {
-                let labels =
-                    job.accepted.iter().flat_map(|it| &it.labels).map(|(k, v)| k.len() + v.len() + 64);
-                let end = job.end.as_ref().map_or(0, |end| end.reason.len());
-                let attempt = job.attempt.as_ref().map_or(0, AttemptSubject::bytes);
-                size_of::<JobSubject>() + labels.sum::<usize>() + end + attempt
-            }
-            Subject::Attempt { attempt, .. } => attempt.bytes(),
-            Subject::Worker(facts, _) => {
-                let labels = facts.own_labels.iter().chain(&facts.set_labels);
-                size_of::<WorkerFacts>() + labels.map(|(k, v)| k.len() + v.len() + 64).sum::<usize>()
-            }
-            _ => 0,
-        };
-        // JSON repeats the texts once.
-        size_of::<Self>() + JSON_BYTES + 2 * texts
     }
 
     /// The name of the definition that it is about.
@@ -305,6 +288,27 @@ impl EventRecord {
             Subject::Job(job) => job.batch,
             Subject::Batch { first, .. } => Some(*first),
             _ => None,
+        }
+    }
+}
+
+impl Subject {
+    /// An estimate of the bytes that it takes outside of this enum.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Job(job) => {
+                let labels =
+                    job.accepted.iter().flat_map(|it| &it.labels).map(|(k, v)| k.len() + v.len() + 64);
+                let end = job.end.as_ref().map_or(0, |end| end.reason.len());
+                let attempt = job.attempt.as_ref().map_or(0, AttemptSubject::bytes);
+                size_of::<JobSubject>() + labels.sum::<usize>() + end + attempt
+            }
+            Self::Attempt { attempt, .. } => attempt.bytes(),
+            Self::Worker(facts, _) => {
+                let labels = facts.own_labels.iter().chain(&facts.set_labels);
+                size_of::<WorkerFacts>() + labels.map(|(k, v)| k.len() + v.len() + 64).sum::<usize>()
+            }
+            _ => 0,
         }
     }
 }

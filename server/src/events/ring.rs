@@ -34,11 +34,11 @@ impl Ring {
     /// Adds the next event. The oldest ones make room.
     pub(super) fn push(&mut self, record: EventRecord) {
         self.head = record.id;
-        self.bytes += record.bytes();
+        self.bytes += record.bytes;
         self.kept.push_back(Arc::new(record));
         while self.kept.len() > self.events_max || (self.bytes > BYTES_MAX && self.kept.len() > 1) {
             let Some(oldest) = self.kept.pop_front() else { return };
-            self.bytes -= oldest.bytes();
+            self.bytes -= oldest.bytes;
             self.first += 1;
             self.floor = oldest.id;
         }

@@ -30,8 +30,11 @@ pub(crate) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = EventParams::of(&state, &uri, &headers).await?;
-    let mut reader = match state.services.events.read(params.after, params.filter)? {
+    let read = |after| state.services.events.read(after, params.filter.clone());
+    let mut reader = match read(params.after)? {
         Ok(reader) => reader,
+        // A page that wants summaries reads its content again when it is connected.
+        Err(_) if params.is_summary => read(None)??,
         Err(gone) => return Err(gone.into()),
     };
     let until = (!params.follow).then(|| state.services.events.head());
@@ -42,6 +45,7 @@ pub(crate) async fn stream(
         watched: WatchedUsage::of(&state, params.usage),
         state,
         reader,
+        is_summary: params.is_summary,
         until,
         ready: VecDeque::new(),
         said_at: None,
@@ -57,6 +61,8 @@ struct EventParams {
     after: Option<EventId>,
     tail: Option<usize>,
     follow: bool,
+    /// Only how many events there are, not which.
+    is_summary: bool,
     /// A job whose samples are told as well.
     usage: Option<JobId>,
 }
@@ -75,6 +81,7 @@ impl EventParams {
         let after = query.text("after")?;
         let tail = query.number("tail")?;
         let usage = query.number("usage")?.map(JobId);
+        let is_summary = query.switch("summary")?;
         let follow = match query.text("follow")?.as_deref() {
             None | Some("" | "1" | "true") => true,
             Some("0" | "false") => false,
@@ -98,7 +105,7 @@ impl EventParams {
             })?),
         };
         let tail = tail.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-        Ok(Self { filter, after, tail, follow, usage })
+        Ok(Self { filter, after, tail, follow, is_summary, usage })
     }
 }
 
@@ -135,6 +142,7 @@ struct EventStream {
     state: Arc<AppState>,
     watched: Option<WatchedUsage>,
     reader: EventReader,
+    is_summary: bool,
     /// The last event of an answer that does not follow.
     until: Option<EventId>,
     ready: VecDeque<Event>,
@@ -162,16 +170,9 @@ impl EventStream {
             if self.is_over {
                 return None;
             }
-            match self.reader.next_selected() {
-                Ok(selected) if selected.is_empty() => {}
-                Ok(selected) => {
-                    self.paused_until = Instant::now() + PAUSE;
-                    self.ready.extend(selected.iter().map(|record| {
-                        let json = record.json(|record| self.state.event_json(record));
-                        Event::default().event("change").id(record.id.to_string()).data(json)
-                    }));
-                    continue;
-                }
+            match self.take_new() {
+                Ok(false) => {}
+                Ok(true) => continue,
                 Err(gone) => {
                     self.is_over = true;
                     return Some(ending("gone", &gone));
@@ -188,7 +189,12 @@ impl EventStream {
             let leaving = self.state.services.leaving.clone();
             let look = self.watched.as_ref().map_or(HEARTBEAT, |_| LOOK_FOR_USAGE);
             tokio::select! {
-                () = self.reader.changed() => sleep_until(self.paused_until).await,
+                () = self.reader.changed() => {
+                    tokio::select! {
+                        () = sleep_until(self.paused_until) => {}
+                        () = leaving.cancelled() => {}
+                    }
+                }
                 () = sleep_until(said_at + HEARTBEAT) => return Some(self.position()),
                 () = tokio::time::sleep(look) => {}
                 () = leaving.cancelled() => {
@@ -197,6 +203,31 @@ impl EventStream {
                 }
             }
         }
+    }
+
+    /// Makes what is new ready to be sent; false if nothing is.
+    fn take_new(&mut self) -> Result<bool, EventsGone> {
+        if self.is_summary {
+            if Instant::now() < self.paused_until {
+                return Ok(false);
+            }
+            let count = self.reader.count_selected();
+            if count > 0 {
+                self.paused_until = Instant::now() + SUMMARY_PAUSE;
+                let summary = Event::default().event("summary").id(self.reader.last().to_string());
+                self.ready.push_back(summary.data(format!("{{\"events\":{count}}}")));
+            }
+            return Ok(count > 0);
+        }
+        let selected = self.reader.next_selected()?;
+        if !selected.is_empty() {
+            self.paused_until = Instant::now() + PAUSE;
+        }
+        self.ready.extend(selected.iter().map(|record| {
+            let json = record.json(|record| self.state.event_json(record));
+            Event::default().event("change").id(record.id.to_string()).data(json)
+        }));
+        Ok(!selected.is_empty())
     }
 
     /// A block with an id and no data: no event for the client, but the place to resume from. Without it, a reader that selects rare events
@@ -260,6 +291,9 @@ const LOOK_FOR_USAGE: Duration = Duration::from_secs(2);
 
 /// A browser waits this long before it reconnects.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Summaries are at least this far apart.
+const SUMMARY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Under load a reader is woken this often, and not for each group. Nobody sees the difference, and a thousand readers cost little.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -52,6 +52,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("worker", Kind::Text("rack-1"), "The number or name of a worker."),
                 query("batch", ID, "The number of a batch."),
                 query("usage", ID, "The number of a job: an event `usage` tells of new samples of its resources."),
+                query("summary", Kind::Switch, "Instead of the events: an event `summary` with their number, at most one a second."),
                 query("after", Kind::Text("3.120.4"), "The id of the last event that was received."),
                 query("tail", Kind::Number(0, 1_000_000, 10), "Begins with so many of the last events."),
                 query("follow", Kind::Switch, "0: the answer ends with the present."),
