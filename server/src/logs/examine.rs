@@ -45,7 +45,7 @@ pub fn examine(directory: &Path, deep: bool) -> io::Result<SegmentReport> {
         seen.segments += 1;
         seen.bytes += bytes;
         let grows = Some(number) == last;
-        if !grows && IndexSummary::read(&segments::index_path(directory, number)).is_none() {
+        if !grows && IndexSummary::read(&segments::index_path(directory, number), bytes).is_none() {
             seen.without_index.push(number);
         }
         if deep {
@@ -81,7 +81,7 @@ pub fn output_totals(directory: &Path) -> io::Result<OutputTotals> {
     let (mut attempts, mut bytes) = (HashSet::new(), 0);
     for number in numbers {
         let contents = Scan::of(&File::open(segments::segment_path(directory, number))?)?.all();
-        for (attempt, position) in contents.all().filter(|(_, position)| position.kind != Kind::Gap) {
+        for (attempt, position) in contents.all().filter(|(_, position)| position.code.kind != Kind::Gap) {
             attempts.insert(attempt);
             bytes += u64::from(position.payload);
         }

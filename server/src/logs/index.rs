@@ -3,7 +3,7 @@
 //! ```text
 //! magic 8 bytes · checksum of all that follows u32 · attempts u32 · records u32 · unused u32 · lowest job u64 · highest job u64
 //! for each attempt, sorted: job u64 · fence u64 · first of its records u32 · how many u32
-//! for each record, by attempt and then in order: at u32 · payload u32 · stream and kind u8 · stdout before u64 · stderr before u64 · covers u64
+//! for each record, by attempt and then in order: at u32 · payload u32 · code u8 · stdout before u64 · stderr before u64 · covers u64
 //! ```
 //! Both lists are of fixed width, so an attempt is found by halving, and a position in its output by halving again: memory is
 //! needed for neither.
@@ -18,7 +18,7 @@ use std::path::Path;
 use protocol::report::OutputLengths;
 use protocol::{Fence, JobId};
 
-use super::record::{self, RecordPosition};
+use super::record::{self, RecordCode, RecordPosition};
 use super::{AttemptKey, Streams};
 
 /// The records of a segment that still grows.
@@ -51,7 +51,7 @@ impl SegmentIndex {
             HEADER_BYTES + self.by_attempt.len() * ATTEMPT_BYTES + self.records * PLACE_BYTES,
         );
         let jobs = (self.by_attempt.first_key_value(), self.by_attempt.last_key_value());
-        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&MAGIC);
         // The checksum comes last.
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&number(self.by_attempt.len()).to_le_bytes());
@@ -72,7 +72,7 @@ impl SegmentIndex {
         for position in self.by_attempt.values().flatten() {
             bytes.extend_from_slice(&position.at.to_le_bytes());
             bytes.extend_from_slice(&position.payload.to_le_bytes());
-            bytes.push(record::code(position.stream, position.kind));
+            bytes.push(position.code.to_byte());
             for number in [position.before.stdout, position.before.stderr, position.covers] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
@@ -97,9 +97,9 @@ pub(super) struct IndexSummary {
 }
 
 impl IndexSummary {
-    /// Reads it from the index, and checks the whole file; none if that is torn, damaged, or of an earlier version: the index is then
-    /// made again from its segment.
-    pub(super) fn read(path: &Path) -> Option<Self> {
+    /// Reads it from the index of a segment of this size, and checks the whole file; none if that is torn, damaged, or of another version:
+    /// the index is then made again from its segment.
+    pub(super) fn read(path: &Path, segment_bytes: u64) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
         let (header, _) = bytes.split_at_checked(HEADER_BYTES)?;
         let (magic, rest) = header.split_at(MAGIC.len());
@@ -109,10 +109,18 @@ impl IndexSummary {
             lowest: JobId(u64_at(rest, 16)),
             highest: JobId(u64_at(rest, 24)),
         };
-        let is_whole = magic == MAGIC
-            && bytes.len() as u64 == summary.index_bytes()
+        let is_whole = bytes.len() as u64 == summary.index_bytes()
             && record::checksum(&bytes[SUMMED_FROM..]) == u32_at(rest, 0);
-        is_whole.then_some(summary)
+        let is_known = magic == MAGIC
+            || (magic == MAGIC_WITHOUT_TIMES && is_whole && summary.last_end(&bytes) == segment_bytes);
+        (is_whole && is_known).then_some(summary)
+    }
+
+    /// The end of the last record in the segment.
+    fn last_end(self, index: &[u8]) -> u64 {
+        let places = index.get(usize::try_from(self.places_at()).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let ends = places.chunks_exact(PLACE_BYTES).flat_map(position).map(|position| position.end());
+        ends.max().unwrap_or(0)
     }
 
     /// How large the index is.
@@ -214,14 +222,13 @@ impl IndexedRecords {
 }
 
 fn position(bytes: &[u8]) -> io::Result<RecordPosition> {
-    let (stream, kind) = record::parse_code(bytes[8]).ok_or_else(|| {
+    let code = RecordCode::parse(bytes[8]).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "an index with a record of no known kind")
     })?;
     Ok(RecordPosition {
         at: u32_at(bytes, 0),
         payload: u32_at(bytes, 4),
-        stream,
-        kind,
+        code,
         before: OutputLengths { stdout: u64_at(bytes, 9), stderr: u64_at(bytes, 17) },
         covers: u64_at(bytes, 25),
     })
@@ -241,7 +248,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The last digit is the version of the format. Version 1 had no checksum.
-const MAGIC: &[u8; 8] = b"LSLOGIX2";
+const MAGIC: [u8; 8] = *b"LSLOGIX3";
+/// Version 2 is laid out in the same way; its writers did not know records with a time. It counts if it has all records of its segment:
+/// a server of that version may have made it again from a segment of a later one.
+const MAGIC_WITHOUT_TIMES: [u8; 8] = *b"LSLOGIX2";
 /// The first byte that the checksum covers.
 const SUMMED_FROM: usize = 12;
 const HEADER_BYTES: usize = 40;
@@ -257,22 +267,24 @@ mod tests {
     use crate::logs::record::Kind;
 
     /// A record as it comes in: whose, of which stream and kind, and how much it stands for.
-    fn record() -> impl Strategy<Value = (AttemptKey, Stream, Kind, u64)> {
+    fn record() -> impl Strategy<Value = (AttemptKey, RecordCode, u64)> {
         let attempt =
             (1..5_u64, 1..4_u64).prop_map(|(job, fence)| AttemptKey { job: JobId(job), fence: Fence(fence) });
-        let stream = prop::sample::select(&Stream::ALL[..]);
-        (attempt, stream, prop::sample::select(&[Kind::Bytes, Kind::Replayed, Kind::Gap][..]), 0..5_u64)
+        let kind = prop::sample::select(&[Kind::Bytes, Kind::Replayed, Kind::Gap][..]);
+        let code = (prop::sample::select(&Stream::ALL[..]), kind, any::<bool>())
+            .prop_map(|(stream, kind, has_time)| RecordCode { stream, kind, has_time });
+        (attempt, code, 0..5_u64)
     }
 
     /// All records in the order in which they came, as a list that is searched from end to end.
-    fn lay_down(records: Vec<(AttemptKey, Stream, Kind, u64)>) -> Vec<(AttemptKey, RecordPosition)> {
+    fn lay_down(records: Vec<(AttemptKey, RecordCode, u64)>) -> Vec<(AttemptKey, RecordPosition)> {
         let mut list: Vec<(AttemptKey, RecordPosition)> = Vec::new();
-        for (attempt, stream, kind, covers) in records {
+        for (attempt, code, covers) in records {
             let last = list.iter().rev().find(|(known, _)| *known == attempt);
             let before = last.map(|(_, position)| position.after()).unwrap_or_default();
             let at = list.last().map_or(0, |(_, position)| position.end()) as u32;
-            let payload = if kind == Kind::Gap { 8 } else { covers as u32 };
-            list.push((attempt, RecordPosition { at, payload, stream, kind, before, covers }));
+            let payload = if code.kind == Kind::Gap { 8 } else { covers as u32 };
+            list.push((attempt, RecordPosition { at, payload, code, before, covers }));
         }
         list
     }
@@ -294,7 +306,8 @@ mod tests {
             let directory = tempfile::tempdir()?;
             let path = directory.path().join("1.idx");
             contents.write(&path)?;
-            let summary = IndexSummary::read(&path).expect("a whole index");
+            let end = list.last().map_or(0, |(_, position)| position.end());
+            let summary = IndexSummary::read(&path, end).expect("a whole index");
             for job in 0..6 {
                 for fence in 0..5 {
                     let attempt = AttemptKey { job: JobId(job), fence: Fence(fence) };
@@ -316,12 +329,17 @@ mod tests {
             }
             let bytes = fs::read(&path)?;
             fs::write(&path, &bytes[..torn.index(bytes.len())])?;
-            prop_assert!(IndexSummary::read(&path).is_none(), "a torn index was accepted");
+            prop_assert!(IndexSummary::read(&path, end).is_none(), "a torn index was accepted");
+            let mut earlier = bytes.clone();
+            earlier[..MAGIC.len()].copy_from_slice(&MAGIC_WITHOUT_TIMES);
+            fs::write(&path, &earlier)?;
+            prop_assert!(IndexSummary::read(&path, end).is_some(), "an index of version 2 was refused");
+            prop_assert!(IndexSummary::read(&path, end + 1).is_none(), "an index without the last record was accepted");
             let (at, bit) = (damaged.index(bytes.len()), 1 << (torn.index(8)));
             let mut flipped = bytes;
             flipped[at] ^= bit;
             fs::write(&path, &flipped)?;
-            prop_assert!(IndexSummary::read(&path).is_none(), "an index with a flipped bit was accepted");
+            prop_assert!(IndexSummary::read(&path, end).is_none(), "an index with a flipped bit was accepted");
         }
     }
 }

@@ -28,12 +28,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, OutputLengths, Stream};
-use protocol::{Fence, JobId, Token};
+use protocol::{Fence, JobId, Timestamp, Token};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
 use segments::SegmentSet;
 use writer::Request;
+
+use crate::clock;
 
 /// The attempt that wrote some output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +88,9 @@ pub struct Piece {
     pub stream: Stream,
     /// Its position, by the numbering asked for.
     pub at: u64,
+    /// The time at which the server received it, or noticed that it is missing. After a lost connection that is the time of the
+    /// reconnection. Absent for output that an earlier version stored, and for output that is no longer here.
+    pub received_at: Option<Timestamp>,
     /// The bytes, or how many are missing.
     pub data: PieceData,
 }
@@ -218,6 +223,15 @@ impl Logs {
     /// # Cancel safety
     /// Dropping the future leaves it open whether the chunks are stored; sending them again is harmless.
     pub async fn append(&self, chunks: Vec<Chunk>) -> Result<Vec<OutputMark>, LogsError> {
+        self.append_received(chunks, Some(clock::now().utc)).await
+    }
+
+    /// See [`Self::append`]. Without a time the records are those of earlier versions.
+    async fn append_received(
+        &self,
+        chunks: Vec<Chunk>,
+        received_at: Option<Timestamp>,
+    ) -> Result<Vec<OutputMark>, LogsError> {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
@@ -226,7 +240,7 @@ impl Logs {
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| LogsError::Stopped)?;
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or(LogsError::Stopped)?;
-        requests.send(Request { chunks, reply, room }).map_err(|_| LogsError::Stopped)?;
+        requests.send(Request { chunks, received_at, reply, room }).map_err(|_| LogsError::Stopped)?;
         answer.await.map_err(|_| LogsError::Stopped)?
     }
 

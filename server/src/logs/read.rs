@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
+use protocol::Timestamp;
 
 use super::admit::{self, Tail};
-use super::record::{self, HEADER_BYTES, Kind, RecordPosition};
+use super::record::{self, Kind, RecordPosition};
 use super::segments::SegmentPart;
 use super::{LogsError, Page, Piece, PieceData, Streams};
 
@@ -38,7 +39,7 @@ pub(super) fn tail(parts: &[SegmentPart], streams: Streams, lines: u64) -> Resul
             let positions = part.range(begin..end).map_err(|source| unreadable(part, source))?;
             for position in positions.iter().rev().filter(|position| position.is_of(streams)) {
                 let tail = tail.get_or_insert_with(|| Tail::new(position.ends(streams), lines));
-                let data = part.read_one(position).map_err(|source| unreadable(part, source))?;
+                let (_, data) = part.read_one(position).map_err(|source| unreadable(part, source))?;
                 if let Some(found) = tail.feed(position.begins(streams), &data) {
                     return Ok(found);
                 }
@@ -58,19 +59,20 @@ struct Draft {
 }
 
 impl Draft {
-    fn put(&mut self, position: &RecordPosition, data: PieceData) {
+    fn put(&mut self, position: &RecordPosition, received_at: Option<Timestamp>, data: PieceData) {
+        let stream = position.code.stream;
         let begins = position.begins(self.streams);
         if begins > self.next {
             // Whole segments were deleted, and what they held with them.
             let missing = PieceData::Gap(begins - self.next);
-            self.pieces.push(Piece { stream: position.stream, at: self.next, data: missing });
+            self.pieces.push(Piece { stream, at: self.next, received_at: None, data: missing });
             self.next = begins;
         }
         let data = admit::without_first(data, self.next.saturating_sub(begins));
         self.left = self.left.saturating_sub(u64::from(position.payload).max(1));
         let at = self.next;
         self.next = at.saturating_add(data.len());
-        self.pieces.push(Piece { stream: position.stream, at, data });
+        self.pieces.push(Piece { stream, at, received_at, data });
     }
 }
 
@@ -91,46 +93,47 @@ impl SegmentPart {
                 left = left.saturating_sub(u64::from(position.payload).max(1));
                 wanted.push(position);
             }
-            for (position, data) in wanted.iter().zip(self.read_all(&wanted)?) {
-                page.put(position, data);
+            for (position, (received_at, data)) in wanted.iter().zip(self.read_all(&wanted)?) {
+                page.put(position, received_at, data);
             }
         }
         Ok(())
     }
 
-    /// The contents of these records: by one read if they are close together.
-    fn read_all(&self, positions: &[RecordPosition]) -> io::Result<Vec<PieceData>> {
+    /// The contents of these records, and when they were received: by one read if they are close together.
+    fn read_all(&self, positions: &[RecordPosition]) -> io::Result<Vec<(Option<Timestamp>, PieceData)>> {
         let (Some(first), Some(last)) = (positions.first(), positions.last()) else { return Ok(Vec::new()) };
         let span = last.end() - u64::from(first.at);
-        let needed: u64 =
-            positions.iter().map(|position| u64::from(position.payload) + HEADER_BYTES as u64).sum();
+        let needed: u64 = positions.iter().map(RecordPosition::bytes).sum();
         if span > 2 * needed + CLOSE_BYTES {
             return positions.iter().map(|position| self.read_one(position)).collect();
         }
         let bytes = read_at(&self.segment, u64::from(first.at), span)?;
         let of = |position: &RecordPosition| {
             let begin = (position.at - first.at) as usize;
-            bytes.slice(begin..begin + HEADER_BYTES + position.payload as usize)
+            bytes.slice(begin..begin + position.code.header_bytes() + position.payload as usize)
         };
         Ok(positions.iter().map(|position| self.verify(position, of(position))).collect())
     }
 
-    fn read_one(&self, position: &RecordPosition) -> io::Result<PieceData> {
-        let bytes = read_at(&self.segment, u64::from(position.at), position.end() - u64::from(position.at))?;
+    fn read_one(&self, position: &RecordPosition) -> io::Result<(Option<Timestamp>, PieceData)> {
+        let bytes = read_at(&self.segment, u64::from(position.at), position.bytes())?;
         Ok(self.verify(position, bytes))
     }
 
     /// Checks a record; damaged bytes are returned as a gap.
-    fn verify(&self, position: &RecordPosition, record: Bytes) -> PieceData {
-        if !record::decode(&record, position.at).is_some_and(|(_, read, _)| read == *position) {
+    fn verify(&self, position: &RecordPosition, record: Bytes) -> (Option<Timestamp>, PieceData) {
+        let read = record::decode(&record, position.at).filter(|read| read.position == *position);
+        let Some(received_at) = read.map(|read| read.received_at) else {
             tracing::error!(segment = self.number, at = position.at, "a damaged record of output");
-            return PieceData::Gap(position.covers);
-        }
-        match position.kind {
-            Kind::Bytes => PieceData::Bytes(record.slice(HEADER_BYTES..)),
-            Kind::Replayed => PieceData::Replayed(record.slice(HEADER_BYTES..)),
+            return (None, PieceData::Gap(position.covers));
+        };
+        let data = match position.code.kind {
+            Kind::Bytes => PieceData::Bytes(record.slice(position.code.header_bytes()..)),
+            Kind::Replayed => PieceData::Replayed(record.slice(position.code.header_bytes()..)),
             Kind::Gap => PieceData::Gap(position.covers),
-        }
+        };
+        (received_at, data)
     }
 }
 

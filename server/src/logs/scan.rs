@@ -8,7 +8,7 @@ use protocol::wire::FRAME_BYTES_MAX;
 
 use super::AttemptKey;
 use super::index::SegmentIndex;
-use super::record::{self, HEADER_BYTES, RecordPosition};
+use super::record::{self, RecordCode, RecordPosition, SHORT_HEADER_BYTES, TIMED_HEADER_BYTES};
 
 /// The content of a segment.
 pub(super) struct Scan {
@@ -63,42 +63,50 @@ fn scan_records(bytes: &[u8], mut at: usize, mut visit: impl FnMut(AttemptKey, R
 
 fn decode_at(bytes: &[u8], at: usize) -> Option<(AttemptKey, RecordPosition)> {
     let start = u32::try_from(at).ok()?;
-    record::decode(bytes.get(at..)?, start).map(|(attempt, position, _)| (attempt, position))
+    record::decode(bytes.get(at..)?, start).map(|record| (record.attempt, record.position))
 }
 
 /// The beginning of the next whole record behind a damaged one at `at`: the end of that one, if its length is plausible, or else the next
 /// offset at which a whole record can be decoded.
 fn find_next_record(bytes: &[u8], at: usize, budget: &mut usize) -> Option<usize> {
     let length = payload_length(bytes, at)?;
-    let behind = at.saturating_add(HEADER_BYTES).saturating_add(length);
-    if decode_at(bytes, behind).is_some() {
-        return Some(behind);
+    let code = RecordCode::parse(bytes[at + CODE_AT]);
+    // The damage may be in the code, which says how long the header is.
+    let headers = [code.map(RecordCode::header_bytes), Some(SHORT_HEADER_BYTES), Some(TIMED_HEADER_BYTES)];
+    let mut ends =
+        headers.into_iter().flatten().map(|header| at.saturating_add(header).saturating_add(length));
+    if let Some(end) = ends.find(|end| decode_at(bytes, *end).is_some()) {
+        return Some(end);
     }
+    // The length of a whole record that may begin there.
     let plausible = |start: usize| {
         let length = payload_length(bytes, start).filter(|length| *length <= FRAME_BYTES_MAX)?;
-        record::parse_code(bytes[start + 40]).map(|_| length)
+        RecordCode::parse(bytes[start + CODE_AT]).map(|code| code.header_bytes() + length)
     };
     // The last one was half written. What is in it are a program's own words, even where they look like records.
-    if plausible(at).is_some() && behind > bytes.len() {
+    if plausible(at).is_some_and(|record| at + record > bytes.len()) {
         return None;
     }
     (at + 1..bytes.len()).find(|start| {
-        let length = plausible(*start).filter(|length| start + HEADER_BYTES + length <= bytes.len());
-        let Some(length) = length.filter(|_| *budget > 0) else {
+        let record = plausible(*start).filter(|record| start + record <= bytes.len());
+        let Some(record) = record.filter(|_| *budget > 0) else {
             return false;
         };
-        *budget = budget.saturating_sub(length);
+        *budget = budget.saturating_sub(record);
         decode_at(bytes, *start).is_some()
     })
 }
 
 /// The payload length in the header at `at`; none if no header fits there.
 fn payload_length(bytes: &[u8], at: usize) -> Option<usize> {
-    let header = bytes.get(at..)?.get(..HEADER_BYTES)?;
+    let header = bytes.get(at..)?.get(..SHORT_HEADER_BYTES)?;
     let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
     usize::try_from(length).ok()
 }
 
-/// So many bytes of payload are checked in vain while a whole record is looked for: far more than chance makes of a segment. A container
+/// The code's place in a record.
+const CODE_AT: usize = 40;
+
+/// So many bytes are checked in vain while a whole record is looked for: far more than chance makes of a segment. A container
 /// may have written what looks like the beginnings of records.
 const SEARCH_BYTES_MAX: usize = 64 << 20;

@@ -352,8 +352,9 @@ fn find_sealed(directory: &Path, number: u64) -> Result<Sealed, LogsError> {
     let path = segment_path(directory, number);
     let read = |error| failed("read", &path, error);
     let file = File::open(&path).map_err(read)?;
-    if let Some(summary) = IndexSummary::read(&index_path(directory, number)) {
-        return Ok(Sealed { number, bytes: file.metadata().map_err(read)?.len(), summary });
+    let bytes = file.metadata().map_err(read)?.len();
+    if let Some(summary) = IndexSummary::read(&index_path(directory, number), bytes) {
+        return Ok(Sealed { number, bytes, summary });
     }
     let found = Scan::of(&file).map_err(read)?;
     seal(directory, number, found.bytes, &found.all())
@@ -363,7 +364,7 @@ fn seal(directory: &Path, number: u64, bytes: u64, contents: &SegmentIndex) -> R
     let path = index_path(directory, number);
     contents.write(&path).map_err(|error| failed("write", &path, error))?;
     let unreadable = || failed("read", &path, io::ErrorKind::InvalidData.into());
-    Ok(Sealed { number, bytes, summary: IndexSummary::read(&path).ok_or_else(unreadable)? })
+    Ok(Sealed { number, bytes, summary: IndexSummary::read(&path, bytes).ok_or_else(unreadable)? })
 }
 
 pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {

@@ -2,6 +2,7 @@
 
 mod damage;
 mod power;
+mod times;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -206,7 +207,7 @@ async fn a_lost_index_is_made_again() {
     let logs = Logs::open(place.path(), SMALL).unwrap();
     assert_eq!(text(&logs, 1, OUT), long.repeat(20));
     assert_eq!(files(place.path(), "idx"), indexes);
-    assert!(fs::read(&indexes[2]).unwrap().starts_with(b"LSLOGIX2"));
+    assert!(fs::read(&indexes[2]).unwrap().starts_with(b"LSLOGIX3"));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use protocol::Timestamp;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, OutputLengths};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -20,6 +21,8 @@ use super::{AttemptKey, Limits, LogsError, SEGMENT_BYTES_MAX, Shared};
 /// Chunks to be stored, and where the answer goes.
 pub(super) struct Request {
     pub(super) chunks: Vec<Chunk>,
+    /// The wall-clock time at which they came.
+    pub(super) received_at: Option<Timestamp>,
     pub(super) reply: oneshot::Sender<Result<Vec<OutputMark>, LogsError>>,
     /// Given back when they are stored.
     pub(super) room: OwnedSemaphorePermit,
@@ -89,8 +92,8 @@ impl Writer<'_> {
         self.buffer.clear();
         let mut records: Vec<(AttemptKey, RecordPosition)> = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
-        for Request { chunks, reply, room } in batch {
-            let admitted = self.admit(chunks, base, &mut records);
+        for Request { chunks, received_at, reply, room } in batch {
+            let admitted = self.admit(chunks, received_at, base, &mut records);
             answers.push((reply, admitted, room));
         }
         if !self.buffer.is_empty() {
@@ -165,6 +168,7 @@ impl Writer<'_> {
     fn admit(
         &mut self,
         chunks: Vec<Chunk>,
+        received_at: Option<Timestamp>,
         base: u64,
         records: &mut Vec<(AttemptKey, RecordPosition)>,
     ) -> Result<Vec<OutputMark>, LogsError> {
@@ -175,7 +179,8 @@ impl Writer<'_> {
             let head = self.lengths.of(attempt, || self.shared.segments().lengths(attempt))?;
             let mut before = *head;
             for (_, data) in admit::admit(head, chunk) {
-                let position = record::encode(&mut self.buffer, base, attempt, stream, before, &data);
+                let position =
+                    record::encode(&mut self.buffer, base, attempt, stream, before, received_at, &data);
                 before = position.after();
                 records.push((attempt, position));
             }

@@ -1,5 +1,6 @@
 //! Tests of an active segment that the disk has damaged.
 
+use super::super::record::TIMED_HEADER_BYTES;
 use super::*;
 
 /// So little is ever unsynced that all of the segments here is older.
@@ -17,19 +18,25 @@ async fn write(position: &Path, limits: Limits) -> PathBuf {
     files(position, "seg").pop().unwrap()
 }
 
-/// Damages the third piece of job 1: its text, or the number that tells its length.
-fn damage(segment: &Path, byte: u64) {
-    let third = 4 * (41 + 250);
+/// Bytes of a piece with its header.
+const RECORD: usize = TIMED_HEADER_BYTES + 250;
+
+/// Damages the third piece of job 1: a byte of its header or its text.
+fn damage(segment: &Path, (at, byte): (u64, u8)) {
     let file = fs::File::options().write(true).open(segment).unwrap();
-    file.write_all_at(b"?", third + byte).unwrap();
+    file.write_all_at(&[byte], 4 * RECORD as u64 + at).unwrap();
 }
 
-const LENGTH: u64 = 4;
-const TEXT: u64 = 100;
+const LENGTH: (u64, u8) = (4, b'?');
+const TEXT: (u64, u8) = (100, b'?');
+const TIME: (u64, u8) = (41, 0);
+/// The code says that the header is shorter than it is.
+const SHORTER: (u64, u8) = (40, 0);
+const UNKNOWN_CODE: (u64, u8) = (40, b'?');
 
 #[tokio::test]
 async fn output_behind_a_damaged_piece_is_kept_and_shown() {
-    for byte in [LENGTH, TEXT] {
+    for byte in [LENGTH, TEXT, TIME, SHORTER, UNKNOWN_CODE] {
         let place = tempfile::tempdir().unwrap();
         let segment = write(place.path(), SYNCED).await;
         let whole = fs::metadata(&segment).unwrap().len();
@@ -54,9 +61,9 @@ async fn payload_of_a_torn_record_is_not_parsed_as_a_record() {
     let segment = write(place.path(), SYNCED).await;
     let whole = fs::read(&segment).unwrap();
     // The head of a record of a thousand bytes, and as its payload, of which a part is there, another record from end to end.
-    let mut torn = whole[..41].to_vec();
+    let mut torn = whole[..TIMED_HEADER_BYTES].to_vec();
     torn[4..8].copy_from_slice(&1_000_u32.to_le_bytes());
-    torn.extend_from_slice(&whole[..291]);
+    torn.extend_from_slice(&whole[..RECORD]);
     let file = fs::File::options().write(true).open(&segment).unwrap();
     file.write_all_at(&torn, whole.len() as u64).unwrap();
     assert!(examine::examine(place.path(), true).unwrap().damaged.is_empty());

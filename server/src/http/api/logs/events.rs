@@ -10,34 +10,41 @@ use std::fmt;
 use axum::response::sse::Event;
 use data_encoding::BASE64;
 use futures_util::stream::{self, Stream};
-use protocol::AttemptNo;
 use protocol::report::Stream as Written;
+use protocol::{AttemptNo, Timestamp};
 use serde::Serialize;
 
 use super::reader::{Item, Reader};
-use super::text::{LossyText, Streams, missing_bytes};
+use super::text::{LossyText, Streams, index, missing_bytes};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
 use crate::logs::{Piece, PieceData};
+use crate::rfc3339::Time;
 
 /// Output as events: `attempt`, `output`, `gap`, `late`, and at the end `end` or `leaving`. A client with `resumed` continues there.
 pub(super) fn events(
     reader: Reader,
-    base64: bool,
+    form: EventForm,
     resumed_from: Option<EventPosition>,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold(
-        (reader, EventEncoder::new(base64, resumed_from)),
-        |(mut reader, mut encoder)| async move {
-            loop {
-                if let Some(event) = encoder.ready.pop_front() {
-                    return Some((Ok(event), (reader, encoder)));
-                }
-                let item = reader.next().await?;
-                encoder.encode(item);
+    stream::unfold((reader, EventEncoder::new(form, resumed_from)), |(mut reader, mut encoder)| async move {
+        loop {
+            if let Some(event) = encoder.ready.pop_front() {
+                return Some((Ok(event), (reader, encoder)));
             }
-        },
-    )
+            let item = reader.next().await?;
+            encoder.encode(item);
+        }
+    })
+}
+
+/// The form of the events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventForm {
+    /// True for bytes as base64, false for text.
+    pub(super) base64: bool,
+    /// True if output has the time at which it was received.
+    pub(super) timestamps: bool,
 }
 
 /// The id of an event. A client sends the last one as `Last-Event-ID` to resume behind it.
@@ -74,7 +81,7 @@ impl fmt::Display for EventPosition {
 
 /// Turns the items of a reader into events.
 struct EventEncoder {
-    base64: bool,
+    form: EventForm,
     lossy: LossyText,
     /// The streams of this attempt that are replayed from the engine's log.
     replayed: Streams,
@@ -83,13 +90,23 @@ struct EventEncoder {
     /// The current attempt, and the offset up to which it was read.
     attempt: AttemptNo,
     position: u64,
+    /// The times at which the last pieces of the two streams were received.
+    received_at: [Option<Timestamp>; 2],
     ready: VecDeque<Event>,
 }
 
 impl EventEncoder {
-    fn new(base64: bool, resumed_from: Option<EventPosition>) -> Self {
-        let (lossy, replayed, ready) = (LossyText::default(), Streams::default(), VecDeque::new());
-        Self { base64, lossy, replayed, resumed_from, attempt: AttemptNo(0), position: 0, ready }
+    fn new(form: EventForm, resumed_from: Option<EventPosition>) -> Self {
+        Self {
+            form,
+            lossy: LossyText::default(),
+            replayed: Streams::default(),
+            resumed_from,
+            attempt: AttemptNo(0),
+            position: 0,
+            received_at: [None; 2],
+            ready: VecDeque::new(),
+        }
     }
 
     fn encode(&mut self, item: Result<Item, Problem>) {
@@ -144,7 +161,7 @@ impl EventEncoder {
     }
 
     fn push_piece(&mut self, piece: Piece) {
-        let Piece { stream, at, data } = piece;
+        let Piece { stream, at, received_at, data } = piece;
         let end = at.saturating_add(data.len());
         if let PieceData::Replayed(_) = data {
             self.replayed.add(stream);
@@ -152,6 +169,7 @@ impl EventEncoder {
         match data {
             PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => {
                 self.position = end;
+                self.received_at[index(stream)] = received_at;
                 self.push_bytes(stream, at, &bytes);
             }
             PieceData::Gap(length) => {
@@ -165,7 +183,7 @@ impl EventEncoder {
     }
 
     fn push_bytes(&mut self, stream: Written, at: u64, bytes: &[u8]) {
-        if self.base64 {
+        if self.form.base64 {
             return self.push_output(stream, at, Encoded::Base64(BASE64.encode(bytes)));
         }
         // Bytes before `until` were sent already; they are decoded again for a character that begins in them.
@@ -190,8 +208,9 @@ impl EventEncoder {
     }
 
     fn push_output(&mut self, stream: Written, offset: u64, written: Encoded) {
-        let replayed = self.replayed.has(stream);
-        self.push_with_id("output", &OutputData { stream: stream.name(), offset, replayed, written });
+        let received_at = self.received_at[index(stream)].filter(|_| self.form.timestamps).map(Time);
+        let (stream, replayed) = (stream.name(), self.replayed.has(stream));
+        self.push_with_id("output", &OutputData { stream, offset, received_at, replayed, written });
     }
 
     fn push(&mut self, name: &str, data: &impl Serialize) {
@@ -230,6 +249,9 @@ struct AttemptData {
 struct OutputData {
     stream: &'static str,
     offset: u64,
+    /// The time at which the server received it: with an incomplete character, its rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_at: Option<Time>,
     /// True if the engine's log supplied it after the attempt's own files were lost.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replayed: bool,

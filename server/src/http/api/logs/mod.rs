@@ -31,7 +31,7 @@ use crate::http::request::query::{Query, wrong};
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord};
-use events::{EventPosition, events};
+use events::{EventForm, EventPosition, events};
 use reader::{Item, Reader, Start};
 use text::{PlainText, Range};
 
@@ -67,12 +67,16 @@ pub(crate) async fn of_job(
     };
     let reader = Reader::new(Arc::clone(&state), job, start);
     if params.events {
-        return Ok(Sse::new(events(reader, params.base64, params.resumed))
+        let form = EventForm { base64: params.base64, timestamps: params.timestamps };
+        return Ok(Sse::new(events(reader, form, params.resumed))
             .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
             .into_response());
     }
-    let mut response = ([(header::CONTENT_TYPE, TEXT)], plain(reader, params.follow)).into_response();
-    response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let text = plain(reader, PlainText::new(params.timestamps), params.follow);
+    let mut response = ([(header::CONTENT_TYPE, TEXT)], text).into_response();
+    if !params.timestamps {
+        response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    }
     Ok(response)
 }
 
@@ -80,7 +84,7 @@ pub(crate) async fn of_job(
 pub(crate) fn follow(state: &Arc<AppState>, job: JobId) -> Response {
     let start = Start { which: Streams::Both, attempt: None, position: 0, follow: true, only: false };
     let reader = Reader::new(Arc::clone(state), job, start);
-    ([(header::CONTENT_TYPE, TEXT)], plain(reader, true)).into_response()
+    ([(header::CONTENT_TYPE, TEXT)], plain(reader, PlainText::new(false), true)).into_response()
 }
 
 /// The parameters of a request for output.
@@ -96,6 +100,8 @@ struct LogsParams {
     range: Option<Range>,
     events: bool,
     base64: bool,
+    /// True if the client wants the time at which output was received.
+    timestamps: bool,
 }
 
 impl LogsParams {
@@ -113,6 +119,7 @@ impl LogsParams {
             range: parts.headers.get(header::RANGE).and_then(|range| Range::parse(range.to_str().ok()?)),
             events: wants_events(&parts.headers),
             base64: base64(query.text("encoding")?.as_deref())?,
+            timestamps: query.switch("timestamps")?,
         };
         query.finish()?;
         if params.tail.is_some() && (offset.is_some() || params.range.is_some()) {
@@ -120,6 +127,9 @@ impl LogsParams {
         }
         if offset.is_some() && params.range.is_some() {
             return Err(wrong("offset", "it does not go together with a range"));
+        }
+        if params.timestamps && params.range.is_some() {
+            return Err(wrong("timestamps", "they do not go together with a range"));
         }
         if params.base64 && !params.events {
             let detail = "only events are encoded: ask for them with \"accept: text/event-stream\"";
@@ -317,13 +327,13 @@ async fn part(
 
 /// Output as plain text: the exact bytes, and a line for each gap. With `annotated`, also lines for attempts, replayed output and the end
 /// of the job.
-fn plain(reader: Reader, annotated: bool) -> Body {
-    let parts = stream::unfold((reader, PlainText::default()), move |(mut reader, mut plain)| async move {
+fn plain(reader: Reader, plain: PlainText, annotated: bool) -> Body {
+    let parts = stream::unfold((reader, plain), move |(mut reader, mut plain)| async move {
         loop {
             let text = match reader.next().await? {
                 Ok(Item::Piece { piece, .. }) => {
                     let label = if annotated { plain.replay_notice(&piece) } else { Bytes::new() };
-                    let bytes = plain.piece(piece.data);
+                    let bytes = plain.piece(piece);
                     if label.is_empty() { bytes } else { [label, bytes].concat().into() }
                 }
                 Ok(Item::Late { bytes }) if annotated => {

@@ -214,7 +214,8 @@ impl Reader {
         ] {
             let missing = said.saturating_sub(here);
             if missing > 0 && self.start.which.has(stream) {
-                let piece = Piece { stream, at: current.position, data: PieceData::Gap(missing) };
+                let data = PieceData::Gap(missing);
+                let piece = Piece { stream, at: current.position, received_at: None, data };
                 self.ready.push_back(Item::Piece { attempt: current.number, piece });
                 current.position = current.position.saturating_add(missing);
             }

@@ -1,25 +1,27 @@
 //! Output as text, decoding of UTF-8 in pieces, and byte ranges.
 
 use bytes::Bytes;
+use protocol::Timestamp;
 use protocol::report::{ChunkData, Stream};
 
 use crate::logs::{Piece, PieceData};
+use crate::rfc3339::Time;
 
 /// Output as plain text: the bytes unchanged, other facts as separate lines.
 #[derive(Debug)]
 pub(super) struct PlainText {
+    /// True if each line of output begins with the time at which its first byte was received.
+    timestamps: bool,
     at_line_start: bool,
     /// The streams of this attempt whose replay was announced.
     replayed: Streams,
 }
 
-impl Default for PlainText {
-    fn default() -> Self {
-        Self { at_line_start: true, replayed: Streams::default() }
-    }
-}
-
 impl PlainText {
+    pub(super) fn new(timestamps: bool) -> Self {
+        Self { timestamps, at_line_start: true, replayed: Streams::default() }
+    }
+
     /// Starts another attempt.
     pub(super) fn start_attempt(&mut self) {
         self.replayed = Streams::default();
@@ -37,13 +39,14 @@ impl PlainText {
     }
 
     /// The text of a piece.
-    pub(super) fn piece(&mut self, data: PieceData) -> Bytes {
-        match data {
+    pub(super) fn piece(&mut self, piece: Piece) -> Bytes {
+        match piece.data {
             PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => {
+                let is_inside_line = !self.at_line_start;
                 if let Some(last) = bytes.last() {
                     self.at_line_start = *last == b'\n';
                 }
-                bytes
+                if self.timestamps { stamp(&bytes, is_inside_line, piece.received_at) } else { bytes }
             }
             PieceData::Gap(length) => match missing_bytes(length) {
                 Some(missing) => self.line(&format!("longshore: {missing} bytes of output are missing")),
@@ -58,6 +61,21 @@ impl PlainText {
         self.at_line_start = true;
         format!("{before}{text}\n").into()
     }
+}
+
+/// Puts the time of receipt in front of each line that begins in these bytes, or `-` if it is unknown.
+fn stamp(bytes: &[u8], is_inside_line: bool, received_at: Option<Timestamp>) -> Bytes {
+    let time = received_at.map_or_else(|| "-".to_owned(), |at| Time(at).to_string());
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
+    let mut stamped = Vec::with_capacity(2 * bytes.len());
+    for (index, line) in lines {
+        if index > 0 || !is_inside_line {
+            stamped.extend_from_slice(time.as_bytes());
+            stamped.push(b' ');
+        }
+        stamped.extend_from_slice(line);
+    }
+    stamped.into()
 }
 
 /// The number of bytes missing in a gap; `None` if it is unknown.
@@ -79,7 +97,7 @@ impl Streams {
     }
 }
 
-const fn index(stream: Stream) -> usize {
+pub(super) const fn index(stream: Stream) -> usize {
     match stream {
         Stream::Stdout => 0,
         Stream::Stderr => 1,
@@ -196,14 +214,34 @@ fn digits(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn piece(received_at: Option<i64>, data: PieceData) -> Piece {
+        Piece { stream: Stream::Stdout, at: 0, received_at: received_at.map(Timestamp), data }
+    }
+
     #[test]
     fn a_line_of_ours_stands_alone() {
-        let mut plain = PlainText::default();
-        assert_eq!(plain.piece(PieceData::Bytes("no end".into())), "no end");
+        let mut plain = PlainText::new(false);
+        assert_eq!(plain.piece(piece(Some(0), PieceData::Bytes("no end".into()))), "no end");
         assert_eq!(plain.line("done"), "\ndone\n");
-        assert_eq!(plain.piece(PieceData::Gap(7)), "longshore: 7 bytes of output are missing\n");
-        let unknown = plain.piece(PieceData::Gap(ChunkData::UNKNOWN_GAP));
+        let missing = plain.piece(piece(None, PieceData::Gap(7)));
+        assert_eq!(missing, "longshore: 7 bytes of output are missing\n");
+        let unknown = plain.piece(piece(None, PieceData::Gap(ChunkData::UNKNOWN_GAP)));
         assert_eq!(unknown, "longshore: some output is missing\n");
+    }
+
+    #[test]
+    fn lines_begin_with_the_time_of_their_first_byte() {
+        let mut plain = PlainText::new(true);
+        let mut text = |time, bytes: &'static str| plain.piece(piece(time, PieceData::Bytes(bytes.into())));
+        assert_eq!(text(Some(1_500), "on"), "1970-01-01T00:00:01.500Z on");
+        assert_eq!(text(Some(2_000), "e\n\nt"), "e\n1970-01-01T00:00:02.000Z \n1970-01-01T00:00:02.000Z t");
+        assert_eq!(text(Some(3_000), ""), "");
+        assert_eq!(text(Some(3_000), "wo\n"), "wo\n");
+        assert_eq!(text(None, "three\nfour"), "- three\n- four");
+        let missing = plain.piece(piece(Some(4_000), PieceData::Gap(7)));
+        assert_eq!(missing, "\nlongshore: 7 bytes of output are missing\n");
+        let replayed = plain.piece(piece(Some(5_000), PieceData::Replayed("five".into())));
+        assert_eq!(replayed, "1970-01-01T00:00:05.000Z five");
     }
 
     #[test]

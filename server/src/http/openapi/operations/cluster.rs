@@ -20,6 +20,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("offset", Kind::Number(0, i64::MAX.unsigned_abs(), 0), "From this byte on."),
                 query("follow", Kind::Switch, "The answer goes on until the job has ended."),
                 query("encoding", Kind::Word(&["base64"]), "For events: the data is encoded."),
+                query("timestamps", Kind::Switch, "With the time at which the server received it. Not together with Range."),
                 header("Range", Kind::Text("bytes=0-99"), "A part of the output, in bytes."),
                 header("Last-Event-ID", Kind::Text("1:0"), "For events: the id of the last event that was received."),
             ])

@@ -1,0 +1,129 @@
+//! Times of receipt, and segments of versions that did not store them.
+
+use proptest::prelude::*;
+
+use super::super::index::{IndexSummary, SegmentIndex};
+use super::super::scan::Scan;
+use super::*;
+use crate::clock;
+
+/// A piece of output: its stream, when it was received, and its text.
+type Stretch = (Stream, Option<Timestamp>, String);
+
+/// An append of one piece. Pieces without a time are records of earlier versions.
+fn append() -> impl Strategy<Value = (u64, Stretch)> {
+    let time = prop::option::of((0..2_000_000_000_000_i64).prop_map(Timestamp));
+    (1..4_u64, (prop::sample::select(&Stream::ALL[..]), time, "[a-z\n]{1,120}"))
+}
+
+async fn store(logs: &Logs, appends: &[(u64, Stretch)]) {
+    for (at, (job, (stream, time, text))) in appends.iter().enumerate() {
+        let earlier = appends[..at].iter().filter(|(other, stretch)| other == job && stretch.0 == *stream);
+        let offset = earlier.map(|(_, (_, _, text))| text.len() as u64).sum();
+        logs.append_received(vec![chunk(*job, *stream, offset, text.as_bytes())], *time).await.unwrap();
+    }
+}
+
+fn stretches(logs: &Logs, job: u64) -> Vec<Option<Stretch>> {
+    let (mut found, mut next) = (Vec::new(), 0);
+    loop {
+        let page = logs.read(token(job).into(), Streams::Both, next, 200).unwrap();
+        if page.pieces.is_empty() {
+            return found;
+        }
+        next = page.next;
+        found.extend(page.pieces.into_iter().map(|piece| match piece.data {
+            PieceData::Bytes(bytes) => {
+                Some((piece.stream, piece.received_at, String::from_utf8(bytes.to_vec()).unwrap()))
+            }
+            PieceData::Replayed(_) | PieceData::Gap(_) => None,
+        }));
+    }
+}
+
+fn of_job(appends: &[(u64, Stretch)], wanted: u64) -> Vec<Option<Stretch>> {
+    appends.iter().filter(|(job, _)| *job == wanted).map(|(_, stretch)| Some(stretch.clone())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn old_and_new_records_are_read_alike(
+        appends in prop::collection::vec(append(), 1..40),
+        damaged in any::<prop::sample::Index>(),
+        bit in 0..8_u8,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let place = tempfile::tempdir()?;
+        let logs = Logs::open(place.path(), SMALL)?;
+        runtime.block_on(store(&logs, &appends));
+        for job in 1..4 {
+            prop_assert_eq!(stretches(&logs, job), of_job(&appends, job));
+        }
+        drop(logs);
+        prop_assert!(examine::examine(place.path(), true)?.damaged.is_empty());
+        for index in files(place.path(), "idx") {
+            fs::remove_file(index)?;
+        }
+        let logs = Logs::open(place.path(), SMALL)?;
+        for job in 1..4 {
+            prop_assert_eq!(stretches(&logs, job), of_job(&appends, job), "without indexes");
+        }
+        // A flipped bit in a segment hides one piece and changes none.
+        let first = &files(place.path(), "seg")[0];
+        let mut bytes = fs::read(first)?;
+        let at = damaged.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        fs::write(first, &bytes)?;
+        let mut hidden = 0;
+        for job in 1..4 {
+            let (found, expected) = (stretches(&logs, job), of_job(&appends, job));
+            prop_assert_eq!(found.len(), expected.len());
+            prop_assert!(found.iter().zip(&expected).all(|(found, sent)| found.is_none() || found == sent));
+            hidden += found.iter().filter(|found| found.is_none()).count();
+        }
+        prop_assert_eq!(hidden, 1);
+    }
+}
+
+#[tokio::test]
+async fn output_has_the_time_at_which_it_was_appended() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), Limits::default()).unwrap();
+    let before = clock::now().utc;
+    let replayed = Chunk { data: ChunkData::Replayed(b"again".to_vec()), ..out(1, 5, "") };
+    // Three bytes are missing in front of the first.
+    logs.append(vec![out(1, 3, "ab"), replayed]).await.unwrap();
+    let after = clock::now().utc;
+    let pieces = logs.read(token(1).into(), OUT, 1, 100).unwrap().pieces;
+    assert_eq!(pieces.len(), 3);
+    assert!(pieces.iter().all(|piece| piece.received_at.is_some_and(|at| at >= before && at <= after)));
+}
+
+/// A server of an earlier version has made the index again, and has left out the records that it did not know.
+#[tokio::test]
+async fn an_index_that_lacks_records_with_times_is_made_again() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    let appends: Vec<(u64, Stretch)> = (0..4)
+        .map(|at| {
+            (1, (Stream::Stdout, (at > 1).then_some(Timestamp(at)), format!("{at}{}", "x".repeat(300))))
+        })
+        .collect();
+    store(&logs, &appends).await;
+    drop(logs);
+    let (segment, index) = (&files(place.path(), "seg")[0], &files(place.path(), "idx")[0]);
+    let size = fs::metadata(segment).unwrap().len();
+    let all = Scan::of(&fs::File::open(segment).unwrap()).unwrap().all();
+    let mut known = SegmentIndex::default();
+    for (attempt, position) in all.all().filter(|(_, position)| !position.code.has_time) {
+        known.add(attempt, *position);
+    }
+    known.write(index).unwrap();
+    fs::File::options().write(true).open(index).unwrap().write_all_at(b"LSLOGIX2", 0).unwrap();
+    assert!(IndexSummary::read(index, size).is_none());
+    assert_eq!(examine::examine(place.path(), false).unwrap().without_index, [1]);
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    assert_eq!(stretches(&logs, 1), of_job(&appends, 1));
+}
