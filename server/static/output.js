@@ -8,9 +8,11 @@ const SPACE_MAX = 12_000_000; // Pixels: browsers draw no taller element. With m
 const LINES_MAX = 2_000_000, CHARS_MAX = 250_000_000, LINE_MAX = 1_000_000; // Lines and characters that are kept, and characters of a line.
 const PIECES_MAX = 5_000; // Coloured pieces that are in the page at once; lines beyond have no colours.
 
-const lines = []; // {text, kind, style}: kind is stdout, stderr or note; style is that of the line's begin, if it is not the normal one.
+// {text, kind, style, at}: kind is stdout, stderr or note; style is that of the line's begin, if it is not the normal one; at is when the server
+// received its first byte, if that is known.
+const lines = [];
 let unfinished = { stdout: null, stderr: null }, styles = {}, chars = 0, isFull = false;
-let wrap = false, atEnd = true, found = [], foundAt = -1, needle = "", marked = Number(location.hash.slice(2)) || 0;
+let wrap = false, times = false, atEnd = true, found = [], foundAt = -1, needle = "", marked = Number(location.hash.slice(2)) || 0;
 // A link from a search names a line by its stream and its position there in bytes: #stderr@81.
 let sought = /^#(stdout|stderr)@(\d+)$/.exec(location.hash);
 const isFromSearch = sought !== null;
@@ -26,16 +28,20 @@ function button(text, act) {
   return made;
 }
 
-// Rows of a line, from the width of the view: the font is monospaced.
+// Rows of a line, from the width that its text has: the font is monospaced.
 let columns = 80;
 function measure() {
-  const probe = document.createElement("span");
+  const line = document.createElement("div"), text = document.createElement("span"), probe = document.createElement("span");
+  line.className = "line";
   probe.textContent = "0".repeat(100);
   probe.style.position = "absolute";
-  view.append(probe);
+  probe.style.whiteSpace = "pre";
+  text.append(probe);
+  line.append(document.createElement("a"), ...(times ? [document.createElement("time")] : []), text);
+  view.append(line);
   const width = probe.getBoundingClientRect().width / 100 || 8;
-  probe.remove();
-  columns = Math.max(20, Math.floor((view.clientWidth - 110) / width));
+  columns = Math.max(1, Math.floor(text.getBoundingClientRect().width / width));
+  line.remove();
 }
 function rowsOf(line) {
   return wrap ? Math.max(1, Math.ceil(plain(line.text).length / columns)) : 1;
@@ -43,6 +49,21 @@ function rowsOf(line) {
 function layout(from = 0) {
   offsets.length = from + 1;
   for (let index = from; index < lines.length; index++) offsets.push(offsets[index] + rowsOf(lines[index]));
+}
+
+// The local time of a line; the date, the zone and the instant are shown on hover. A text that is copied has none of it.
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
+const full = new Intl.DateTimeFormat("en-GB", {
+  weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  fractionalSecondDigits: 3, timeZoneName: "longOffset",
+});
+const zone = full.resolvedOptions().timeZone;
+function timeOf(line) {
+  const shown = document.createElement("time"), at = Date.parse(line.at);
+  if (Number.isNaN(at)) return shown;
+  shown.textContent = clock.format(at);
+  shown.title = `${line.at}\n${full.format(at)} (${zone})`;
+  return shown;
 }
 
 // Drawing: a tall empty block gives the scroll bar, a sheet has the lines that can be seen.
@@ -98,7 +119,7 @@ function draw() {
       number.textContent = index + 1;
       if (left > 0) left -= write(lines[index].text, lines[index].style, page, text);
       else text.textContent = plain(lines[index].text);
-      line.append(number, text);
+      if (times) line.append(number, timeOf(lines[index]), text); else line.append(number, text);
       nodes.push(line);
     }
     sheet.replaceChildren(...nodes);
@@ -121,8 +142,8 @@ function pin(index) {
 for (const moved of ["wheel", "pointerdown", "touchstart", "keydown"]) view.addEventListener(moved, () => { pinned = -1; }, { passive: true });
 
 // Lines as they arrive. A line that is not finished grows.
-function push(text, kind) {
-  lines.push({ text: "", kind, style: styles[kind] });
+function push(text, kind, at) {
+  lines.push({ text: "", kind, style: styles[kind], at });
   append(lines[lines.length - 1], text);
   offsets.push(offsets[lines.length - 1] + rowsOf(lines[lines.length - 1]));
 }
@@ -133,7 +154,7 @@ function append(line, text) {
   if (line.text.length > LINE_MAX) line.text = line.text.slice(0, LINE_MAX);
   chars += line.text.length - before;
 }
-function output(stream, text, offset) {
+function output(stream, text, offset, at) {
   if (lines.length >= LINES_MAX || chars >= CHARS_MAX) return fill();
   const parts = text.split("\n");
   let from = lines.length;
@@ -144,7 +165,7 @@ function output(stream, text, offset) {
       append(lines[open], part);
       from = Math.min(from, open);
     } else if (part || index < parts.length - 1) {
-      push(part, stream);
+      push(part, stream, at);
       if (index === parts.length - 1) unfinished[stream] = lines.length - 1;
     }
     if (index === wanted) pin(open !== null && index === 0 ? open : Math.max(0, lines.length - 1));
@@ -195,7 +216,7 @@ function start() {
   });
   source.addEventListener("output", (event) => {
     const data = JSON.parse(event.data);
-    output(data.stream, data.text, data.offset);
+    output(data.stream, data.text, data.offset, data.received_at);
   });
   source.addEventListener("gap", (event) => {
     const data = JSON.parse(event.data);
@@ -213,17 +234,22 @@ function start() {
 }
 
 const ends = button("Jump to the end", () => { atEnd = true; pinned = -1; draw(); });
-const wraps = button("Wrap", () => {
-  const first = lineAt(Math.floor(top() / HEIGHT));
-  wrap = !wrap;
-  wraps.setAttribute("aria-pressed", wrap);
-  view.classList.toggle("wrap", wrap);
-  measure();
-  layout();
-  stretch();
-  if (!atEnd) scrollTo(offsets[first] * HEIGHT);
-  draw();
-});
+// A button that changes how lines are shown; the first line in view stays there.
+function toggle(name, change) {
+  const made = button(name, () => {
+    const first = lineAt(Math.floor(top() / HEIGHT)), isOn = change();
+    made.setAttribute("aria-pressed", isOn);
+    view.classList.toggle(name.toLowerCase(), isOn);
+    measure();
+    layout();
+    stretch();
+    if (!atEnd) scrollTo(offsets[first] * HEIGHT);
+    draw();
+  });
+  made.setAttribute("aria-pressed", false);
+}
+toggle("Wrap", () => (wrap = !wrap));
+toggle("Times", () => (times = !times));
 const field = document.createElement("input");
 field.type = "search";
 field.placeholder = "Find in output";

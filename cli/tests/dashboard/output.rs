@@ -3,7 +3,7 @@
 use testkit::browser::{self, Browser};
 use testkit::wait_until;
 
-use crate::{CONTRAST, Running, keep_picture, number, submit};
+use crate::{CONTRAST, Running, SIZES, keep_picture, number, submit};
 
 const JOBS_FILE: &str = r#"
 version: 1
@@ -11,6 +11,8 @@ defaults: { runtime: process }
 jobs:
   million:
     command: [seq, '1000000']
+  slow:
+    command: [sh, -c, 'echo first; head -c 1000 /dev/zero | tr "\0" x; echo; sleep 1; echo "last of them"']
   palette:
     command:
       - sh
@@ -88,9 +90,74 @@ async fn a_million_lines_are_read_with_few_of_them_in_the_page() {
     wait_for_line(&browser, "777777").await;
     browser.run("[...document.querySelectorAll('#output-tools button')].find((it) => it.textContent === 'Jump to the end').click()").await;
     wait_for_line(&browser, &LINES.to_string()).await;
+    browser.run("[...document.querySelectorAll('#output-tools button')].find((it) => it.textContent === 'Times').click()").await;
+    let timed = "return document.querySelectorAll('#output time').length";
+    wait_until("the times are shown", async || number(&browser, timed).await > 20).await;
     assert!(elements(&browser).await < ELEMENTS_MAX);
     keep_picture(&browser, "output-million").await;
     browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_shows_the_time_of_each_line() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start(JOBS_FILE).await;
+    let job = submit(&running.api, "slow").await;
+    running.api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+    let text = running.api.get_bytes(&format!("/api/jobs/{job}/logs?timestamps=1")).await;
+    let text = String::from_utf8(text).unwrap();
+    let instants: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(' ')?.0)).collect();
+    for (name, width, height) in SIZES {
+        let browser = Browser::start(false).await;
+        browser.resize(width, height).await;
+        browser.open(&format!("{}/jobs/{job}/output", running.base)).await;
+        wait_for_line(&browser, "last of them").await;
+        let times =
+            "return [...document.querySelectorAll('#output .line > time')].map((it) => it.textContent)";
+        assert_eq!(browser.run(times).await, serde_json::json!([]), "they are not shown before");
+        let switch =
+            "[...document.querySelectorAll('#output-tools button')].find((it) => it.textContent === 'Times')";
+        browser.run(&format!("{switch}.click()")).await;
+        let shown = format!(
+            "return {switch}.ariaPressed === 'true' && document.querySelector('#output time') ? 1 : 0"
+        );
+        wait_until("the times are shown", async || number(&browser, &shown).await == 1).await;
+        // The local time of the server's instants, with the instant on hover; the line of the end has none.
+        let expected = format!(
+            "const local = (text) => {{
+                const at = new Date(text), two = (number) => String(number).padStart(2, '0');
+                return [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':') + text.slice(-5, -1);
+            }};
+            return [...{}.map(local), '']",
+            serde_json::json!(instants)
+        );
+        assert_eq!(browser.run(times).await, browser.run(&expected).await);
+        let titles =
+            "return [...document.querySelectorAll('#output time')].map((it) => it.title.split('\\n')[0])";
+        assert_eq!(browser.run(titles).await, serde_json::json!([instants[0], instants[1], instants[2], ""]));
+        let copied = "getSelection().selectAllChildren(document.querySelector('#output .line')); return getSelection().toString()";
+        assert_eq!(browser.run(copied).await.as_str().map(str::trim), Some("first"), "times are not copied");
+        browser.run("getSelection().removeAllRanges()").await;
+        let overlap = "
+            const [number, time, text] = [...document.querySelector('#output .line').children].map((it) => it.getBoundingClientRect());
+            return number.right <= time.left && time.right <= text.left && text.left < innerWidth ? 0 : 1";
+        assert_eq!(number(&browser, overlap).await, 0);
+        let weak = browser.run(CONTRAST).await;
+        assert_eq!(weak.as_array().map(Vec::len), Some(0), "{weak}");
+        keep_picture(&browser, &format!("output-times-{name}")).await;
+        // Wrapped lines get less room beside the times, and the scroll bar knows it.
+        browser.run(&format!("{}.click()", switch.replace("Times", "Wrap"))).await;
+        let fits = "
+            const [space, sheet] = ['space', 'sheet'].map((it) => document.querySelector(`#output .${it}`).offsetHeight);
+            return space === sheet && sheet > 5 * 18 ? 1 : 0";
+        wait_until("all rows are counted", async || number(&browser, fits).await == 1).await;
+        browser.run(&format!("{switch}.click()")).await;
+        let hidden = "return document.querySelector('#output time') ? 0 : 1";
+        wait_until("the times are hidden", async || number(&browser, hidden).await == 1).await;
+        browser.quit().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
