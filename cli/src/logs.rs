@@ -5,6 +5,7 @@
 
 mod member;
 mod request;
+mod timestamps;
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 pub(crate) use self::member::Member;
 use self::member::OpenLines;
 pub(crate) use self::request::LogRequest;
+use self::timestamps::LineTimes;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
@@ -30,6 +32,7 @@ use crate::view::{self, JobView as _};
 #[command(after_help = "Examples:
   longshore logs 12                    output of the latest attempt
   longshore logs -f 12                 and follow it until the job has ended
+  longshore logs -t 12                 with the time of each line
   longshore logs 12 --attempt 1 --stream stderr
   longshore logs 12 > out 2> err       the two streams, byte for byte")]
 pub(crate) struct Flags {
@@ -50,6 +53,9 @@ pub(crate) struct Flags {
     /// Start with the last lines of both streams together.
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
+    /// Begin each line with the time at which the server received it, in UTC; `-` if it is unknown.
+    #[arg(short = 't', long)]
+    timestamps: bool,
 }
 
 /// Shows the output of a job.
@@ -63,6 +69,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         tail: flags.tail,
         from_first: false,
         as_json: flags.common.format.is_json(),
+        timestamps: flags.timestamps,
         prints_end: flags.follow,
         member: None,
     };
@@ -113,6 +120,8 @@ struct Place {
     texts: Utf8Streams,
     /// Incomplete lines of a member of a batch.
     lines: OpenLines,
+    /// With times: the lines that have not ended.
+    times: LineTimes,
     /// Streams of this attempt for which the note about replayed output was printed.
     replayed: Vec<Stream>,
 }
@@ -195,6 +204,8 @@ fn switch_attempt(wanted: &LogRequest, next: &Attempt, place: &mut Place) -> any
 struct Output {
     stream: Stream,
     base64: String,
+    /// The time at which the server received it, if that was asked for and is known.
+    received_at: Option<String>,
     /// True if the worker read it again from the engine's log.
     #[serde(default)]
     replayed: bool,
@@ -208,7 +219,11 @@ fn output(api: &Api, wanted: &LogRequest, output: &Output, place: &mut Place) ->
     let text = place.texts.of(output.stream);
     if wanted.as_json {
         let text = text.decode(&bytes);
-        return json_text(wanted, output.stream, &text, place);
+        return json_text(wanted, output.stream, &text, output.received_at.as_deref(), place);
+    }
+    if wanted.timestamps {
+        let stamped = place.times.stamp(output.stream, &bytes, output.received_at.as_deref());
+        return screen::output(output.stream, &stamped, text);
     }
     if let Some(member) = &wanted.member {
         let lines = place.lines.push(output.stream, &text.decode(&bytes));
@@ -232,7 +247,7 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, place: &mut Place) -> anyh
     let text = place.texts.of(stream);
     let rest = text.flush();
     if wanted.as_json {
-        return json_text(wanted, stream, &rest, place);
+        return json_text(wanted, stream, &rest, None, place);
     }
     if let Some(member) = &wanted.member {
         let lines = place.lines.push(stream, &rest) + &place.lines.take(stream);
@@ -247,11 +262,20 @@ fn flush_streams(wanted: &LogRequest, place: &mut Place) -> anyhow::Result<()> {
 }
 
 /// Prints a JSON line, unless the text is empty because only an incomplete character came.
-fn json_text(wanted: &LogRequest, stream: Stream, text: &str, place: &Place) -> anyhow::Result<()> {
+fn json_text(
+    wanted: &LogRequest,
+    stream: Stream,
+    text: &str,
+    received_at: Option<&str>,
+    place: &Place,
+) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
     }
     let mut line = json!({ "stream": stream.name(), "text": text });
+    if let Some(received_at) = received_at {
+        line["received_at"] = received_at.into();
+    }
     if place.replayed.contains(&stream) {
         line["replayed"] = true.into();
     }

@@ -206,6 +206,28 @@ fn replayed_output_is_noted_once_per_stream() {
     }
 }
 
+#[test]
+fn timestamps_stand_in_front_of_each_line_of_both_streams() {
+    let at = |second: u32, event: String| {
+        event
+            .replace("\"base64\"", &format!("\"received_at\":\"2026-03-01T09:30:0{second}.000Z\",\"base64\""))
+    };
+    let first = [at(1, output("1:6", "stdout", b"one\ntw")), at(2, output("1:11", "stderr", b"oops\n"))];
+    let leaving = [&attempt(1), &first.concat(), "event: leaving\ndata: {}\n\n"].concat();
+    let rest = [&attempt(1), &at(3, output("1:13", "stdout", b"o\n")), &output("1:15", "stdout", b"x"), END];
+    let follow = format!("{FOLLOW}&timestamps=1");
+    let stub = Stub::new();
+    stub.on(&follow, "200 OK", EVENTS, &leaving).on(&follow, "200 OK", EVENTS, &rest.concat());
+    let said = run(&mut stub.longshore(&["logs", "-f", "-t", "12"]));
+    assert_eq!(said.out, "2026-03-01T09:30:01.000Z one\n2026-03-01T09:30:01.000Z two\n- x", "{said:?}");
+    assert!(said.err.contains("2026-03-01T09:30:02.000Z oops\n"), "{said:?}");
+    let stub = Stub::new();
+    stub.on(&follow, "200 OK", EVENTS, &rest.concat());
+    let said = run(&mut stub.longshore(&["logs", "-f", "--timestamps", "12", "-o", "json"]));
+    let line = r#"{"received_at":"2026-03-01T09:30:03.000Z","stream":"stdout","text":"o\n"}"#;
+    assert_eq!(said.out, format!("{line}\n{}\n", r#"{"stream":"stdout","text":"x"}"#), "{said:?}");
+}
+
 fn header<'h>(head: &'h [String], name: &str) -> Option<&'h str> {
     head.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }

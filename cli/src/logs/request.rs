@@ -14,6 +14,8 @@ pub(crate) struct LogRequest {
     pub(super) tail: Option<u32>,
     pub(super) from_first: bool,
     pub(super) as_json: bool,
+    /// Print the time at which the server received it in front of each line.
+    pub(super) timestamps: bool,
     /// Print at the end how the job ended.
     pub(super) prints_end: bool,
     /// Print whole lines with the job that wrote them, because others write as well.
@@ -30,6 +32,7 @@ impl LogRequest {
             tail: None,
             from_first: true,
             as_json: false,
+            timestamps: false,
             prints_end: false,
             member: None,
         }
@@ -56,6 +59,7 @@ impl LogRequest {
             ("attempt", self.attempt.map(|attempt| attempt.to_string())),
             ("stream", self.stream.map(|stream| stream.name().to_owned())),
             ("tail", self.tail.filter(|_| !resumed).map(|lines| lines.to_string())),
+            ("timestamps", self.timestamps.then(|| "1".to_owned())),
         ];
         query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }

@@ -108,10 +108,11 @@ class Client:
             time.sleep(_PACE_S if time.monotonic() - asked_at < min(wait_s, _PACE_S) else 0)
 
     def logs(
-        self, job: int, *, attempt: Optional[int] = None, stream: Optional[str] = None, tail: Optional[int] = None
-    ) -> bytes:
-        """The output of the latest attempt until now, byte for byte."""
-        query = _query(attempt=attempt, stream=stream, tail=tail)
+        self, job: int, *, attempt: Optional[int] = None, stream: Optional[str] = None, tail: Optional[int] = None,
+        timestamps: bool = False
+    ) -> bytes:  # fmt: skip
+        """The output of the latest attempt until now, byte for byte. With `timestamps` each line begins with its time in UTC."""
+        query = _query(attempt=attempt, stream=stream, tail=tail, timestamps=1 if timestamps else None)
         return self._http.call(Request("GET", f"/api/jobs/{job:d}/logs", query, headers={"Accept": "text/plain"}))[1]
 
     def follow(

@@ -38,6 +38,9 @@ class Jobs(unittest.TestCase):
         output = b"".join(part.data for part in self.client.follow(job["id"]))
         self.assertEqual(output, f"hello from job {job['id']}\n".encode())
         self.assertEqual(self.client.logs(job["id"]), output)
+        time, _, line = self.client.logs(job["id"], timestamps=True).partition(b" ")
+        self.assertRegex(time.decode(), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertEqual(line, output)
 
     def test_overrides_reach_the_job(self) -> None:
         job = self.client.submit("show", params={"size": 7}, environment={"A": "b c"}, args=["x", "ü"], input=[1, {}], wait=60)
