@@ -1,24 +1,21 @@
 //! (l) The cost of tokens and of TLS: single POSTs, in turns with a server that is open, as ratios of processor time.
 
-use crate::record::{Record, median};
+use crate::record::Record;
 use crate::singles::CONNECTIONS;
 use crate::stage::{Access, BenchEnv};
 use crate::throughput::{self, Jobs, Run};
+use crate::turns::{TURNS, medians};
 
-/// Takes each figure three times, in turns.
+/// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Access::Open, Access::Tokens, Access::Tls];
-    let mut costs = kinds.map(|_| Vec::new());
-    for _ in 0..TURNS {
-        for (access, costs) in kinds.into_iter().zip(&mut costs) {
-            let load = (jobs, 1, CONNECTIONS);
-            let jobs_of = Jobs::Talkative;
-            let run =
-                Run { bench: "access", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
-            costs.push(throughput::take(env, run).await?.server_cpu_us);
-        }
-    }
-    let [open, tokens, tls] = costs.map(median);
+    let [[open], [tokens], [tls]] = medians(kinds, async |access| {
+        let load = (jobs, 1, CONNECTIONS);
+        let jobs_of = Jobs::Talkative;
+        let run = Run { bench: "access", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
+        Ok([throughput::take(env, run).await?.server_cpu_us])
+    })
+    .await?;
     let mut record = Record::new("access ratios");
     record.set("jobs", jobs);
     record.set("turns", TURNS);
@@ -28,5 +25,3 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     record.print();
     Ok(())
 }
-
-const TURNS: usize = 3;

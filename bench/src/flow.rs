@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use crate::database::Counts;
 use crate::fleet::share_of_a_core;
 use crate::load::{Load, NDJSON, Retries};
-use crate::record::{Record, median, tell};
+use crate::record::{Record, tell};
 use crate::singles::CONNECTIONS;
 use crate::stage::{BenchEnv, Server};
 use crate::swarm::{Jobs, Members, Swarm};
+use crate::turns::{TURNS, medians};
 
 /// Workers and waiting jobs beside the measured jobs.
 #[derive(Clone, Copy, Debug)]
@@ -28,19 +29,13 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64, workers: u64) -> anyhow::
     compare(env, (jobs, CONNECTIONS), workers).await
 }
 
-/// Takes each figure three times, in turns. The load is a number of jobs and of connections.
+/// Takes the figures. The load is a number of jobs and of connections.
 async fn compare(env: &BenchEnv, load: (u64, u64), workers: u64) -> anyhow::Result<()> {
     let few = Surroundings { workers: FEW_WORKERS, waiting: 0 };
     let many = Surroundings { workers, ..few };
     let beside = Surroundings { waiting: WAITING_DEFINITIONS, ..few };
-    let all = [few, many, beside];
-    let mut costs = all.map(|_| Vec::new());
-    for _ in 0..TURNS {
-        for (surroundings, costs) in all.into_iter().zip(&mut costs) {
-            costs.push(take(env, load, surroundings).await?);
-        }
-    }
-    let [few, many, beside] = costs.map(median);
+    let [[few], [many], [beside]] =
+        medians([few, many, beside], async |around| Ok([take(env, load, around).await?])).await?;
     let mut record = Record::new("flow ratios");
     record.set("jobs", load.0);
     record.set("connections", load.1);
@@ -116,6 +111,5 @@ const FEW_WORKERS: u64 = 10;
 const SLOTS: u32 = 16;
 const WAITING_DEFINITIONS: u64 = 5_000;
 const WAITING_EACH: u64 = 4;
-const TURNS: usize = 3;
 /// The last reports are committed within milliseconds.
 const SETTLE: Duration = Duration::from_millis(200);

@@ -9,30 +9,21 @@ use tokio::task::JoinSet;
 
 use crate::fleet::share_of_a_core;
 use crate::load::{Connection, Endpoint, JSON, Retries};
-use crate::record::{Record, median, tell};
+use crate::record::{Record, tell};
 use crate::stage::{Access, BenchEnv, WorkerPool};
 use crate::throughput::{self, Jobs, Run};
+use crate::turns::{TURNS, medians};
 
 /// Takes all figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     quiet(env).await?;
-    let mut rates = [const { Vec::new() }; 2];
-    for _ in 0..TURNS {
-        for (is_watched, rates) in [false, true].into_iter().zip(&mut rates) {
-            let load = (jobs, throughput::BATCH, throughput::CONNECTIONS);
-            let run = Run {
-                bench: "followers",
-                load,
-                jobs_of: Jobs::Silent,
-                history: 0,
-                tuned: true,
-                access: Access::Open,
-                is_watched,
-            };
-            rates.push(throughput::take(env, run).await?.jobs_per_s);
-        }
-    }
-    let [alone, watched] = rates.map(median);
+    let [[alone], [watched]] = medians([false, true], async |is_watched| {
+        let load = (jobs, throughput::BATCH, throughput::CONNECTIONS);
+        let (jobs_of, access) = (Jobs::Silent, Access::Open);
+        let run = Run { bench: "followers", load, jobs_of, history: 0, tuned: true, access, is_watched };
+        Ok([throughput::take(env, run).await?.jobs_per_s])
+    })
+    .await?;
     let mut record = Record::new("followers ratios");
     record.set("jobs", jobs);
     record.set("turns", TURNS);
@@ -141,5 +132,4 @@ jobs:
 const FOLLOWERS: u64 = 1_000;
 /// As a browser does.
 const COME_BACK_AFTER: Duration = Duration::from_secs(3);
-const TURNS: usize = 3;
 const START_MAX: Duration = Duration::from_secs(30);

@@ -30,6 +30,7 @@ mod stage;
 mod stall;
 mod swarm;
 mod throughput;
+mod turns;
 mod waiting;
 
 use std::path::PathBuf;

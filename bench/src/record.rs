@@ -45,12 +45,6 @@ impl Record {
     }
 }
 
-/// The middle one of some figures.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// Says what goes on, to a person.
 pub(crate) fn tell(text: &str) {
     eprintln!("bench: {text}");

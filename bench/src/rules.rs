@@ -1,28 +1,24 @@
 //! (n) Batches of 1,000 definitions with limits by key, required labels and priorities, in turns with the same batches of definitions without
 //! rules, and with batches of one definition: jobs per second and processor time, as ratios.
 
-use crate::record::{Record, median};
+use crate::record::Record;
 use crate::stage::{Access, BenchEnv};
 use crate::throughput::{self, Jobs, Run};
+use crate::turns::{TURNS, medians};
 
-/// Takes each figure three times, in turns.
+/// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Jobs::Silent, Jobs::Many, Jobs::Ruled];
-    let mut costs = kinds.map(|_| Vec::new());
-    let mut rates = kinds.map(|_| Vec::new());
-    for _ in 0..TURNS {
-        for (kind, jobs_of) in kinds.into_iter().enumerate() {
+    let [[one_cost, one_rate], [many_cost, many_rate], [ruled_cost, ruled_rate]] =
+        medians(kinds, async |jobs_of| {
             let load = (jobs, throughput::BATCH, throughput::CONNECTIONS);
             let access = Access::Open;
             let run =
                 Run { bench: "rules", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
             let taken = throughput::take(env, run).await?;
-            costs[kind].push(taken.server_cpu_us);
-            rates[kind].push(taken.jobs_per_s);
-        }
-    }
-    let ([one_cost, many_cost, ruled_cost], [one_rate, many_rate, ruled_rate]) =
-        (costs.map(median), rates.map(median));
+            Ok([taken.server_cpu_us, taken.jobs_per_s])
+        })
+        .await?;
     let mut record = Record::new("rules ratios");
     record.set("jobs", jobs);
     record.set("turns", TURNS);
@@ -63,4 +59,3 @@ pub(crate) fn batch(members: u64) -> String {
 
 const DEFINITIONS: u64 = 1_000;
 const CUSTOMERS: u64 = 50;
-const TURNS: usize = 3;
