@@ -3,15 +3,16 @@
 use crate::record::Record;
 use crate::singles::CONNECTIONS;
 use crate::stage::{Access, BenchEnv};
-use crate::throughput::{self, Jobs, Run};
+use crate::throughput::{self, Run};
 use crate::turns::{TURNS, medians};
+use crate::workload::Workload;
 
 /// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Access::Open, Access::Tokens, Access::Tls];
     let [[open], [tokens], [tls]] = medians(kinds, async |access| {
         let load = (jobs, 1, CONNECTIONS);
-        let jobs_of = Jobs::Talkative;
+        let jobs_of = Workload::Talkative;
         let run = Run { bench: "access", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
         Ok([throughput::take(env, run).await?.server_cpu_us])
     })

@@ -8,7 +8,7 @@ use crate::database::Counts;
 use crate::load::{JSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::BenchEnv;
-use crate::throughput::{JOBS_FILE, SILENT};
+use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figure: from the request until all jobs are durable and visible.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {

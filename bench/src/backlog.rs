@@ -9,7 +9,7 @@ use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, Server, Stage};
-use crate::throughput::{JOBS_FILE, SILENT};
+use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures at a hundredth, a tenth and all of `jobs`.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {

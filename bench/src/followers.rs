@@ -11,15 +11,16 @@ use crate::fleet::share_of_a_core;
 use crate::load::{Connection, Endpoint, JSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{Access, BenchEnv, WorkerPool};
-use crate::throughput::{self, Jobs, Run};
+use crate::throughput::{self, Run};
 use crate::turns::{TURNS, medians};
+use crate::workload::{BATCH, CONNECTIONS, Workload};
 
 /// Takes all figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     quiet(env).await?;
     let [[alone], [watched]] = medians([false, true], async |is_watched| {
-        let load = (jobs, throughput::BATCH, throughput::CONNECTIONS);
-        let (jobs_of, access) = (Jobs::Silent, Access::Open);
+        let load = (jobs, BATCH, CONNECTIONS);
+        let (jobs_of, access) = (Workload::Silent, Access::Open);
         let run = Run { bench: "followers", load, jobs_of, history: 0, tuned: true, access, is_watched };
         Ok([throughput::take(env, run).await?.jobs_per_s])
     })

@@ -11,7 +11,7 @@ use crate::load::{NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, Server};
 use crate::swarm::{Jobs, Members, Swarm, wall_us};
-use crate::throughput::{JOBS_FILE, SILENT};
+use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures for jobs that become due one after the other within a minute.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {

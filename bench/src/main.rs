@@ -32,6 +32,7 @@ mod swarm;
 mod throughput;
 mod turns;
 mod waiting;
+mod workload;
 
 use std::path::PathBuf;
 

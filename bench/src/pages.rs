@@ -10,8 +10,8 @@ use crate::backlog::load;
 use crate::load::{Connection, JSON, Load};
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, WorkerPool};
-use crate::throughput::ROOM;
 use crate::waiting;
+use crate::workload::ROOM;
 
 /// Takes the figures with so many ended jobs, and a tenth of them waiting.
 pub(crate) async fn measure(env: &BenchEnv, ended: u64) -> anyhow::Result<()> {

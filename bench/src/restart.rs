@@ -4,7 +4,7 @@ use crate::backlog::load;
 use crate::database::Counts;
 use crate::record::{Record, tell};
 use crate::stage::BenchEnv;
-use crate::throughput::JOBS_FILE;
+use crate::workload::JOBS_FILE;
 
 /// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {

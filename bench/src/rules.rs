@@ -3,15 +3,16 @@
 
 use crate::record::Record;
 use crate::stage::{Access, BenchEnv};
-use crate::throughput::{self, Jobs, Run};
+use crate::throughput::{self, Run};
 use crate::turns::{TURNS, medians};
+use crate::workload::{BATCH, CONNECTIONS, DEFINITIONS, Workload};
 
 /// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
-    let kinds = [Jobs::Silent, Jobs::Many, Jobs::Ruled];
+    let kinds = [Workload::Silent, Workload::Many, Workload::Ruled];
     let [[one_cost, one_rate], [many_cost, many_rate], [ruled_cost, ruled_rate]] =
         medians(kinds, async |jobs_of| {
-            let load = (jobs, throughput::BATCH, throughput::CONNECTIONS);
+            let load = (jobs, BATCH, CONNECTIONS);
             let access = Access::Open;
             let run =
                 Run { bench: "rules", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
@@ -34,28 +35,3 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     record.print();
     Ok(())
 }
-
-/// The definitions for a jobs file. With rules, half of them may run on each of two workers.
-pub(crate) fn definitions(with_rules: bool) -> String {
-    let rules = |n: u64| {
-        let (worker, priority) = (n % 2 + 1, n % 5);
-        format!(
-            ", priority: {priority}, requires: {{ bench: w{worker} }}, concurrency: {{ limit: 10, key: labels.customer }}"
-        )
-    };
-    let rules = |n| if with_rules { rules(n) } else { String::new() };
-    (0..DEFINITIONS).map(|n| format!("  many-{n}: {{ runtime: fake{} }}\n", rules(n))).collect()
-}
-
-/// A batch with a job of each definition.
-pub(crate) fn batch(members: u64) -> String {
-    (0..members)
-        .map(|n| {
-            let (definition, customer) = (n % DEFINITIONS, n % CUSTOMERS);
-            format!("{{\"name\":\"many-{definition}\",\"labels\":{{\"customer\":\"c{customer}\"}}}}\n")
-        })
-        .collect()
-}
-
-const DEFINITIONS: u64 = 1_000;
-const CUSTOMERS: u64 = 50;

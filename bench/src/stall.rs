@@ -17,7 +17,7 @@ use crate::database::Counts;
 use crate::load::{Connection, JSON, NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::BenchEnv;
-use crate::throughput::{JOBS_FILE, SILENT};
+use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures, for batches of so many jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {

@@ -9,19 +9,19 @@ use crate::followers::Listeners;
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, tell};
-use crate::rules;
 use crate::stage::{Access, BenchEnv, Process, Server, Stage, WorkerPool};
 use crate::waiting;
+use crate::workload::{self, BATCH, CONNECTIONS, ROOM, SILENT, TALKATIVE, Workload};
 
 /// Parameters that differ between runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     /// Name of the run in the results.
     pub(crate) bench: &'static str,
-    /// The submitted jobs; their definition decides about output.
+    /// How many jobs, jobs in a batch, and connections.
     pub(crate) load: (u64, u64, u64),
-    /// Their definitions.
-    pub(crate) jobs_of: Jobs,
+    /// The submitted jobs.
+    pub(crate) jobs_of: Workload,
     /// Ended jobs in the store before it begins.
     pub(crate) history: u64,
     /// True for workers with 64 slots and a backlog of 64, false for the defaults.
@@ -30,19 +30,6 @@ pub(crate) struct Run {
     pub(crate) access: Access,
     /// True if a dashboard is open and metrics are scraped meanwhile.
     pub(crate) is_watched: bool,
-}
-
-/// The definitions of the submitted jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Jobs {
-    /// One whose jobs do nothing.
-    Silent,
-    /// One whose jobs write [`OUTPUT_BYTES`].
-    Talkative,
-    /// Many, whose jobs have a label and do nothing. They come in batches.
-    Many,
-    /// Likewise, with limits, required labels and priorities.
-    Ruled,
 }
 
 /// Figures that runs are compared by.
@@ -66,11 +53,11 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::
 }
 
 /// Tuned before default settings, without output before with, on an empty store before a full one.
-pub(crate) fn variants(history: u64) -> Vec<(bool, Jobs, u64)> {
+pub(crate) fn variants(history: u64) -> Vec<(bool, Workload, u64)> {
     let mut all = Vec::new();
     for ended in [0, history] {
         for tuned in [true, false] {
-            all.extend([(tuned, Jobs::Silent, ended), (tuned, Jobs::Talkative, ended)]);
+            all.extend([(tuned, Workload::Silent, ended), (tuned, Workload::Talkative, ended)]);
         }
         if history == 0 {
             break;
@@ -82,12 +69,7 @@ pub(crate) fn variants(history: u64) -> Vec<(bool, Jobs, u64)> {
 /// Takes one figure.
 pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     tell(&format!("{run:?}"));
-    let jobs_file = match run.jobs_of {
-        Jobs::Silent | Jobs::Talkative => JOBS_FILE.to_owned(),
-        Jobs::Many => format!("{JOBS_FILE}{}", rules::definitions(false)),
-        Jobs::Ruled => format!("{JOBS_FILE}{}", rules::definitions(true)),
-    };
-    let stage = env.stage(&jobs_file)?.with_access(run.access)?;
+    let stage = env.stage(&run.jobs_of.jobs_file())?.with_access(run.access)?;
     let (server, _) = stage.server().await?;
     let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &pool).await?;
@@ -96,18 +78,19 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
         if run.is_watched { Some(Listeners::dashboard(&server.endpoint).await?) } else { None };
 
     let (jobs, batch, connections) = run.load;
-    let has_output = run.jobs_of == Jobs::Talkative;
+    let output_bytes = run.jobs_of.output_bytes();
+    let has_output = output_bytes > 0;
     let name = if has_output { TALKATIVE } else { SILENT };
     let load = Load { jobs, batch, connections, name };
     let used = Used::now(&server, &workers)?;
     let submitted = match run.jobs_of {
-        Jobs::Silent | Jobs::Talkative => load.submit(server.endpoint.clone()).await?,
-        Jobs::Many | Jobs::Ruled => {
-            load.send(server.endpoint.clone(), "/api/jobs", rules::batch(batch).into()).await?
+        Workload::Silent | Workload::Talkative => load.submit(server.endpoint.clone()).await?,
+        Workload::Many | Workload::Ruled => {
+            load.send(server.endpoint.clone(), "/api/jobs", workload::batch_of_many(batch).into()).await?
         }
     };
     let ended = waiting::until_all_ended(&server).await?;
-    let written = written(has_output, load.total())?;
+    let written = written(output_bytes, load.total())?;
     let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
     let used = Used::now(&server, &workers)?.since(used);
     let was_watched = listeners.as_mut().is_none_or(Listeners::are_open);
@@ -128,7 +111,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     record.set("jobs", load.total());
     record.set("batch", batch);
     record.set("connections", connections);
-    record.set("output_bytes", if has_output { OUTPUT_BYTES } else { 0 });
+    record.set("output_bytes", output_bytes);
     record.set("history", before);
     record.figure("seconds", seconds);
     if let Some(stored) = stored {
@@ -178,12 +161,11 @@ async fn close(
     Ok(())
 }
 
-/// The output that this many jobs write.
-fn written(has_output: bool, jobs: u64) -> anyhow::Result<OutputTotals> {
-    Ok(if has_output {
-        OutputTotals { attempts: usize::try_from(jobs)?, bytes: jobs * OUTPUT_BYTES }
-    } else {
-        OutputTotals::default()
+/// The output of jobs that write so many bytes each.
+fn written(bytes: u64, jobs: u64) -> anyhow::Result<OutputTotals> {
+    Ok(match bytes {
+        0 => OutputTotals::default(),
+        bytes => OutputTotals { attempts: usize::try_from(jobs)?, bytes: jobs * bytes },
     })
 }
 
@@ -231,21 +213,3 @@ impl Used {
         }
     }
 }
-
-/// The definitions of benchmarks without containers. The fake runtime does what the variables say.
-pub(crate) const JOBS_FILE: &str = "\
-version: 1
-jobs:
-  noop: { runtime: fake }
-  talk: { runtime: fake, environment: { FAKE_OUTPUT_BYTES: '100' } }
-";
-/// A job that does nothing.
-pub(crate) const SILENT: &str = "noop";
-/// A job that writes [`OUTPUT_BYTES`].
-pub(crate) const TALKATIVE: &str = "talk";
-const OUTPUT_BYTES: u64 = 100;
-/// Slots and backlog of a tuned worker.
-pub(crate) const ROOM: (u32, u32) = (64, 64);
-pub(crate) const BATCH: u64 = 1_000;
-/// Enough that the server always has a request to read while another one is being synced.
-pub(crate) const CONNECTIONS: u64 = 4;
