@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use tokio::task::JoinSet;
 
 use crate::fleet::share_of_a_core;
-use crate::load::{Connection, Endpoint, JSON, Retries};
+use crate::listeners::Listeners;
+use crate::load::{Connection, JSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{Access, BenchEnv, WorkerPool};
 use crate::throughput::{self, Run};
@@ -79,58 +79,10 @@ async fn until_started(connection: &mut Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections that only read. They are closed when this is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners(JoinSet<()>);
-
-impl Listeners {
-    /// An open dashboard: it follows the events, and comes back if the server drops it because it reads too slowly. Metrics are scraped, and
-    /// the overview is loaded, each second.
-    pub(crate) async fn dashboard(endpoint: &Endpoint) -> anyhow::Result<Self> {
-        let mut listeners = Self::default();
-        let follower = endpoint.clone();
-        listeners.0.spawn(async move {
-            while let Ok(connection) = Connection::open(follower.clone()).await {
-                if let Ok(stream) = connection.follow("/api/events?summary=1").await {
-                    stream.await;
-                }
-                tokio::time::sleep(COME_BACK_AFTER).await;
-            }
-        });
-        let mut connection = Connection::open(endpoint.clone()).await?;
-        listeners.0.spawn(async move {
-            let mut seconds = tokio::time::interval(Duration::from_secs(1));
-            loop {
-                seconds.tick().await;
-                for path in ["/metrics", "/"] {
-                    if connection.ask(hyper::Method::GET, path, JSON, Bytes::new()).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(listeners)
-    }
-
-    /// Opens a stream and reads it until it ends.
-    async fn follow(&mut self, endpoint: Endpoint, path: &str) -> anyhow::Result<()> {
-        let stream = Connection::open(endpoint).await?.follow(path).await?;
-        self.0.spawn(stream);
-        Ok(())
-    }
-
-    /// No stream has ended.
-    pub(crate) fn are_open(&mut self) -> bool {
-        self.0.try_join_next().is_none()
-    }
-}
-
 const JOBS_FILE: &str = "\
 version: 1
 jobs:
   long: { runtime: fake, environment: { FAKE_SLEEP: 30m, FAKE_STDOUT: begun } }
 ";
 const FOLLOWERS: u64 = 1_000;
-/// As a browser does.
-const COME_BACK_AFTER: Duration = Duration::from_secs(3);
 const START_MAX: Duration = Duration::from_secs(30);

@@ -16,6 +16,7 @@ mod flow;
 mod followers;
 mod latency;
 mod lateness;
+mod listeners;
 mod load;
 mod output;
 mod pages;

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use server::logs::OutputTotals;
 
 use crate::database::{self, Counts};
-use crate::followers::Listeners;
+use crate::listeners::Listeners;
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, tell};
