@@ -25,12 +25,6 @@ pub enum SettingsError {
          --insecure-no-auth would open the other side to everybody: leave one of the two flags out"
     )]
     OneToken,
-    /// Both token files hold the same token. The server takes its bearer for a client of the API, so no worker could connect.
-    #[error(
-        "--api-token-file (LONGSHORE_API_TOKEN_FILE) and --worker-token-file (LONGSHORE_WORKER_TOKEN_FILE) hold the same token: \
-         workers need one of their own"
-    )]
-    SameToken,
     /// Only one of certificate and key is given.
     #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
     HalfOfTls(&'static str, &'static str),

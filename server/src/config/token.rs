@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::error::SettingsError;
 use super::private_file::{self, PrivateFileError};
 
 /// A bearer token. It is never printed.
@@ -47,16 +46,22 @@ pub enum TokenError {
         /// The upper bound of the token's entropy.
         bits: u32,
     },
+    /// Both token files hold the same token. The server takes its bearer for a client of the API, so no worker could connect.
+    #[error(
+        "--api-token-file (LONGSHORE_API_TOKEN_FILE) and --worker-token-file (LONGSHORE_WORKER_TOKEN_FILE) hold the same token: \
+         workers need one of their own"
+    )]
+    Same,
 }
 
 /// The tokens of clients and of workers.
 pub(super) fn read_both(
     api: Option<&Path>,
     worker: Option<&Path>,
-) -> Result<(Option<Token>, Option<Token>), SettingsError> {
+) -> Result<(Option<Token>, Option<Token>), TokenError> {
     let (api, worker) = (api.map(read).transpose()?, worker.map(read).transpose()?);
     if api.is_some() && api == worker {
-        return Err(SettingsError::SameToken);
+        return Err(TokenError::Same);
     }
     Ok((api, worker))
 }
