@@ -68,7 +68,7 @@ enum Part {
     Jobs(Vec<(LiveJob, JobOrigin)>),
 }
 
-/// Passes parts on. A part is not taken only after a panic of the other thread, which [`join`] passes on.
+/// Passes parts on. The other thread stops taking them only if nothing has begun, and after a panic, which [`join`] passes on.
 struct Reader {
     now: Now,
     intervals: Intervals,
@@ -102,25 +102,23 @@ impl Reader {
     }
 }
 
-/// Takes all parts. After a fault the rest is ignored: the store goes on handing out.
+/// Takes all parts. After a fault, jobs are ignored, and definitions are still read: the log names each that cannot be parsed.
 fn take_all(parts: Receiver<Part>, now: Now) -> Result<Rebuilding, LoadError> {
-    let nothing = || LoadError::Unusable("the store handed out nothing".to_owned());
-    let mut rebuilt = None;
-    let mut fault = None;
+    let Ok(Part::Beginning(mut rebuilding)) = parts.recv() else {
+        return Err(LoadError::Unusable("the store handed out nothing".to_owned()));
+    };
+    let mut restored = Ok(());
     for part in parts {
-        match (part, &mut rebuilt) {
-            (Part::Beginning(beginning), _) => rebuilt = Some(beginning),
-            (Part::Definition(stored), Some(rebuilt)) => rebuilt.definition(&stored),
-            (Part::Jobs(jobs), Some(rebuilt)) if fault.is_none() => {
-                fault = jobs.into_iter().find_map(|(job, origin)| rebuilt.job(now, job, origin).err());
+        match part {
+            Part::Beginning(beginning) => rebuilding = beginning,
+            Part::Definition(stored) => rebuilding.definition(&stored),
+            Part::Jobs(jobs) if restored.is_ok() => {
+                restored = jobs.into_iter().try_for_each(|(job, origin)| rebuilding.job(now, job, origin));
             }
-            (Part::Definition(_) | Part::Jobs(_), _) => {}
+            Part::Jobs(_) => {}
         }
     }
-    match fault {
-        Some(why) => Err(LoadError::Unusable(why)),
-        None => rebuilt.map(|rebuilt| *rebuilt).ok_or_else(nothing),
-    }
+    restored.map(|()| *rebuilding).map_err(LoadError::Unusable)
 }
 
 /// A scheduler that is being rebuilt.

@@ -39,13 +39,11 @@ impl MemberCounts {
 
     /// The batch of a job, if it is a member of one that has not ended.
     pub(super) fn batch_of(&mut self, connection: &Connection, job: i64) -> rusqlite::Result<Option<i64>> {
-        let live = match self.live.take() {
+        let live = match &self.live {
             Some(live) => live,
-            None => live(connection)?,
+            None => self.live.insert(live(connection)?),
         };
-        let batch = live.range(..=job).next_back().filter(|(_, last)| **last >= job).map(|(first, _)| *first);
-        self.live = Some(live);
-        Ok(batch)
+        Ok(live.range(..=job).next_back().filter(|(_, last)| **last >= job).map(|(first, _)| *first))
     }
 
     /// A member had this state and has another one now.
