@@ -1,10 +1,13 @@
 //! Files shown to people work: the shipped jobs.yaml, the examples, and every piece of YAML in the documentation.
 
+mod jobs_file_support;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longshore_server::config::jobs_file::{Code, Environment, LoadedFile, load, parse, parse_stored, schema};
+use jobs_file_support::{environment, fenced_yaml, repository, shipped_files};
+use longshore_server::config::jobs_file::{Code, LoadedFile, load, parse, parse_stored, schema};
 use serde_json::Value;
 
 #[test]
@@ -170,33 +173,6 @@ fn only(text: &str) -> LoadedFile {
     parse(text, Path::new("jobs.yaml"), &environment()).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
 }
 
-fn environment() -> Environment {
-    [
-        ("IMAGE", "busybox"),
-        ("TAG", "1.36"),
-        ("GREETING", "good morning"),
-        ("SLACK_URL", "https://hooks.example.org/services/1"),
-        ("WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .into_iter()
-    .collect()
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
-}
-
-fn shipped_files() -> Vec<PathBuf> {
-    let mut files = vec![repository().join("jobs.yaml")];
-    for entry in fs::read_dir(repository().join("examples")).expect("the examples") {
-        let file = entry.expect("an entry").path().join("jobs.yaml");
-        assert!(file.exists(), "{}", file.display());
-        files.push(file);
-    }
-    files
-}
-
 /// The pages of the documentation, and the READMEs.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![repository().join("README.md")];
@@ -220,22 +196,6 @@ fn jobs_files_in(path: &Path) -> Vec<(usize, String)> {
             || text.starts_with("- name:")
     };
     fenced_yaml(path).into_iter().filter(|(_, text)| is_jobs_file(text)).collect()
-}
-
-/// The blocks of YAML in a page, each with the line on which it begins.
-fn fenced_yaml(path: &Path) -> Vec<(usize, String)> {
-    let page = fs::read_to_string(path).expect("the page");
-    let mut blocks = Vec::new();
-    let mut block: Option<(usize, String)> = None;
-    for (number, line) in (1..).zip(page.lines()) {
-        match &mut block {
-            None if line == "```yaml" => block = Some((number, String::new())),
-            Some(_) if line == "```" => blocks.extend(block.take()),
-            Some((_, text)) => text.extend([line, "\n"]),
-            None => {}
-        }
-    }
-    blocks
 }
 
 fn collect_keys(schema: &Value, keys: &mut Vec<String>) {

@@ -1,9 +1,12 @@
 //! No text makes the reader panic, another reader of YAML sees the same in every example, and no key is taken without being read.
 
+mod jobs_file_support;
+
 use std::fs;
 use std::path::Path;
 
-use longshore_server::config::jobs_file::{Code, Environment, load, parse, parse_stored, schema};
+use jobs_file_support::{environment, fenced_yaml, repository, shipped_files};
+use longshore_server::config::jobs_file::{Code, load, parse, parse_stored, schema};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use scheduler::definition::{Definition, Expect};
@@ -125,36 +128,11 @@ fn parts_of(shape: &Value) -> Vec<&Value> {
     std::iter::once(shape).chain(choices).filter(|part| part.get("properties").is_some()).collect()
 }
 
-fn environment() -> Environment {
-    [
-        ("IMAGE", "busybox"),
-        ("TAG", "1.36"),
-        ("GREETING", "good morning"),
-        ("SLACK_URL", "https://hooks.example.org/services/1"),
-        ("WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .into_iter()
-    .collect()
-}
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
-}
-
-/// The examples and the blocks of the documentation.
+/// The shipped files and the blocks of the reference.
 fn good_texts() -> Vec<String> {
-    let examples = fs::read_dir(repository().join("examples")).expect("the examples");
-    let mut texts: Vec<_> = examples
-        .map(|entry| {
-            fs::read_to_string(entry.expect("an entry").path().join("jobs.yaml")).expect("a jobs file")
-        })
-        .collect();
-    texts.push(fs::read_to_string(repository().join("jobs.yaml")).expect("the shipped file"));
-    let page = fs::read_to_string(repository().join("docs/jobs-yaml.md")).expect("the page");
-    let blocks = page.split("```yaml\n").skip(1);
-    texts.extend(blocks.filter_map(|block| block.split("\n```").next()).map(str::to_owned));
-    texts
+    let files = shipped_files().into_iter().map(|file| fs::read_to_string(file).expect("a jobs file"));
+    let blocks = fenced_yaml(&repository().join("docs/jobs-yaml.md")).into_iter().map(|(_, text)| text);
+    files.chain(blocks).collect()
 }
 
 fn seeds() -> Vec<String> {
