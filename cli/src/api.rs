@@ -243,6 +243,14 @@ fn read_token(path: &Path) -> anyhow::Result<HeaderValue> {
     Ok(bearer(text.trim()).ok_or_else(|| wrong("it must contain one line of printable ASCII".to_owned()))?)
 }
 
+/// The given key, or a random one, with which a request without an answer can be sent again.
+pub(crate) fn idempotency_key(given: Option<&str>) -> Result<HeaderValue, Failure> {
+    let new = || format!("longshore-{:032x}", rand::random::<u128>());
+    let key = given.map_or_else(new, str::to_owned);
+    HeaderValue::try_from(key)
+        .map_err(|_| Failure::new(Exit::Usage, "--key must be visible ASCII characters"))
+}
+
 /// The header that carries a token; none if it is not one line of printable ASCII.
 fn bearer(token: &str) -> Option<HeaderValue> {
     let is_token = !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic());

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use protocol::wire::SLOTS_MAX;
+
 use crate::client_certificate::ClientCertificateArgs;
 use crate::screen::Format;
 
@@ -94,4 +96,23 @@ pub(crate) struct CommonArgs {
         hide_possible_values = true
     )]
     pub(crate) format: Format,
+}
+
+/// Checks that a definition name can be a segment of the URL.
+pub(crate) fn parse_definition_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text == "." || text == ".." {
+        return Err("not a definition name; 'longshore definitions' lists them".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Parses a number of slots. Zero means as many as the protocol allows.
+pub(crate) fn slots(text: &str) -> Result<u32, String> {
+    let slots = number(text, 0, SLOTS_MAX)?;
+    Ok(if slots == 0 { SLOTS_MAX } else { slots })
+}
+
+/// Parses a number. The range stands in the message only: the configuration of a worker checks it.
+pub(crate) fn number(text: &str, from: u32, to: u32) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("not a number from {from} to {to}"))
 }

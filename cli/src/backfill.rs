@@ -20,7 +20,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions())]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
     /// The beginning of the range, with its zone.
     #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]

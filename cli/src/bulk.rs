@@ -8,9 +8,9 @@ use reqwest::Method;
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::jobs;
 use crate::records;
 use crate::screen::{self, Format};
-use crate::{jobs, run};
 
 /// Filters that select jobs instead of ids.
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,7 @@ async fn apply(
             count => confirm(verb, selects, count)?,
         }
     }
-    let key = run::idempotency_key(None)?;
+    let key = api::idempotency_key(None)?;
     let (mut total, mut cursor) = (BulkResult::default(), None::<String>);
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     loop {

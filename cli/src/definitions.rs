@@ -20,7 +20,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// Show only this definition, with all keys.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions())]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: Option<String>,
     /// List only definitions with this tag.
     #[arg(long, value_name = "TAG", conflicts_with = "name")]

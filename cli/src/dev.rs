@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     #[arg(long, env = "LONGSHORE_DATA", default_value = ".longshore", value_name = "DIR")]
     data: PathBuf,
     /// Number of jobs that run at once [default: the number of cores].
-    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = working::slots)]
+    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = crate::args::slots)]
     slots: Option<u32>,
     #[command(flatten)]
     logging: LoggingArgs,

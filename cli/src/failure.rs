@@ -3,11 +3,8 @@
 //! A [`Failure`] has one line for people, a hint, the server's problem document, and an exit code. Other errors exit with code 1.
 
 use std::fmt;
-use std::process::ExitCode;
 
 use serde_json::Value;
-
-use crate::screen::{self, Format};
 
 /// The exit codes that scripts can rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +93,11 @@ impl Failure {
         self.problem.as_deref()
     }
 
+    /// All faults, a line each.
+    pub(crate) fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
     /// Replaces the exit code.
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
@@ -127,31 +129,6 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     error.downcast_ref::<Failure>().map_or(Exit::Failed, |failure| failure.exit)
 }
 
-/// Prints the error to standard error, as text or as the server's problem document, and returns the exit code.
-pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
-    let failure = error.downcast_ref::<Failure>();
-    let exit = exit_of(error);
-    if let (true, Some(problem)) = (format.is_json(), failure.and_then(|failure| failure.problem.as_ref())) {
-        // JSON escapes control characters.
-        screen::note_lines(&format!("{problem:#}"));
-        return ExitCode::from(exit.code());
-    }
-    for fault in failure.into_iter().flat_map(|failure| &failure.faults) {
-        screen::note(fault);
-    }
-    // The alternate form of anyhow joins the causes with colons.
-    let text = format!("{error:#}");
-    if exit != Exit::OutputClosed && !text.is_empty() {
-        let mark = if screen::stderr_has_colour() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
-        // Writing fails if standard error is closed.
-        let _ = std::io::Write::write_fmt(
-            &mut std::io::stderr(),
-            format_args!("{mark} {}\n", screen::visible(&text)),
-        );
-    }
-    ExitCode::from(exit.code())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,11 +138,5 @@ mod tests {
         let codes =
             [400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 503, 507].map(|s| Exit::from_status(s).code());
         assert_eq!(codes, [2, 3, 3, 4, 5, 4, 2, 2, 6, 1, 6, 6]);
-    }
-
-    #[test]
-    fn a_failure_wrapped_in_context_keeps_its_exit_code() {
-        let error = anyhow::Error::new(Failure::new(Exit::NotFound, "no job 7")).context("cannot show it");
-        assert_eq!(report(&error, Format::Table), ExitCode::from(4));
     }
 }

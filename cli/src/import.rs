@@ -9,6 +9,7 @@ mod cron;
 mod crontab;
 mod document;
 mod draft;
+mod host;
 mod ini;
 mod kubernetes;
 mod names;
@@ -27,6 +28,7 @@ use anyhow::Context as _;
 use crate::failure::{Exit, Failure};
 use crate::screen;
 use draft::{Draft, Imported, Note};
+use host::{Host, Runtime};
 use source::{Faults, Source};
 
 /// Write a jobs.yaml from a crontab, a compose file, systemd timers and the like.
@@ -103,51 +105,6 @@ struct OfeliaFlags {
     /// The image for jobs that ran inside of a running container.
     #[arg(long, value_name = "IMAGE", default_value = admit::PLACEHOLDER_IMAGE)]
     image: String,
-}
-
-/// How commands are run that ran on a machine itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Runtime {
-    /// In a container.
-    #[default]
-    Docker,
-    /// On the worker's machine.
-    Process,
-}
-
-/// Facts about all commands of a file that the file cannot tell.
-#[derive(Clone, Debug)]
-struct Host {
-    runtime: Runtime,
-    image: String,
-    zone: Option<String>,
-}
-
-impl Host {
-    /// Sets the keys for where a command runs.
-    fn begin(&self, draft: &mut Draft) {
-        match self.runtime {
-            Runtime::Docker => draft.set_text("image", &self.image),
-            Runtime::Process => draft.set_text("runtime", "process"),
-        }
-    }
-
-    fn zone(&self) -> Option<&str> {
-        self.zone.as_deref()
-    }
-
-    /// Sets the user that a command ran as.
-    fn add_user(&self, user: &str, draft: &mut Draft) {
-        match self.runtime {
-            _ if user == "root" => {}
-            Runtime::Docker => {
-                draft.set_text("user", user);
-                draft
-                    .remark(format!("the image must have the user {}", user.replace(':', " and the group ")));
-            }
-            Runtime::Process => draft.lose(format!("user {user}: a plain process runs as the worker's user")),
-        }
-    }
 }
 
 impl From<&HostFlags> for Host {

@@ -15,7 +15,7 @@ use crate::failure::{self, Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
-use crate::{jobs, run, view};
+use crate::{error_output, jobs, run, view};
 
 /// End jobs: at once if they wait, else by stopping their containers.
 #[derive(Debug, clap::Args)]
@@ -157,7 +157,7 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
         if !body.is_empty() {
             request = request.json(&body);
         }
-        let key = run::idempotency_key(flags.key.as_deref())?;
+        let key = api::idempotency_key(flags.key.as_deref())?;
         let made = tokio::select! {
             made = api.create_job(request, &key) => made,
             _ = &mut interrupt => return result.interrupted(*id),
@@ -316,7 +316,7 @@ impl VerbResult {
     fn record<T>(&mut self, answer: anyhow::Result<T>) -> Option<T> {
         answer
             .inspect_err(|error| {
-                failure::report(error, self.format);
+                error_output::report(error, self.format);
                 self.first_refusal = self.first_refusal.or(Some(failure::exit_of(error)));
             })
             .ok()

@@ -18,6 +18,7 @@ mod definitions;
 mod dev;
 mod doctor;
 mod duration;
+mod error_output;
 mod events;
 mod explain;
 mod failure;
@@ -88,12 +89,12 @@ fn main() -> ExitCode {
             }
             return end;
         }
-        Err(ParseError::File(failure)) => return failure::report(&failure.into(), Format::Table),
+        Err(ParseError::File(failure)) => return error_output::report(&failure.into(), Format::Table),
     };
     match program.perform() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let end = failure::report(&error, format);
+            let end = error_output::report(&error, format);
             if let Some(origin) = origins.of(&error.to_string()) {
                 screen::note(&format!("note: the value comes from {origin}"));
             }

@@ -15,7 +15,7 @@ struct TargetArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["group", "schedules", "all"])]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["group", "schedules", "all"])]
     name: Option<String>,
     /// Only the schedule with this id; jobs go on.
     #[arg(long, value_name = "ID", requires = "name")]

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use reqwest::Method;
 use serde_json::Map;
 
-use crate::api::{Api, parse};
+use crate::api::{Api, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::jobs;
 use crate::records;
-use crate::run::idempotency_key;
 use crate::screen;
 use crate::view::{Pipeline, PipelineJob, in_words};
 

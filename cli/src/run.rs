@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
 
-use crate::api::{Api, CreatedJob, parse};
+use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest};
@@ -35,7 +34,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// Name of the job definition.
-    #[arg(value_name = "NAME", value_parser = parse_definition_name, add = crate::completions::definitions())]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
     /// Parameter of the definition; 'longshore run NAME --help' lists them. May be repeated.
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
@@ -145,14 +144,6 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     exit_like_container(&job)
 }
 
-/// Checks that a definition name can be a segment of the URL.
-pub(crate) fn parse_definition_name(text: &str) -> Result<String, String> {
-    if text.is_empty() || text == "." || text == ".." {
-        return Err("not a definition name; 'longshore definitions' lists them".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
 async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
     let key = idempotency_key(flags.key.as_deref())?;
@@ -176,14 +167,6 @@ fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {
     }
     let body = body(flags)?;
     Ok(if body.is_empty() { request } else { request.json(&body) })
-}
-
-/// The given key, or a random one, with which a request without an answer can be sent again.
-pub(crate) fn idempotency_key(given: Option<&str>) -> Result<HeaderValue, Failure> {
-    let new = || format!("longshore-{:032x}", rand::random::<u128>());
-    let key = given.map_or_else(new, str::to_owned);
-    HeaderValue::try_from(key)
-        .map_err(|_| Failure::new(Exit::Usage, "--key must be visible ASCII characters"))
 }
 
 /// The job's overrides of its definition.

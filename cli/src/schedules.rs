@@ -31,7 +31,7 @@ pub(crate) struct NextFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["cron", "every", "at"])]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["cron", "every", "at"])]
     name: Option<String>,
     /// How many slots; 1 to 100.
     #[arg(short = 'n', long = "count", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -59,7 +59,7 @@ pub(crate) struct FiresFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::run::parse_definition_name, add = crate::completions::definitions())]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
     /// How many rows; 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]

@@ -6,12 +6,11 @@ use std::time::Duration;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 
-use crate::api::Api;
+use crate::api::{Api, idempotency_key};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::duration;
 use crate::failure::{Exit, Failure};
-use crate::run::idempotency_key;
 
 /// Create the jobs that a file lists: all of them, or none.
 #[derive(Debug, clap::Args)]

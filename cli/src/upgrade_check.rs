@@ -53,11 +53,8 @@ pub(crate) struct Flags {
     output: OutputArgs,
 }
 
-/// Parses a command line of this program: the files of a server, or nothing for another verb.
-type ParseWords = fn(&[String]) -> Result<Option<CheckedFiles>, String>;
-
 /// Checks what is given, and prints the findings.
-pub(crate) async fn check(flags: Flags, parse: ParseWords) -> anyhow::Result<()> {
+pub(crate) async fn check(flags: Flags, parse: unit::ParseWords) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     let mut servers = Vec::new();
     for file in &flags.unit {

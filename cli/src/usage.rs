@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::failure::{self, Exit, Failure};
+use crate::error_output;
+use crate::failure::{Exit, Failure};
 use crate::screen::Format;
 
 /// Prints help, the version or the error, and returns the exit code.
@@ -14,7 +15,7 @@ pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
         && let Some(argument) = std::env::args_os().find(|argument| argument.to_str().is_none())
     {
         let text = format!("invalid_argument: {} is not UTF-8", escaped(&argument));
-        return failure::report(
+        return error_output::report(
             &Failure::new(Exit::Usage, text).hint("see 'longshore --help'").into(),
             Format::Table,
         );

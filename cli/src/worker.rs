@@ -9,6 +9,7 @@ use client::tls::TrustError;
 use protocol::wire::SLOTS_MAX;
 use tokio::runtime::Runtime;
 
+use crate::args::{self, number};
 use crate::client_certificate::ClientCertificateArgs;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
@@ -85,7 +86,7 @@ pub(crate) struct WorkerArgs {
     )]
     share_state_dir: Option<bool>,
     /// Number of jobs that run at once; 0 sets no bound but the protocol's 10,000 [default: the number of cores].
-    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = slots)]
+    #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = args::slots)]
     slots: Option<u32>,
     /// Number of jobs that may wait at this worker for a free slot [default: the number of cores].
     #[arg(long, env = "LONGSHORE_BACKLOG", value_name = "N", value_parser = backlog)]
@@ -246,23 +247,12 @@ fn usage_with_hint(error: client::Error, hint: &str) -> anyhow::Error {
     Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
 }
 
-/// Parses a number of slots. Zero means as many as the protocol allows.
-pub(crate) fn slots(text: &str) -> Result<u32, String> {
-    let slots = number(text, 0, SLOTS_MAX)?;
-    Ok(if slots == 0 { SLOTS_MAX } else { slots })
-}
-
 fn backlog(text: &str) -> Result<u32, String> {
     number(text, 0, SLOTS_MAX)
 }
 
 fn pull_slots(text: &str) -> Result<u32, String> {
     number(text, 1, client::config::PULL_SLOTS_MAX)
-}
-
-/// Parses a number. [`Config::check`] checks the range.
-fn number(text: &str, from: u32, to: u32) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("not a number from {from} to {to}"))
 }
 
 /// Builds the configuration of a worker for this server.

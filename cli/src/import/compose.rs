@@ -1,12 +1,14 @@
 //! Compose files: each service becomes a definition; the labels of Ofelia and swarm-cronjob become schedules.
 
 mod labels;
+mod project;
 mod service;
 mod variables;
 
-use super::document::{self, Node};
+use super::document;
 use super::draft::{Imported, Note};
 use super::source::{Fault, Faults, Source};
+use project::Project;
 
 /// Reads compose files.
 ///
@@ -46,23 +48,4 @@ pub(super) fn import(sources: &[Source], zone: Option<&str>) -> Result<Imported,
 
 fn not_compose(source: &Source, why: &str) -> Fault {
     source.fault(0, format!("not a compose file: {why}"))
-}
-
-/// A compose file.
-struct Project<'s> {
-    source: &'s Source,
-    root: &'s Node,
-    services: &'s Node,
-    zone: Option<&'s str>,
-}
-
-impl Project<'_> {
-    /// The name that Docker knows a network or a volume by, if compose leaves it as it is.
-    fn outer_name(&self, kind: &str, name: &str) -> Option<String> {
-        let entry = self.root.at(&[kind, name])?;
-        match entry.text_at(&["name"]) {
-            Some(outer) => Some(outer.to_owned()),
-            None => entry.get("external").is_some_and(Node::is_true).then(|| name.to_owned()),
-        }
-    }
 }

@@ -4,10 +4,10 @@
 
 use super::cron::{self, NoRule};
 use super::draft::{Draft, Imported, Note, Rule};
+use super::host::{Host, Runtime};
 use super::names;
 use super::source::{Fault, Faults, Source};
 use super::yaml::Yaml;
-use super::{Host, Runtime};
 
 /// Reads crontabs.
 ///

@@ -97,7 +97,7 @@ fn schedule(spec: &Node, draft: &mut Draft) -> Result<(), (usize, String)> {
     // A fire that was missed is made up for once, at any time or within the deadline.
     draft.catch_up_latest();
     if let Some(seconds) = spec.text_at(&["startingDeadlineSeconds"]) {
-        draft.set_plain("catch_up_window", in_seconds(seconds));
+        draft.set_plain("catch_up_window", span::of_seconds(seconds));
     }
     if spec.get("suspend").is_some_and(Node::is_true) {
         draft.set_plain("enabled", false);
@@ -123,7 +123,7 @@ fn job_spec(job: &Node, draft: &mut Draft) {
     for pair in job.pairs() {
         match (pair.key.as_str(), pair.value.text()) {
             ("activeDeadlineSeconds", Some(seconds)) => {
-                draft.set_plain("timeout", in_seconds(seconds));
+                draft.set_plain("timeout", span::of_seconds(seconds));
                 draft.remark("activeDeadlineSeconds limits all attempts together, timeout each one");
             }
             ("template" | "backoffLimit" | "ttlSecondsAfterFinished", _) => {}
@@ -134,11 +134,6 @@ fn job_spec(job: &Node, draft: &mut Draft) {
             (key, _) => draft.lose(format!("line {}: jobTemplate.spec.{key}", pair.line)),
         }
     }
-}
-
-/// A number of seconds as a duration; other text as it is, for the server's reader to refuse.
-fn in_seconds(text: &str) -> String {
-    text.parse::<u32>().map_or_else(|_| format!("{text}s"), |seconds| span::shown(u64::from(seconds) * 1_000))
 }
 
 /// Of a Job that gives none.

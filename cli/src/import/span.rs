@@ -60,6 +60,11 @@ pub(super) fn shown(millis: u64) -> String {
     }
 }
 
+/// A number of seconds as jobs.yaml writes it; other text as it is, for the server's reader to refuse.
+pub(super) fn of_seconds(text: &str) -> String {
+    text.parse::<u32>().map_or_else(|_| format!("{text}s"), |seconds| shown(u64::from(seconds) * 1_000))
+}
+
 const SECOND: f64 = 1_000.0;
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use server::doctor::Finding;
 
-use super::ParseWords;
 use crate::server::CheckedFiles;
+
+/// Parses a command line of this program: the files of a server, or nothing for another verb.
+pub(super) type ParseWords = fn(&[String]) -> Result<Option<CheckedFiles>, String>;
 
 /// Checks each start of a unit, and returns the files of a server.
 pub(super) fn check(file: &Path, parse: ParseWords) -> (Vec<Finding>, Vec<CheckedFiles>) {

@@ -7,7 +7,8 @@ use super::super::ini::Entry;
 use super::super::ofelia::{self, Kind};
 use super::super::source::Fault;
 use super::super::yaml::Yaml;
-use super::{Project, service};
+use super::project::Project;
+use super::service;
 
 /// Reads a service with its labels: a definition for itself, and one for each of Ofelia's jobs.
 ///

@@ -4,7 +4,8 @@ use super::super::document::{Node, Pair, Value};
 use super::super::draft::Draft;
 use super::super::span;
 use super::super::yaml::Yaml;
-use super::{Project, variables};
+use super::project::Project;
+use super::variables;
 
 /// Reads a service. Its labels are left out: some of them are schedules.
 pub(super) fn read(project: &Project<'_>, service: &Pair) -> Draft {

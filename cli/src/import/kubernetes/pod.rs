@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::document::{Node, Pair};
 use super::super::draft::Draft;
+use super::super::span;
 use super::super::yaml::Yaml;
 
 /// Reads a pod's specification.
@@ -24,8 +25,7 @@ pub(super) fn read(pod: &Node, draft: &mut Draft) -> Result<(), String> {
             "containers" | "volumes" | "restartPolicy" | "securityContext" | "dnsPolicy"
             | "schedulerName" => {}
             "terminationGracePeriodSeconds" => {
-                draft
-                    .set_plain("stop_grace_period", super::in_seconds(pair.value.text().unwrap_or_default()));
+                draft.set_plain("stop_grace_period", span::of_seconds(pair.value.text().unwrap_or_default()));
             }
             "hostNetwork" if pair.value.is_true() => {
                 draft.set_text("network", "host");

@@ -1,11 +1,13 @@
 //! A service as keys of a definition.
 
 use super::super::draft::Draft;
+use super::super::host::{Host, Runtime};
 use super::super::ini::{Entry, Section};
 use super::super::source::Fault;
+use super::super::span;
 use super::super::yaml::Yaml;
-use super::super::{Host, Runtime, span};
-use super::{Unit, exec};
+use super::exec;
+use super::unit::Unit;
 
 /// Reads a service. `name` is the one that its timer starts it by.
 ///

@@ -1,0 +1,48 @@
+//! The surroundings of commands that ran on a machine itself.
+
+use super::draft::Draft;
+
+/// How commands are run that ran on a machine itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Runtime {
+    /// In a container.
+    #[default]
+    Docker,
+    /// On the worker's machine.
+    Process,
+}
+
+/// Facts about all commands of a file that the file cannot tell.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) runtime: Runtime,
+    pub(super) image: String,
+    pub(super) zone: Option<String>,
+}
+
+impl Host {
+    /// Sets the keys for where a command runs.
+    pub(super) fn begin(&self, draft: &mut Draft) {
+        match self.runtime {
+            Runtime::Docker => draft.set_text("image", &self.image),
+            Runtime::Process => draft.set_text("runtime", "process"),
+        }
+    }
+
+    pub(super) fn zone(&self) -> Option<&str> {
+        self.zone.as_deref()
+    }
+
+    /// Sets the user that a command ran as.
+    pub(super) fn add_user(&self, user: &str, draft: &mut Draft) {
+        match self.runtime {
+            _ if user == "root" => {}
+            Runtime::Docker => {
+                draft.set_text("user", user);
+                draft
+                    .remark(format!("the image must have the user {}", user.replace(':', " and the group ")));
+            }
+            Runtime::Process => draft.lose(format!("user {user}: a plain process runs as the worker's user")),
+        }
+    }
+}
