@@ -7,7 +7,7 @@ use alloc::string::String;
 
 use bincode::{Decode, Encode};
 
-use crate::secret::SecretValue;
+use crate::secret::value::SecretValue;
 
 /// The login for the registry of an attempt's image.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -2,13 +2,15 @@
 //!
 //! They are sent with the attempt and are part of no definition, so neither side stores them with anything else.
 
+pub(crate) mod value;
+
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use bincode::{Decode, Encode};
 
 use crate::registry::RegistryLogin;
+pub use value::SecretValue;
 
 /// The secrets that come with one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -42,16 +44,6 @@ impl SecretValues {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
-    }
-}
-
-/// The value of a secret. It is never printed.
-#[derive(Clone, Default, PartialEq, Eq, Encode, Decode)]
-pub struct SecretValue(pub Vec<u8>);
-
-impl fmt::Debug for SecretValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 

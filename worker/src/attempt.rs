@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::time::Duration;
 
 use protocol::container::Overrides;
@@ -12,9 +11,9 @@ use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase};
 use protocol::resources::GPUS_VARIABLE;
 use protocol::secret::SecretValues;
-use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime, Usage};
+use protocol::{ContainerSpec, Revision, RuntimeKind, Uptime};
 
-use crate::input::Exit;
+use crate::backlog::QueuePosition;
 use crate::outbox::Entry;
 use crate::pulls::Image;
 use crate::step::StopStep;
@@ -52,15 +51,6 @@ impl ResolvedDefinition {
         }
         self
     }
-}
-
-/// Position in the local queue: higher priority first, then earlier due, then earlier arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct QueuePosition {
-    pub(crate) priority: Reverse<i8>,
-    /// Nanoseconds of this machine's uptime; negative if it was due before the machine's boot.
-    pub(crate) due: i64,
-    pub(crate) arrival: u64,
 }
 
 #[derive(Debug)]
@@ -120,34 +110,6 @@ pub(crate) enum Stage {
     },
     /// Ended; kept until the report and the output are acknowledged.
     Ended(Ended),
-}
-
-/// Facts about the end of an attempt beside its exit.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EndFacts {
-    /// Length of its output.
-    pub(crate) output: OutputLengths,
-    /// Resources that it has used.
-    pub(crate) usage: Usage,
-    /// Monotonic time of the end.
-    pub(crate) at: Uptime,
-}
-
-impl EndFacts {
-    /// Of an attempt that never ran, or of which nothing else is known.
-    pub(crate) fn unknown(at: Uptime) -> Self {
-        Self { at, ..Self::default() }
-    }
-
-    /// Raises a measured peak of memory to the limit if the kernel killed a process for it: the limit was reached, also if the last
-    /// sample came before.
-    pub(crate) fn with_reached_limit(mut self, exit: &Exit, limit: Option<u64>) -> Self {
-        if let (Exit::Ran { oom: true, .. }, Some(limit)) = (exit, limit) {
-            let peak = &mut self.usage.memory_peak_bytes;
-            *peak = peak.map(|peak| peak.max(limit));
-        }
-        self
-    }
 }
 
 /// Conditions for removing an ended attempt.
@@ -235,28 +197,5 @@ impl Attempt {
 
     pub(crate) fn self_fence(&self) -> Option<Duration> {
         self.definition.as_ref().and_then(|definition| definition.spec.self_fence)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::input::ResultFile;
-
-    use super::*;
-
-    #[test]
-    fn a_kill_for_the_limit_means_that_it_was_reached() {
-        let ran = |oom| Exit::Ran { code: 137, oom, ran: Duration::ZERO, result: ResultFile::Absent };
-        let seen = |peak| {
-            let usage = Usage { memory_peak_bytes: peak, ..Usage::default() };
-            EndFacts { usage, ..EndFacts::default() }
-        };
-        let peak =
-            |facts: EndFacts, oom, limit| facts.with_reached_limit(&ran(oom), limit).usage.memory_peak_bytes;
-        assert_eq!(peak(seen(Some(24)), true, Some(32)), Some(32));
-        assert_eq!(peak(seen(Some(33)), true, Some(32)), Some(33));
-        assert_eq!(peak(seen(Some(24)), false, Some(32)), Some(24));
-        assert_eq!(peak(seen(None), true, Some(32)), None, "nothing was measured");
-        assert_eq!(peak(seen(Some(24)), true, None), Some(24));
     }
 }

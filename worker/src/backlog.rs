@@ -2,10 +2,18 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use protocol::{Revision, Token};
 
-use crate::attempt::QueuePosition;
+/// Position in the local queue: higher priority first, then earlier due, then earlier arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueuePosition {
+    pub(crate) priority: Reverse<i8>,
+    /// Nanoseconds of this machine's uptime; negative if it was due before the machine's boot.
+    pub(crate) due: i64,
+    pub(crate) arrival: u64,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {

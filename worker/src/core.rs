@@ -10,9 +10,10 @@ use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
 use protocol::resources::OfferedResources;
 use protocol::{ClusterId, Incarnation, Now, Revision, RuntimeKind, Token, Uptime};
 
-use crate::attempt::{Attempt, EndFacts, Ended, Stage};
+use crate::attempt::{Attempt, Ended, Stage};
 use crate::backlog::Backlog;
 use crate::definitions::Definitions;
+use crate::end_facts::EndFacts;
 use crate::handlers;
 use crate::input::{Input, Leave, RuntimeEvent};
 use crate::outbox::Outbox;

@@ -17,8 +17,8 @@ use protocol::report::{
 use protocol::wire::{DURATION_MAX, OFFSET_MAX, cut_text};
 use protocol::{Report, ReportNo, Token, Uptime, Usage};
 
-use crate::attempt::EndFacts;
 use crate::classify::ExitVerdict;
+use crate::end_facts::EndFacts;
 
 /// Entries of one frame.
 pub(crate) const ENTRIES_MAX: usize = 1_000;

@@ -10,7 +10,7 @@ use alloc::string::String;
 
 use protocol::{ContainerSpec, Token};
 
-use crate::attempt::QueuePosition;
+use crate::backlog::QueuePosition;
 
 /// An image for a platform.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,9 +9,10 @@ use core::time::Duration;
 use protocol::report::{OutputLengths, ReleaseCause};
 use protocol::{ReportNo, Token, Uptime};
 
-use crate::attempt::{Attempt, EndFacts, Ended, Stage};
+use crate::attempt::{Attempt, Ended, Stage};
 use crate::classify::{ExitVerdict, MemoryFigures, classify};
 use crate::core::Worker;
+use crate::end_facts::EndFacts;
 use crate::handlers::{pull, start_failures};
 use crate::input::{Exit, Fault, Stopping};
 use crate::outbox::Entry;

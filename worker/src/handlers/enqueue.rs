@@ -9,7 +9,8 @@ use protocol::report::{Availability, ReleaseCause};
 use protocol::secret::{AttemptSecrets, SecretValues};
 use protocol::{RuntimeKind, Token, Uptime};
 
-use crate::attempt::{Attempt, Granted, QueuePosition, Stage};
+use crate::attempt::{Attempt, Granted, Stage};
+use crate::backlog::QueuePosition;
 use crate::core::Worker;
 use core::cmp::Reverse;
 

@@ -8,8 +8,10 @@ use alloc::string::ToString;
 use protocol::report::{Foreign, ReleaseCause};
 use protocol::{Token, Uptime};
 
-use crate::attempt::{Attempt, EndFacts, QueuePosition, ResolvedDefinition, Stage};
+use crate::attempt::{Attempt, ResolvedDefinition, Stage};
+use crate::backlog::QueuePosition;
 use crate::core::Worker;
+use crate::end_facts::EndFacts;
 use crate::handlers::{connect, end, stop};
 use crate::input::{Found, Restored, Stopping};
 use crate::step::Effect;

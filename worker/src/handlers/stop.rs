@@ -9,9 +9,10 @@ use protocol::order::{Cancel, StopCause};
 use protocol::report::{OutputLengths, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 
-use crate::attempt::{Attempt, EndFacts, Ended, Stage, Stop};
+use crate::attempt::{Attempt, Ended, Stage, Stop};
 use crate::classify;
 use crate::core::Worker;
+use crate::end_facts::EndFacts;
 use crate::handlers::end;
 use crate::slots;
 use crate::step::{Effect, StopStep};
