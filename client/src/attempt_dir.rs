@@ -19,6 +19,7 @@ mod exchange;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod outputs;
+mod private_dir;
 mod record;
 mod start;
 mod stopping;
@@ -42,7 +43,6 @@ use crate::boot::{BootId, RecordedInstant};
 
 pub use error::Error;
 use error::at;
-pub(crate) use error::describe;
 pub use exchange::ExchangeFiles;
 pub(crate) use exchange::{INPUT_VARIABLE, RESULT_VARIABLE, check_result};
 pub use stopping::Stopping;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::ws::error_chain;
+use crate::error_chain::error_chain;
 
 /// Writes the latest value to one file.
 pub(crate) struct LatestFile<T> {

@@ -9,6 +9,7 @@ pub mod client_certificate;
 pub mod clock;
 pub mod config;
 mod engine;
+mod error_chain;
 pub mod health;
 pub mod identity;
 mod latest_file;

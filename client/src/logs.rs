@@ -21,19 +21,14 @@ use protocol::Token;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, OutputLengths, Stream};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::attempt_dir::{self, AttemptDir, ReplayRange};
 
 use files::Files;
 pub(crate) use follower::OutputFollower;
+pub use queue::{ACKNOWLEDGE_TIMEOUT, MEMORY_BYTES_MAX};
 use queue::{NextAction, Queue};
-
-/// Limit for pushed bytes that wait in memory, of all attempts together. Further bytes are dropped and marked as a gap.
-pub const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Time that an ended attempt waits, while connected, for an acknowledgement of its output before the rest is given up.
-pub const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The output of all attempts of this worker. The handle is cheap: clones share one queue.
 #[derive(Clone)]

@@ -34,17 +34,6 @@ pub enum Error {
     },
 }
 
-/// Formats an error and all its causes as one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text = format!("{text}: {source}");
-        cause = source.source();
-    }
-    text
-}
-
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_path_buf();
     |source| Error::Io { path, source }

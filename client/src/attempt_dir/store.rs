@@ -1,7 +1,5 @@
 //! All attempt directories of a state directory: creates them, lists them after a restart, moves unreadable ones aside.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,8 +9,10 @@ use protocol::report::{OutputLengths, Stream};
 use protocol::{ContainerSpec, RuntimeKind, Token};
 use worker::step::Launch;
 
+use super::private_dir::make_private;
 use super::unreadable::UnreadableDirs;
-use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, describe, record, sync};
+use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, record, sync};
+use crate::error_chain::error_chain;
 use crate::secrets::SecretDirs;
 
 /// All attempt directories of one state directory.
@@ -81,7 +81,7 @@ impl AttemptStore {
             && is_blank(&dir.path)
             && let Err(error) = dir.remove()
         {
-            tracing::warn!(error = describe(&error), "cannot remove a half-made attempt directory");
+            tracing::warn!(error = error_chain(&error), "cannot remove a half-made attempt directory");
         }
         made.map(|()| dir)
     }
@@ -135,10 +135,10 @@ impl AttemptStore {
                     if source.kind() == io::ErrorKind::NotFound && is_blank(&path) =>
                 {
                     if let Err(error) = (AttemptDir { path: path.as_path().into() }).remove() {
-                        self.unreadable.take(&path, &describe(&error));
+                        self.unreadable.take(&path, &error_chain(&error));
                     }
                 }
-                Err(error) if error.is_about_content() => self.unreadable.take(&path, &describe(&error)),
+                Err(error) if error.is_about_content() => self.unreadable.take(&path, &error_chain(&error)),
                 Err(error) => return Err(error),
             }
         }
@@ -172,8 +172,4 @@ impl Error {
 /// `true` if no byte of output was written here.
 fn is_blank(path: &Path) -> bool {
     AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
-}
-
-pub(super) fn make_private(path: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }

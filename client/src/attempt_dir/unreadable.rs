@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::store::make_private;
-use super::{Error, at, describe};
+use super::private_dir::make_private;
+use super::{Error, at};
+use crate::error_chain::error_chain;
 
 /// The directory for attempt directories that cannot be read.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ impl UnreadableDirs {
                 tracing::error!(path = %path.display(), why, moved_to = %self.dir.display(), "an attempt directory cannot be read and was moved aside")
             }
             Err(error) => {
-                let error = describe(&error);
+                let error = error_chain(&error);
                 tracing::error!(path = %path.display(), why, error, "an attempt directory can neither be read nor moved aside")
             }
         }

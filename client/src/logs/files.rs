@@ -152,7 +152,7 @@ impl Files {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let progress = recorded.later(freeing.progress);
         if let Err(error) = self.dir.record_progress(progress) {
-            tracing::warn!(attempt = %freeing.token, error = crate::attempt_dir::describe(&error), "cannot record the freed part of an output; nothing is freed");
+            tracing::warn!(attempt = %freeing.token, error = crate::error_chain::error_chain(&error), "cannot record the freed part of an output; nothing is freed");
             return;
         }
         *recorded = progress;

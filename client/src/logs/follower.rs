@@ -12,7 +12,8 @@ use protocol::report::OutputLengths;
 use tokio::time::sleep;
 
 use super::Logs;
-use crate::attempt_dir::{AttemptDir, describe};
+use crate::attempt_dir::AttemptDir;
+use crate::error_chain::error_chain;
 
 /// The output of one attempt on its way into [`Logs`]. A cheap handle.
 #[derive(Clone)]
@@ -104,7 +105,7 @@ impl OutputFollower {
             Ok(()) => *state = State::Followed,
             Err(error) => {
                 if *state == State::New {
-                    tracing::warn!(attempt = %token, error = describe(&error), "cannot open the output files; trying again");
+                    tracing::warn!(attempt = %token, error = error_chain(&error), "cannot open the output files; trying again");
                 }
                 *state = State::Failing;
             }

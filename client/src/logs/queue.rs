@@ -19,7 +19,12 @@ use super::stream::StreamState;
 use crate::attempt_dir::{OutputProgress, ReplayRange};
 
 use super::window::Window;
-use super::{ACKNOWLEDGE_TIMEOUT, MEMORY_BYTES_MAX};
+
+/// Limit for pushed bytes that wait in memory, of all attempts together. Further bytes are dropped and marked as a gap.
+pub const MEMORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Time that an ended attempt waits, while connected, for an acknowledgement of its output before the rest is given up.
+pub const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The output of all attempts.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use protocol::report::ChunkData;
 use protocol::wire::{CHUNK_WEIGHT, OUTPUT_BYTES_MAX, OUTPUT_WINDOW};
 use protocol::{Fence, JobId, Nonce};
+use tokio::time::Duration;
 
 use super::*;
 

@@ -13,7 +13,7 @@ use protocol::secret::SecretValue;
 use worker::step::Launch;
 
 use super::Membership;
-use super::policy::{DROPPED, bare_capability};
+use super::policy::{DROPPED, bare_capability, is_name};
 
 /// A command line and the text for its standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,12 +250,6 @@ fn quoted(key: &str, value: &str) -> String {
     } else {
         format!("{key}={value}")
     }
-}
-
-/// `true` for names of volumes and networks that Docker cannot read as something else.
-pub(super) fn is_name(name: &str) -> bool {
-    name.starts_with(|it: char| it.is_ascii_alphanumeric())
-        && name.chars().all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
 }
 
 fn environment(launch: &Launch) -> Result<Vec<u8>, Invalid> {

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use crate::attempt_dir::{Error, describe};
+use crate::attempt_dir::Error;
+use crate::error_chain::error_chain;
 
 /// Runs `work` on a blocking thread. An error is logged and dropped.
 pub(super) async fn run_blocking<T: Send + 'static>(
@@ -22,7 +23,7 @@ pub(super) async fn try_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, String> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| error.to_string())?.map_err(|error| describe(&error))
+    done.map_err(|error| error.to_string())?.map_err(|error| error_chain(&error))
 }
 
 /// Runs `work` on a blocking thread. A panic of it is an error.

@@ -7,8 +7,6 @@ use std::path::{Component, Path, PathBuf};
 
 use protocol::container::{ContainerSpec, Volume};
 
-use super::argv::is_name;
-
 /// Operations that are allowed beyond the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
@@ -155,6 +153,12 @@ impl Allow {
 /// packets of other containers, and device nodes are of no use to a job.
 pub(super) fn is_dropped_by_default(capability: &str) -> bool {
     DROPPED.iter().any(|it| *it == bare_capability(capability))
+}
+
+/// `true` for names of volumes and networks that Docker cannot read as something else.
+pub(super) fn is_name(name: &str) -> bool {
+    name.starts_with(|it: char| it.is_ascii_alphanumeric())
+        && name.chars().all(|it| it.is_ascii_alphanumeric() || "_.-".contains(it))
 }
 
 /// A capability in capitals without `CAP_`.

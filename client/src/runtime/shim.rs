@@ -18,11 +18,10 @@ use worker::input::{Exit, Fault, ResultFile};
 use worker::step::Launch;
 
 use super::{argv, process_id};
-use crate::attempt_dir::{
-    AttemptDir, AttemptEnd, Error, INPUT_VARIABLE, ProgramState, RESULT_VARIABLE, describe,
-};
+use crate::attempt_dir::{AttemptDir, AttemptEnd, Error, INPUT_VARIABLE, ProgramState, RESULT_VARIABLE};
 use crate::boot::RecordedInstant;
 use crate::clock;
+use crate::error_chain::error_chain;
 use crate::secrets;
 use crate::usage::ChildUsage;
 
@@ -40,7 +39,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let dir = AttemptDir::at(Path::new(&dir));
     match carry_out(&dir) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&describe(&error)),
+        Err(error) => complain(&error_chain(&error)),
     }
 }
 
@@ -106,7 +105,10 @@ fn keep(dir: &AttemptDir, ending: &AttemptEnd) -> Result<(), Error> {
         match dir.record_end(ending) {
             Err(error) if dir.path().exists() => {
                 if !complained {
-                    complain(&format!("cannot write down how the program ended yet: {}", describe(&error)));
+                    complain(&format!(
+                        "cannot write down how the program ended yet: {}",
+                        error_chain(&error)
+                    ));
                     complained = true;
                 }
                 std::thread::sleep(TRY_AGAIN);
@@ -161,7 +163,7 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), E
         process_id::signal_group_of_child(child.id(), Signal::KILL);
         // The shim is its parent, so it ends here; its exit is not kept.
         let _ = child.wait();
-        complain(&format!("stopped a program that could not be written down: {}", describe(&error)));
+        complain(&format!("stopped a program that could not be written down: {}", error_chain(&error)));
         return Ok((Exit::Vanished, Usage::default()));
     }
     dir.record_start(began.up);

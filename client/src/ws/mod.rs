@@ -2,19 +2,22 @@
 
 mod address;
 mod connect;
+mod event;
 mod session;
 mod token;
 
 use std::time::Duration;
 
-use protocol::{Order, Report};
+use protocol::Report;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use address::{Address, AddressError};
 pub use connect::{ConnectError, Connector};
+pub(crate) use event::ConnectionEvent;
 pub use token::TokenError;
 
+use crate::error_chain::error_chain;
 use crate::logs::Logs;
 
 /// One connection, from before the dial until the socket is closed. Dropping it closes the socket.
@@ -22,21 +25,6 @@ pub(crate) struct Connection {
     events: mpsc::Receiver<ConnectionEvent>,
     reports: mpsc::UnboundedSender<Report>,
     task: AbortOnDropHandle<()>,
-}
-
-/// Events of a connection: Connected at most once, then Orders, then Lost.
-pub(crate) enum ConnectionEvent {
-    /// The socket is open.
-    Connected,
-    /// The server sent an order.
-    Ordered(Order),
-    /// The socket is gone, or could not be opened.
-    Lost {
-        /// Why, for the log.
-        why: String,
-        /// The server closed it because it cannot take a message of ours.
-        message_refused: bool,
-    },
 }
 
 impl Connection {
@@ -82,18 +70,6 @@ impl Connection {
         let _ = tokio::time::timeout(timeout_after, gone).await;
         drop(task);
     }
-}
-
-/// An error and its causes on one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Frames read ahead of the engine. If they pile up, the socket is not read further, and the server notices.

@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::ConnectionEvent;
+use super::event::ConnectionEvent;
 use crate::logs::Logs;
 
 /// Runs a session to its end. Returns the reason, and true if the server cannot take a message of this worker.
@@ -78,7 +78,7 @@ impl From<tungstenite::Error> for SessionEnd {
                 Self::Theirs("without a word".to_owned())
             }
             tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.because(cause)),
-            error => Self::Broken(super::error_chain(&error)),
+            error => Self::Broken(crate::error_chain::error_chain(&error)),
         }
     }
 }

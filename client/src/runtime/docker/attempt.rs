@@ -36,14 +36,14 @@ use super::cli::{self, CallError, RunError};
 use super::container::Container;
 use super::images::{self, PullError};
 use super::replay::append::DiskTurn;
-use crate::attempt_dir::{AttemptDir, AttemptEnd, ProcessId, Stopping, describe};
+use crate::attempt_dir::{AttemptDir, AttemptEnd, ProcessId, Stopping};
 use crate::boot::RecordedInstant;
-use crate::clock;
 use crate::logs::OutputFollower;
 use crate::runtime::argv::CommandLine;
 use crate::runtime::blocking::try_blocking;
 use crate::runtime::start_permit::{PullPermit, StartPermit};
 use crate::runtime::{Membership, process_id};
+use crate::{clock, error_chain::error_chain};
 
 /// The state of an attempt until it is forgotten.
 pub(super) struct Attempt {
@@ -219,7 +219,7 @@ impl Attempt {
             match shared.engine.inspect(&[&self.name]).await {
                 Ok(found) => return found.into_iter().next(),
                 Err(error) => {
-                    tracing::warn!(attempt = %self.token(), error = describe(&error), "cannot inspect the container; trying again")
+                    tracing::warn!(attempt = %self.token(), error = error_chain(&error), "cannot inspect the container; trying again")
                 }
             }
             sleep(LOOK_AGAIN).await;
@@ -275,7 +275,7 @@ impl Attempt {
                 Ok(code) => self.cli_exit(code, before).await,
                 Err(RunError::Call(error)) => return unavailable(&error),
                 Err(error @ RunError::CommandLine(_)) => {
-                    return not_started(Fault::Definition, describe(&error));
+                    return not_started(Fault::Definition, error_chain(&error));
                 }
             };
             problem = match self.determine_end(shared, cli_exit).await {

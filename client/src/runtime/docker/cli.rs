@@ -14,7 +14,7 @@ use rustix::fs::MemfdFlags;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::attempt_dir::describe;
+use crate::error_chain::error_chain;
 use crate::runtime::argv::CommandLine;
 
 /// The program and its environment.
@@ -64,7 +64,7 @@ pub(super) enum RunError {
 impl CallError {
     /// A message for operators: the problem, and the remedy where one is known.
     pub(super) fn with_remedy(&self) -> String {
-        let why = describe(self);
+        let why = error_chain(self);
         let remedy = match self {
             Self::Program { .. } => Some("install it, name it with --docker, or start with --no-docker"),
             Self::Unreachable(_) => {

@@ -1,9 +1,11 @@
 //! The client of the container engine: its command line, its state, its clock and its number of processors. Queries are in `queries`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
-use protocol::ContainerSpec;
+use protocol::{ContainerSpec, Now};
 
 use super::cli::Cli;
 use super::health::Health;
@@ -76,4 +78,28 @@ impl EngineClient {
         self.has_gpu_runtime.store(has_gpu_runtime, Ordering::Relaxed);
         Some(id.to_owned())
     }
+
+    /// Now by the engine's wall clock, together with our monotonic clock.
+    pub(super) fn now(&self) -> Now {
+        self.skew.engine(clock::now())
+    }
+
+    /// Asks the engine for its time every minute. A missing or invalid answer is ignored.
+    pub(super) async fn poll_clock(self: Arc<Self>) {
+        loop {
+            self.health.wait_until_up().await;
+            let before = clock::now();
+            let answer = self.cli.call(["info", "--format", "{{.SystemTime}}"], ANSWER_LIMIT).await;
+            if let Some(time) = answer.ok().and_then(|it| skew::instant(&it.stdout)) {
+                self.skew.add_sample(before, time, clock::now());
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
 }
+
+/// An answer costs some 50 ms of CPU; two clocks drift apart by a few milliseconds meanwhile.
+const ASK_EVERY: Duration = Duration::from_secs(60);
+
+/// A slower answer says little about the time.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use protocol::Token;
 use super::DockerContext;
 use super::cli::CallError;
 use super::container::{Container, Lifecycle};
-use crate::attempt_dir::describe;
+use crate::error_chain::error_chain;
 use crate::runtime::Membership;
 
 /// Removals under way.
@@ -35,7 +35,7 @@ pub(super) async fn remove(shared: Arc<DockerContext>, token: Token, membership:
     if let Err(error) = try_once(&shared, &name, token, membership).await {
         tracing::warn!(
             container = name,
-            error = describe(&error),
+            error = error_chain(&error),
             "cannot remove a container of another worker yet; the server will ask again"
         );
     }

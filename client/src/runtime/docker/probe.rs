@@ -11,7 +11,7 @@ use worker::input::{Exit, Fault};
 
 use super::DockerContext;
 use super::container::{Container, Lifecycle};
-use crate::attempt_dir::describe;
+use crate::error_chain::error_chain;
 use crate::runtime::argv::LABEL_PREFIX;
 use crate::runtime::{Membership, probe_delays};
 
@@ -57,7 +57,7 @@ pub(super) fn is_probe(container: &Container) -> bool {
 
 /// The image of the last attempt, or any other.
 async fn image(shared: &DockerContext, like: &ContainerSpec) -> Result<Option<String>, String> {
-    let failed = |error| describe(&error);
+    let failed = |error| error_chain(&error);
     let there = ["image", "inspect", "--format", "{{.Id}}", "--", &like.image];
     if shared.engine.call(there).await.map_err(failed)?.ok {
         return Ok(Some(like.image.clone()));
@@ -82,8 +82,8 @@ async fn start(
     let labels = own.map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}"));
     let options = ["run", "--detach", "--pull", "never", "--name", name, "--entrypoint", PROGRAM];
     let args = options.into_iter().chain(labels.iter().map(String::as_str)).chain(["--", image]);
-    let answer = shared.engine.cli.call(args, LIMIT).await.map_err(|error| describe(&error))?;
-    let found = shared.engine.inspect(&[name]).await.map_err(|error| describe(&error))?;
+    let answer = shared.engine.cli.call(args, LIMIT).await.map_err(|error| error_chain(&error))?;
+    let found = shared.engine.inspect(&[name]).await.map_err(|error| error_chain(&error))?;
     match found.first().map(Container::lifecycle) {
         Some(Lifecycle::Failed(Exit::NotStarted { fault: Fault::Definition, .. })) => Ok(()),
         // The image has this very program.

@@ -22,7 +22,8 @@ use self::cli_messages::cli_death_message_len;
 use self::position::{FileSamples, LogPosition};
 use super::DockerContext;
 use super::attempt::Attempt;
-use crate::attempt_dir::{AttemptDir, Error, describe};
+use crate::attempt_dir::{AttemptDir, Error};
+use crate::error_chain::error_chain;
 use crate::runtime::argv;
 use crate::runtime::blocking::try_blocking;
 
@@ -238,7 +239,7 @@ fn outputs(logs: &mut Child) -> io::Result<(ChildStdout, ChildStderr)> {
 }
 
 fn other(error: Error) -> io::Error {
-    io::Error::other(describe(&error))
+    io::Error::other(error_chain(&error))
 }
 
 fn of(lengths: OutputLengths, stream: Stream) -> u64 {

@@ -7,14 +7,9 @@
 //! engine's time lies between the question and the answer. A known offset stays as long as an answer is possible with it, beginning with
 //! zero. So a common clock is never corrected, and another clock is known to half of the time of an answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use protocol::{Now, Timestamp};
-
-use super::engine::EngineClient;
-use crate::clock;
 
 /// Milliseconds by which the engine's clock is ahead of ours; negative: behind.
 #[derive(Default)]
@@ -51,26 +46,6 @@ impl Skew {
     }
 }
 
-impl EngineClient {
-    /// Now by the engine's wall clock, together with our monotonic clock.
-    pub(super) fn now(&self) -> Now {
-        self.skew.engine(clock::now())
-    }
-
-    /// Asks the engine for its time every minute. A missing or invalid answer is ignored.
-    pub(super) async fn poll_clock(self: Arc<Self>) {
-        loop {
-            self.health.wait_until_up().await;
-            let before = clock::now();
-            let answer = self.cli.call(["info", "--format", "{{.SystemTime}}"], ANSWER_LIMIT).await;
-            if let Some(time) = answer.ok().and_then(|it| instant(&it.stdout)) {
-                self.skew.add_sample(before, time, clock::now());
-            }
-            tokio::time::sleep(ASK_EVERY).await;
-        }
-    }
-}
-
 /// Parses the engine's time.
 pub(super) fn instant(text: &str) -> Option<Timestamp> {
     let at: jiff::Timestamp = text.trim().parse().ok()?;
@@ -79,12 +54,6 @@ pub(super) fn instant(text: &str) -> Option<Timestamp> {
 
 /// Clocks are read in whole milliseconds.
 const ROUNDED_MILLIS: i64 = 2;
-
-/// An answer costs some 50 ms of CPU; two clocks drift apart by a few milliseconds meanwhile.
-const ASK_EVERY: Duration = Duration::from_secs(60);
-
-/// A slower answer says little about the time.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

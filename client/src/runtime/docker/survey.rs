@@ -19,9 +19,10 @@ use super::attempt::Attempt;
 use super::cli::CallError;
 use super::container::{Container, Lifecycle};
 use super::{DockerContext, probe};
-use crate::attempt_dir::{AttemptEnd, ProcessId, Stopping, StoredAttempt, describe};
+use crate::attempt_dir::{AttemptEnd, ProcessId, Stopping, StoredAttempt};
 use crate::boot::RecordedInstant;
 use crate::clock;
+use crate::error_chain::error_chain;
 use crate::runtime::blocking::{run_blocking, try_blocking};
 use crate::runtime::{Membership, Survey, process_id};
 
@@ -83,7 +84,7 @@ enum SurveyError {
 impl SurveyError {
     fn why(&self) -> String {
         match self {
-            Self::Engine(error) => describe(error),
+            Self::Engine(error) => error_chain(error),
             Self::AttemptStore(why) => why.clone(),
         }
     }

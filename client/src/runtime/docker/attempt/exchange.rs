@@ -12,7 +12,8 @@ use worker::input::{Exit, ResultFile};
 use worker::step::Launch;
 
 use super::{Attempt, AttemptOutcome, unavailable};
-use crate::attempt_dir::{INPUT_VARIABLE, RESULT_VARIABLE, check_result, describe};
+use crate::attempt_dir::{INPUT_VARIABLE, RESULT_VARIABLE, check_result};
+use crate::error_chain::error_chain;
 use crate::runtime::docker::cli::CallError;
 use crate::runtime::docker::{DockerContext, run_blocking};
 use crate::secrets;
@@ -93,7 +94,7 @@ impl Attempt {
         match tokio::time::timeout(COPY_LIMIT, stdout.take(limit).read_to_end(&mut archive)).await {
             // The child is killed when it is dropped: it may have more to say than is read.
             Ok(Ok(_)) => first_file(&archive),
-            Ok(Err(error)) => ResultFile::Unusable(format!("it cannot be copied: {}", describe(&error))),
+            Ok(Err(error)) => ResultFile::Unusable(format!("it cannot be copied: {}", error_chain(&error))),
             Err(_) => ResultFile::Unusable("the engine did not copy it in time".into()),
         }
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::error_chain::error_chain;
 use crate::identity;
 use crate::runtime::blocking::spawn_io;
-use crate::ws::error_chain;
 
 /// The record of pulled images.
 pub(in crate::runtime::docker) struct PulledImages {
