@@ -26,21 +26,8 @@ impl BatchView for BatchSummary {
     }
 
     fn members_text(&self) -> String {
-        let counts = &self.counts;
-        let states = [
-            ("scheduled", counts.scheduled),
-            ("queued", counts.queued),
-            ("assigned", counts.assigned),
-            ("running", counts.running),
-            ("quarantined", counts.quarantined),
-            ("succeeded", counts.succeeded),
-            ("failed", counts.failed),
-            ("cancelled", counts.cancelled),
-            ("expired", counts.expired),
-            ("lost", counts.lost),
-        ];
-        let present = states.into_iter().filter(|(_, count)| *count > 0);
-        present.map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>().join(", ")
+        let states = self.counts.by_state().map(|(state, count)| format!("{count} {state}"));
+        states.collect::<Vec<_>>().join(", ")
     }
 }
 

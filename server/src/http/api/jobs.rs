@@ -138,14 +138,8 @@ pub(crate) async fn release(
     let (parts, body) = request.into_parts();
     body::none(body).await?;
     check_scope(&state, job).await?;
-    match state.services.engine.release(job, requester(&parts)).await? {
-        Answer::Done => {}
-        Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(&state, job).await?)),
-        Answer::Rejected(rejection) => return Err(rejection.into()),
-        answer => return Err(unexpected_answer(&answer)),
-    }
-    let record = find(&state, job).await?;
-    Ok(Json(state.full_job(record)))
+    let answer = state.services.engine.release(job, requester(&parts)).await?;
+    changed(&state, job, answer).await
 }
 
 pub(crate) async fn update(
@@ -158,13 +152,19 @@ pub(crate) async fn update(
     Query::of(&parts.uri)?.finish()?;
     let update = job_request::read_update(&parts.headers, body).await?;
     check_scope(&state, job).await?;
-    match state.services.engine.update(job, update, requester(&parts)).await? {
+    let answer = state.services.engine.update(job, update, requester(&parts)).await?;
+    changed(&state, job, answer).await
+}
+
+/// The job after a change, if the scheduler made it.
+async fn changed(state: &AppState, job: JobId, answer: Answer) -> Result<Json<shapes::FullJob>, Problem> {
+    match answer {
         Answer::Done => {}
-        Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(&state, job).await?)),
+        Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(state, job).await?)),
         Answer::Rejected(rejection) => return Err(rejection.into()),
         answer => return Err(unexpected_answer(&answer)),
     }
-    let record = find(&state, job).await?;
+    let record = find(state, job).await?;
     Ok(Json(state.full_job(record)))
 }
 

@@ -88,19 +88,6 @@ struct BatchPage {
 /// `GET /batches/{id}`
 pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
     let full = batches::full(&state, JobId(id)).await?;
-    let counts = full.batch.counts;
-    let members = [
-        ("scheduled", counts.scheduled),
-        ("queued", counts.queued),
-        ("assigned", counts.assigned),
-        ("running", counts.running),
-        ("quarantined", counts.quarantined),
-        ("succeeded", counts.succeeded),
-        ("failed", counts.failed),
-        ("cancelled", counts.cancelled),
-        ("expired", counts.expired),
-        ("lost", counts.lost),
-    ];
     let title = match &full.batch.name {
         Some(name) => format!("Batch {id} {name}"),
         None => format!("Batch {id}"),
@@ -118,8 +105,8 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
     render(&BatchPage {
         may_act: frame.may_run_all(members_shown.iter().map(|job| job.name.as_str())),
         frame,
+        members: full.batch.counts.by_state().collect(),
         row: BatchRow::of(full.batch),
-        members: members.into_iter().filter(|(_, count)| *count > 0).collect(),
         failures: full.failures.into_iter().map(Row::of).collect(),
         selection,
     })

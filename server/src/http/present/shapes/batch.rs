@@ -72,6 +72,23 @@ impl BatchCounts {
         self.scheduled + self.queued + self.assigned + self.running + self.quarantined
     }
 
+    /// The states that members are in, with their number.
+    pub fn by_state(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
+        let all = [
+            ("scheduled", self.scheduled),
+            ("queued", self.queued),
+            ("assigned", self.assigned),
+            ("running", self.running),
+            ("quarantined", self.quarantined),
+            ("succeeded", self.succeeded),
+            ("failed", self.failed),
+            ("cancelled", self.cancelled),
+            ("expired", self.expired),
+            ("lost", self.lost),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0)
+    }
+
     /// Members that failed, expired, or were lost.
     #[must_use]
     pub const fn failures(&self) -> u32 {

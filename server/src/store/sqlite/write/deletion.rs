@@ -57,10 +57,7 @@ pub(super) struct Size {
 
 impl Candidates {
     pub(super) fn new(connection: &Connection, block: i64, jobs: Vec<Candidate>) -> rusqlite::Result<Self> {
-        let parents = connection
-            .prepare_cached("SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2 ORDER BY job")?
-            .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
+        let parents = jobs_of(connection, block, PARENTS)?;
         Ok(Self { jobs, parents })
     }
 
@@ -125,9 +122,10 @@ impl Candidates {
 
 /// Deletes the rows of jobs of a block.
 fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
-    let (noted, hooked) = (noted(connection, block)?, hooked(connection, block)?);
-    let dependent = dependent(connection, block)?;
-    let in_sets = in_sets(connection, block)?;
+    let noted = jobs_of(connection, block, NOTED)?;
+    let hooked = jobs_of(connection, block, HOOKED)?;
+    let dependent = jobs_of(connection, block, DEPENDENT)?;
+    let in_sets = jobs_of(connection, block, IN_SETS)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -155,46 +153,30 @@ fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
     Ok(())
 }
 
-/// The jobs of a block that have notes, or had too many: few.
-fn noted(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
+/// The jobs of a block that a query finds between its two parameters.
+pub(super) fn jobs_of(connection: &Connection, block: i64, query: &str) -> rusqlite::Result<Vec<i64>> {
     connection
-        .prepare_cached(
-            "SELECT job FROM notes WHERE job BETWEEN ?1 AND ?2
-             UNION SELECT job FROM left_out WHERE job BETWEEN ?1 AND ?2 ORDER BY job",
-        )?
+        .prepare_cached(query)?
         .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
         .collect()
 }
 
-/// The jobs of a block that waited for others.
-fn dependent(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached("SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job")?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
+const PARENTS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
 
-/// The jobs of a block that are parents or members.
-fn in_sets(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
-             UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2 ORDER BY 1",
-        )?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
+/// Jobs that have notes, or had too many: few.
+const NOTED: &str = "SELECT job FROM notes WHERE job BETWEEN ?1 AND ?2
+    UNION SELECT job FROM left_out WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
 
-/// The jobs of a block that have hooks, or that a hook made.
-fn hooked(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT parent FROM hooks WHERE parent BETWEEN ?1 AND ?2
-             UNION SELECT job FROM hooks WHERE job BETWEEN ?1 AND ?2 ORDER BY 1",
-        )?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
+/// Jobs that waited for others.
+const DEPENDENT: &str = "SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
+
+/// Parents and members.
+const IN_SETS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
+    UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2 ORDER BY 1";
+
+/// Jobs that have hooks, or that a hook made.
+const HOOKED: &str = "SELECT parent FROM hooks WHERE parent BETWEEN ?1 AND ?2
+    UNION SELECT job FROM hooks WHERE job BETWEEN ?1 AND ?2 ORDER BY 1";
 
 fn details(connection: &Connection, job: i64, has_labels: bool) -> Done {
     if has_labels {

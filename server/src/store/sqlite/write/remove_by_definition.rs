@@ -209,7 +209,7 @@ impl Step<'_> {
         self.visits += 1;
         let block = visit.block;
         let candidates = ends.candidates(connection, block)?;
-        let held = held(connection, block)?;
+        let held = deletion::jobs_of(connection, block, HELD)?;
         let mut doomed: Vec<Candidate> = Vec::new();
         let mut left = [BlockRow::default(); 2];
         let mut is_over = false;
@@ -283,13 +283,6 @@ impl BlockRow {
 
 /// The ended jobs of a block that something refers to: they keep a unique key, are members of a batch that has not ended, or a job that has
 /// not ended waited for them.
-fn held(connection: &Connection, block: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(HELD)?
-        .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
-        .collect()
-}
-
 const HELD: &str = "SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2
     UNION SELECT e.id FROM batches b CROSS JOIN ended e ON e.batch = b.id
         WHERE b.ended_at IS NULL AND b.id <= ?2 AND b.id + b.count > ?1
