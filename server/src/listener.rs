@@ -12,6 +12,7 @@ mod heads;
 mod lingering;
 mod port;
 pub mod tls;
+pub mod tls_files;
 mod unauthenticated;
 mod write_timeout;
 

@@ -14,6 +14,7 @@ use protocol::registry::{PASSWORD_BYTES_MAX, RegistryLogin, is_registry_host, re
 use protocol::secret::{SecretValue, is_secret_name};
 use serde::Deserialize;
 
+use crate::file_version::FileVersion;
 use crate::secrets::{self, SecretError, SecretsDir};
 
 /// The registries of `--registries`.
@@ -224,21 +225,8 @@ fn parse(text: &str) -> Result<Entries, String> {
 #[serde(deny_unknown_fields)]
 struct RegistriesFile {
     #[serde(default, rename = "version")]
-    _version: Version,
+    _version: FileVersion,
     registries: Entries,
-}
-
-/// The one version of the file.
-#[derive(Default, Deserialize)]
-#[serde(try_from = "u32")]
-struct Version;
-
-impl TryFrom<u32> for Version {
-    type Error = &'static str;
-
-    fn try_from(version: u32) -> Result<Self, Self::Error> {
-        if version == 1 { Ok(Self) } else { Err("this Longshore reads version 1") }
-    }
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,6 @@ use scheduler::input::JoinPermit;
 use tokio_util::sync::CancellationToken;
 
 use super::Denial;
-use super::proxy::PREFIX as PROXY_PREFIX;
 use super::role::{Permission, Role};
 use crate::wildcard;
 
@@ -118,6 +117,9 @@ tokio::task_local! {
     /// The actor of the request that a task serves. Handlers and pages ask it at one place each, so it is not a parameter of all of them.
     static CURRENT: Arc<Actor>;
 }
+
+/// Stands before the names of users whom a proxy has signed in. No token has a colon in its name.
+pub(super) const PROXY_PREFIX: &str = "proxy:";
 
 #[cfg(test)]
 mod tests {

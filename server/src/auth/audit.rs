@@ -4,18 +4,20 @@
 //! a thousand submissions a second are one row a second. A process that is killed loses what it has not written. Joins of workers and
 //! reloads that no request asks for have rows as well.
 
+mod key;
 pub(crate) mod note;
 mod repeats;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::Timestamp;
 
 use super::actor::Actor;
 use super::role::Role;
 use crate::store::AuditRow;
+use key::{AuditKey, Span};
 use note::AuditNote;
 use repeats::Repeats;
 
@@ -36,40 +38,6 @@ struct Collected {
     unwritten: Vec<AuditRow>,
     /// Requests for which there was no room.
     left_out: u64,
-}
-
-/// The facts that like requests have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct AuditKey {
-    token: Option<Arc<str>>,
-    role: Option<&'static str>,
-    address: Option<IpAddr>,
-    method: String,
-    target: String,
-    status: u16,
-    problem: Option<String>,
-    note: AuditNote,
-}
-
-/// How many like requests there were, and when.
-#[derive(Clone, Debug)]
-struct Span {
-    from: Timestamp,
-    to: Timestamp,
-    count: u64,
-    request_id: String,
-}
-
-impl Span {
-    const fn new(now: Timestamp) -> Self {
-        Self { from: now, to: now, count: 0, request_id: String::new() }
-    }
-
-    fn add(&mut self, now: Timestamp, request_id: &str) {
-        self.to = now;
-        self.count += 1;
-        request_id.clone_into(&mut self.request_id);
-    }
 }
 
 /// An answered request.

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 use super::Denial;
-use super::actor::Actor;
+use super::actor::{Actor, PROXY_PREFIX};
 use super::role::Role;
 
 /// The proxy that signs users in, and the roles of its users.
@@ -55,7 +55,7 @@ impl ProxyLogin {
             Some((header, roles)) => strongest(roles, only(headers, header)?).unwrap_or(self.role),
             None => self.role,
         };
-        Ok(Some(Arc::new(Actor::with_token(format!("{PREFIX}{name}"), role))))
+        Ok(Some(Arc::new(Actor::with_token(format!("{PROXY_PREFIX}{name}"), role))))
     }
 
     fn trusts(&self, peer: IpAddr) -> bool {
@@ -84,9 +84,6 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>
         .map(|text| Some(text.trim()))
         .map_err(|_| refused("is no text in UTF-8"))
 }
-
-/// Stands before the names of these users in the audit log. No token has a colon in its name.
-pub(super) const PREFIX: &str = "proxy:";
 
 /// Longer than names and addresses of mail in directories.
 const NAME_BYTES_MAX: usize = 256;

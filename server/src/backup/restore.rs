@@ -12,7 +12,8 @@ use super::files::{copy, copy_owner, make_private, sync_names};
 use super::{BackupError, LOGS, Manifest, STORE, io};
 use crate::clock;
 use crate::rfc3339::Time;
-use crate::store::directory::{DataDirectory, RESTORING};
+use crate::store::directory::DataDirectory;
+use crate::store::file_names::RESTORING;
 use crate::store::sqlite::copy::{self as store, Identity};
 
 /// The result of a restore.

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::storage;
 use crate::store::directory as data_directory;
-use crate::store::directory::RESTORING;
+use crate::store::file_names::RESTORING;
 
 pub(super) fn examine(data: &Path) -> Vec<Finding> {
     let shown = data.display();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::engine::{RefusedCounts, refused_inputs};
 use crate::maintenance::leftovers::{self, LeftoverKind};
 

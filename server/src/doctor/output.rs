@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::logs;
 
 pub(super) fn examine(data: &Path, deep: bool) -> Finding {

@@ -6,7 +6,7 @@ use std::path::Path;
 use protocol::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 
-use super::Finding;
+use super::finding::Finding;
 use crate::clock;
 use crate::store::directory;
 use crate::store::sqlite::copy;

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::{Finding, directory};
+use super::directory;
+use super::finding::Finding;
 use crate::storage;
-use crate::store::directory::RESTORING;
+use crate::store::file_names::RESTORING;
 use crate::store::sqlite::upgrade::{UpgradePlan, plan};
 
 /// Looks at the store of a data directory as the next start would: its schema, and the room for the copy before a migration.

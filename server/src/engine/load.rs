@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use protocol::order::Intervals;
 use scheduler::input::GroupNo;
-use scheduler::{PriorityAgeing, ServerLimits};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::dispatch::EffectDispatcher;
 use super::group::OpenGroup;
 use super::joins::JoinLimiter;
-use super::rebuild::{Rebuilt, rebuild};
+use super::rebuild::{JobSettings, Rebuilt, rebuild};
 use super::refused::Refused;
 use super::writer::StoreWriter;
 use super::{CommitClock, Engine, EngineError, EngineHandles, Handle, OverridesCache, SessionInbox};
@@ -98,23 +97,5 @@ impl Engine {
             metrics,
         };
         Ok((engine, handles))
-    }
-}
-
-/// Settings for the jobs of all definitions together.
-#[derive(Clone, Copy, Debug)]
-pub struct JobSettings {
-    /// Jobs that have not ended.
-    pub live_max: usize,
-    /// Jobs that run, and jobs that wait.
-    pub server: ServerLimits,
-    /// Growth of the priority of waiting jobs.
-    pub priority_ageing: PriorityAgeing,
-}
-
-/// Only the number of jobs that have not ended is limited.
-impl From<usize> for JobSettings {
-    fn from(live_max: usize) -> Self {
-        Self { live_max, server: ServerLimits::default(), priority_ageing: PriorityAgeing::OFF }
     }
 }

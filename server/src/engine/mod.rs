@@ -44,8 +44,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use handle::{Busy, Command, CommitClock, Handle};
 pub use health::Health;
-pub use load::JobSettings;
 pub use overrides::OverridesCache;
+pub use rebuild::JobSettings;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
 pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};
 pub use watch::{JobWatch, JobWatches};

@@ -7,9 +7,9 @@ use std::thread::{self, ScopedJoinHandle};
 
 use protocol::order::Intervals;
 use protocol::{Now, Revision};
-use scheduler::{Config, Counters, Scheduler};
+use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 
-use super::{EngineError, JobSettings};
+use super::EngineError;
 use crate::clock;
 use crate::config::jobs_file;
 use crate::events::Known;
@@ -22,6 +22,24 @@ const SLICE: usize = 1_000;
 const CHUNK: usize = 1_000;
 /// Chunks that may wait there: some megabytes.
 const CHUNKS_WAITING: usize = 4;
+
+/// Settings for the jobs of all definitions together.
+#[derive(Clone, Copy, Debug)]
+pub struct JobSettings {
+    /// Jobs that have not ended.
+    pub live_max: usize,
+    /// Jobs that run, and jobs that wait.
+    pub server: ServerLimits,
+    /// Growth of the priority of waiting jobs.
+    pub priority_ageing: PriorityAgeing,
+}
+
+/// Only the number of jobs that have not ended is limited.
+impl From<usize> for JobSettings {
+    fn from(live_max: usize) -> Self {
+        Self { live_max, server: ServerLimits::default(), priority_ageing: PriorityAgeing::OFF }
+    }
+}
 
 /// The state of a store, rebuilt.
 pub(super) struct Rebuilt {

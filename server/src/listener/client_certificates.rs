@@ -12,7 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, server};
 
-use super::tls::{TlsError, read};
+use super::tls_files::{TlsError, read};
 
 /// The certificates that clients show.
 #[derive(Clone, Debug, PartialEq, Eq)]

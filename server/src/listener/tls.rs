@@ -27,6 +27,7 @@ use crate::clock;
 use super::client_certificates::ClientCertificates;
 use super::expiry::{self, CertificateExpiry, REMIND_EVERY};
 use super::lingering::{LingeringCloses, LingeringStream};
+use super::tls_files::{CERTIFICATE, KEY, TlsError, metadata, read};
 
 /// The files of certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,58 +38,6 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Certificates of clients; without it nobody is asked for one.
     pub clients: Option<ClientCertificates>,
-}
-
-/// Certificate or key are unusable.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file cannot be read.
-    #[error("{flag}: cannot read {}", path.display())]
-    Read {
-        /// The flag that names the file.
-        flag: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
-    /// A file is not PEM of the expected kind.
-    #[error("{flag}: {} contains no {expected} in PEM", path.display())]
-    Content {
-        /// The flag that names the file.
-        flag: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The kind of object that should be in it.
-        expected: &'static str,
-        /// The error of the parser.
-        #[source]
-        cause: pem::Error,
-    },
-    /// Everyone on the machine can read the key.
-    #[error("{KEY}: everyone can read {} (mode {mode:04o}); run: chmod 600 {}", path.display(), path.display())]
-    PublicKey {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// Certificate and key cannot be used together.
-    #[error("{CERTIFICATE} and {KEY} cannot be used together")]
-    Pair(#[source] rustls::Error),
-    /// A certificate in the file of authorities is not one of an authority.
-    #[error("--tls-client-ca: {} has a certificate that cannot be used", path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// The error of the TLS library.
-        #[source]
-        cause: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The TLS library refuses its own defaults.
-    #[error("TLS cannot be set up")]
-    Setup(#[source] rustls::Error),
 }
 
 /// TLS with a certificate from files.
@@ -271,17 +220,6 @@ pub(super) async fn accept(
     };
     timeout(time_limit, handshake).await?
 }
-
-pub(super) fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|cause| TlsError::Read { flag, path: path.to_owned(), cause })
-}
-
-fn metadata(flag: &'static str, path: &Path) -> Result<Metadata, TlsError> {
-    fs::metadata(path).map_err(|cause| TlsError::Read { flag, path: path.to_owned(), cause })
-}
-
-const CERTIFICATE: &str = "--tls-cert";
-const KEY: &str = "--tls-key";
 
 /// Certificates are renewed days before they expire; some seconds more do not matter.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);

@@ -3,11 +3,11 @@
 pub(crate) mod leftovers;
 mod output;
 mod retention;
+mod retention_time;
 mod trusted_clock;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use protocol::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use crate::logs::Logs;
 use crate::store::Archive;
 use output::OutputRetention;
 use retention::JobRetention;
+use retention_time::RetentionTime;
 
 /// The things that maintenance looks at.
 pub(crate) struct Kept {
@@ -28,25 +29,6 @@ pub(crate) struct Kept {
     pub(crate) logs: Arc<Logs>,
     /// The rules of definitions.
     pub(crate) catalogue: Arc<Catalogue>,
-}
-
-/// The time that retention goes by, for tasks without a clock of their own.
-#[derive(Clone, Debug)]
-struct RetentionTime(Arc<AtomicI64>);
-
-impl RetentionTime {
-    fn unknown() -> Self {
-        Self(Arc::new(AtomicI64::new(i64::MIN)))
-    }
-
-    fn set(&self, time: Timestamp) {
-        self.0.store(time.0, Ordering::Relaxed);
-    }
-
-    /// The time that was set last; none before the first time.
-    fn get(&self) -> Option<Timestamp> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|time| *time != i64::MIN).map(Timestamp)
-    }
 }
 
 /// Runs all maintenance tasks until the server stops. `by` is the time that retention last went by, from the store. After it returns no

@@ -11,7 +11,7 @@ use std::time::Duration;
 use protocol::{JobId, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use super::RetentionTime;
+use super::retention_time::RetentionTime;
 use crate::catalogue::Catalogue;
 use crate::logs::{Logs, LogsError};
 use crate::store::{Archive, ReadError};

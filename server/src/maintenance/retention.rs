@@ -11,8 +11,8 @@ use std::time::Duration;
 use protocol::{Now, Timestamp};
 use tokio::time::sleep;
 
-use super::RetentionTime;
 use super::leftovers;
+use super::retention_time::RetentionTime;
 use super::trusted_clock::TrustedClock;
 use crate::catalogue::Catalogue;
 use crate::config::Retention as Kept;

@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use scheduler::job::State;
 
-use super::Labels;
+use super::labels::Labels;
 
 /// Definitions with labels of their own. More would make every scrape slow, and the series expensive to keep.
 pub(super) const DEFINITIONS_MAX: usize = 1_000;

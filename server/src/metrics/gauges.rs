@@ -12,7 +12,7 @@ use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
 use super::definitions::{DEFINITIONS_MAX, OTHER};
-use super::{Labels, WORKER_STATES};
+use super::labels::{Labels, WORKER_STATES};
 
 /// The facts of the moment.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 mod definitions;
 mod gauges;
+mod labels;
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -19,13 +20,11 @@ use protocol::{Timestamp, Usage};
 use scheduler::job::State;
 use scheduler::schedules::FireRow;
 
-use crate::notifications::target::TargetKind;
+use crate::notifications::target_key::TargetKind;
 use definitions::DefinitionTable;
 use gauges::Gauges;
 pub use gauges::ScrapeFacts;
-
-/// Labels of a metric.
-type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
+use labels::{Labels, WORKER_STATES};
 
 /// All metrics of a server.
 #[derive(Debug)]
@@ -272,9 +271,5 @@ const WAITS: [f64; 12] =
 
 /// From a millisecond to a minute.
 const REQUEST_TIMES: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
-
-/// The states of workers.
-const WORKER_STATES: [&str; 7] =
-    ["joining", "ready", "draining", "disconnected", "unreachable", "cloned", "revoked"];
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "DELETE"];

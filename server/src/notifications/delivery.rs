@@ -15,11 +15,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{PostError, WebClient};
-use super::mail::client::{MailClient, MailError};
+use super::mail::client::MailClient;
 use super::mail::compose::Mail;
+use super::mail::error::MailError;
 use super::message::{Message, webhook_headers};
 use super::occasion::Occasion;
-use super::target::{Endpoint, Target, TargetKey};
+use super::target::{Endpoint, Target};
+use super::target_key::TargetKey;
 use crate::catalogue::{Catalogue, Entry};
 use crate::clock;
 use crate::engine::RecordWriter;

@@ -10,3 +10,4 @@ pub mod mail;
 pub mod message;
 pub mod occasion;
 pub mod target;
+pub mod target_key;

@@ -5,6 +5,7 @@
 //! forbids. The worker has a policy of its own (`--allow-mount` and others), which holds besides.
 
 mod read;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use scheduler::job::AttemptTimeout;
 
 pub use read::{PolicyError, load, load_optional};
 use serde::Deserialize;
+use values::AllowedVolume;
 
 use crate::auth::role::Role;
 use crate::config::jobs_file::quantity::{self, DurationText, bytes};
@@ -34,12 +36,12 @@ pub struct Policy {
 #[serde(deny_unknown_fields)]
 struct Rule {
     /// Names of definitions, with `*` for any text.
-    #[serde(default = "read::all_definitions")]
+    #[serde(default = "values::all_definitions")]
     definitions: Vec<String>,
     /// Roles of those who make the job; empty: the rule holds for the definition itself.
-    #[serde(default, deserialize_with = "read::roles")]
+    #[serde(default, deserialize_with = "values::roles")]
     roles: Vec<Role>,
-    #[serde(default = "read::docker_only", deserialize_with = "read::runtimes")]
+    #[serde(default = "values::docker_only", deserialize_with = "values::runtimes")]
     runtimes: Vec<RuntimeKind>,
     images: Option<Vec<String>>,
     volumes: Option<Vec<AllowedVolume>>,
@@ -48,30 +50,21 @@ struct Rule {
     cap_add: Option<Vec<String>>,
     secrets: Option<Vec<String>>,
     /// In thousandths of a core.
-    #[serde(default, rename = "max_cpus", deserialize_with = "read::cpus")]
+    #[serde(default, rename = "max_cpus", deserialize_with = "values::cpus")]
     max_cpus_milli: Option<u32>,
-    #[serde(default, rename = "max_memory", deserialize_with = "read::memory")]
+    #[serde(default, rename = "max_memory", deserialize_with = "values::memory")]
     max_memory_bytes: Option<u64>,
     max_pids: Option<u32>,
     max_gpus: Option<u32>,
     /// Custom resources by name, with the most of each. Others are forbidden.
     max_custom: Option<BTreeMap<String, u32>>,
-    #[serde(default, rename = "max_shm_size", deserialize_with = "read::memory")]
+    #[serde(default, rename = "max_shm_size", deserialize_with = "values::memory")]
     max_shm_bytes: Option<u64>,
     /// Of all memory file systems together.
-    #[serde(default, rename = "max_tmpfs", deserialize_with = "read::memory")]
+    #[serde(default, rename = "max_tmpfs", deserialize_with = "values::memory")]
     max_tmpfs_bytes: Option<u64>,
-    #[serde(default, deserialize_with = "read::timeout")]
+    #[serde(default, deserialize_with = "values::timeout")]
     max_timeout: Option<Duration>,
-}
-
-/// A volume that a rule allows.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-struct AllowedVolume {
-    /// A path of the host with all below it, or the name of a volume with `*` for any text.
-    source: String,
-    read_only: bool,
 }
 
 /// A part of a rule that a definition breaks.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, statfs};
 
+use super::file_names::{DATABASE, RESTORING};
 use super::{LoadError, foreign_files};
 use crate::storage;
 
@@ -109,7 +110,7 @@ impl DataDirectory {
     /// The database.
     #[must_use]
     pub fn database(&self) -> PathBuf {
-        self.path.join("longshore.db")
+        self.path.join(DATABASE)
     }
 
     /// The directory of container output.
@@ -118,9 +119,6 @@ impl DataDirectory {
         self.path.join("logs")
     }
 }
-
-/// In a data directory: what is being restored into it. As long as it is there, nobody knows whether the store is whole.
-pub const RESTORING: &str = "restoring";
 
 /// Makes a directory that is missing, for its owner alone, so that it survives a power failure together with what will be in it.
 pub(crate) fn make(path: &Path) -> std::io::Result<()> {

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::directory::RESTORING;
+use super::file_names::{DATABASE, RESTORING};
 use crate::storage;
 
 /// Lists files in a directory that do not belong to Longshore, a few names at most. Empty: the directory may be taken.
@@ -47,8 +47,6 @@ fn is_backup(entry: &Path) -> bool {
     let mut within = fs::read_dir(entry).into_iter().flatten().flatten().map(|it| it.path()).peekable();
     is_one(entry) || (within.peek().is_some() && within.all(|path| is_one(&path)))
 }
-
-const DATABASE: &str = "longshore.db";
 
 /// `lost+found` is the file system's: a disk of its own has it.
 const OURS: [&str; 4] = ["lock", "logs", storage::RESERVE, "lost+found"];

@@ -12,6 +12,7 @@ mod conformance;
 mod definition_cutoffs;
 pub mod directory;
 mod error;
+pub mod file_names;
 mod fold;
 mod foreign_files;
 mod job_rows;

@@ -10,7 +10,7 @@ use protocol::{JobId, Timestamp};
 
 use super::ReadError;
 use crate::notifications::occasion::{Occasion, Occasions};
-use crate::notifications::target::{TargetKey, TargetKind};
+use crate::notifications::target_key::{TargetKey, TargetKind};
 
 /// The number of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

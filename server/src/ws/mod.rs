@@ -3,6 +3,7 @@
 //! Nothing here decides about jobs: a session passes reports to the engine and sends the engine's orders.
 
 mod accept;
+mod acceptor;
 mod fragments;
 mod grants;
 mod join_audit;
@@ -19,5 +20,6 @@ mod unknown_attempts;
 mod unsent;
 mod upgrade;
 
-pub use accept::{WorkerAcceptor, router};
+pub use accept::router;
+pub use acceptor::WorkerAcceptor;
 pub use machine::{Entry, Machine, Machines};

@@ -9,7 +9,7 @@ use protocol::{JobId, Order, ReportNo, wire};
 use scheduler::batches::BatchMember;
 use scheduler::step::{CloseReason, Grant};
 
-use super::accept::WorkerAcceptor;
+use super::acceptor::WorkerAcceptor;
 use super::grants::Grants;
 use super::join_audit::JoinAudit;
 use super::secrets::SessionSecrets;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use super::accept::WorkerAcceptor;
+use super::acceptor::WorkerAcceptor;
 use super::grants::Grants;
 use super::join_audit::JoinAudit;
 use super::orders::{Orders, SessionState};

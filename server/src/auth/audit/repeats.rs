@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use protocol::Timestamp;
 
-use super::{AuditKey, Span};
+use super::key::{AuditKey, Span};
 
 /// Refusals of the last hour.
 #[derive(Debug, Default)]

@@ -6,7 +6,6 @@ use std::time::Duration;
 use scheduler::definition::{Backoff, Delays};
 
 use super::fault::{Code, Position};
-use super::job::FACTOR_MILLI_MAX;
 use super::keys::{self, BackoffKind};
 use super::quantity::DurationText;
 use super::reader::Reader;
@@ -23,8 +22,9 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> Backoff {
         delays: match kind {
             BackoffKind::Exponential => {
                 let (initial, max) = ceilings(part, reader);
-                let factor =
-                    part.find("factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
+                let factor = part
+                    .find("factor")
+                    .and_then(|node| reader.thousandths(node, 1_000, keys::FACTOR_MILLI_MAX));
                 Delays::Exponential { initial, max, factor_milli: factor.unwrap_or(FACTOR_MILLI) }
             }
             BackoffKind::Linear => {
@@ -55,7 +55,7 @@ fn refuse_unused(part: Scope<'_>, kind: BackoffKind, reader: &mut Reader<'_>) {
             // Its value may have a fault of its own.
             match name {
                 "delays" => drop(durations(node, reader)),
-                "factor" => drop(reader.thousandths(node, 1_000, FACTOR_MILLI_MAX)),
+                "factor" => drop(reader.thousandths(node, 1_000, keys::FACTOR_MILLI_MAX)),
                 _ => drop(duration(part, name, reader)),
             }
         }

@@ -113,7 +113,7 @@ fn read_checked(
 }
 
 fn timeout(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
-    let Some(node) = scope.find("timeout") else { return Some(TIMEOUT) };
+    let Some(node) = scope.find("timeout") else { return Some(keys::TIMEOUT) };
     duration_or_none(node, reader)
 }
 
@@ -171,7 +171,7 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
     policy.on = part.find("on").and_then(|node| reader.choice(node, &keys::RETRY_ON)).unwrap_or_default();
     policy.backoff = backoff::read(part, reader);
     policy.memory_factor_milli =
-        part.find("memory_factor").and_then(|node| reader.thousandths(node, 1_000, FACTOR_MILLI_MAX));
+        part.find("memory_factor").and_then(|node| reader.thousandths(node, 1_000, keys::FACTOR_MILLI_MAX));
     policy
 }
 
@@ -266,8 +266,6 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
     tags.into_iter().map(|(_, tag)| tag).collect()
 }
 
-pub(super) const TIMEOUT: Duration = Duration::from_secs(3600);
-pub(super) const FACTOR_MILLI_MAX: u32 = 100_000;
 /// Half a lease (15 s): time from the stop order until the container is gone, beside its stop grace.
 const STOPS_PER_LEASE: u32 = 2;
 /// Time from the missed heartbeat answer until the container is gone, beside its stop grace, and the margin before a successor.

@@ -16,8 +16,8 @@ use scheduler::definition::{OnLost, RetryOn};
 
 pub(super) use misnomers::MISNOMERS;
 pub(super) use ranges::{
-    AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, GPUS, LOSSES, PIDS,
-    PING_MIN, PRIORITIES, RETRIES, Range, WEIGHTS, range,
+    AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, FACTOR_MILLI_MAX,
+    GPUS, LOSSES, PIDS, PING_MIN, PRIORITIES, RETRIES, Range, TIMEOUT, WEIGHTS, range,
 };
 pub(super) use shape::{Key, Shape, key};
 

@@ -10,7 +10,8 @@ use super::substitute::MailSupport;
 use super::tree::{Node, Value};
 use crate::notifications::mail::Recipient;
 use crate::notifications::occasion::{Occasion, Occasions};
-use crate::notifications::target::{Endpoint, SigningSecret, Target, TargetKind, Targets};
+use crate::notifications::target::{Endpoint, SigningSecret, Target, Targets};
+use crate::notifications::target_key::TargetKind;
 
 /// Targets of one definition: each end of a job looks at all of them.
 const TARGETS_MAX: usize = 16;

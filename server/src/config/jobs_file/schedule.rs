@@ -14,7 +14,6 @@ use scheduler::schedule::{
 
 use super::fault::{Code, Position, quoted};
 use super::grammar;
-use super::job::TIMEOUT;
 use super::keys;
 use super::pairs;
 use super::params;
@@ -296,7 +295,7 @@ fn warn_of_skipped_slots(
         None => "a job may run for ever (timeout: none)".to_owned(),
     };
     let mut shortest = |schedule: &Schedule| reader.rules.shortest_distance(schedule, now);
-    for crowding in timetable.crowding(timeout.unwrap_or(TIMEOUT), now, &mut shortest) {
+    for crowding in timetable.crowding(timeout.unwrap_or(keys::TIMEOUT), now, &mut shortest) {
         let (schedule, distance) = match crowding {
             Crowding::Alone { schedule, distance } => {
                 (schedule, format!("it fires every {}", DurationText(distance)))

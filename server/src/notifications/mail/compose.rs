@@ -6,7 +6,7 @@ use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue};
 use protocol::Timestamp;
 
 use super::Recipient;
-use super::client::MailError;
+use super::error::MailError;
 use super::server::Sender;
 use crate::notifications::message::Message;
 use crate::rfc3339::Time;
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
     use crate::notifications::occasion::Occasion;
-    use crate::notifications::target::{TargetKey, TargetKind};
+    use crate::notifications::target_key::{TargetKey, TargetKind};
     use crate::store::{NotificationId, NotificationRow, NotificationState};
 
     fn row(count: u64) -> NotificationRow {

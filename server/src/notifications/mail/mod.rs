@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod compose;
+pub mod error;
 pub mod server;
 
 use lettre::Address;

@@ -7,7 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
 use super::archive::SqliteArchive;
-use super::rows;
+use super::json_column;
 use crate::auth::actor::Scope;
 use crate::auth::role::Role;
 use crate::store::{
@@ -71,7 +71,7 @@ fn add_token(connection: &Connection, row: &TokenRow) -> rusqlite::Result<()> {
             row.created_by,
             row.expires_at.map(|at| at.0),
             row.uses,
-            rows::json_code(&row.labels),
+            json_column::code(&row.labels),
         ])
         .map(drop)
 }
@@ -162,7 +162,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
         last_used_at: time(8)?,
         revoked_at: time(9)?,
         uses: row.get(10)?,
-        labels: rows::json(row, 11)?.unwrap_or_default(),
+        labels: json_column::read(row, 11)?.unwrap_or_default(),
         joined: row.get(12)?,
     })
 }

@@ -13,9 +13,8 @@ use scheduler::job::State;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::step::WorkerRow;
 
-use super::{
-    batches, dependencies, faults, list, open_reader, pending_batch, record, rows, run_on, schedules,
-};
+use super::connections::open_reader;
+use super::{batches, dependencies, faults, list, pending_batch, record, rows, run_on, schedules};
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 
+use super::connections::open_writing;
 use super::faults;
 use super::wal::WalState;
 use crate::store::{CommitError, LoadError};
@@ -31,7 +32,7 @@ impl Checkpointer {
     /// # Errors
     /// The file cannot be opened once more, or the system gives no thread.
     pub(super) fn start(path: &Path, file: Arc<File>) -> Result<Self, LoadError> {
-        let connection = super::open_writing(path).map_err(|error| faults::of_load(path, error))?;
+        let connection = open_writing(path).map_err(|error| faults::of_load(path, error))?;
         let (asks, inbox) = channel();
         let (outbox, done) = channel();
         let serve = move || {

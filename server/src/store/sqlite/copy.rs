@@ -13,7 +13,8 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use scheduler::input::GroupNo;
 
-use super::{faults, migrate, open_reader, schedules};
+use super::connections::open_reader;
+use super::{faults, migrate, schedules};
 use crate::store::LoadError;
 
 /// Whose store a file is, and how far it has come.

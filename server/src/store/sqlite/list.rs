@@ -12,8 +12,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use scheduler::job::State;
 
+use super::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
 use super::pending_batch::{self, Range};
-use super::write::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
 use super::{codes, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow, LAST_AMONG};
 use parts::{Part, has_closed_attempt, has_end, parts, singles};

@@ -9,14 +9,17 @@
 mod access;
 mod archive;
 mod batches;
+mod blocks;
 mod checkpointer;
 mod codes;
+mod connections;
 pub mod copy;
 mod dependencies;
 mod expectations;
 mod faults;
 mod gpus;
 mod hooks;
+mod json_column;
 mod limits;
 mod list;
 mod load;
@@ -39,14 +42,11 @@ mod usage_column;
 mod wal;
 mod write;
 
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::Epoch;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
 pub use archive::SqliteArchive;
 
@@ -57,6 +57,7 @@ use super::{
 };
 use crate::rfc3339::Time;
 use checkpointer::Checkpointer;
+use connections::{make_private, refuse_unsafe_library, set_up_writer};
 use write::WriteCache;
 
 /// The write side. See [`open`].
@@ -101,12 +102,6 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
 pub(crate) fn temporary() -> (SqliteStore, Arc<SqliteArchive>) {
     let (store, archive) = open(&DataDirectory::temporary()).unwrap();
     (store, Arc::new(archive))
-}
-
-/// Makes the file if it is missing, before SQLite would make it for everybody to read: what it has beside it takes its mode. If that
-/// fails, SQLite says why.
-fn make_private(file: &Path) {
-    let _ = File::options().write(true).create_new(true).mode(0o600).open(file);
 }
 
 impl Store for SqliteStore {
@@ -189,60 +184,6 @@ impl Drop for SqliteStore {
             upkeep::close(&self.connection, epoch);
         }
     }
-}
-
-/// How long the writer waits for another process that holds the file.
-const WRITER_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// SQLite 3.7.0 to 3.51.2 can corrupt a file in WAL mode that two connections checkpoint.
-fn refuse_unsafe_library(version: i32) -> Result<(), LoadError> {
-    if version >= 3_051_003 {
-        return Ok(());
-    }
-    Err(LoadError::Unusable(format!(
-        "this build has SQLite {version}, which can corrupt a store; 3.51.3 or newer is needed"
-    )))
-}
-
-fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
-    // Before anything else: another process may hold the file for a moment (a backup, a person with a shell).
-    connection.busy_timeout(WRITER_TIMEOUT)?;
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "mmap_size", 0)?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "temp_store", "memory")?;
-    // In KiB: enough for the upper pages of every index and the part of `jobs` that moves. Not more: a commit after a page was split goes
-    // through all of the cache (SQLite gives the page a number beyond the last one meanwhile), and the system has the file in memory too.
-    connection.pragma_update(None, "cache_size", -16_384)?;
-    // Checkpoints are ours (see `log`). In bytes: what a long backup made of the log is not kept.
-    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    connection.pragma_update_and_check(None, "journal_size_limit", 256 << 20, |_| Ok(()))?;
-    connection.set_prepared_statement_cache_capacity(64);
-    Ok(())
-}
-
-/// A connection that may write, for one who only moves the log.
-fn open_writing(file: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags)?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "mmap_size", 0)?;
-    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    Ok(connection)
-}
-
-fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(file, flags)?;
-    connection.busy_timeout(Duration::from_secs(2))?;
-    connection.pragma_update(None, "query_only", true)?;
-    connection.pragma_update(None, "mmap_size", 0)?;
-    connection.pragma_update(None, "temp_store", "memory")?;
-    // In KiB; each reader has its own.
-    connection.pragma_update(None, "cache_size", -8_192)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    Ok(connection)
 }
 
 #[cfg(test)]

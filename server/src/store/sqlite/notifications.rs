@@ -11,7 +11,7 @@ use scheduler::step::Change;
 use super::archive::SqliteArchive;
 use super::run_on;
 use crate::notifications::occasion::Occasion;
-use crate::notifications::target::{TargetKey, TargetKind};
+use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::{
     Group, NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
     NotificationState, NotifyRules, ReadError,

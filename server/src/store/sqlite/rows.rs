@@ -11,10 +11,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use scheduler::input::JobDetails;
 use scheduler::job::AttemptTimeout;
 use scheduler::step::{Drain, JoinTokenId, Note, Process, WorkerRow};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::{codes, param_rows, usage_column};
+use super::{codes, json_column, param_rows, usage_column};
 use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
@@ -139,13 +137,13 @@ fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {
         cordoned: row.get(5)?,
         slots: row.get(6)?,
         drain: row.get::<_, bool>(7)?.then_some(drain),
-        labels: json(row, 10)?.unwrap_or_default(),
+        labels: json_column::read(row, 10)?.unwrap_or_default(),
         process: process.map(|(incarnation, number)| Process {
             incarnation: Incarnation(incarnation.cast_unsigned()),
             number: number.cast_unsigned(),
         }),
         join_token: row.get::<_, Option<i64>>(13)?.map(|id| JoinTokenId(id.cast_unsigned())),
-        granted: json(row, 14)?.unwrap_or_default(),
+        granted: json_column::read(row, 14)?.unwrap_or_default(),
         revoked_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
     })
 }
@@ -153,7 +151,7 @@ fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {
 /// The labels of a job.
 pub(super) fn labels(connection: &Connection, job: JobId) -> rusqlite::Result<Vec<(String, String)>> {
     let mut statement = connection.prepare_cached("SELECT labels FROM details WHERE job = ?1")?;
-    let found = statement.query_row([job.0.cast_signed()], |row| json(row, 0)).optional()?;
+    let found = statement.query_row([job.0.cast_signed()], |row| json_column::read(row, 0)).optional()?;
     Ok(found.flatten().unwrap_or_default())
 }
 
@@ -165,8 +163,8 @@ pub(super) fn details(connection: &Connection, job: JobId) -> rusqlite::Result<O
     )?;
     let read = |row: &Row<'_>| {
         let body = Overrides {
-            environment: json(row, 0)?.unwrap_or_default(),
-            args: json(row, 1)?.unwrap_or_default(),
+            environment: json_column::read(row, 0)?.unwrap_or_default(),
+            args: json_column::read(row, 1)?.unwrap_or_default(),
             input: row.get(2)?,
         };
         Ok(JobDetails { body, params: param_rows::read(row, 3)?, ..JobDetails::default() })
@@ -230,20 +228,8 @@ pub(super) fn timeout(code: i64) -> AttemptTimeout {
 
 /// The instants of losses, as JSON.
 pub(super) fn losses(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Timestamp>> {
-    let instants: Option<Vec<i64>> = json(row, index)?;
+    let instants: Option<Vec<i64>> = json_column::read(row, index)?;
     Ok(instants.unwrap_or_default().into_iter().map(Timestamp).collect())
-}
-
-/// How lists are stored: as JSON; nothing if they are empty.
-pub(super) fn json_code<T: Serialize>(list: &[T]) -> Option<String> {
-    // Strings and numbers always have a JSON form.
-    if list.is_empty() { None } else { serde_json::to_string(list).ok() }
-}
-
-pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<T>> {
-    let text: Option<String> = row.get(index)?;
-    text.map(|text| serde_json::from_str(&text).map_err(|error| FromSqlError::Other(Box::new(error)).into()))
-        .transpose()
 }
 
 /// Empty texts are stored as null.

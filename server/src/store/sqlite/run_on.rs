@@ -4,7 +4,7 @@ use protocol::{JobId, Timestamp, WorkerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use scheduler::run_on::{LiveParent, MemberPlan, MemberRow, ParentCounts, ParentRow, WorkerUse};
 
-use super::{codes, rows};
+use super::{codes, json_column};
 use crate::store::{MemberPlace, SetPart};
 
 /// Writes the row of a parent, after those of the jobs, and that it runs.
@@ -147,7 +147,7 @@ const PARENT_COLUMNS: &str = "p.job, p.wanted, p.workers, p.is_complete, p.start
      p.failed, p.cancelled, p.expired, p.lost";
 
 fn parent(row: &Row<'_>) -> rusqlite::Result<ParentRow> {
-    let workers: Option<Vec<u64>> = rows::json(row, 2)?;
+    let workers: Option<Vec<u64>> = json_column::read(row, 2)?;
     let workers = workers.map(|ids| ids.into_iter().map(WorkerId).collect::<std::sync::Arc<[_]>>());
     let plan = match (row.get::<_, Option<u32>>(1)?, workers) {
         (Some(members), except) => MemberPlan::Count { members, except: except.unwrap_or_default() },
@@ -178,7 +178,7 @@ fn member(row: &Row<'_>) -> rusqlite::Result<MemberRow> {
 
 fn ids(workers: &[WorkerId]) -> Option<String> {
     let ids: Vec<u64> = workers.iter().map(|worker| worker.0).collect();
-    rows::json_code(&ids)
+    json_column::code(&ids)
 }
 
 fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {

@@ -6,7 +6,7 @@ use protocol::JobId;
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::unique::{UniqueHolder, UniqueId, UniqueRow};
 
-use super::write::BLOCK_SHIFT;
+use super::blocks::BLOCK_SHIFT;
 
 /// Writes who has a key. A job that has lost it is left to retention again.
 pub(super) fn put(

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::connections::make_private;
 use super::{copy, faults, migrate};
 use crate::store::LoadError;
 
@@ -93,7 +94,7 @@ fn copy_before(file: &Path) -> Result<(), LoadError> {
         return Ok(());
     }
     remove_if_there(&draft).map_err(failed)?;
-    super::make_private(&draft);
+    make_private(&draft);
     copy::copy(file, &draft).map_err(|error| {
         LoadError::Unusable(format!(
             "cannot copy {} to {} before its upgrade: {error}; make room for a second copy, or move the data directory to a larger disk, and start again",

@@ -6,6 +6,7 @@ use protocol::Epoch;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 
+use super::connections::{WRITER_TIMEOUT, open_reader};
 use super::faults;
 use super::reserve::Reserve;
 use super::wal::{self, WalKeeper};
@@ -95,7 +96,7 @@ fn tolerate(moved: Result<(), CommitError>) -> Result<(), CommitError> {
 pub(super) fn close(connection: &Connection, epoch: Epoch) {
     let closed = connection
         .execute("UPDATE installation SET clean = 1 WHERE epoch = ?1", [epoch.0.cast_signed()])
-        .and_then(|_| wal::restart_wal(connection, "TRUNCATE", super::WRITER_TIMEOUT));
+        .and_then(|_| wal::restart_wal(connection, "TRUNCATE", WRITER_TIMEOUT));
     if let Err(error) = closed {
         tracing::warn!(%error, "the store was not closed in good order; the next start recovers it");
     }
@@ -117,6 +118,6 @@ pub(super) fn check_in_background(file: PathBuf) {
 
 fn first_fault(file: &Path) -> rusqlite::Result<Option<String>> {
     let found: Option<String> =
-        super::open_reader(file)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).optional()?;
+        open_reader(file)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).optional()?;
     Ok(found.filter(|line| line != "ok"))
 }

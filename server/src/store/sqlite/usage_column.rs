@@ -3,7 +3,7 @@
 use protocol::Usage;
 use rusqlite::Row;
 
-use super::rows;
+use super::json_column;
 
 /// The stored form; null if nothing was measured.
 pub(super) fn code(usage: &Usage) -> Option<String> {
@@ -16,7 +16,7 @@ pub(super) fn code(usage: &Usage) -> Option<String> {
 
 /// Reads the column at this index. A later version may have appended figures; these are left out.
 pub(super) fn read(row: &Row<'_>, index: usize) -> rusqlite::Result<Usage> {
-    let figures: Vec<Option<u64>> = rows::json(row, index)?.unwrap_or_default();
+    let figures: Vec<Option<u64>> = json_column::read(row, index)?.unwrap_or_default();
     let figure = |index: usize| figures.get(index).copied().flatten();
     Ok(Usage {
         cpu_ms: figure(0),

@@ -18,6 +18,7 @@ use rusqlite::Connection;
 
 use super::archive::Pool;
 use super::checkpointer::Checkpointer;
+use super::connections::WRITER_TIMEOUT;
 use super::faults;
 use crate::store::CommitError;
 
@@ -175,7 +176,7 @@ impl WalState {
 pub(super) fn restart_wal(connection: &Connection, kind: &str, timeout: Duration) -> rusqlite::Result<bool> {
     connection.busy_timeout(timeout)?;
     let log = WalState::of(connection, kind);
-    connection.busy_timeout(super::WRITER_TIMEOUT)?;
+    connection.busy_timeout(WRITER_TIMEOUT)?;
     Ok(log?.is_done)
 }
 

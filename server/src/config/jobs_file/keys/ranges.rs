@@ -36,3 +36,7 @@ pub(in crate::config::jobs_file) const BACKOFF_MIN: Duration = Duration::from_mi
 pub(in crate::config::jobs_file) const DELAYS_MAX: usize = 100;
 /// The shortest heartbeat interval that the server's own flag allows.
 pub(in crate::config::jobs_file) const PING_MIN: Duration = crate::config::intervals::HEARTBEAT_MIN;
+/// The timeout of jobs that name none.
+pub(in crate::config::jobs_file) const TIMEOUT: Duration = Duration::from_secs(3600);
+/// The largest factor of waits and of memory, in thousandths.
+pub(in crate::config::jobs_file) const FACTOR_MILLI_MAX: u32 = 100_000;

@@ -21,6 +21,7 @@ mod schedule;
 mod search;
 mod usage;
 mod worker;
+mod worker_ref;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -52,9 +53,8 @@ pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};
 pub use usage::{JobUsage, Usage, UsagePoint};
-pub use worker::{
-    Exclusion, ResourceAmounts, Runtime, Suspicion, Unmanaged, Worker, WorkerRef, WorkerResources,
-};
+pub use worker::{Exclusion, ResourceAmounts, Runtime, Suspicion, Unmanaged, Worker, WorkerResources};
+pub use worker_ref::WorkerRef;
 
 /// A fixed text of the API, such as the name of a state or an outcome.
 pub type Text = Cow<'static, str>;

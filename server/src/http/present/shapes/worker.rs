@@ -179,13 +179,3 @@ pub struct Runtime {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
-
-/// A reference to a worker.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct WorkerRef {
-    /// Its number.
-    pub id: u64,
-    /// The name given to it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-}

@@ -4,7 +4,7 @@ use scheduler::step::Ended;
 
 use super::*;
 use crate::notifications::occasion::{Occasion, Occasions};
-use crate::notifications::target::{TargetKey, TargetKind};
+use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationRow, NotifyRule, NotifyRules,
     RecordChange,

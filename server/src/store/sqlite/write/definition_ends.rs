@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use protocol::JobId;
 use rusqlite::{Connection, OptionalExtension};
 
+use super::Done;
 use super::cache::WriteCache;
-use super::{BLOCK_SHIFT, Done};
+use crate::store::sqlite::blocks::BLOCK_SHIFT;
 use crate::store::sqlite::run_on;
 
 /// A row of `definition_ends`: the definition's name, whether the ends are bad, the block.

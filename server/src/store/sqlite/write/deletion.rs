@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use protocol::JobId;
 use rusqlite::{Connection, params};
 
-use super::{BLOCK_SHIFT, Done, Failure, Found, WriteCache, definition_ends, last_of, workers};
+use super::{Done, Failure, Found, WriteCache, definition_ends, workers};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::rows::{self, HAS_BODY, HAS_LABELS};
 use crate::store::sqlite::{hooks, run_on};
 

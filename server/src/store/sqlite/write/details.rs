@@ -4,7 +4,7 @@ use rusqlite::params;
 use scheduler::input::JobDetails;
 
 use super::{Failure, TransactionWriter};
-use crate::store::sqlite::{param_rows, rows};
+use crate::store::sqlite::{json_column, param_rows, rows};
 
 impl TransactionWriter<'_> {
     /// Stores what a job has beside its row, and says what that is.
@@ -22,9 +22,9 @@ impl TransactionWriter<'_> {
             )?
             .execute(params![
                 job,
-                rows::json_code(&details.labels),
-                rows::json_code(&body.environment),
-                rows::json_code(&body.args),
+                json_column::code(&details.labels),
+                json_column::code(&body.environment),
+                json_column::code(&body.args),
                 body.input,
                 param_rows::given_code(&details.params),
                 param_rows::filled_in_code(&details.params),

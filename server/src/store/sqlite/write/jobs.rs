@@ -11,10 +11,11 @@ use scheduler::job::State;
 use scheduler::retry::{self, Budget};
 use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Note, Updated};
 
-use super::{BLOCK_SHIFT, Done, Failure, SEEN_NAME, TransactionWriter};
+use super::{Done, Failure, TransactionWriter};
 use crate::store::fold::{Expected, JobWrite, Waiting};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME};
 use crate::store::sqlite::member_counts::NO_ROW;
-use crate::store::sqlite::{codes, limits, notes, rows, usage_column};
+use crate::store::sqlite::{codes, json_column, limits, notes, rows, usage_column};
 
 impl TransactionWriter<'_> {
     pub(super) fn job(&mut self, write: &JobWrite<'_>) -> Done {
@@ -270,7 +271,7 @@ impl TransactionWriter<'_> {
         let mut losses = stored.unwrap_or_default();
         retry::note_loss(&mut losses, closed.ended_at);
         let instants: Vec<i64> = losses.into_iter().map(|at| at.0).collect();
-        Ok(rows::json_code(&instants))
+        Ok(json_column::code(&instants))
     }
 
     pub(super) fn one(&self, changed: usize, write: &JobWrite<'_>) -> Done {

@@ -25,24 +25,13 @@ use self::definition_ends::EndedJob;
 pub(super) use self::remove::remove;
 pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
+use super::blocks::{BLOCK_SHIFT, SEEN_WORKER};
 use super::{
     access, batches, dependencies, faults, gpus, hooks, limits, notes, notifications, pending_batch, run_on,
     schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
-
-/// This many consecutive jobs make a block of the coarse indexes.
-pub(in crate::store::sqlite) const BLOCK_SHIFT: u32 = 12;
-/// The last job that belongs to a block.
-pub(super) const fn last_of(block: i64) -> i64 {
-    ((block + 1) << BLOCK_SHIFT) - 1
-}
-
-/// In `seen`: blocks with jobs of a definition's name.
-pub(super) const SEEN_NAME: i64 = 1;
-/// In `seen`: blocks with attempts on a worker.
-pub(super) const SEEN_WORKER: i64 = 2;
 
 /// Makes a group durable. Whatever the result, `known` is true of the database afterwards.
 pub(super) fn commit(

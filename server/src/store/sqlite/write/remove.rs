@@ -7,7 +7,8 @@ use protocol::Epoch;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::deletion::{self, Candidate, Candidates};
-use super::{BLOCK_SHIFT, Failure, Found, WriteCache, begin, last_of, settle};
+use super::{Failure, Found, WriteCache, begin, settle};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::schedules;
 use crate::store::{CommitError, Removed, RetentionCutoffs};
 

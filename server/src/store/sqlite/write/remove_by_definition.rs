@@ -10,7 +10,8 @@ use protocol::{Epoch, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::deletion::{self, Candidate, Candidates};
-use super::{BLOCK_SHIFT, Failure, Found, WriteCache, begin, definition_ends, last_of, settle};
+use super::{Failure, Found, WriteCache, begin, definition_ends, settle};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed};
 
 /// See [`crate::store::Store::remove_by_definition`]. Whatever the result, `cache` is true of the database afterwards.

@@ -6,9 +6,10 @@ use protocol::WorkerId;
 use rusqlite::{Connection, params};
 use scheduler::step::JoinTokenId;
 
-use super::{Done, SEEN_WORKER, TransactionWriter};
+use super::{Done, TransactionWriter};
 use crate::store::fold::WorkerChange;
-use crate::store::sqlite::rows;
+use crate::store::sqlite::blocks::SEEN_WORKER;
+use crate::store::sqlite::json_column;
 
 /// Deletes the rows of forgotten workers that no kept job has an attempt on. `seen` has an entry for each block with such a job.
 pub(super) fn remove_unused(connection: &Connection) -> Done {
@@ -42,11 +43,11 @@ impl TransactionWriter<'_> {
                             row.drain.is_some(),
                             row.drain.and_then(|drain| drain.process).map(|process| process.0.cast_signed()),
                             row.drain.and_then(|drain| drain.deadline).map(|at| at.0),
-                            rows::json_code(&row.labels),
+                            json_column::code(&row.labels),
                             row.process.map(|process| process.incarnation.0.cast_signed()),
                             row.process.map(|process| process.number.cast_signed()),
                             row.join_token.map(|id| id.0.cast_signed()),
-                            rows::json_code(&row.granted),
+                            json_column::code(&row.granted),
                             row.revoked_at.map(|at| at.0),
                         ],
                     )?;

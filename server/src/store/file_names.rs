@@ -1,0 +1,7 @@
+//! Names of files in a data directory.
+
+/// The database.
+pub(super) const DATABASE: &str = "longshore.db";
+
+/// The store that is being restored. As long as it is there, nobody knows whether the store is whole.
+pub const RESTORING: &str = "restoring";

@@ -1,0 +1,13 @@
+//! Blocks of consecutive jobs, by which coarse indexes work.
+
+/// This many consecutive jobs make a block of the coarse indexes.
+pub(super) const BLOCK_SHIFT: u32 = 12;
+/// The last job that belongs to a block.
+pub(super) const fn last_of(block: i64) -> i64 {
+    ((block + 1) << BLOCK_SHIFT) - 1
+}
+
+/// In `seen`: blocks with jobs of a definition's name.
+pub(super) const SEEN_NAME: i64 = 1;
+/// In `seen`: blocks with attempts on a worker.
+pub(super) const SEEN_WORKER: i64 = 2;
