@@ -1,17 +1,20 @@
 //! Thousands of workers in this process: connections of their own, heartbeats, pings and reports, but no state directory and nothing that
 //! runs. A lost connection is opened again after the same random delays as those of a real worker.
 
+mod shared;
 mod worker;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::JoinSet;
+
+pub(crate) use shared::{Jobs, Members, wall_us};
+use shared::{Shared, lock};
 
 /// Simulated workers. They end when this is dropped.
 #[derive(Debug)]
@@ -19,39 +22,6 @@ pub(crate) struct Swarm {
     shared: Arc<Shared>,
     workers: u64,
     _tasks: JoinSet<()>,
-}
-
-/// The setting of all workers of a swarm.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Members {
-    /// How many.
-    pub(crate) workers: u64,
-    /// Slots of each; there is no backlog.
-    pub(crate) slots: u32,
-    /// Their dealing with attempts.
-    pub(crate) jobs: Jobs,
-}
-
-/// The dealing of a worker with attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Jobs {
-    /// They run for ever.
-    Run,
-    /// They end well as soon as they arrive.
-    Finish,
-}
-
-/// Facts that the workers report to the measurement.
-#[derive(Debug)]
-struct Shared {
-    server: SocketAddr,
-    members: Members,
-    /// Workers whose inventory was answered on the present connection.
-    ready: AtomicU64,
-    /// Arrivals of attempts: job, and microseconds since 1970.
-    arrivals: Mutex<Vec<(u64, i64)>>,
-    /// The last refusal, for people.
-    trouble: Mutex<Option<String>>,
 }
 
 impl Swarm {
@@ -114,23 +84,6 @@ impl Swarm {
     pub(crate) fn take_arrivals(&self) -> Vec<(u64, i64)> {
         std::mem::take(&mut *lock(&self.shared.arrivals))
     }
-}
-
-impl Shared {
-    fn arrived(&self, jobs: impl Iterator<Item = u64>) {
-        let at = wall_us();
-        lock(&self.arrivals).extend(jobs.map(|job| (job, at)));
-    }
-}
-
-/// Microseconds since 1970.
-pub(crate) fn wall_us() -> i64 {
-    let time = clock_gettime(ClockId::Realtime);
-    time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Raises the limit of open files as far as the system lets us. The server inherits it.

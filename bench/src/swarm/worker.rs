@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::swarm::{Jobs, Shared, lock};
+use crate::swarm::shared::{Jobs, Shared, lock};
 
 type Socket = WebSocketStream<TcpStream>;
 
