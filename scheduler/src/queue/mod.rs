@@ -294,34 +294,6 @@ impl ReadyQueue {
         }
     }
 
-    /// Unparks the next lane for each of the workers whose slots were stirred. One that waits for a free slot only stays parked as long as
-    /// `has_free_slot` says that none of them has one. One that waits for resources is looked at in any case: it may wait for a slot now.
-    pub fn unpark_stirred_slots(&mut self, has_free_slot: impl Fn(ParkedFor) -> bool) {
-        while let Some(parked_for) = self.stirred_slots.pop_first() {
-            let Some(first) = self.slots.get(&parked_for).and_then(Heads::first) else { continue };
-            let for_slot = Some(Parked::Slot(parked_for));
-            let waits_for_slot = |lane| self.lanes.get(lane).is_some_and(|queue| queue.parked == for_slot);
-            let is_in_vain =
-                [first.lane, first.holder].iter().all(waits_for_slot) && !has_free_slot(parked_for);
-            if !is_in_vain {
-                self.put_back_first(first);
-            }
-        }
-    }
-
-    /// Unparks a lane and the one that holds its position.
-    fn put_back_first(&mut self, first: First) {
-        self.put_back(first.lane);
-        if first.holder != first.lane {
-            self.put_back(first.holder);
-        }
-    }
-
-    /// Unparks a lane, whatever it waits for.
-    pub fn put_back(&mut self, lane: LaneKey) {
-        self.set_parked(lane, None);
-    }
-
     /// Unparks all lanes but those that wait for a limit, and those of paused definitions.
     pub fn unpark_all(&mut self) {
         let stays = |parked: Option<Parked>| matches!(parked, None | Some(Parked::Limit(_) | Parked::Paused));

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use super::{AgedPriority, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing};
+use super::{AgedPriority, First, Heads, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing};
 use crate::definitions::DefinitionNo;
 
 impl ReadyQueue {
@@ -111,6 +111,34 @@ impl ReadyQueue {
         newly.iter().for_each(|lane| self.set_parked(*lane, Some(Parked::Paused)));
         resumed.into_iter().for_each(|lane| self.put_back(lane));
         newly
+    }
+
+    /// Unparks the next lane for each of the workers whose slots were stirred. One that waits for a free slot only stays parked as long as
+    /// `has_free_slot` says that none of them has one. One that waits for resources is looked at in any case: it may wait for a slot now.
+    pub fn unpark_stirred_slots(&mut self, has_free_slot: impl Fn(ParkedFor) -> bool) {
+        while let Some(parked_for) = self.stirred_slots.pop_first() {
+            let Some(first) = self.slots.get(&parked_for).and_then(Heads::first) else { continue };
+            let for_slot = Some(Parked::Slot(parked_for));
+            let waits_for_slot = |lane| self.lanes.get(lane).is_some_and(|queue| queue.parked == for_slot);
+            let is_in_vain =
+                [first.lane, first.holder].iter().all(waits_for_slot) && !has_free_slot(parked_for);
+            if !is_in_vain {
+                self.put_back_first(first);
+            }
+        }
+    }
+
+    /// Unparks a lane and the one that holds its position.
+    pub(super) fn put_back_first(&mut self, first: First) {
+        self.put_back(first.lane);
+        if first.holder != first.lane {
+            self.put_back(first.holder);
+        }
+    }
+
+    /// Unparks a lane, whatever it waits for.
+    pub fn put_back(&mut self, lane: LaneKey) {
+        self.set_parked(lane, None);
     }
 
     /// Unparks the lane behind this one, of those that wait for a slot of these workers.

@@ -8,6 +8,7 @@
 
 mod access;
 mod engine;
+pub mod event_groups;
 pub mod facts;
 pub mod output;
 mod world;
