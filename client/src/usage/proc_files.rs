@@ -12,7 +12,7 @@ pub(super) fn read(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Reads an open file from its beginning once more: the kernel writes it anew.
+/// Reads an open file from its beginning once more: the kernel writes it anew. Only whole lines of a longer file are used.
 pub(super) fn read_again(file: &File) -> Option<String> {
     let mut bytes = vec![0; NET_BYTES];
     let mut length = 0;
@@ -21,6 +21,10 @@ pub(super) fn read_again(file: &File) -> Option<String> {
             0 => break,
             count => length += count,
         }
+    }
+    // A full buffer may end inside of a number.
+    if length == bytes.len() {
+        length = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
     }
     bytes.truncate(length);
     String::from_utf8(bytes).ok()
@@ -73,6 +77,20 @@ mod tests {
         assert_eq!(network("eth0: 5\neth1: x y\n"), (0, 0), "lines of another form are left out");
         let absurd = format!("a: {0} 0 0 0 0 0 0 0 {0}\nb: {0} 0 0 0 0 0 0 0 {0}\n", u64::MAX);
         assert_eq!(network(&absurd), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn unfinished_line_of_a_long_file_is_dropped() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let content = |lines: usize| "eth0: 12345678 0 0 0 0 0 0 0 87654321 0 0 0 0 0 0 0\n".repeat(lines);
+        let line = content(1).len();
+        assert_ne!(NET_BYTES % line, 0, "the limit lies inside of a line");
+        for (lines, expected) in [(3, 3), (NET_BYTES / line + 9, NET_BYTES / line)] {
+            let path = directory.path().join("dev");
+            std::fs::write(&path, content(lines)).expect("a file");
+            let read = read_again(&File::open(&path).expect("a file"));
+            assert_eq!(read.map(|text| text == content(expected)), Some(true), "{lines} lines");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::quoting;
 pub(super) struct Step {
     words: Vec<Word>,
     ignores_failure: bool,
-    /// It ran with the rights of root, whatever the service says.
+    /// Systemd runs it as root (`+` or `!`), regardless of `User=`.
     pub(super) is_privileged: bool,
 }
 
@@ -15,37 +15,69 @@ pub(super) struct Step {
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
     Literal(String),
-    /// In the form of a shell, which replaces its variables.
+    /// Shell source text: the shell expands its variables.
     Shell(String),
 }
 
-/// Reads the value of `ExecStart=`: prefixes, then words; a lone semicolon begins the next command.
+/// Reads the value of `ExecStart=`: commands between lone semicolons, each with prefixes of its own.
 ///
 /// # Errors
-/// A quote is open, or there is no program.
+/// A quote is open, or a program is missing.
 pub(super) fn steps(value: &str) -> Result<Vec<Step>, String> {
-    let program = value.trim_start_matches(['@', '-', ':', '+', '!', '|']);
-    let prefixes = &value[..value.len() - program.len()];
-    let mut words = shell_words::split(program).map_err(|_| "a quote is not closed".to_owned())?;
-    if prefixes.contains('@') && words.len() > 1 {
-        // The second word is only the name that the program sees.
-        words.remove(1);
-    }
-    let commands: Vec<&[String]> =
-        words.split(|word| word == ";").filter(|words| !words.is_empty()).collect();
+    let commands: Vec<&str> =
+        split_commands(value).into_iter().map(str::trim).filter(|command| !command.is_empty()).collect();
     if commands.is_empty() {
         return Err("the program is missing".to_owned());
     }
-    let word = |word: &String| match prefixes.contains(':') {
-        true => Word::Literal(word.clone()),
-        false => Word::read(word),
-    };
-    let step = |words: &[String]| Step {
-        words: words.iter().map(word).collect(),
-        ignores_failure: prefixes.contains('-'),
-        is_privileged: prefixes.contains(['+', '!']),
-    };
-    Ok(commands.into_iter().map(step).collect())
+    commands.into_iter().map(Step::read).collect()
+}
+
+/// Cuts a line at each semicolon that is a word of its own. A quoted or escaped one (`\;`) is an argument.
+fn split_commands(line: &str) -> Vec<&str> {
+    let mut commands = Vec::new();
+    let (mut start, mut open_quote, mut is_escaped, mut is_word_start) = (0, None, false, true);
+    for (at, c) in line.char_indices() {
+        let is_separator = c == ';' && is_word_start && open_quote.is_none();
+        if is_separator && line[at + 1..].chars().next().is_none_or(char::is_whitespace) {
+            commands.push(&line[start..at]);
+            start = at + 1;
+        }
+        is_word_start = c.is_whitespace() && !is_escaped;
+        match (open_quote, c) {
+            _ if is_escaped => is_escaped = false,
+            (None | Some('"'), '\\') => is_escaped = true,
+            (None, '"' | '\'') => open_quote = Some(c),
+            (Some(quote), _) if quote == c => open_quote = None,
+            _ => {}
+        }
+    }
+    commands.push(&line[start..]);
+    commands
+}
+
+impl Step {
+    /// Reads one command: prefixes, then words.
+    fn read(command: &str) -> Result<Self, String> {
+        let program = command.trim_start_matches(['@', '-', ':', '+', '!', '|']);
+        let prefixes = &command[..command.len() - program.len()];
+        let mut words = shell_words::split(program).map_err(|_| "a quote is not closed".to_owned())?;
+        if prefixes.contains('@') && words.len() > 1 {
+            // The second word is only the name that the program sees.
+            words.remove(1);
+        }
+        if words.is_empty() {
+            return Err("the program is missing".to_owned());
+        }
+        let word = |word: String| match prefixes.contains(':') {
+            true => Word::Literal(word),
+            false => Word::read(&word),
+        };
+        Ok(Self {
+            words: words.into_iter().map(word).collect(),
+            ignores_failure: prefixes.contains('-'),
+            is_privileged: prefixes.contains(['+', '!']),
+        })
+    }
 }
 
 impl Word {
@@ -84,7 +116,7 @@ impl Word {
     }
 }
 
-/// All commands as one: as it is where there is but one, and otherwise for a shell, which ends with the first that fails.
+/// Joins the steps: a single plain step stays an argv, all else becomes `sh -c` with `set -e`.
 pub(super) fn command(steps: &[Step]) -> Vec<String> {
     let literals = |step: &Step| -> Option<Vec<String>> {
         let literal = |word: &Word| match word {
@@ -130,13 +162,25 @@ mod tests {
             (&["@/bin/a name b"], &["/bin/a", "b"]),
             (
                 &["/bin/a", "-/bin/b 'c d' ; /bin/e"],
-                &["sh", "-c", "set -e\n/bin/a\n/bin/b 'c d' || true\n/bin/e || true"],
+                &["sh", "-c", "set -e\n/bin/a\n/bin/b 'c d' || true\n/bin/e"],
             ),
+            (&["/bin/a ; -/bin/b"], &["sh", "-c", "set -e\n/bin/a\n/bin/b || true"]),
+            (&["/bin/a ${X} ; :/bin/b ${X};"], &["sh", "-c", "set -e\n/bin/a \"${X}\"\n/bin/b '${X};'"]),
+            (&["@/bin/a name b ; @/bin/c name d"], &["sh", "-c", "set -e\n/bin/a b\n/bin/c d"]),
+            (
+                &["/bin/find . -exec rm {} \\; -o ';' \"a ; b\""],
+                &["/bin/find", ".", "-exec", "rm", "{}", ";", "-o", ";", "a ; b"],
+            ),
+            (&["/bin/a ;"], &["/bin/a"]),
         ] {
             let steps: Vec<Step> = lines.iter().flat_map(|line| steps(line).unwrap()).collect();
             assert_eq!(command(&steps), expected, "{lines:?}");
         }
         assert!(steps("-").is_err() && steps("/bin/a 'b").is_err());
-        assert!(steps("+/bin/a").unwrap()[0].is_privileged);
+        assert!(steps("/bin/a ; -").is_err() && steps(" ; ").is_err());
+        let privileged =
+            |line| steps(line).unwrap().iter().map(|step| step.is_privileged).collect::<Vec<_>>();
+        assert_eq!(privileged("+/bin/a ; /bin/b"), [true, false]);
+        assert_eq!(privileged("/bin/a ; !/bin/b"), [false, true]);
     }
 }
