@@ -62,7 +62,7 @@ pub(crate) struct Attempt {
     /// Taken when the attempt is launched.
     pub(crate) secrets: Arc<SecretValues>,
     pub(crate) time_left: Option<Duration>,
-    /// Absent only while the attempt is parked.
+    /// Absent only while the attempt waits for its definition.
     pub(crate) definition: Option<ResolvedDefinition>,
     pub(crate) stage: Stage,
     pub(crate) stop: Option<Stop>,
@@ -75,21 +75,21 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Waits for its definition.
-    Parked {
+    WaitingForDefinition {
         /// Values to set in the definition when it arrives.
         granted: Granted,
     },
     /// In the local queue.
     Waiting,
     /// Holds a slot and waits until the server has stored that it is about to start.
-    Asking {
+    AwaitingStartAck {
         /// The server has stored it, but the start gate was closed by then.
         cleared: bool,
     },
     /// Handed to its runtime, in a slot.
     Launched,
     /// Its image is not here. It has left its slot and waits for a pull slot. Nothing was created but its directory.
-    Unpulled,
+    WaitingForPullSlot,
     /// Its image is being pulled. It holds a pull slot together with other attempts of this image.
     Pulling {
         /// Progress, if it is known.
@@ -145,9 +145,11 @@ impl Attempt {
     pub(crate) fn phase(&self) -> Phase {
         match self.stage {
             Stage::Ended(_) => Phase::Ended,
-            Stage::Parked { .. } | Stage::Waiting | Stage::Unpulled => Phase::Backlog,
+            Stage::WaitingForDefinition { .. } | Stage::Waiting | Stage::WaitingForPullSlot => Phase::Backlog,
             _ if self.stop.is_some() => Phase::Stopping,
-            Stage::Asking { .. } | Stage::Launched | Stage::Pulled | Stage::Prepared => Phase::Starting,
+            Stage::AwaitingStartAck { .. } | Stage::Launched | Stage::Pulled | Stage::Prepared => {
+                Phase::Starting
+            }
             Stage::Pulling { percent, failures } => Phase::Pulling { percent, failures },
             Stage::Running { .. } => Phase::Running,
         }
@@ -155,16 +157,25 @@ impl Attempt {
 
     /// Nothing has been fetched or created for it yet.
     pub(crate) const fn is_unstarted(&self) -> bool {
-        matches!(self.stage, Stage::Parked { .. } | Stage::Waiting | Stage::Asking { .. } | Stage::Unpulled)
+        matches!(
+            self.stage,
+            Stage::WaitingForDefinition { .. }
+                | Stage::Waiting
+                | Stage::AwaitingStartAck { .. }
+                | Stage::WaitingForPullSlot
+        )
     }
 
     pub(crate) const fn holds_slot(&self) -> bool {
-        matches!(self.stage, Stage::Asking { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. })
+        matches!(
+            self.stage,
+            Stage::AwaitingStartAck { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. }
+        )
     }
 
     /// Its runtime knows it and has not reported its end.
     pub(crate) const fn is_in_runtime(&self) -> bool {
-        matches!(self.stage, Stage::Unpulled) || self.is_live()
+        matches!(self.stage, Stage::WaitingForPullSlot) || self.is_live()
     }
 
     /// Its runtime runs it and has not reported its end.

@@ -35,8 +35,9 @@ impl Worker {
             faults.push(format!("{busy} attempts hold a slot, {} slots are counted busy", self.slots.busy()));
         }
         for token in &self.cleared {
-            if !self.is(*token, |attempt| matches!(attempt.stage, Stage::Asking { cleared: true })) {
-                faults.push(format!("{token} is cleared and does not ask"));
+            if !self.is(*token, |attempt| matches!(attempt.stage, Stage::AwaitingStartAck { cleared: true }))
+            {
+                faults.push(format!("{token} is cleared and does not await an acknowledgement of its start"));
             }
         }
         self.audit_pulls(faults);
@@ -47,9 +48,9 @@ impl Worker {
         if !waiting.map(|(token, _)| token).eq(&self.prepared) {
             faults.push(format!("{:?} wait for the gate, not all that are prepared", self.prepared));
         }
-        for token in &self.fenced {
+        for token in &self.armed_self_fences {
             if !self.is(*token, |attempt| attempt.is_live() && attempt.self_fence().is_some()) {
-                faults.push(format!("{token} is fenced and does not run"));
+                faults.push(format!("{token} has an armed self-fence and does not run"));
             }
         }
     }
@@ -59,7 +60,7 @@ impl Worker {
         let mut waiting = 0;
         for (token, attempt) in &self.attempts {
             let held = match attempt.stage {
-                Stage::Unpulled => self.pulls.is_waiting(attempt.position, *token),
+                Stage::WaitingForPullSlot => self.pulls.is_waiting(attempt.position, *token),
                 Stage::Pulling { .. } => {
                     if let Some(image) = attempt.image() {
                         *images.entry(image).or_default() += 1;
@@ -91,7 +92,7 @@ impl Worker {
         for (token, attempt) in &self.attempts {
             let held = match attempt.stage {
                 Stage::Waiting => self.backlog.is_queued(attempt.position, *token),
-                Stage::Parked { .. } => {
+                Stage::WaitingForDefinition { .. } => {
                     self.backlog.is_parked(attempt.revision, *token) && attempt.definition.is_none()
                 }
                 _ => continue,
@@ -152,7 +153,7 @@ impl Worker {
                 Stage::Ended(ended) if ended.acknowledged == distinct.contains(token) => {
                     faults.push(format!("{token} has ended; acknowledged: {}", ended.acknowledged));
                 }
-                Stage::Asking { cleared: false } if !self.outbox.is_starting_on_its_way(*token) => {
+                Stage::AwaitingStartAck { cleared: false } if !self.outbox.is_starting_on_its_way(*token) => {
                     faults.push(format!("{token} asks and nobody hears it"));
                 }
                 _ => {}
@@ -267,7 +268,10 @@ mod tests {
             assert!(faults.iter().any(|fault| fault.contains(what)), "{what}: {faults:?}");
         };
         told(&after(|it| it.slots = Slots::new(1)), "1 attempts hold a slot, 0 slots are counted busy");
-        told(&after(|it| it.cleared.extend([token(1)])), "is cleared and does not ask");
+        told(
+            &after(|it| it.cleared.extend([token(1)])),
+            "is cleared and does not await an acknowledgement of its start",
+        );
         told(&after(|it| it.alarms.extend([(Uptime(1), token(2))])), "alarms are set");
         let lost = after(|it| it.backlog = Backlog::default());
         told(&lost, "waits and is nowhere");

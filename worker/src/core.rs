@@ -77,8 +77,8 @@ pub struct Worker {
     pub(crate) cleared: BTreeSet<Token>,
     /// Attempts whose runtime is ready and may not create the container while the gate is closed.
     pub(crate) prepared: BTreeSet<Token>,
-    /// Live attempts with `self_fence`.
-    pub(crate) fenced: BTreeSet<Token>,
+    /// Live attempts that are stopped if the server is silent for too long. The others have no `self_fence`.
+    pub(crate) armed_self_fences: BTreeSet<Token>,
     /// Revisions that failed to start since the last successful start, by runtime.
     pub(crate) failed_starts: BTreeMap<RuntimeKind, BTreeSet<Revision>>,
     pub(crate) foreign: Vec<Foreign>,
@@ -137,7 +137,7 @@ impl Worker {
             alarms: BTreeSet::new(),
             cleared: BTreeSet::new(),
             prepared: BTreeSet::new(),
-            fenced: BTreeSet::new(),
+            armed_self_fences: BTreeSet::new(),
             failed_starts: BTreeMap::new(),
             foreign: Vec::new(),
             incomplete: BTreeSet::new(),
@@ -301,7 +301,7 @@ impl Worker {
 
     /// Stores the time of the last contact if an attempt has `self_fence`.
     pub(crate) fn persist_contact(&mut self) {
-        if !self.fenced.is_empty() {
+        if !self.armed_self_fences.is_empty() {
             self.effects.extend(self.link.lease_from.map(Effect::Contact));
         }
     }
@@ -312,14 +312,14 @@ impl Worker {
             return;
         };
         match attempt.stage {
-            Stage::Parked { .. } => self.backlog.leave(attempt.revision, token),
+            Stage::WaitingForDefinition { .. } => self.backlog.leave(attempt.revision, token),
             Stage::Waiting => self.backlog.remove(attempt.position, token),
-            Stage::Asking { .. } => {
+            Stage::AwaitingStartAck { .. } => {
                 self.slots.give_back();
                 self.cleared.remove(&token);
                 self.outbox.not_starting(token);
             }
-            Stage::Unpulled => self.pulls.stop_waiting(attempt.position, token),
+            Stage::WaitingForPullSlot => self.pulls.stop_waiting(attempt.position, token),
             Stage::Launched
             | Stage::Pulling { .. }
             | Stage::Pulled

@@ -63,7 +63,7 @@ impl Worker {
         };
         self.slots.take();
         if attempt.definition.as_ref().is_some_and(|definition| definition.spec.ask_before_start) {
-            attempt.stage = Stage::Asking { cleared: false };
+            attempt.stage = Stage::AwaitingStartAck { cleared: false };
             self.outbox.starting(token);
         } else {
             self.launch(token);
@@ -88,14 +88,14 @@ impl Worker {
             time_left: attempt.time_left,
             secrets: core::mem::take(&mut attempt.secrets),
         };
-        self.guard_self_fence(token);
+        self.arm_self_fence(token);
         self.effects.push(Effect::Start(launch));
     }
 
-    /// From here on the attempt is stopped if the server is silent for too long, if it has `self_fence`.
-    pub(crate) fn guard_self_fence(&mut self, token: Token) {
+    /// From here on an attempt with `self_fence` is stopped if the server is silent for too long.
+    pub(crate) fn arm_self_fence(&mut self, token: Token) {
         if self.attempts.get(&token).is_some_and(|attempt| attempt.self_fence().is_some()) {
-            self.fenced.insert(token);
+            self.armed_self_fences.insert(token);
             self.effects.extend(self.link.lease_from.map(Effect::Contact));
         }
     }

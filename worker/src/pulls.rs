@@ -74,12 +74,12 @@ impl Pulls {
         self.waiting.contains_key(&(position, token))
     }
 
-    /// Takes the first attempt that may pull now: its image is being pulled for fewer than `attempts_max` attempts, or is not being
-    /// pulled and a pull slot is free. The bound leaves the others where the server can recall them.
-    pub(crate) fn begin_next(&mut self, attempts_max: u32) -> Option<Token> {
+    /// Takes the first attempt that may pull now: its image is being pulled for fewer than `attempts_per_image_max` attempts, or is not
+    /// being pulled and a pull slot is free. The bound leaves the others where the server can recall them.
+    pub(crate) fn begin_next(&mut self, attempts_per_image_max: u32) -> Option<Token> {
         let has_slot = self.images.len() < self.slots as usize;
         let may_pull = |image: &Image| match self.images.get(image) {
-            Some(attempts) => *attempts < attempts_max.max(1),
+            Some(attempts) => *attempts < attempts_per_image_max.max(1),
             None => has_slot,
         };
         let key = *self.waiting.iter().find(|(_, image)| may_pull(image))?.0;

@@ -78,7 +78,7 @@ pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: Rel
 
 /// Frees the slot of a launched attempt and reports its end.
 fn finish(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFacts) {
-    pull::free_place(worker, token);
+    pull::release_slots(worker, token);
     let was_output_done = worker.attempts.get(&token).is_some_and(|attempt| attempt.output_done);
     let output = facts.output;
     let output_done = was_output_done || output == OutputLengths::default();
@@ -90,7 +90,7 @@ fn finish(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFac
 /// Reports the end of an attempt. It is kept until the report and the output are acknowledged.
 pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFacts, ended: Ended) {
     worker.set_alarm(token, None);
-    worker.fenced.remove(&token);
+    worker.armed_self_fences.remove(&token);
     worker.prepared.remove(&token);
     if let Some(attempt) = worker.attempts.get_mut(&token) {
         attempt.stage = Stage::Ended(ended);
@@ -100,8 +100,8 @@ pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, fac
 }
 
 fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause, why: String) {
-    pull::free_place(worker, token);
-    worker.fenced.remove(&token);
+    pull::release_slots(worker, token);
+    worker.armed_self_fences.remove(&token);
     worker.prepared.remove(&token);
     worker.set_alarm(token, None);
     if let Some(attempt) = worker.attempts.remove(&token) {
@@ -221,7 +221,7 @@ fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token, entry: Box
 /// The server has stored that this attempt is about to start; it is launched when the gate is open.
 fn clear(worker: &mut Worker, token: Token) {
     if let Some(attempt) = worker.attempts.get_mut(&token)
-        && let Stage::Asking { cleared } = &mut attempt.stage
+        && let Stage::AwaitingStartAck { cleared } = &mut attempt.stage
     {
         *cleared = true;
         worker.cleared.insert(token);

@@ -41,7 +41,7 @@ pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
         let known = worker.definitions.insert(definition, &worker.config.policy);
         for token in worker.backlog.unpark(revision) {
             if let Some(attempt) = worker.attempts.get_mut(&token)
-                && let Stage::Parked { granted } = &attempt.stage
+                && let Stage::WaitingForDefinition { granted } = &attempt.stage
             {
                 attempt.definition = Some(known.clone().with_granted(granted));
                 attempt.stage = Stage::Waiting;
@@ -60,7 +60,7 @@ fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
     let Assignment { token, revision, .. } = assignment;
     let granted = Granted { memory_bytes: assignment.memory_bytes, gpus: assignment.gpus.clone() };
     let definition = worker.definitions.find(revision).map(|known| known.with_granted(&granted));
-    let stage = if definition.is_some() { Stage::Waiting } else { Stage::Parked { granted } };
+    let stage = if definition.is_some() { Stage::Waiting } else { Stage::WaitingForDefinition { granted } };
     let position = QueuePosition {
         priority: Reverse(assignment.priority),
         due: due(now, &assignment),

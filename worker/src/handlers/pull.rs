@@ -19,18 +19,19 @@ pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     let Some(image) = attempt.image() else {
         return;
     };
-    attempt.stage = Stage::Unpulled;
+    attempt.stage = Stage::WaitingForPullSlot;
     let position = attempt.position;
     worker.slots.give_back();
-    worker.fenced.remove(&token);
+    worker.armed_self_fences.remove(&token);
     worker.pulls.wait(position, token, image);
     begin_pulls(worker);
 }
 
 /// Lets attempts pull while pull slots are free.
 pub(crate) fn begin_pulls(worker: &mut Worker) {
-    while let Some(token) = worker.pulls.begin_next(worker.slots.count()) {
-        worker.guard_self_fence(token);
+    let attempts_per_image_max = worker.slots.count();
+    while let Some(token) = worker.pulls.begin_next(attempts_per_image_max) {
+        worker.arm_self_fence(token);
         if let Some(attempt) = worker.attempts.get_mut(&token) {
             attempt.stage = Stage::Pulling { percent: None, failures: 0 };
             let runtime = attempt.runtime();
@@ -67,20 +68,20 @@ pub(crate) fn pulled(worker: &mut Worker, token: Token) {
     end_pull(worker, image);
 }
 
-/// Frees whatever the attempt holds or waits for: slot, pull slot, or its place in front of either.
-pub(crate) fn free_place(worker: &mut Worker, token: Token) {
+/// Frees the slot or the pull slot of an attempt, or removes it from the queue in front of either.
+pub(crate) fn release_slots(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
     let (position, image) = (attempt.position, attempt.image());
     match attempt.stage {
-        Stage::Unpulled => worker.pulls.stop_waiting(position, token),
+        Stage::WaitingForPullSlot => worker.pulls.stop_waiting(position, token),
         Stage::Pulling { .. } => end_pull(worker, image),
         Stage::Pulled => worker.pulls.remove_ready(position, token),
-        Stage::Asking { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. } => {
+        Stage::AwaitingStartAck { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. } => {
             worker.slots.give_back();
         }
-        Stage::Parked { .. } | Stage::Waiting | Stage::Ended(_) => {}
+        Stage::WaitingForDefinition { .. } | Stage::Waiting | Stage::Ended(_) => {}
     }
 }
 

@@ -55,7 +55,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
     }
     // It was started before whatever waits here now.
     let position = QueuePosition { priority: Reverse(0), due: i64::MIN, arrival: worker.next_arrival() };
-    let is_fenced = launch.spec.self_fence.is_some();
+    let has_self_fence = launch.spec.self_fence.is_some();
     let time_left = launch.time_left;
     worker.attempts.insert(
         token,
@@ -73,8 +73,8 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
         },
     );
     worker.slots.take();
-    if is_fenced {
-        worker.fenced.insert(token);
+    if has_self_fence {
+        worker.armed_self_fences.insert(token);
     }
     match found {
         Found::Running { container, at } => crate::handlers::run::started(worker, now, token, container, at),

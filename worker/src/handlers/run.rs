@@ -38,7 +38,7 @@ pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container:
     let runtime = attempt.runtime();
     if !attempt.holds_slot() {
         // A runtime asks before it starts one, but what runs takes a slot in any case.
-        pull::free_place(worker, token);
+        pull::release_slots(worker, token);
         worker.slots.take();
     }
     let Some(attempt) = worker.attempts.get_mut(&token) else {

@@ -28,7 +28,7 @@ pub(crate) fn tick(worker: &mut Worker, now: Uptime) {
 
 /// Time at which the next container must be stopped because the server is silent.
 pub(crate) fn next_self_fence(worker: &Worker) -> Option<Uptime> {
-    worker.fenced.iter().filter_map(|token| self_fence_at(worker, *token)).min()
+    worker.armed_self_fences.iter().filter_map(|token| self_fence_at(worker, *token)).min()
 }
 
 fn fire_alarm(worker: &mut Worker, now: Uptime, token: Token) {
@@ -46,13 +46,13 @@ fn fire_alarm(worker: &mut Worker, now: Uptime, token: Token) {
 
 fn stop_self_fenced(worker: &mut Worker, now: Uptime) {
     let due: Vec<Token> = worker
-        .fenced
+        .armed_self_fences
         .iter()
         .copied()
         .filter(|token| self_fence_at(worker, *token).is_some_and(|at| at <= now))
         .collect();
     for token in due {
-        worker.fenced.remove(&token);
+        worker.armed_self_fences.remove(&token);
         stop::begin_stop(worker, now, token, StopCause::SelfFence, None);
     }
 }
