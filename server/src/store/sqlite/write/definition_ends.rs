@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use protocol::JobId;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::Done;
+use super::WriteResult;
 use super::cache::WriteCache;
 use crate::store::sqlite::blocks::BLOCK_SHIFT;
 use crate::store::sqlite::run_on;
@@ -30,7 +30,7 @@ pub(super) const fn is_bad(state: i64) -> bool {
 }
 
 /// Counts jobs that have ended, after the rows of members are written.
-pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[EndedJob]) -> Done {
+pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[EndedJob]) -> WriteResult {
     let mut totals: BTreeMap<(i64, bool), i64> = BTreeMap::new();
     let mut oldest: BTreeMap<EndKey, i64> = BTreeMap::new();
     for end in ended {
@@ -70,7 +70,7 @@ pub(super) fn subtract(
     connection: &Connection,
     cache: &mut WriteCache,
     ends: impl Iterator<Item = (i64, i64)>,
-) -> Done {
+) -> WriteResult {
     let mut totals: BTreeMap<(i64, bool), i64> = BTreeMap::new();
     for (definition, state) in ends {
         let name = name_of(connection, cache, definition)?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use protocol::JobId;
 use rusqlite::{Connection, params};
 
-use super::{Done, Failure, Found, WriteCache, definition_ends, workers};
+use super::{Failure, Found, WriteCache, WriteResult, definition_ends, workers};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::rows::{self, HAS_BODY, HAS_LABELS};
 use crate::store::sqlite::{hooks, run_on};
@@ -19,7 +19,8 @@ pub(super) struct Candidate {
     pub(super) job: i64,
     pub(super) ended_at: i64,
     pub(super) attempts: i64,
-    pub(super) details: i64,
+    /// Bit flags: `HAS_LABELS` and its like.
+    pub(super) detail_flags: i64,
     pub(super) definition: i64,
     pub(super) state: i64,
 }
@@ -34,7 +35,7 @@ impl Candidate {
             job: row.get(0)?,
             ended_at: row.get(1)?,
             attempts: row.get(2)?,
-            details: row.get(3)?,
+            detail_flags: row.get(3)?,
             definition: row.get(4)?,
             state: row.get(5)?,
         })
@@ -122,7 +123,7 @@ impl Candidates {
 }
 
 /// Deletes the rows of jobs of a block.
-fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
+fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> WriteResult {
     let noted = jobs_of(connection, block, NOTED)?;
     let hooked = jobs_of(connection, block, HOOKED)?;
     let dependent = jobs_of(connection, block, DEPENDENT)?;
@@ -134,8 +135,8 @@ fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> Done {
         if candidate.attempts > 1 {
             connection.prepare_cached("DELETE FROM past_attempts WHERE job = ?1")?.execute([job])?;
         }
-        if candidate.details & (HAS_LABELS | HAS_BODY) != 0 {
-            details(connection, job, candidate.details & HAS_LABELS != 0)?;
+        if candidate.detail_flags & (HAS_LABELS | HAS_BODY) != 0 {
+            delete_details(connection, job, candidate.detail_flags & HAS_LABELS != 0)?;
         }
         if noted.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM notes WHERE job = ?1")?.execute([job])?;
@@ -179,7 +180,7 @@ const IN_SETS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
 const HOOKED: &str = "SELECT parent FROM hooks WHERE parent BETWEEN ?1 AND ?2
     UNION SELECT job FROM hooks WHERE job BETWEEN ?1 AND ?2 ORDER BY 1";
 
-fn details(connection: &Connection, job: i64, has_labels: bool) -> Done {
+fn delete_details(connection: &Connection, job: i64, has_labels: bool) -> WriteResult {
     if has_labels {
         for (name, value) in rows::labels(connection, JobId(job.cast_unsigned()))? {
             connection
@@ -197,7 +198,7 @@ pub(super) fn forget_if_empty(
     cache: &mut WriteCache,
     found: &Found,
     block: i64,
-) -> Done {
+) -> WriteResult {
     if found.last_job < last_of(block) {
         return Ok(());
     }

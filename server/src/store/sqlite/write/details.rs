@@ -1,4 +1,4 @@
-//! Writes what some jobs have beside their row: labels, overrides, parameters.
+//! Writes the details that only some jobs have: labels, overrides, parameters.
 
 use rusqlite::params;
 use scheduler::input::JobDetails;
@@ -7,12 +7,12 @@ use super::{Failure, TransactionWriter};
 use crate::store::sqlite::{json_column, param_rows, rows};
 
 impl TransactionWriter<'_> {
-    /// Stores what a job has beside its row, and says what that is.
-    pub(super) fn details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
+    /// Stores labels, overrides and parameters of a job. Returns the bit flags for `jobs.details`.
+    pub(super) fn insert_details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
         let body = &details.body;
-        let has = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
+        let detail_flags = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
             | if details.has_overrides() { rows::HAS_BODY } else { 0 };
-        if has == 0 {
+        if detail_flags == 0 {
             return Ok(0);
         }
         self.connection
@@ -36,6 +36,6 @@ impl TransactionWriter<'_> {
                 )?
                 .execute((name, value, job))?;
         }
-        Ok(has)
+        Ok(detail_flags)
     }
 }

@@ -4,49 +4,63 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OptionalExtension, params, params_from_iter};
 use scheduler::step::{ClosedAttempt, Ended};
 
-use super::jobs::{closing, some};
-use super::{Done, EndedJob, Failure, TransactionWriter};
+use super::jobs::{closing, null_if_empty};
+use super::{EndedJob, Failure, TransactionWriter, WriteResult};
 use crate::store::fold::JobWrite;
 use crate::store::sqlite::{codes, limits, rows, usage_column};
 
+/// The columns of a live job that its end needs.
+struct LiveFacts {
+    batch: Option<i64>,
+    state: i64,
+    /// Id of its revision's row.
+    definition: i64,
+    /// Bit flags: `HAS_LIMIT_KEYS` and its like.
+    detail_flags: i64,
+}
+
 impl TransactionWriter<'_> {
-    pub(super) fn end(&mut self, write: &JobWrite<'_>, ended: &Ended) -> Done {
+    pub(super) fn end(&mut self, write: &JobWrite<'_>, ended: &Ended) -> WriteResult {
         let job = write.job.0.cast_signed();
         let moved = match &ended.closed {
-            Some(closed) => self.end_held(write, ended, closed)?,
-            None => self.statements.end_idle.on(self.connection)?.execute(params![
+            Some(closed) => self.end_with_attempt(write, ended, closed)?,
+            None => self.statements.end_without_attempt.on(self.connection)?.execute(params![
                 job,
                 codes::of_state(ended.state),
                 ended.at.0,
-                some(&ended.reason),
+                null_if_empty(&ended.reason),
                 ended.confirmed,
             ])?,
         };
         if moved == 0 && self.is_settled(ended)? {
             return Ok(());
         }
-        self.one(moved, write)?;
+        self.expect_one_row(moved, write)?;
         let live = self.statements.live_facts.on(self.connection)?.query_row([job], |row| {
-            let numbers = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?);
-            Ok((row.get::<_, Option<i64>>(0)?, numbers))
+            Ok(LiveFacts {
+                batch: row.get(0)?,
+                state: row.get(1)?,
+                definition: row.get(2)?,
+                detail_flags: row.get(3)?,
+            })
         });
-        let Some((batch, (before, definition, details))) = live.optional()? else {
+        let Some(live) = live.optional()? else {
             return Err(self.refusal(write.job, write.expected)?);
         };
         self.statements.remove.on(self.connection)?.execute([job])?;
-        if details & rows::HAS_KEYS != 0 {
+        if live.detail_flags & rows::HAS_LIMIT_KEYS != 0 {
             limits::delete_keys(self.connection, job)?;
         }
         let state = codes::of_state(ended.state);
-        if let Some(batch) = batch {
-            self.cache.members.add(batch, before, state);
+        if let Some(batch) = live.batch {
+            self.cache.members.add(batch, live.state, state);
         }
-        self.ended(job, ended.at);
-        self.ended_jobs.push(EndedJob { job, definition, state, ended_at: ended.at.0 });
+        self.record_end_time(job, ended.at);
+        self.ended_jobs.push(EndedJob { job, definition: live.definition, state, ended_at: ended.at.0 });
         Ok(())
     }
 
-    fn end_held(
+    fn end_with_attempt(
         &mut self,
         write: &JobWrite<'_>,
         ended: &Ended,
@@ -55,13 +69,13 @@ impl TransactionWriter<'_> {
         let end = [
             ValueRef::Integer(codes::of_state(ended.state)),
             ValueRef::Integer(ended.at.0),
-            some(&ended.reason).into(),
+            null_if_empty(&ended.reason).into(),
             ValueRef::Integer(ended.confirmed.into()),
         ];
         let usage = usage_column::code(&closed.usage);
         let values =
             closing(write, closed, usage.as_deref()).into_iter().chain(end).map(ToSqlOutput::Borrowed);
-        Ok(self.statements.end_held.on(self.connection)?.execute(params_from_iter(values))?)
+        Ok(self.statements.end_with_attempt.on(self.connection)?.execute(params_from_iter(values))?)
     }
 
     /// True if the job has already ended by this attempt with this outcome: then there is nothing to do.

@@ -11,14 +11,14 @@ use scheduler::job::State;
 use scheduler::retry::{self, Budget};
 use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Note, Updated};
 
-use super::{Done, Failure, TransactionWriter};
+use super::{Failure, TransactionWriter, WriteResult};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME};
 use crate::store::sqlite::member_counts::NO_ROW;
 use crate::store::sqlite::{codes, json_column, limits, notes, rows, usage_column};
 
 impl TransactionWriter<'_> {
-    pub(super) fn job(&mut self, write: &JobWrite<'_>) -> Done {
+    pub(super) fn job(&mut self, write: &JobWrite<'_>) -> WriteResult {
         if let Some(updated) = write.updated {
             return self.update(write, updated);
         }
@@ -43,7 +43,7 @@ impl TransactionWriter<'_> {
         }
     }
 
-    fn insert(&mut self, write: &JobWrite<'_>, added: &AddedJob, assigned: Option<&Assigned>) -> Done {
+    fn insert(&mut self, write: &JobWrite<'_>, added: &AddedJob, assigned: Option<&Assigned>) -> WriteResult {
         let job = added.job.0.cast_signed();
         if !self.is_free(job)? {
             return Err(self.refusal(write.job, Expected::Absent)?);
@@ -55,10 +55,11 @@ impl TransactionWriter<'_> {
         *times = (times.0.min(accepted), times.1.max(accepted));
         let definition = self.definition_ids(added.revision)?;
         self.see(SEEN_NAME, definition.name, block)?;
-        let mut details = added.details.as_deref().map_or(Ok(0), |details| self.details(job, details))?;
+        let mut detail_flags =
+            added.details.as_deref().map_or(Ok(0), |details| self.insert_details(job, details))?;
         if let Some(keys) = &added.keys {
             limits::put_keys(self.connection, added.job, keys)?;
-            details |= rows::HAS_KEYS;
+            detail_flags |= rows::HAS_LIMIT_KEYS;
         }
         let state = if write.due { State::Queued } else { added.state };
         let state = if assigned.is_some() { live_state(write) } else { codes::of_state(state) };
@@ -79,7 +80,7 @@ impl TransactionWriter<'_> {
                 timeout,
                 batch,
                 retry_of,
-                details,
+                detail_flags,
             ])?;
             return Ok(());
         };
@@ -95,7 +96,7 @@ impl TransactionWriter<'_> {
             timeout,
             batch,
             retry_of,
-            details,
+            detail_flags,
             assigned.number.0,
             assigned.token.fence.0.cast_signed(),
             assigned.token.nonce.0.cast_signed(),
@@ -109,7 +110,7 @@ impl TransactionWriter<'_> {
         Ok(())
     }
 
-    fn assign(&mut self, write: &JobWrite<'_>, assigned: &Assigned) -> Done {
+    fn assign(&mut self, write: &JobWrite<'_>, assigned: &Assigned) -> WriteResult {
         self.assigned(assigned)?;
         let job = write.job.0.cast_signed();
         let before = codes::of_state(if write.due { State::Scheduled } else { State::Queued });
@@ -146,7 +147,7 @@ impl TransactionWriter<'_> {
 
     /// By the worker that had this attempt, the last one that was in doubt. Where it is confirmed already, or not kept any more, nothing
     /// changes.
-    pub(super) fn confirm(&self, token: Token, worker: WorkerId, at: Timestamp) -> Done {
+    pub(super) fn confirm(&self, token: Token, worker: WorkerId, at: Timestamp) -> WriteResult {
         let changed = self
             .connection
             .prepare_cached(
@@ -161,7 +162,7 @@ impl TransactionWriter<'_> {
     }
 
     /// The deadline of a job's present wait.
-    pub(super) fn expiry(&self, job: JobId, at: Option<Timestamp>) -> Done {
+    pub(super) fn expiry(&self, job: JobId, at: Option<Timestamp>) -> WriteResult {
         let job = job.0.cast_signed();
         match at {
             Some(at) => self
@@ -175,17 +176,17 @@ impl TransactionWriter<'_> {
         Ok(())
     }
 
-    fn free(&mut self, write: &JobWrite<'_>) -> Done {
+    fn free(&mut self, write: &JobWrite<'_>) -> WriteResult {
         let (from, to) = (codes::of_state(State::Quarantined), codes::of_state(State::Queued));
         self.member_moves(write.job.0.cast_signed(), from, to)?;
         let changed = self
             .connection
             .prepare_cached("UPDATE jobs SET state = 2, losses = NULL WHERE id = ?1 AND state = 5")?
             .execute([write.job.0.cast_signed()])?;
-        self.one(changed, write)
+        self.expect_one_row(changed, write)
     }
 
-    fn update(&mut self, write: &JobWrite<'_>, updated: &Updated) -> Done {
+    fn update(&mut self, write: &JobWrite<'_>, updated: &Updated) -> WriteResult {
         self.member_moves_to(write.job.0.cast_signed(), codes::of_state(updated.state))?;
         let changed = self
             .connection
@@ -198,17 +199,17 @@ impl TransactionWriter<'_> {
                 updated.due_at.0,
                 updated.priority,
             ])?;
-        self.one(changed, write)
+        self.expect_one_row(changed, write)
     }
 
-    fn due(&mut self, write: &JobWrite<'_>) -> Done {
+    fn due(&mut self, write: &JobWrite<'_>) -> WriteResult {
         let (from, to) = (codes::of_state(State::Scheduled), codes::of_state(State::Queued));
         self.member_moves(write.job.0.cast_signed(), from, to)?;
         let changed = self.statements.due.on(self.connection)?.execute([write.job.0.cast_signed()])?;
-        self.one(changed, write)
+        self.expect_one_row(changed, write)
     }
 
-    fn advance(&mut self, write: &JobWrite<'_>) -> Done {
+    fn advance(&mut self, write: &JobWrite<'_>) -> WriteResult {
         let Some(held) = Held::of(write) else { return Ok(()) };
         if write.started.is_some() {
             let (from, to) = (codes::of_state(State::Assigned), codes::of_state(State::Running));
@@ -224,10 +225,10 @@ impl TransactionWriter<'_> {
             container,
             write.stopping.map(codes::of_stop),
         ])?;
-        self.one(changed, write)
+        self.expect_one_row(changed, write)
     }
 
-    fn wait(&mut self, write: &JobWrite<'_>, waiting: Waiting<'_>) -> Done {
+    fn wait(&mut self, write: &JobWrite<'_>, waiting: Waiting<'_>) -> WriteResult {
         self.member_moves_to(write.job.0.cast_signed(), codes::of_state(waiting.state))?;
         let closed = waiting.closed;
         let own = RetryPolicy::JOB_BUDGET.contains(&closed.outcome);
@@ -243,11 +244,11 @@ impl TransactionWriter<'_> {
         let values =
             closing(write, closed, usage.as_deref()).into_iter().chain(next).map(ToSqlOutput::Borrowed);
         let changed = self.statements.wait.on(self.connection)?.execute(params_from_iter(values))?;
-        self.one(changed, write)
+        self.expect_one_row(changed, write)
     }
 
     /// A row changes its state in this way, or the group is refused.
-    fn member_moves(&mut self, job: i64, from: i64, to: i64) -> Done {
+    fn member_moves(&mut self, job: i64, from: i64, to: i64) -> WriteResult {
         if let Some(batch) = self.cache.members.batch_of(self.connection, job)? {
             self.cache.members.add(batch, from, to);
         }
@@ -255,7 +256,7 @@ impl TransactionWriter<'_> {
     }
 
     /// A row gets this state, whichever it has.
-    fn member_moves_to(&mut self, job: i64, to: i64) -> Done {
+    fn member_moves_to(&mut self, job: i64, to: i64) -> WriteResult {
         let Some(batch) = self.cache.members.batch_of(self.connection, job)? else { return Ok(()) };
         let mut statement = self.connection.prepare_cached("SELECT state FROM jobs WHERE id = ?1")?;
         if let Some(from) = statement.query_row([job], |row| row.get(0)).optional()? {
@@ -274,7 +275,8 @@ impl TransactionWriter<'_> {
         Ok(json_column::code(&instants))
     }
 
-    pub(super) fn one(&self, changed: usize, write: &JobWrite<'_>) -> Done {
+    /// Refuses the write unless its statement changed exactly one row.
+    pub(super) fn expect_one_row(&self, changed: usize, write: &JobWrite<'_>) -> WriteResult {
         if changed == 1 { Ok(()) } else { Err(self.refusal(write.job, write.expected)?) }
     }
 
@@ -333,7 +335,7 @@ impl Held {
     }
 }
 
-/// How an attempt came to its end, whatever becomes of its job: the first values of `wait.sql` and `end_held.sql`.
+/// How an attempt came to its end, whatever becomes of its job: the first values of `wait.sql` and `end_with_attempt.sql`.
 pub(super) fn closing<'w>(
     write: &JobWrite<'w>,
     end: &'w ClosedAttempt,
@@ -352,7 +354,7 @@ pub(super) fn closing<'w>(
         number(write.stopping.map(codes::of_stop)),
         ValueRef::Integer(codes::of_outcome(end.outcome)),
         number(end.exit_code.map(i64::from)),
-        some(&end.message).into(),
+        null_if_empty(&end.message).into(),
         ValueRef::Integer(end.ended_at.0),
         ValueRef::Integer(end.output.stdout.cast_signed()),
         ValueRef::Integer(end.output.stderr.cast_signed()),
@@ -367,10 +369,10 @@ fn live_state(write: &JobWrite<'_>) -> i64 {
 }
 
 fn started<'g>(write: &JobWrite<'g>) -> (Option<i64>, Option<&'g str>) {
-    write.started.map_or((None, None), |(at, container)| (Some(at.0), some(container)))
+    write.started.map_or((None, None), |(at, container)| (Some(at.0), null_if_empty(container)))
 }
 
-/// Empty texts are stored as null.
-pub(super) fn some(text: &str) -> Option<&str> {
+/// The text as it is stored: null if it is empty.
+pub(super) fn null_if_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }

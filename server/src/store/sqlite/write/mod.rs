@@ -51,7 +51,7 @@ pub(super) fn change_record(
     epoch: Epoch,
     change: &RecordChange,
 ) -> Result<(), CommitError> {
-    let change = || -> Done {
+    let change = || -> WriteResult {
         begin(connection, epoch)?;
         match change {
             RecordChange::Access(change) => access::write(connection, change)?,
@@ -106,7 +106,8 @@ impl From<schedules::Refusal> for Failure {
     }
 }
 
-type Done = Result<(), Failure>;
+/// The result of a write within a transaction, which is rolled back after an error.
+type WriteResult = Result<(), Failure>;
 
 /// The counters at the beginning of a transaction.
 struct Found {
@@ -133,7 +134,7 @@ fn in_transaction(
     cache: &mut WriteCache,
     group: &Group,
     folded: &Folded<'_>,
-) -> Done {
+) -> WriteResult {
     let found = begin(connection, group.epoch)?;
     if group.number <= found.committed {
         connection.prepare_cached("ROLLBACK")?.execute([])?;
@@ -263,7 +264,7 @@ impl<'c> TransactionWriter<'c> {
         }
     }
 
-    fn definition(&mut self, definition: &Arc<StoredDefinition>) -> Done {
+    fn definition(&mut self, definition: &Arc<StoredDefinition>) -> WriteResult {
         if self.cache.definitions.contains_key(&definition.revision) {
             return Ok(());
         }
@@ -275,7 +276,7 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    fn gap(&mut self, gap: SkippedNumbers) -> Done {
+    fn gap(&mut self, gap: SkippedNumbers) -> WriteResult {
         self.highest.job = self.highest.job.max(gap.until.0.cast_signed());
         self.highest.fence = self.highest.fence.max(gap.fence.0.cast_signed());
         if gap.until > gap.after {
@@ -289,7 +290,7 @@ impl<'c> TransactionWriter<'c> {
     }
 
     /// Sets numbers aside for the members of a large batch.
-    fn form(&mut self, JobId(first): JobId, JobId(last): JobId) -> Done {
+    fn form(&mut self, JobId(first): JobId, JobId(last): JobId) -> WriteResult {
         let (first, last) = (first.cast_signed(), last.cast_signed());
         if first <= self.last_job {
             return Err(Failure::Refused(format!(
@@ -304,7 +305,7 @@ impl<'c> TransactionWriter<'c> {
     }
 
     /// From here on the members of this batch are jobs like all others.
-    fn formed(&mut self, JobId(first): JobId) -> Done {
+    fn formed(&mut self, JobId(first): JobId) -> WriteResult {
         let found = self
             .connection
             .prepare_cached("DELETE FROM forming WHERE first = ?1 AND last IN (SELECT id FROM jobs)")?
@@ -330,7 +331,7 @@ impl<'c> TransactionWriter<'c> {
         Ok(forming.iter().any(|(first, last)| (*first..=*last).contains(&job)))
     }
 
-    fn key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> Done {
+    fn key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> WriteResult {
         self.connection
             .prepare_cached("INSERT INTO keys (key, job, count, digest, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![
@@ -343,7 +344,7 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    fn finish(self, number: GroupNo) -> Done {
+    fn finish(self, number: GroupNo) -> WriteResult {
         definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
         for (block, (oldest, newest)) in &self.blocks {
             self.connection
@@ -385,14 +386,14 @@ impl<'c> TransactionWriter<'c> {
         Ok(ids)
     }
 
-    fn assigned(&mut self, assigned: &Assigned) -> Done {
+    fn assigned(&mut self, assigned: &Assigned) -> WriteResult {
         self.highest.fence = self.highest.fence.max(assigned.token.fence.0.cast_signed());
         gpus::put(self.connection, assigned)?;
         let (worker, job) = (assigned.worker.0.cast_signed(), assigned.token.job.0.cast_signed());
         self.see(SEEN_WORKER, worker, job >> BLOCK_SHIFT)
     }
 
-    fn see(&mut self, kind: i64, which: i64, block: i64) -> Done {
+    fn see(&mut self, kind: i64, which: i64, block: i64) -> WriteResult {
         if self.cache.seen.insert((kind, which, block)) {
             self.connection
                 .prepare_cached(
@@ -403,8 +404,8 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    /// Widens the span of ends of a block, for retention and for lists by end.
-    fn ended(&mut self, job: i64, at: Timestamp) {
+    /// Counts an ended job, and widens the span of ends of its block, for retention and for lists by end.
+    fn record_end_time(&mut self, job: i64, at: Timestamp) {
         self.ended += 1;
         let block = job >> BLOCK_SHIFT;
         let span = EndSpan::of(at);

@@ -10,8 +10,8 @@ pub(super) struct Statements<'c> {
     pub(super) assign: LazyStatement<'c>,
     pub(super) advance: LazyStatement<'c>,
     pub(super) wait: LazyStatement<'c>,
-    pub(super) end_held: LazyStatement<'c>,
-    pub(super) end_idle: LazyStatement<'c>,
+    pub(super) end_with_attempt: LazyStatement<'c>,
+    pub(super) end_without_attempt: LazyStatement<'c>,
     pub(super) live_facts: LazyStatement<'c>,
     pub(super) remove: LazyStatement<'c>,
 }
@@ -25,8 +25,8 @@ impl Default for Statements<'_> {
             assign: LazyStatement::new(include_str!("../queries/assign.sql")),
             advance: LazyStatement::new(include_str!("../queries/advance.sql")),
             wait: LazyStatement::new(include_str!("../queries/wait.sql")),
-            end_held: LazyStatement::new(include_str!("../queries/end_held.sql")),
-            end_idle: LazyStatement::new(include_str!("../queries/end_idle.sql")),
+            end_with_attempt: LazyStatement::new(include_str!("../queries/end_with_attempt.sql")),
+            end_without_attempt: LazyStatement::new(include_str!("../queries/end_without_attempt.sql")),
             // Two statements: RETURNING keeps its rows in a temporary table, which costs more than the deletion itself.
             live_facts: LazyStatement::new(
                 "SELECT batch, state, definition, details FROM jobs WHERE id = ?1",

@@ -6,13 +6,13 @@ use protocol::WorkerId;
 use rusqlite::{Connection, params};
 use scheduler::step::JoinTokenId;
 
-use super::{Done, TransactionWriter};
+use super::{TransactionWriter, WriteResult};
 use crate::store::fold::WorkerChange;
 use crate::store::sqlite::blocks::SEEN_WORKER;
 use crate::store::sqlite::json_column;
 
 /// Deletes the rows of forgotten workers that no kept job has an attempt on. `seen` has an entry for each block with such a job.
-pub(super) fn remove_unused(connection: &Connection) -> Done {
+pub(super) fn remove_unused(connection: &Connection) -> WriteResult {
     connection
         .prepare_cached(
             "DELETE FROM workers WHERE forgotten
@@ -23,7 +23,7 @@ pub(super) fn remove_unused(connection: &Connection) -> Done {
 }
 
 impl TransactionWriter<'_> {
-    pub(super) fn workers(&mut self, changes: &[WorkerChange<'_>]) -> Done {
+    pub(super) fn workers(&mut self, changes: &[WorkerChange<'_>]) -> WriteResult {
         for change in changes {
             match change {
                 WorkerChange::Put(row) => {
@@ -64,7 +64,7 @@ impl TransactionWriter<'_> {
     }
 
     /// Counts a worker that is new among those that joined by a token.
-    fn count_join(&mut self, worker: WorkerId, join_token: JoinTokenId) -> Done {
+    fn count_join(&mut self, worker: WorkerId, join_token: JoinTokenId) -> WriteResult {
         self.connection
             .prepare_cached(
                 "UPDATE tokens SET joined = joined + 1
