@@ -10,7 +10,7 @@ use std::time::Duration;
 use client::attempt_dir::{AttemptDir, AttemptStore, ProgramState};
 use client::logs::Logs;
 use client::runtime::process::{Config, Process};
-use client::runtime::{Exit, Fault, Found, Launch, Restored, Runtime, RuntimeEvent, StopStep, Survey};
+use client::runtime::{Exit, Found, Launch, Restored, Runtime, RuntimeEvent, StartFailure, StopStep, Survey};
 use protocol::container::Overrides;
 use protocol::order::{OutputMark, StopCause};
 use protocol::report::{Availability, ChunkData};
@@ -146,7 +146,7 @@ async fn program_that_cannot_be_started_is_a_start_failure() {
         let token = fixture.start(job, spec(&command));
         let exit = fixture.exit(token).await;
         assert!(
-            matches!(&exit, Exit::NotStarted { fault: Fault::Definition, code, .. } if *code == wanted),
+            matches!(&exit, Exit::NotStarted { fault: StartFailure::Definition, code, .. } if *code == wanted),
             "{exit:?}"
         );
     }
@@ -224,10 +224,8 @@ async fn stop_before_the_start_prevents_the_start() {
             client::clock::now(),
         );
         let exit = fixture.exit(token).await;
-        assert!(
-            matches!(exit, Exit::NotStarted { fault: Fault::Stopped, .. } | Exit::Ran { code: 143, .. }),
-            "{exit:?}"
-        );
+        let is_unstarted = matches!(exit, Exit::NotStarted { fault: StartFailure::Stopped, .. });
+        assert!(is_unstarted || matches!(exit, Exit::Ran { code: 143, .. }), "{exit:?}");
     }
 }
 
@@ -261,7 +259,7 @@ async fn start_and_end_times_are_those_of_the_program() {
     let mut fixture = ProcessFixture::new();
     for job in 0..5 {
         let token = fixture.start(job, shell("exit 0"));
-        let Exit::Ran { ran, .. } = fixture.exit(token).await else { panic!("it ran") };
+        let Exit::Ran { run_time, .. } = fixture.exit(token).await else { panic!("it ran") };
         let start = fixture.seen.iter().find_map(|it| match it {
             RuntimeEvent::Started { token: whose, at, .. } if *whose == token => Some(*at),
             _ => None,
@@ -269,7 +267,7 @@ async fn start_and_end_times_are_those_of_the_program() {
         let Some(RuntimeEvent::Ended { at: end, .. }) = fixture.seen.last() else {
             panic!("{:?}", fixture.seen)
         };
-        assert!(start.is_some_and(|start| start + ran <= *end), "{:?}", fixture.seen);
+        assert!(start.is_some_and(|start| start + run_time <= *end), "{:?}", fixture.seen);
     }
 }
 

@@ -42,7 +42,7 @@ use worker::step::Launch;
 use crate::boot::{BootId, RecordedInstant};
 
 pub use error::Error;
-use error::at;
+use error::io_error_at;
 pub use exchange::ExchangeFiles;
 pub(crate) use exchange::{INPUT_VARIABLE, RESULT_VARIABLE, check_result};
 pub use stopping::Stopping;
@@ -259,7 +259,7 @@ impl AttemptDir {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(_) => self.write_unsynced(WATCHER, &pid).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(at(&path)(error)),
+            Err(error) => Err(io_error_at(&path)(error)),
         }
     }
 
@@ -320,10 +320,10 @@ impl AttemptDir {
     /// The system refused to remove a file.
     pub fn remove(&self) -> Result<(), Error> {
         if let Some(secrets) = self.secrets()? {
-            crate::secrets::remove(&secrets).map_err(at(&secrets))?;
+            crate::secrets::remove(&secrets).map_err(io_error_at(&secrets))?;
         }
         match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error_at(&self.path)(error)),
             _ => Ok(()),
         }
     }
@@ -338,7 +338,7 @@ impl AttemptDir {
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
         let path = self.path.join(name);
-        let bytes = fs::read(&path).map_err(at(&path))?;
+        let bytes = fs::read(&path).map_err(io_error_at(&path))?;
         serde_json::from_slice(&bytes).map_err(|source| Error::Malformed { path, source })
     }
 
@@ -375,16 +375,16 @@ impl AttemptDir {
         let beside = self.path.join(format!("{name}.new"));
         let bytes =
             serde_json::to_vec(value).map_err(|source| Error::Malformed { path: path.clone(), source })?;
-        let mut new = OpenOptions::new();
-        let mut file =
-            new.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(at(&beside))?;
-        file.write_all(&bytes).and_then(|()| settle(&file)).map_err(at(&beside))?;
-        fs::rename(&beside, &path).map_err(at(&path))
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&beside).map_err(io_error_at(&beside))?;
+        file.write_all(&bytes).and_then(|()| settle(&file)).map_err(io_error_at(&beside))?;
+        fs::rename(&beside, &path).map_err(io_error_at(&path))
     }
 }
 
 fn sync(directory: &Path) -> Result<(), Error> {
-    File::open(directory).and_then(|it| it.sync_all()).map_err(at(directory))
+    File::open(directory).and_then(|it| it.sync_all()).map_err(io_error_at(directory))
 }
 
 const ATTEMPT: &str = "attempt.json";

@@ -12,7 +12,7 @@ use protocol::container::{Resources, Volume};
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, ReleaseCause};
 use support::{Desk, IMAGE, Outcome, docker, launch, shell, spec};
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, RuntimeEvent, StartFailure};
 use worker::step::StopStep;
 
 fn code(outcome: &Outcome) -> i32 {
@@ -22,7 +22,7 @@ fn code(outcome: &Outcome) -> i32 {
     }
 }
 
-fn not_started(outcome: &Outcome) -> (Fault, String) {
+fn not_started(outcome: &Outcome) -> (StartFailure, String) {
     match outcome {
         Outcome::Ended(Exit::NotStarted { fault, message, .. }, _) => (*fault, message.clone()),
         other => panic!("it started: {other:?}"),
@@ -54,12 +54,16 @@ async fn a_failed_start_has_the_right_fault() {
     let Some(mut desk) = Desk::with(Config { allow, ..Config::default() }) else { return };
     let bare = |command: &str| ContainerSpec { init: false, ..spec(&[command]) };
     let cases = [
-        (bare("nosuchcommand"), Fault::Definition, "not found"),
-        (bare("/etc"), Fault::Definition, "permission denied"),
-        (ContainerSpec { user: Some("nobody2".into()), ..spec(&["true"]) }, Fault::Definition, "nobody2"),
+        (bare("nosuchcommand"), StartFailure::Definition, "not found"),
+        (bare("/etc"), StartFailure::Definition, "permission denied"),
+        (
+            ContainerSpec { user: Some("nobody2".into()), ..spec(&["true"]) },
+            StartFailure::Definition,
+            "nobody2",
+        ),
         (
             ContainerSpec { network: Some("nosuchnetwork".into()), ..spec(&["true"]) },
-            Fault::Host,
+            StartFailure::Host,
             "nosuchnetwork",
         ),
         (
@@ -67,23 +71,27 @@ async fn a_failed_start_has_the_right_fault() {
                 resources: Resources { memory_bytes: Some(1 << 20), ..Resources::default() },
                 ..spec(&["true"])
             },
-            Fault::Definition,
+            StartFailure::Definition,
             "memory",
         ),
         (
             ContainerSpec { environment: vec![("A B".into(), "1".into())], ..spec(&["true"]) },
-            Fault::Definition,
+            StartFailure::Definition,
             "A B",
         ),
         (
             ContainerSpec { stop_signal: Some("NOSUCH".into()), ..spec(&["true"]) },
-            Fault::Definition,
+            StartFailure::Definition,
             "NOSUCH",
         ),
-        (ContainerSpec { tmpfs: vec!["relative".into()], ..spec(&["true"]) }, Fault::Definition, "relative"),
+        (
+            ContainerSpec { tmpfs: vec!["relative".into()], ..spec(&["true"]) },
+            StartFailure::Definition,
+            "relative",
+        ),
         (
             ContainerSpec { cap_drop: vec!["NOSUCH".into()], ..spec(&["true"]) },
-            Fault::Definition,
+            StartFailure::Definition,
             "unknown capability",
         ),
     ];
@@ -98,7 +106,7 @@ async fn a_failed_start_has_the_right_fault() {
     // The init starts, so the engine believes that the container ran.
     for (job, command, code) in [(11, "nosuchcommand", 127), (12, "/etc", 126)] {
         let outcome = desk.run(job, spec(&[command])).await;
-        assert_eq!(not_started(&outcome).0, Fault::Definition);
+        assert_eq!(not_started(&outcome).0, StartFailure::Definition);
         assert!(
             matches!(outcome, Outcome::Ended(Exit::NotStarted { code: Some(told), .. }, _) if told == code)
         );
@@ -167,7 +175,7 @@ async fn a_cancel_at_any_moment_leaves_no_container_running() {
         desk.ask_to_stop(token, Duration::from_secs(5));
         match desk.outcome(token).await {
             Outcome::Ended(
-                Exit::Ran { code: 143 | 137, .. } | Exit::NotStarted { fault: Fault::Stopped, .. },
+                Exit::Ran { code: 143 | 137, .. } | Exit::NotStarted { fault: StartFailure::Stopped, .. },
                 _,
             ) => {}
             other => panic!("{other:?}"),
@@ -384,6 +392,6 @@ async fn an_allowed_mount_is_seen_and_a_missing_one_is_not_made() {
     assert_eq!(code(&desk.outcome(token).await), 0);
     assert_eq!(desk.output(token).await.0, b"content");
     let missing = there.path().join("missing");
-    assert_eq!(not_started(&desk.run(2, mount(&missing)).await).0, Fault::Host);
+    assert_eq!(not_started(&desk.run(2, mount(&missing)).await).0, StartFailure::Host);
     assert!(!missing.exists());
 }

@@ -12,7 +12,7 @@ use protocol::ContainerSpec;
 use protocol::container::PullPolicy;
 use protocol::report::{Phase, ReleaseCause};
 use support::{Desk, Outcome, shell, spec, stand_in};
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, RuntimeEvent, StartFailure};
 
 /// Short delays and at most three tries.
 fn quick() -> Config {
@@ -23,7 +23,7 @@ fn wanted(policy: PullPolicy) -> ContainerSpec {
     ContainerSpec { pull_policy: policy, ..spec(&["true"]) }
 }
 
-fn not_started(outcome: &Outcome) -> (Fault, &str) {
+fn not_started(outcome: &Outcome) -> (StartFailure, &str) {
     match outcome {
         Outcome::Ended(Exit::NotStarted { fault, message, .. }, _) => (*fault, message),
         other => panic!("it started: {other:?}"),
@@ -65,7 +65,7 @@ async fn an_image_for_another_platform_is_pulled_for_the_one_that_is_wanted() {
     let arm = |policy| ContainerSpec { platform: Some("linux/arm64".into()), ..wanted(policy) };
     let outcome = desk.run(1, arm(PullPolicy::Never)).await;
     let (fault, message) = not_started(&outcome);
-    assert!(fault == Fault::Pull && message.contains("for linux/arm64"), "{message}");
+    assert!(fault == StartFailure::Pull && message.contains("for linux/arm64"), "{message}");
     assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (0, 0));
 
     desk.run(2, arm(PullPolicy::Missing)).await;
@@ -89,7 +89,7 @@ async fn a_missing_platform_is_not_the_hosts_fault() {
     let arm = ContainerSpec { platform: Some("linux/arm64".into()), ..wanted(PullPolicy::Missing) };
     let outcome = desk.run(1, arm).await;
     let (fault, message) = not_started(&outcome);
-    assert!(fault == Fault::Pull && message.contains("wanted linux/arm64"), "{fault:?} {message}");
+    assert!(fault == StartFailure::Pull && message.contains("wanted linux/arm64"), "{fault:?} {message}");
     assert_eq!(calls(dir.path(), "pull"), calls(dir.path(), "run"), "it was looked for again each time");
 }
 
@@ -126,7 +126,7 @@ async fn a_full_disk_at_a_pull_is_the_hosts_fault() {
     let mut desk = Desk::without_image(config);
     let outcome = desk.run(1, wanted(PullPolicy::Missing)).await;
     let (fault, message) = not_started(&outcome);
-    assert!(fault == Fault::Host && message.contains("no space left"), "{message}");
+    assert!(fault == StartFailure::Host && message.contains("no space left"), "{message}");
     assert_eq!(calls(dir.path(), "pull"), 1);
 }
 
@@ -151,7 +151,7 @@ async fn attempts_that_wait_for_a_failing_pull_share_its_failure() {
     std::fs::write(dir.path().join("go"), "").expect("written");
     for token in tokens {
         let outcome = desk.outcome(token).await;
-        let Outcome::Ended(Exit::NotStarted { fault: Fault::Pull, message, .. }, _) = outcome else {
+        let Outcome::Ended(Exit::NotStarted { fault: StartFailure::Pull, message, .. }, _) = outcome else {
             panic!("{outcome:?}")
         };
         assert!(message.contains("manifest unknown"), "{message}");
@@ -245,7 +245,7 @@ async fn a_denied_pull_fails_after_three_tries() {
     for (job, policy) in [(1, PullPolicy::Missing), (2, PullPolicy::Never), (3, PullPolicy::Always)] {
         let image = format!("{registry}/nosuch:1");
         let outcome = desk.run(job, ContainerSpec { image, ..wanted(policy) }).await;
-        assert_eq!(not_started(&outcome).0, Fault::Pull, "{outcome:?}");
+        assert_eq!(not_started(&outcome).0, StartFailure::Pull, "{outcome:?}");
     }
     let outcome = desk.run(4, spec(&["true"])).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
@@ -255,7 +255,7 @@ async fn a_denied_pull_fails_after_three_tries() {
         pull) echo 'manifest for app:9 not found: manifest unknown' >&2; exit 1;;";
     let mut desk = Desk::without_image(script(dir.path(), no));
     let outcome = desk.run(1, wanted(PullPolicy::Missing)).await;
-    assert_eq!((not_started(&outcome).0, calls(dir.path(), "pull")), (Fault::Pull, 3));
+    assert_eq!((not_started(&outcome).0, calls(dir.path(), "pull")), (StartFailure::Pull, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,7 +273,7 @@ async fn a_registry_outage_costs_the_job_nothing_for_an_hour() {
     let mut desk = Desk::without_image(Config { registry_away_max: Duration::ZERO, ..quick() });
     let image = "127.0.0.1:1/app:1".into();
     let outcome = desk.run(1, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
-    assert_eq!(not_started(&outcome).0, Fault::Pull, "{outcome:?}");
+    assert_eq!(not_started(&outcome).0, StartFailure::Pull, "{outcome:?}");
 }
 
 /// An engine whose first pull never ends; its process number is in `pulling`.
@@ -309,7 +309,9 @@ async fn a_pull_that_times_out_at_every_try_is_the_registrys_fault() {
         let mut desk = Desk::without_image(config);
         let message = match desk.run(1, hasty()).await {
             Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) if !is_over => why,
-            Outcome::Ended(Exit::NotStarted { fault: Fault::Pull, message, .. }, _) if is_over => message,
+            Outcome::Ended(Exit::NotStarted { fault: StartFailure::Pull, message, .. }, _) if is_over => {
+                message
+            }
             other => panic!("{other:?}"),
         };
         assert!(message.ends_with("the pull took longer than 1 s"), "{message}");

@@ -13,7 +13,7 @@ use protocol::container::{PullPolicy, Volume};
 use protocol::report::{Availability, ReleaseCause};
 use protocol::{ContainerSpec, RuntimeKind};
 use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
-use worker::input::{Exit, Fault, Restored, RuntimeEvent};
+use worker::input::{Exit, Restored, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
@@ -88,7 +88,7 @@ async fn no_container_is_made_without_a_start_permit() {
     desk.ask_to_stop(stopped, Duration::from_secs(1));
     let outcome = desk.outcome(stopped).await;
     assert!(
-        matches!(outcome, Outcome::Ended(Exit::NotStarted { fault: Fault::Stopped, .. }, _)),
+        matches!(outcome, Outcome::Ended(Exit::NotStarted { fault: StartFailure::Stopped, .. }, _)),
         "{outcome:?}"
     );
     assert!(!dir.path().join("calls").exists(), "nobody has allowed it");
@@ -120,7 +120,8 @@ async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_avail
         let token = launch.token;
         desk.docker().start(launch);
         let outcome = desk.outcome(token).await;
-        let Outcome::Ended(Exit::NotStarted { fault: Fault::Definition, message, .. }, _) = outcome else {
+        let Outcome::Ended(Exit::NotStarted { fault: StartFailure::Definition, message, .. }, _) = outcome
+        else {
             panic!("{outcome:?}")
         };
         assert!(message.contains("command line"), "{message}");

@@ -27,7 +27,7 @@ pub fn walk(bytes: &[u8]) {
                 let exit = Exit::Ran {
                     code: (choice >> 8) as i32,
                     oom: choice & 0x80 != 0,
-                    ran: Duration::from_secs(1),
+                    run_time: Duration::from_secs(1),
                     result: ResultFile::Absent,
                 };
                 RuntimeEvent::Ended {

@@ -11,13 +11,13 @@ use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::wire::{EXIT_CODES, RESULT_BYTES_MAX};
 
-use crate::input::{Exit, Fault, ResultFile};
+use crate::input::{Exit, ResultFile, StartFailure};
 
 /// The outcome of an attempt with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExitVerdict {
-    Success { ran: Duration, result: Option<String>, note: Option<String> },
-    Failure { outcome: Outcome, exit_code: Option<i32>, message: String, ran: Option<Duration> },
+    Success { run_time: Duration, result: Option<String>, note: Option<String> },
+    Failure { outcome: Outcome, exit_code: Option<i32>, message: String, run_time: Option<Duration> },
 }
 
 /// Memory of an attempt in bytes, where it is known.
@@ -52,56 +52,56 @@ pub(crate) fn unstarted(cause: StopCause) -> ExitVerdict {
         outcome: outcome_of(cause),
         exit_code: None,
         message: format!("{} before it started", cause_text(cause)),
-        ran: None,
+        run_time: None,
     }
 }
 
 fn by_cause(exit: &Exit, cause: StopCause) -> ExitVerdict {
     let words = cause_text(cause);
-    let (exit_code, ran, message) = match exit {
-        Exit::Ran { code, ran, .. } => {
-            (Some(*code), Some(*ran), format!("{words}; it ended with {}", exit_code_text(*code)))
+    let (exit_code, run_time, message) = match exit {
+        Exit::Ran { code, run_time, .. } => {
+            (Some(*code), Some(*run_time), format!("{words}; it ended with {}", exit_code_text(*code)))
         }
         Exit::NotStarted { code, .. } => (*code, None, format!("{words} before it started")),
-        Exit::DaemonLost { ran, .. } => {
-            (None, *ran, format!("{words}; the container engine stopped meanwhile"))
+        Exit::DaemonLost { run_time, .. } => {
+            (None, *run_time, format!("{words}; the container engine stopped meanwhile"))
         }
         Exit::Vanished => (None, None, words.to_string()),
     };
-    ExitVerdict::Failure { outcome: outcome_of(cause), exit_code, message, ran }
+    ExitVerdict::Failure { outcome: outcome_of(cause), exit_code, message, run_time }
 }
 
 fn by_exit(exit: Exit, memory: MemoryFigures) -> ExitVerdict {
     match exit {
-        Exit::Ran { code: 0, oom, ran, result } => success(oom, ran, result),
-        Exit::Ran { code, oom, ran, .. } => by_code(code, oom, memory, ran),
+        Exit::Ran { code: 0, oom, run_time, result } => success(oom, run_time, result),
+        Exit::Ran { code, oom, run_time, .. } => by_code(code, oom, memory, run_time),
         Exit::NotStarted { fault, code, message } => ExitVerdict::Failure {
             outcome: match fault {
-                Fault::Pull => Outcome::PullFailed,
-                Fault::Definition => Outcome::StartFailed,
-                Fault::Host | Fault::Stopped => Outcome::HostFailed,
+                StartFailure::Pull => Outcome::PullFailed,
+                StartFailure::Definition => Outcome::StartFailed,
+                StartFailure::Host | StartFailure::Stopped => Outcome::HostFailed,
             },
             exit_code: code,
             message: cut_message(message),
-            ran: None,
+            run_time: None,
         },
-        Exit::DaemonLost { message, ran } => ExitVerdict::Failure {
+        Exit::DaemonLost { message, run_time } => ExitVerdict::Failure {
             outcome: Outcome::DaemonLost,
             exit_code: None,
             message: cut_message(message),
-            ran,
+            run_time,
         },
         Exit::Vanished => ExitVerdict::Failure {
             outcome: Outcome::Lost,
             exit_code: None,
             message: "its container is gone and nobody knows how it ended".to_string(),
-            ran: None,
+            run_time: None,
         },
     }
 }
 
 /// A result that cannot be used does not change the outcome: it is left out and noted.
-fn success(oom: bool, ran: Duration, result: ResultFile) -> ExitVerdict {
+fn success(oom: bool, run_time: Duration, result: ResultFile) -> ExitVerdict {
     let (result, fault) = match result {
         ResultFile::Absent => (None, None),
         ResultFile::Json(text) if text.len() > RESULT_BYTES_MAX => {
@@ -114,10 +114,10 @@ fn success(oom: bool, ran: Duration, result: ResultFile) -> ExitVerdict {
         Some(why) => Some(cut_message(format!("its result was left out: {why}"))),
         None => oom.then(|| CHILD_OOM.to_string()),
     };
-    ExitVerdict::Success { ran, result, note }
+    ExitVerdict::Success { run_time, result, note }
 }
 
-fn by_code(code: i32, oom: bool, memory: MemoryFigures, ran: Duration) -> ExitVerdict {
+fn by_code(code: i32, oom: bool, memory: MemoryFigures, run_time: Duration) -> ExitVerdict {
     let limit = memory.limit.map(|bytes| format!(" of {}", size_text(bytes))).unwrap_or_default();
     let peak =
         memory.peak.map(|bytes| format!(", at a peak of {}", rounded_size_text(bytes))).unwrap_or_default();
@@ -130,7 +130,7 @@ fn by_code(code: i32, oom: bool, memory: MemoryFigures, ran: Duration) -> ExitVe
         _ if oom => (Outcome::Failed, format!("{}; {CHILD_OOM}", exit_code_text(code))),
         _ => (Outcome::Failed, exit_code_text(code)),
     };
-    ExitVerdict::Failure { outcome, exit_code: Some(code), message, ran: Some(ran) }
+    ExitVerdict::Failure { outcome, exit_code: Some(code), message, run_time: Some(run_time) }
 }
 
 const fn outcome_of(cause: StopCause) -> Outcome {
@@ -210,7 +210,7 @@ mod tests {
     const RAN: Duration = Duration::from_secs(3);
 
     fn ran(code: i32, oom: bool) -> Exit {
-        Exit::Ran { code, oom, ran: RAN, result: ResultFile::Absent }
+        Exit::Ran { code, oom, run_time: RAN, result: ResultFile::Absent }
     }
 
     fn verdict(exit: Exit, stopped: Option<StopCause>) -> ExitVerdict {
@@ -265,10 +265,13 @@ mod tests {
     fn start_faults_map_to_distinct_outcomes() {
         let not_started =
             |fault| Exit::NotStarted { fault, code: Some(127), message: "no such program".into() };
-        assert_eq!(outcome(&verdict(not_started(Fault::Pull), None)), Outcome::PullFailed);
-        assert_eq!(outcome(&verdict(not_started(Fault::Definition), None)), Outcome::StartFailed);
-        assert_eq!(outcome(&verdict(not_started(Fault::Host), None)), Outcome::HostFailed);
-        assert_eq!(outcome(&verdict(not_started(Fault::Pull), Some(StopCause::Cancel))), Outcome::Cancelled);
+        assert_eq!(outcome(&verdict(not_started(StartFailure::Pull), None)), Outcome::PullFailed);
+        assert_eq!(outcome(&verdict(not_started(StartFailure::Definition), None)), Outcome::StartFailed);
+        assert_eq!(outcome(&verdict(not_started(StartFailure::Host), None)), Outcome::HostFailed);
+        assert_eq!(
+            outcome(&verdict(not_started(StartFailure::Pull), Some(StopCause::Cancel))),
+            Outcome::Cancelled
+        );
     }
 
     #[test]
@@ -310,7 +313,7 @@ mod tests {
         let long = Exit::Ran {
             code: 0,
             oom: false,
-            ran: RAN,
+            run_time: RAN,
             result: ResultFile::Json("x".repeat(RESULT_BYTES_MAX + 1)),
         };
         let left_out = verdict(long, None);
@@ -318,7 +321,7 @@ mod tests {
         assert!(message(left_out).contains("left out"));
 
         let torn = ResultFile::Unusable("it is not JSON".to_string());
-        let left_out = verdict(Exit::Ran { code: 0, oom: true, ran: RAN, result: torn }, None);
+        let left_out = verdict(Exit::Ran { code: 0, oom: true, run_time: RAN, result: torn }, None);
         assert!(matches!(&left_out, ExitVerdict::Success { result: None, .. }));
         assert!(message(left_out).contains("its result was left out: it is not JSON"));
     }

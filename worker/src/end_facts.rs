@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_kill_for_the_limit_means_that_it_was_reached() {
-        let ran = |oom| Exit::Ran { code: 137, oom, ran: Duration::ZERO, result: ResultFile::Absent };
+        let ran = |oom| Exit::Ran { code: 137, oom, run_time: Duration::ZERO, result: ResultFile::Absent };
         let seen = |peak| {
             let usage = Usage { memory_peak_bytes: peak, ..Usage::default() };
             EndFacts { usage, ..EndFacts::default() }

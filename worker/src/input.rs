@@ -171,14 +171,14 @@ pub enum Exit {
         /// The kernel killed a process in it for lack of memory.
         oom: bool,
         /// Run time.
-        ran: Duration,
+        run_time: Duration,
         /// The file that it left as its result.
         result: ResultFile,
     },
     /// It never started.
     NotStarted {
         /// The side at fault.
-        fault: Fault,
+        fault: StartFailure,
         /// Exit code that Docker or the system reports for it.
         code: Option<i32>,
         /// Explanation for people, in one line.
@@ -189,7 +189,7 @@ pub enum Exit {
         /// Explanation for people, in one line.
         message: String,
         /// Run time, if it is known.
-        ran: Option<Duration>,
+        run_time: Option<Duration>,
     },
     /// Its container is gone, and its end is unknown.
     Vanished,
@@ -209,7 +209,7 @@ pub enum ResultFile {
 
 /// Side at fault for a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum StartFailure {
     /// The image could not be pulled.
     Pull,
     /// Proven to be the definition's fault.

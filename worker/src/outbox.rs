@@ -49,7 +49,7 @@ pub(crate) enum Entry {
 pub(crate) struct Success {
     token: Token,
     at: Uptime,
-    ran: Duration,
+    run_time: Duration,
     output: OutputLengths,
     usage: Usage,
     result: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Failure {
     outcome: Outcome,
     exit_code: Option<i32>,
     message: String,
-    ran: Option<Duration>,
+    run_time: Option<Duration>,
     output: OutputLengths,
     usage: Usage,
 }
@@ -107,18 +107,27 @@ impl Outbox {
         let output =
             OutputLengths { stdout: output.stdout.min(OFFSET_MAX), stderr: output.stderr.min(OFFSET_MAX) };
         match verdict {
-            ExitVerdict::Success { ran, result, note } => self.successes.push(Success {
+            ExitVerdict::Success { run_time, result, note } => self.successes.push(Success {
                 token,
                 at,
-                ran: ran.min(DURATION_MAX),
+                run_time: run_time.min(DURATION_MAX),
                 output,
                 usage,
                 result,
                 note,
             }),
-            ExitVerdict::Failure { outcome, exit_code, message, ran } => {
-                let ran = ran.map(|it| it.min(DURATION_MAX));
-                self.failures.push(Failure { token, at, outcome, exit_code, message, ran, output, usage })
+            ExitVerdict::Failure { outcome, exit_code, message, run_time } => {
+                let run_time = run_time.map(|it| it.min(DURATION_MAX));
+                self.failures.push(Failure {
+                    token,
+                    at,
+                    outcome,
+                    exit_code,
+                    message,
+                    run_time,
+                    output,
+                    usage,
+                })
             }
         }
     }
@@ -339,7 +348,7 @@ fn succeeded(entry: &Entry, now: Uptime) -> Option<Succeeded> {
     };
     Some(Succeeded {
         token: it.token,
-        timing: Timing { ended_ago: age(it.at, now), ran: Some(it.ran) },
+        timing: Timing { ended_ago: age(it.at, now), ran: Some(it.run_time) },
         output: it.output,
         result: it.result.clone(),
         note: it.note.clone(),
@@ -356,7 +365,7 @@ fn failed(entry: &Entry, now: Uptime) -> Option<Failed> {
         outcome: it.outcome,
         exit_code: it.exit_code,
         message: it.message.clone(),
-        timing: Timing { ended_ago: age(it.at, now), ran: it.ran },
+        timing: Timing { ended_ago: age(it.at, now), ran: it.run_time },
         output: it.output,
         usage: it.usage,
     })

@@ -179,7 +179,8 @@ impl Play {
 
     fn end(&mut self, token: Token) {
         self.containers.insert(token, Container::Gone);
-        let exit = Exit::Ran { code: 0, oom: false, ran: Duration::from_secs(1), result: Default::default() };
+        let exit =
+            Exit::Ran { code: 0, oom: false, run_time: Duration::from_secs(1), result: Default::default() };
         let at = self.world.now;
         self.batch(Input::Happened(RuntimeEvent::Ended {
             token,

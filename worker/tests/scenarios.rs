@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_worker::input::{Exit, Fault, Found, Leave, Restored, RuntimeEvent, Stopping};
+use longshore_worker::input::{Exit, Found, Leave, Restored, RuntimeEvent, StartFailure, Stopping};
 use longshore_worker::step::Launch;
 use longshore_worker::{Effect, Input};
 use protocol::order::{
@@ -315,14 +315,16 @@ fn exit(words: &[&str]) -> Exit {
     let message = || "no such image".to_owned();
     match option(words, "exit").unwrap_or("0") {
         "vanished" => Exit::Vanished,
-        "daemon_lost" => Exit::DaemonLost { message: "EOF".into(), ran: None },
-        "pull" => Exit::NotStarted { fault: Fault::Pull, code: Some(125), message: message() },
-        "host" => Exit::NotStarted { fault: Fault::Host, code: Some(125), message: "no space left".into() },
-        "stopped" => Exit::NotStarted { fault: Fault::Stopped, code: None, message: message() },
+        "daemon_lost" => Exit::DaemonLost { message: "EOF".into(), run_time: None },
+        "pull" => Exit::NotStarted { fault: StartFailure::Pull, code: Some(125), message: message() },
+        "host" => {
+            Exit::NotStarted { fault: StartFailure::Host, code: Some(125), message: "no space left".into() }
+        }
+        "stopped" => Exit::NotStarted { fault: StartFailure::Stopped, code: None, message: message() },
         code => Exit::Ran {
             code: code.parse().unwrap(),
             oom: words.contains(&"oom"),
-            ran: Duration::from_secs(1),
+            run_time: Duration::from_secs(1),
             result: Default::default(),
         },
     }

@@ -34,7 +34,7 @@ pub enum Error {
     },
 }
 
-pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+pub(super) fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_path_buf();
     |source| Error::Io { path, source }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use protocol::wire::RESULT_BYTES_MAX;
 use worker::input::ResultFile;
 
-use super::{AttemptDir, Error, at};
+use super::{AttemptDir, Error, io_error_at};
 
 /// Paths on this machine of the files that a job exchanges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl AttemptDir {
     /// # Errors
     /// The files cannot be written.
     pub fn prepare_exchange(&self, input: Option<&str>) -> Result<ExchangeFiles, Error> {
-        let root = std::path::absolute(&self.path).map_err(at(&self.path))?;
+        let root = std::path::absolute(&self.path).map_err(io_error_at(&self.path))?;
         let write = |name: &str, content: &str, mode: u32| {
             let path = root.join(name);
             let file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&path);
@@ -34,7 +34,7 @@ impl AttemptDir {
                 // The creation mode is cut by the umask.
                 file.set_permissions(Permissions::from_mode(mode))
             });
-            written.map(|()| path.clone()).map_err(at(&path))
+            written.map(|()| path.clone()).map_err(io_error_at(&path))
         };
         Ok(ExchangeFiles {
             input: input.map(|input| write(INPUT, input, 0o644)).transpose()?,

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use protocol::report::{OutputLengths, Stream};
 use rustix::fs::{FlockOperation, flock};
 
-use super::{AttemptDir, Error, at};
+use super::{AttemptDir, Error, io_error_at};
 
 impl Error {
     /// The underlying system error, if there is one.
@@ -26,7 +26,7 @@ impl AttemptDir {
     /// The file cannot be opened.
     pub fn output(&self, stream: Stream) -> Result<File, Error> {
         let path = self.path.join(stream.name());
-        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(at(&path))
+        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(io_error_at(&path))
     }
 
     /// Opens the standard output for a program that is about to be started and locks it. The lock lasts as long as the program lives, so
@@ -37,7 +37,8 @@ impl AttemptDir {
     pub fn claim_output(&self) -> Result<File, Error> {
         let file = self.output(Stream::Stdout)?;
         let path = self.path.join(Stream::Stdout.name());
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| at(&path)(error.into()))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| io_error_at(&path)(error.into()))?;
         Ok(file)
     }
 
@@ -57,7 +58,7 @@ impl AttemptDir {
     /// The file cannot be opened.
     pub fn reader(&self, stream: Stream) -> Result<File, Error> {
         let path = self.path.join(stream.name());
-        OpenOptions::new().read(true).write(true).open(&path).map_err(at(&path))
+        OpenOptions::new().read(true).write(true).open(&path).map_err(io_error_at(&path))
     }
 
     /// Truncates the outputs to these lengths. The caller knows that no program writes them and that no byte beyond was sent.
@@ -70,7 +71,7 @@ impl AttemptDir {
             [(Stream::Stdout, to.stdout, now.stdout), (Stream::Stderr, to.stderr, now.stderr)]
         {
             if to < now {
-                self.reader(stream)?.set_len(to).map_err(at(&self.path.join(stream.name())))?;
+                self.reader(stream)?.set_len(to).map_err(io_error_at(&self.path.join(stream.name())))?;
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The JSON of an attempt directory. Types of the state machine have their own form here, so that a change of theirs does not make
-//! unreadable what an older worker has written. Those of the protocol have one serde form. A new field gets a default.
+//! The JSON files of an attempt directory. Types of the state machine have separate record types here, so a change of theirs does not break
+//! the files of older workers. Types of the protocol are stored in their only serde form. A new field needs a default.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use protocol::order::StopCause;
 use protocol::report::OutputLengths;
 use protocol::{ContainerSpec, Fence, JobId, Nonce, Revision, Timestamp, Token, Uptime};
 use serde::{Deserialize, Serialize};
-use worker::input::{Exit, Fault, ResultFile};
+use worker::input::{Exit, ResultFile, StartFailure};
 use worker::step::Launch;
 
 use crate::boot::{BootId, RecordedInstant};
@@ -66,27 +66,29 @@ enum ExitRecord {
     Ran {
         code: i32,
         oom: bool,
-        ran: Duration,
+        #[serde(rename = "ran")]
+        run_time: Duration,
         result: Option<String>,
         /// The reason why the result file cannot be used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result_fault: Option<String>,
     },
     NotStarted {
-        fault: FaultRecord,
+        fault: StartFailureRecord,
         code: Option<i32>,
         message: String,
     },
     DaemonLost {
         message: String,
-        ran: Option<Duration>,
+        #[serde(rename = "ran")]
+        run_time: Option<Duration>,
     },
     Vanished,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum FaultRecord {
+enum StartFailureRecord {
     Pull,
     Definition,
     Host,
@@ -153,24 +155,24 @@ impl From<&AttemptEnd> for EndRecord {
             output: ending.output,
             usage: ending.usage.into(),
             exit: match ending.exit.clone() {
-                Exit::Ran { code, oom, ran, result } => {
+                Exit::Ran { code, oom, run_time, result } => {
                     let (result, result_fault) = match result {
                         ResultFile::Absent => (None, None),
                         ResultFile::Json(text) => (Some(text), None),
                         ResultFile::Unusable(why) => (None, Some(why)),
                     };
-                    ExitRecord::Ran { code, oom, ran, result, result_fault }
+                    ExitRecord::Ran { code, oom, run_time, result, result_fault }
                 }
                 Exit::NotStarted { fault, code, message } => {
                     let fault = match fault {
-                        Fault::Pull => FaultRecord::Pull,
-                        Fault::Definition => FaultRecord::Definition,
-                        Fault::Host => FaultRecord::Host,
-                        Fault::Stopped => FaultRecord::Stopped,
+                        StartFailure::Pull => StartFailureRecord::Pull,
+                        StartFailure::Definition => StartFailureRecord::Definition,
+                        StartFailure::Host => StartFailureRecord::Host,
+                        StartFailure::Stopped => StartFailureRecord::Stopped,
                     };
                     ExitRecord::NotStarted { fault, code, message }
                 }
-                Exit::DaemonLost { message, ran } => ExitRecord::DaemonLost { message, ran },
+                Exit::DaemonLost { message, run_time } => ExitRecord::DaemonLost { message, run_time },
                 Exit::Vanished => ExitRecord::Vanished,
             },
         }
@@ -184,24 +186,24 @@ impl From<EndRecord> for AttemptEnd {
             output: ended.output,
             usage: ended.usage.into(),
             exit: match ended.exit {
-                ExitRecord::Ran { code, oom, ran, result, result_fault } => {
+                ExitRecord::Ran { code, oom, run_time, result, result_fault } => {
                     let result = match (result, result_fault) {
                         (Some(text), _) => ResultFile::Json(text),
                         (None, Some(why)) => ResultFile::Unusable(why),
                         (None, None) => ResultFile::Absent,
                     };
-                    Exit::Ran { code, oom, ran, result }
+                    Exit::Ran { code, oom, run_time, result }
                 }
                 ExitRecord::NotStarted { fault, code, message } => {
                     let fault = match fault {
-                        FaultRecord::Pull => Fault::Pull,
-                        FaultRecord::Definition => Fault::Definition,
-                        FaultRecord::Host => Fault::Host,
-                        FaultRecord::Stopped => Fault::Stopped,
+                        StartFailureRecord::Pull => StartFailure::Pull,
+                        StartFailureRecord::Definition => StartFailure::Definition,
+                        StartFailureRecord::Host => StartFailure::Host,
+                        StartFailureRecord::Stopped => StartFailure::Stopped,
                     };
                     Exit::NotStarted { fault, code, message }
                 }
-                ExitRecord::DaemonLost { message, ran } => Exit::DaemonLost { message, ran },
+                ExitRecord::DaemonLost { message, run_time } => Exit::DaemonLost { message, run_time },
                 ExitRecord::Vanished => Exit::Vanished,
             },
         }

@@ -11,7 +11,7 @@ use worker::step::Launch;
 
 use super::private_dir::make_private;
 use super::unreadable::UnreadableDirs;
-use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, at, record, sync};
+use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, io_error_at, record, sync};
 use crate::error_chain::error_chain;
 use crate::secrets::SecretDirs;
 
@@ -78,7 +78,7 @@ impl AttemptStore {
         let made = self.write_new(&dir, launch).and_then(|()| self.place_secrets(&dir, launch));
         // A half-made directory names no attempt, so no later step would remove it.
         if made.is_err()
-            && is_blank(&dir.path)
+            && has_no_output(&dir.path)
             && let Err(error) = dir.remove()
         {
             tracing::warn!(error = error_chain(&error), "cannot remove a half-made attempt directory");
@@ -94,7 +94,7 @@ impl AttemptStore {
             let path = secrets.path(launch.token);
             // Recorded first: what is written is found and removed, whatever happens in between.
             dir.record_secrets(&path)?;
-            return secrets.write(launch.token, &launch.secrets).map_err(at(&path));
+            return secrets.write(launch.token, &launch.secrets).map_err(io_error_at(&path));
         }
         secrets.find(launch.token).map_or(Ok(()), |path| dir.record_secrets(&path))
     }
@@ -123,22 +123,34 @@ impl AttemptStore {
     /// # Errors
     /// The system does not let us read one of them or the list; then the result would be incomplete.
     pub fn entries(&self) -> Result<Vec<StoredAttempt>, Error> {
-        let listing = fs::read_dir(&self.root).map_err(at(&self.root))?;
+        let listing = fs::read_dir(&self.root).map_err(io_error_at(&self.root))?;
         let mut entries = Vec::new();
         for found in listing {
-            let path = found.map_err(at(&self.root))?.path();
+            let path = found.map_err(io_error_at(&self.root))?.path();
             match (AttemptDir { path: path.as_path().into() }).entry() {
                 Ok(entry) if self.dir(entry.launch.token) == entry.dir => entries.push(entry),
-                Ok(_) => self.unreadable.take(&path, "it holds an attempt with another number"),
+                Ok(entry) => {
+                    let token = entry.launch.token;
+                    let proper = self.dir(token).path;
+                    let why = format!(
+                        "it holds attempt {} of job {}, whose directory is {}",
+                        token.fence,
+                        token.job,
+                        proper.display()
+                    );
+                    self.unreadable.move_aside(&path, &why);
+                }
                 // The worker crashed while it made the directory: nothing can have run.
                 Err(Error::Io { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound && is_blank(&path) =>
+                    if source.kind() == io::ErrorKind::NotFound && has_no_output(&path) =>
                 {
                     if let Err(error) = (AttemptDir { path: path.as_path().into() }).remove() {
-                        self.unreadable.take(&path, &error_chain(&error));
+                        self.unreadable.move_aside(&path, &error_chain(&error));
                     }
                 }
-                Err(error) if error.is_about_content() => self.unreadable.take(&path, &error_chain(&error)),
+                Err(error) if error.is_about_content() => {
+                    self.unreadable.move_aside(&path, &error_chain(&error))
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -170,6 +182,6 @@ impl Error {
 }
 
 /// `true` if no byte of output was written here.
-fn is_blank(path: &Path) -> bool {
+fn has_no_output(path: &Path) -> bool {
     AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
 }

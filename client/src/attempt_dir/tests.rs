@@ -54,7 +54,7 @@ fn a_written_directory_is_read_again() {
         exit: Exit::Ran {
             code: 3,
             oom: true,
-            ran: Duration::from_nanos(1_500_000_001),
+            run_time: Duration::from_nanos(1_500_000_001),
             result: ResultFile::Json("{}".into()),
         },
         output: OutputLengths { stdout: 5, stderr: 0 },
@@ -259,4 +259,24 @@ fn the_definition_of_an_attempt_of_an_older_worker_is_read_as_it_was() {
         ContainerSpec { environment: Vec::new(), ..(*dir.launch().expect("read").spec).clone() },
         again
     );
+}
+
+#[test]
+fn the_run_time_of_an_attempt_of_an_older_worker_is_read_as_it_was() {
+    let (_state, store) = store();
+    let dir = store.create(&launch(1)).expect("made");
+    let lost = r#"{"at_ms":1,"output":{"stdout":0,"stderr":0},"exit":{"daemon_lost":{"message":"m","ran":{"secs":2,"nanos":0}}}}"#;
+    let ran = r#"{"at_ms":1,"output":{"stdout":0,"stderr":0},"exit":{"ran":{"code":3,"oom":true,"memory_limited":false,"ran":{"secs":1,"nanos":5},"result":null}}}"#;
+    let (after_loss, after_end) = (Some(Duration::from_secs(2)), Duration::new(1, 5));
+    for (older, expected) in [
+        (lost, Exit::DaemonLost { message: "m".into(), run_time: after_loss }),
+        (ran, Exit::Ran { code: 3, oom: true, run_time: after_end, result: ResultFile::Absent }),
+    ] {
+        fs::write(dir.path().join(EXIT), older).expect("written");
+        let ending = store.entries().expect("read").remove(0).ending.expect("it has ended");
+        assert_eq!(ending.exit, expected);
+        dir.record_end(&ending).expect("written");
+        let written = fs::read_to_string(dir.path().join(EXIT)).expect("read");
+        assert!(written.contains(r#""ran":{"secs":"#), "an older worker can read it: {written}");
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::private_dir::make_private;
-use super::{Error, at};
+use super::{Error, io_error_at};
 use crate::error_chain::error_chain;
 
 /// The directory for attempt directories that cannot be read.
@@ -23,7 +23,7 @@ impl UnreadableDirs {
     }
 
     /// Moves a directory here, and logs why.
-    pub(super) fn take(&self, path: &Path, why: &str) {
+    pub(super) fn move_aside(&self, path: &Path, why: &str) {
         match self.move_here(path) {
             Ok(()) => {
                 tracing::error!(path = %path.display(), why, moved_to = %self.dir.display(), "an attempt directory cannot be read and was moved aside")
@@ -45,7 +45,7 @@ impl UnreadableDirs {
             }
             target = self.dir.join(format!("{}.{n}", name.to_string_lossy()));
         }
-        fs::rename(path, &target).map_err(at(path))?;
+        fs::rename(path, &target).map_err(io_error_at(path))?;
         // Its age counts from now. If that cannot be written, it counts from its last change.
         let moved_at = SystemTime::now();
         let stamped = File::open(&target).and_then(|it| it.set_modified(moved_at));
@@ -99,7 +99,7 @@ mod tests {
             let broken = state.path().join(name);
             fs::create_dir(&broken).expect("made");
             fs::write(broken.join("stdout"), "text").expect("written");
-            unreadable.take(&broken, "a test");
+            unreadable.move_aside(&broken, "a test");
         }
         let first = state.path().join("unreadable/1-1");
         let long_ago = SystemTime::now() - KEPT_FOR;

@@ -24,7 +24,7 @@ use protocol::order::StopCause;
 use protocol::report::{Availability, OutputLengths, Stream};
 use protocol::{ContainerSpec, Now, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
-use worker::input::{Exit, Fault, ResultFile, RuntimeEvent};
+use worker::input::{Exit, ResultFile, RuntimeEvent, StartFailure};
 use worker::step::{Launch, StopStep};
 
 use super::{Events, Membership, Runtime, Survey};
@@ -68,7 +68,7 @@ impl Runtime for Fake {
         let token = launch.token;
         match Script::read(&launch) {
             Ok(script) => self.shared.play(token, script),
-            Err(message) => self.shared.not_started(token, Fault::Definition, message),
+            Err(message) => self.shared.not_started(token, StartFailure::Definition, message),
         }
     }
 
@@ -133,13 +133,13 @@ impl Shared {
         let exit = Exit::Ran {
             code,
             oom: script.oom,
-            ran: at.since(started),
+            run_time: at.since(started),
             result: script.result.clone().map_or(ResultFile::Absent, ResultFile::Json),
         };
         self.send_event(RuntimeEvent::Ended { token, exit, output, usage: Default::default(), at });
     }
 
-    fn not_started(&self, token: Token, fault: Fault, message: String) {
+    fn not_started(&self, token: Token, fault: StartFailure, message: String) {
         let exit = Exit::NotStarted { fault, code: None, message };
         self.send_event(RuntimeEvent::Ended {
             token,
@@ -183,7 +183,7 @@ struct Script {
     stamp: bool,
     result: Option<String>,
     oom: bool,
-    fail: Option<Fault>,
+    fail: Option<StartFailure>,
     deaf: bool,
 }
 
@@ -213,9 +213,9 @@ impl Script {
             "DEAF" => self.deaf = true,
             "FAIL" => {
                 self.fail = Some(match value {
-                    "pull" => Fault::Pull,
-                    "start" => Fault::Definition,
-                    "host" => Fault::Host,
+                    "pull" => StartFailure::Pull,
+                    "start" => StartFailure::Definition,
+                    "host" => StartFailure::Host,
                     _ => return Err("not one of pull, start, host"),
                 });
             }
@@ -338,7 +338,7 @@ mod tests {
             else {
                 panic!("{pair:?}");
             };
-            assert_eq!(fault, Fault::Definition);
+            assert_eq!(fault, StartFailure::Definition);
             assert!(message.starts_with(pair.0), "{message}");
         }
     }

@@ -33,7 +33,7 @@ use tokio::sync::mpsc;
 pub(crate) use process_id::identify;
 pub(crate) use process_id::is_alive;
 // The types of the port belong to the state machine in `worker`.
-pub use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
+pub use worker::input::{Exit, Found, Restored, RuntimeEvent, StartFailure};
 pub use worker::step::{Launch, StopStep};
 
 /// The channel for a runtime's events. It is unbounded: each attempt sends a handful of events, and attempts are bounded.

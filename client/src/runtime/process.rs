@@ -20,7 +20,7 @@ use protocol::report::{Availability, OutputLengths, Phase, ReleaseCause};
 use protocol::{ContainerSpec, Now, RuntimeKind, Token, Usage};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
-use worker::input::{Exit, Fault, Found, Restored, RuntimeEvent};
+use worker::input::{Exit, Found, Restored, RuntimeEvent, StartFailure};
 use worker::step::{Launch, StopStep};
 
 use self::attempt::{Attempt, LOOK_AGAIN, has_shim, lengths, start_of};
@@ -198,7 +198,9 @@ impl Shared {
         }
         self.send_event(RuntimeEvent::Progressed(attempt.token(), Phase::Starting));
         if !attempt.start_permit.request(attempt.token(), &self.events, &attempt.stopping).await {
-            return self.end(attempt, not_started(Fault::Stopped, "stopped before it started"), None).await;
+            return self
+                .end(attempt, not_started(StartFailure::Stopped, "stopped before it started"), None)
+                .await;
         }
         let dir = attempt.dir.clone();
         // The shim holds this lock as long as it lives. Its starter may die before either of them has recorded a process.
@@ -219,7 +221,7 @@ impl Shared {
                 if run_blocking(move || Ok(dir.is_being_written())).await == Some(true) {
                     return self.wait_for_end(attempt).await;
                 }
-                self.end(attempt, not_started(Fault::Host, &why), None).await;
+                self.end(attempt, not_started(StartFailure::Host, &why), None).await;
             }
         }
     }
@@ -369,6 +371,6 @@ impl Shared {
     }
 }
 
-fn not_started(fault: Fault, message: &str) -> Exit {
+fn not_started(fault: StartFailure, message: &str) -> Exit {
     Exit::NotStarted { fault, code: None, message: message.into() }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use protocol::report::{OutputLengths, Stream};
 use protocol::{Now, Usage};
 use rustix::process::Signal;
-use worker::input::{Exit, Fault, ResultFile};
+use worker::input::{Exit, ResultFile, StartFailure};
 use worker::step::Launch;
 
 use super::{argv, process_id};
@@ -57,7 +57,7 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
             let (exit, usage) = run_to_end(dir, command)?;
             (with_result(dir, exit), usage)
         }
-        Err(invalid) => (not_started(Fault::Definition, None, invalid.to_string()), Usage::default()),
+        Err(invalid) => (not_started(StartFailure::Definition, None, invalid.to_string()), Usage::default()),
     };
     let output =
         if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
@@ -93,7 +93,9 @@ fn add_exchange(dir: &AttemptDir, launch: &mut Launch) -> Result<(), Error> {
 /// Adds the result of a program that succeeded.
 fn with_result(dir: &AttemptDir, exit: Exit) -> Exit {
     match exit {
-        Exit::Ran { code: 0, oom, ran, .. } => Exit::Ran { code: 0, oom, ran, result: dir.result() },
+        Exit::Ran { code: 0, oom, run_time, .. } => {
+            Exit::Ran { code: 0, oom, run_time, result: dir.result() }
+        }
         exit => exit,
     }
 }
@@ -179,22 +181,24 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), E
 
 fn ended(status: ExitStatus, began: Now) -> Exit {
     let code = status.code().or_else(|| status.signal().map(|it| 128 + it)).unwrap_or(-1);
-    Exit::Ran { code, oom: false, ran: clock::now().up.since(began.up), result: ResultFile::Absent }
+    Exit::Ran { code, oom: false, run_time: clock::now().up.since(began.up), result: ResultFile::Absent }
 }
 
 fn refused(error: &io::Error) -> Exit {
     let (fault, code) = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (Fault::Definition, Some(127)),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => (Fault::Definition, Some(126)),
-        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => (Fault::Definition, None),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (StartFailure::Definition, Some(127)),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => {
+            (StartFailure::Definition, Some(126))
+        }
+        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => (StartFailure::Definition, None),
         // ENOEXEC: neither a binary nor a script.
-        _ if error.raw_os_error() == Some(8) => (Fault::Definition, Some(126)),
-        _ => (Fault::Host, None),
+        _ if error.raw_os_error() == Some(8) => (StartFailure::Definition, Some(126)),
+        _ => (StartFailure::Host, None),
     };
     not_started(fault, code, format!("the program cannot be started: {error}"))
 }
 
-fn not_started(fault: Fault, code: Option<i32>, message: String) -> Exit {
+fn not_started(fault: StartFailure, code: Option<i32>, message: String) -> Exit {
     Exit::NotStarted { fault, code, message }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::{Revision, Token, WorkerId};
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, StartFailure};
 
 use super::{Cli, CliEnd, CliStage, Condition, Container, State};
 use crate::agenda::Event;
@@ -85,9 +85,9 @@ impl World {
         let nature = self.workload.nature(cli.revision);
         let dice = &mut machine.dice;
         let fault = if machine.engine.broken_until > now {
-            Some((Fault::Host, 128))
+            Some((StartFailure::Host, 128))
         } else if dice.permille(nature.unstartable) {
-            Some((Fault::Definition, 127))
+            Some((StartFailure::Definition, 127))
         } else {
             None
         };

@@ -120,11 +120,11 @@ impl World {
                 self.keep_end(no, kept, exit, OutputLengths::default(), None)
             }
             Some((State::Ended { since, at, code, oom, by_engine }, output)) => {
-                let ran = clock.up(at).since(clock.up(since));
+                let run_time = clock.up(at).since(clock.up(since));
                 let exit = if by_engine {
-                    Exit::DaemonLost { message: String::new(), ran: Some(ran) }
+                    Exit::DaemonLost { message: String::new(), run_time: Some(run_time) }
                 } else {
-                    Exit::Ran { code, oom, ran, result: ResultFile::Absent }
+                    Exit::Ran { code, oom, run_time, result: ResultFile::Absent }
                 };
                 let output = OutputLengths { stdout: output, stderr: 0 };
                 let at = machine.ended_at(self.now, token, at);

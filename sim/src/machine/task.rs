@@ -11,7 +11,7 @@ use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 use worker::Input;
-use worker::input::{Exit, Fault, ResultFile, RuntimeEvent};
+use worker::input::{Exit, ResultFile, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
 use super::{Ending, Kept, Machine};
@@ -105,7 +105,7 @@ impl World {
         let (token, stage, is_stopping) = (task.launch.token, task.stage, task.stop.is_some());
         match stage {
             Stage::Preparing | Stage::Imageless | Stage::Pulling | Stage::Prepared if is_stopping => {
-                self.end_unstarted(no, token, Fault::Stopped)
+                self.end_unstarted(no, token, StartFailure::Stopped)
             }
             Stage::Preparing => self.fetch_image(no, token),
             Stage::Pulling => self.pulled(no, token),
@@ -148,7 +148,7 @@ impl World {
         }
         let Some(revision) = machine.task(token).map(|task| task.launch.revision) else { return };
         if machine.dice.permille(self.workload.nature(revision).pull_fails) {
-            return self.end_unstarted(no, token, Fault::Pull);
+            return self.end_unstarted(no, token, StartFailure::Pull);
         }
         self.ask_for_word(no, token);
     }
@@ -249,7 +249,7 @@ impl World {
             return match end {
                 _ if started => self.end_task(no, token, Exit::Vanished, up),
                 CliEnd::Conflict => self.refuse(no, token, ReleaseCause::RuntimeUnavailable),
-                _ if is_stopping => self.end_unstarted(no, token, Fault::Stopped),
+                _ if is_stopping => self.end_unstarted(no, token, StartFailure::Stopped),
                 CliEnd::Code(_) => self.end_task(no, token, Exit::Vanished, up),
                 CliEnd::Unreachable => self.refuse(no, token, ReleaseCause::RuntimeUnavailable),
                 CliEnd::Killed => self.try_again(no, token),
@@ -260,7 +260,7 @@ impl World {
             State::Created(None) => {
                 self.docker_remove(no, token);
                 if is_stopping {
-                    self.end_unstarted(no, token, Fault::Stopped)
+                    self.end_unstarted(no, token, StartFailure::Stopped)
                 } else {
                     self.try_again(no, token)
                 }
@@ -275,12 +275,12 @@ impl World {
             State::Ended { since, at, code, oom, by_engine } => {
                 self.saw_start(no, token);
                 let machine = &mut self.machines[usize::from(no)];
-                let ran = machine.clock.up(at).since(machine.clock.up(since));
+                let run_time = machine.clock.up(at).since(machine.clock.up(since));
                 let ended = machine.ended_at(self.now, token, at);
                 let exit = if by_engine {
-                    Exit::DaemonLost { message: String::new(), ran: Some(ran) }
+                    Exit::DaemonLost { message: String::new(), run_time: Some(run_time) }
                 } else {
-                    Exit::Ran { code, oom, ran, result: ResultFile::Absent }
+                    Exit::Ran { code, oom, run_time, result: ResultFile::Absent }
                 };
                 self.end_task(no, token, exit, ended);
             }
@@ -293,11 +293,11 @@ impl World {
             // An earlier process got no further, and nobody could say so until the engine answered.
             0 => self.refuse(no, token, ReleaseCause::RuntimeUnavailable),
             1..TRIES => self.ask_for_word(no, token),
-            _ => self.end_unstarted(no, token, Fault::Host),
+            _ => self.end_unstarted(no, token, StartFailure::Host),
         }
     }
 
-    fn end_unstarted(&mut self, no: u16, token: Token, fault: Fault) {
+    fn end_unstarted(&mut self, no: u16, token: Token, fault: StartFailure) {
         let up = self.machines[usize::from(no)].clock.up(self.now);
         self.end_task(no, token, Exit::NotStarted { fault, code: None, message: String::new() }, up);
     }

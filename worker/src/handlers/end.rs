@@ -14,7 +14,7 @@ use crate::classify::{ExitVerdict, MemoryFigures, classify};
 use crate::core::Worker;
 use crate::end_facts::EndFacts;
 use crate::handlers::{pull, start_failures};
-use crate::input::{Exit, Fault, Stopping};
+use crate::input::{Exit, StartFailure, Stopping};
 use crate::outbox::Entry;
 use crate::step::Effect;
 
@@ -32,7 +32,7 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFac
     let facts = facts.with_reached_limit(&exit, limit);
     let memory = MemoryFigures { limit, peak: facts.usage.memory_peak_bytes };
     match (&exit, stopped) {
-        (Exit::NotStarted { fault: Fault::Host, message, .. }, None) => {
+        (Exit::NotStarted { fault: StartFailure::Host, message, .. }, None) => {
             start_failures::start_failed(worker, token, message);
         }
         (Exit::Ran { .. }, _) => {

@@ -19,7 +19,7 @@ fn frames(outbox: &mut Outbox) -> Vec<Report> {
 #[test]
 fn what_is_not_acknowledged_counts_packed_or_not() {
     let mut outbox = Outbox::default();
-    let success = ExitVerdict::Success { ran: Duration::ZERO, result: None, note: None };
+    let success = ExitVerdict::Success { run_time: Duration::ZERO, result: None, note: None };
     let failure = crate::classify::unstarted(protocol::order::StopCause::Cancel);
     outbox.starting(token(1));
     outbox.released(token(2), ReleaseCause::Full, String::new());
@@ -113,14 +113,14 @@ fn runtime_values_are_clamped_to_wire_limits() {
     let output = OutputLengths { stdout: u64::MAX, stderr: u64::MAX };
     let usage = Usage { cpu_ms: Some(u64::MAX), disk_read_bytes: Some(u64::MAX), ..Usage::default() };
     let facts = EndFacts { output, usage, at: Uptime(0) };
-    let ran = Duration::MAX;
-    let success = ExitVerdict::Success { ran, result: None, note: Some("x".repeat(10_000)) };
+    let run_time = Duration::MAX;
+    let success = ExitVerdict::Success { run_time, result: None, note: Some("x".repeat(10_000)) };
     outbox.ended(token(1), success, facts);
     let failure = ExitVerdict::Failure {
         outcome: Outcome::Failed,
         exit_code: Some(1),
         message: "why".to_string(),
-        ran: Some(ran),
+        run_time: Some(run_time),
     };
     outbox.ended(token(2), failure, facts);
     let container = "x".repeat(2 << 20);
@@ -145,7 +145,7 @@ fn long_lists_and_long_results_are_split() {
 
     for job in 0..4 {
         let verdict =
-            ExitVerdict::Success { ran: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
+            ExitVerdict::Success { run_time: Duration::ZERO, result: Some("x".repeat(60_000)), note: None };
         outbox.ended(token(job), verdict, EndFacts::default());
     }
     outbox.pack(core::iter::empty());
@@ -161,7 +161,7 @@ fn reconnected(outbox: &mut Outbox, taken: u64) -> Vec<Report> {
 fn ended(outbox: &mut Outbox, job: u64) {
     let (result, note) = (Some("{".to_string()), None);
     let facts = EndFacts { output: LENGTHS, ..EndFacts::default() };
-    outbox.ended(token(job), ExitVerdict::Success { ran: Duration::ZERO, result, note }, facts);
+    outbox.ended(token(job), ExitVerdict::Success { run_time: Duration::ZERO, result, note }, facts);
 }
 
 const LENGTHS: OutputLengths = OutputLengths { stdout: 7, stderr: 0 };
@@ -224,7 +224,11 @@ fn an_end_tells_what_was_used_and_its_minimal_form_does_not() {
     let usage = Usage { cpu_ms: Some(7), ..Usage::default() };
     let facts = EndFacts { usage, ..EndFacts::default() };
     let mut outbox = Outbox::default();
-    outbox.ended(token(1), ExitVerdict::Success { ran: Duration::ZERO, result: None, note: None }, facts);
+    outbox.ended(
+        token(1),
+        ExitVerdict::Success { run_time: Duration::ZERO, result: None, note: None },
+        facts,
+    );
     outbox.ended(token(2), crate::classify::unstarted(protocol::order::StopCause::Cancel), facts);
     outbox.pack(core::iter::empty());
     let told = |frames: &[Report]| match frames {

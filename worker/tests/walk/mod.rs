@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_worker::Input;
-use longshore_worker::input::{Exit, Fault, Found, Leave, Restored, RuntimeEvent, Stopping};
+use longshore_worker::input::{Exit, Found, Leave, Restored, RuntimeEvent, StartFailure, Stopping};
 use longshore_worker::step::Launch;
 use proptest::prelude::*;
 use protocol::order::{
@@ -65,10 +65,10 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         (any::<i32>(), any::<bool>()).prop_map(|(code, oom)| Exit::Ran {
             code,
             oom,
-            ran: Duration::from_secs(1),
+            run_time: Duration::from_secs(1),
             result: Default::default(),
         }),
-        Just(Exit::NotStarted { fault: Fault::Pull, code: None, message: "m".into() }),
+        Just(Exit::NotStarted { fault: StartFailure::Pull, code: None, message: "m".into() }),
         Just(Exit::Vanished),
     ]
 }

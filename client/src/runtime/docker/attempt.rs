@@ -23,7 +23,7 @@ use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
 use protocol::{ContainerSpec, Token, Uptime, Usage};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::{Instant, sleep};
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
 use self::conclude::{CliExit, Conclusion};
@@ -237,12 +237,12 @@ impl Attempt {
         while tries < TRIES {
             // Nothing is fetched for an invalid definition.
             if let Err(invalid) = command_line(&self.launch, membership, false) {
-                return not_started(Fault::Definition, invalid.to_string());
+                return not_started(StartFailure::Definition, invalid.to_string());
             }
             let mut stopping = self.stopping.subscribe();
             let image = tokio::select! {
                 biased;
-                _ = stopping.wait_for(Option::is_some) => return not_started(Fault::Stopped, "stopped before it started".into()),
+                _ = stopping.wait_for(Option::is_some) => return not_started(StartFailure::Stopped, "stopped before it started".into()),
                 () = self.withdrawn.notified() => return AttemptOutcome::Withdrawn,
                 image = self.ensure_image(shared) => image,
             };
@@ -263,19 +263,19 @@ impl Attempt {
             };
             let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
             if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
-                return not_started(Fault::Stopped, "stopped before it started".into());
+                return not_started(StartFailure::Stopped, "stopped before it started".into());
             }
             // The deadline counts from here.
             let line = match command_line(&launch, membership, gives_gpus) {
                 Ok(line) => line,
-                Err(invalid) => return not_started(Fault::Definition, invalid.to_string()),
+                Err(invalid) => return not_started(StartFailure::Definition, invalid.to_string()),
             };
             let before = self.lengths().await;
             let cli_exit = match self.run_cli(shared, &line).await {
                 Ok(code) => self.cli_exit(code, before).await,
                 Err(RunError::Call(error)) => return unavailable(&error),
                 Err(error @ RunError::CommandLine(_)) => {
-                    return not_started(Fault::Definition, error_chain(&error));
+                    return not_started(StartFailure::Definition, error_chain(&error));
                 }
             };
             problem = match self.determine_end(shared, cli_exit).await {
@@ -302,8 +302,8 @@ impl Attempt {
             tries += 1;
         }
         // The image that was pulled for this platform is for another one: the registry has none for this.
-        let fault = if images::is_for_another_platform(&problem) { Fault::Pull } else { Fault::Host };
-        not_started(fault, problem)
+        let is_wrong_platform = images::is_for_another_platform(&problem);
+        not_started(if is_wrong_platform { StartFailure::Pull } else { StartFailure::Host }, problem)
     }
 
     /// Runs the CLI and returns its exit code; `None` if it was killed.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol::{ClusterId, Fence, JobId, Nonce, Now, Timestamp, Token, Uptime, WorkerId};
 use serde::Deserialize;
-use worker::input::{Exit, Fault, ResultFile};
+use worker::input::{Exit, ResultFile, StartFailure};
 
 use super::skew::Skew;
 use super::start_failure;
@@ -143,7 +143,7 @@ impl Container {
         Exit::Ran {
             code: self.state.exit_code,
             oom: self.state.oom_killed || oom_seen,
-            ran: self.ran(),
+            run_time: self.run_time(),
             result: ResultFile::Absent,
         }
     }
@@ -171,7 +171,7 @@ impl Container {
     }
 
     /// Its run time. Docker's `FinishedAt` can lie a millisecond before `StartedAt`; what ran, ran for a millisecond at least.
-    pub(super) fn ran(&self) -> Duration {
+    pub(super) fn run_time(&self) -> Duration {
         let (Some(started), Some(finished)) = (self.started(), instant(&self.state.finished_at)) else {
             return Duration::ZERO;
         };
@@ -224,7 +224,7 @@ fn not_started(state: &State) -> Exit {
     let unsaid =
         if is_dead { "the engine has half removed it" } else { "the container could not be started" };
     Exit::NotStarted {
-        fault: if proven { Fault::Definition } else { Fault::Host },
+        fault: if proven { StartFailure::Definition } else { StartFailure::Host },
         code: Some(state.exit_code).filter(|code| *code != 0),
         message: if message.is_empty() { unsaid.into() } else { message },
     }
@@ -269,7 +269,7 @@ mod tests {
         ))
     }
 
-    fn fault(container: &Container) -> Fault {
+    fn fault(container: &Container) -> StartFailure {
         match container.lifecycle() {
             Lifecycle::Failed(Exit::NotStarted { fault, .. }) => fault,
             other => panic!("{other:?}"),
@@ -294,14 +294,14 @@ mod tests {
         for code in [0, 1, 125, 126, 127, 137, 143, 255] {
             let container = ended(code, false);
             assert_eq!(container.lifecycle(), Lifecycle::Ended);
-            let Exit::Ran { code: told, ran, oom: false, .. } = container.exit(false) else {
+            let Exit::Ran { code: told, run_time, oom: false, .. } = container.exit(false) else {
                 panic!("{code}")
             };
-            assert_eq!((told, ran), (code, Duration::from_nanos(2_499_999_999)));
+            assert_eq!((told, run_time), (code, Duration::from_nanos(2_499_999_999)));
         }
         let mut short = ended(0, false);
         short.state.finished_at = "2026-01-01T00:00:01Z".into();
-        assert_eq!(short.ran(), Duration::from_millis(1), "it ended before it began, by the engine's times");
+        assert_eq!(short.run_time(), Duration::from_millis(1), "it ended before it began by Docker's times");
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         let not_executable = created(126, &format!("{runc}exec: \"/etc\": permission denied: unknown"));
         let no_user = created(128, "unable to find user nobody2: no matching entries in passwd file");
         for container in [&not_found, &not_executable, &no_user] {
-            assert_eq!(fault(container), Fault::Definition);
+            assert_eq!(fault(container), StartFailure::Definition);
         }
         let bridge = created(
             128,
@@ -321,7 +321,7 @@ mod tests {
         let limits =
             created(128, &format!("{runc}error setting rlimit type 7: operation not permitted: unknown"));
         for container in [&bridge, &limits] {
-            assert_eq!(fault(container), Fault::Host);
+            assert_eq!(fault(container), StartFailure::Host);
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
         }
         for mut dead in [created(0, ""), ended(0, false), ended(127, false)] {
             dead.state.status = Status::Dead;
-            assert_eq!(fault(&dead), Fault::Host);
+            assert_eq!(fault(&dead), StartFailure::Host);
         }
     }
 

@@ -12,8 +12,13 @@ pub fn inspected(line: &str) {
     let now = NOW;
     assert!(container.started_at(now) <= now.up && container.ended_at(now) <= now.up, "the future was seen");
     assert!(container.age(now) <= now.up.since(Uptime(0)));
-    let known =
-        (container.name(), container.owner(), container.lifecycle(), container.exit(false), container.ran());
+    let known = (
+        container.name(),
+        container.owner(),
+        container.lifecycle(),
+        container.exit(false),
+        container.run_time(),
+    );
     let engine =
         (container.looks_like_a_dead_engine(), container.was_lost_by_the_engine(), container.exit_code());
     assert!(!format!("{known:?}{engine:?}").is_empty());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::ContainerSpec;
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, StartFailure};
 
 use super::DockerContext;
 use super::container::{Container, Lifecycle};
@@ -85,7 +85,7 @@ async fn start(
     let answer = shared.engine.cli.call(args, LIMIT).await.map_err(|error| error_chain(&error))?;
     let found = shared.engine.inspect(&[name]).await.map_err(|error| error_chain(&error))?;
     match found.first().map(Container::lifecycle) {
-        Some(Lifecycle::Failed(Exit::NotStarted { fault: Fault::Definition, .. })) => Ok(()),
+        Some(Lifecycle::Failed(Exit::NotStarted { fault: StartFailure::Definition, .. })) => Ok(()),
         // The image has this very program.
         Some(Lifecycle::Running | Lifecycle::Ended) => Ok(()),
         Some(Lifecycle::Failed(Exit::NotStarted { message, .. })) => Err(message),

@@ -1,15 +1,15 @@
 //! Classifies failed starts by Docker's message: the definition's fault or the host's. Pure.
 
-use worker::input::Fault;
+use worker::input::StartFailure;
 
 /// The fault behind Docker's refusal to make a container. It is the definition's, unless the message is about something that differs
 /// between machines.
-pub(super) fn fault_of(message: &str) -> Fault {
+pub(super) fn fault_of(message: &str) -> StartFailure {
     let is_hosts = message.is_empty()
         || is_about_disk(message)
         || says(message, &HOST_FAULTS)
         || says(message, &ELSEWHERE);
-    if is_hosts && !is_definition_fault(message) { Fault::Host } else { Fault::Definition }
+    if is_hosts && !is_definition_fault(message) { StartFailure::Host } else { StartFailure::Definition }
 }
 
 /// `true` if the message is about this machine's disk.
@@ -106,7 +106,7 @@ mod tests {
             "error parsing specified platform: \"a/b/c/d\": cannot parse platform specifier: invalid argument",
             "invalid argument \"x\" for \"--pids-limit\" flag",
         ] {
-            assert_eq!(fault_of(words), Fault::Definition, "{words}");
+            assert_eq!(fault_of(words), StartFailure::Definition, "{words}");
         }
         for words in [
             "",
@@ -122,7 +122,7 @@ mod tests {
             "unknown flag: --pull",
             "time=\"x\" level=error msg=\"error waiting for container: unexpected EOF\"",
         ] {
-            assert_eq!(fault_of(words), Fault::Host, "{words}");
+            assert_eq!(fault_of(words), StartFailure::Host, "{words}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::Uptime;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
-use worker::input::{Exit, Fault, RuntimeEvent};
+use worker::input::{Exit, RuntimeEvent, StartFailure};
 
 use super::attempt::{Attempt, has_shim, read_until_possible, start_of, started_program};
 use super::{Shared, not_started};
@@ -84,7 +84,7 @@ impl Shared {
             None if program.is_some() => self.end(attempt, Exit::Vanished, None).await,
             None => {
                 let why = "the shim ended before it started anything";
-                self.end(attempt, not_started(Fault::Host, why), None).await;
+                self.end(attempt, not_started(StartFailure::Host, why), None).await;
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::Uptime;
 use protocol::report::ReleaseCause;
 use tokio::time::sleep;
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, StartFailure};
 
 use super::{Attempt, AttemptOutcome, LOOK_AGAIN, not_started, unavailable};
 use crate::clock;
@@ -120,11 +120,11 @@ impl Attempt {
         let exit = container.exit(self.oom.load(Ordering::Relaxed));
         if let Some(message) = container::init_failure(spec.init, container.exit_code(), cli_stderr) {
             let code = Some(container.exit_code());
-            return Some(Exit::NotStarted { fault: Fault::Definition, code, message });
+            return Some(Exit::NotStarted { fault: StartFailure::Definition, code, message });
         }
         let lost = Exit::DaemonLost {
             message: "the Docker daemon died under it".into(),
-            ran: Some(container.ran()),
+            run_time: Some(container.run_time()),
         };
         if cli_exit != CliExit::Code(0)
             && container.may_be_a_forged_success(since, shared.engine.now())
@@ -189,7 +189,7 @@ impl Attempt {
             EngineMemory::Started => Exit::Vanished,
             EngineMemory::Forgotten => {
                 let message = "the Docker daemon died while it was starting it".into();
-                Exit::DaemonLost { message, ran: None }
+                Exit::DaemonLost { message, run_time: None }
             }
         };
         Conclusion::Ended(AttemptOutcome::Ended { exit, at: clock::now().up })
@@ -228,7 +228,7 @@ impl Attempt {
 
     fn retry_or_stopped(&self, why: &str) -> Conclusion {
         if self.is_stopping() {
-            Conclusion::Ended(not_started(Fault::Stopped, "stopped before it started".into()))
+            Conclusion::Ended(not_started(StartFailure::Stopped, "stopped before it started".into()))
         } else {
             Conclusion::Retry(why.into())
         }

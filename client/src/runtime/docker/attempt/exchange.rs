@@ -73,7 +73,7 @@ impl Attempt {
 
     /// Adds the result of a program that succeeded.
     pub(super) async fn with_result(&self, shared: &DockerContext, exit: Exit) -> Exit {
-        let Exit::Ran { code: 0, oom, ran, .. } = exit else { return exit };
+        let Exit::Ran { code: 0, oom, run_time, .. } = exit else { return exit };
         let dir = self.dir.clone();
         let result =
             match run_blocking(move || Ok(dir.has_result_file().then(|| dir.result()))).await.flatten() {
@@ -81,7 +81,7 @@ impl Attempt {
                 // It was not mounted: the engine sees other file systems.
                 None => self.copy_result(shared).await,
             };
-        Exit::Ran { code: 0, oom, ran, result }
+        Exit::Ran { code: 0, oom, run_time, result }
     }
 
     /// Copies the result out of the ended container. The archive is cut behind the largest allowed result.

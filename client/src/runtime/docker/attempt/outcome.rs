@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol::Uptime;
 use protocol::report::ReleaseCause;
-use worker::input::{Exit, Fault};
+use worker::input::{Exit, StartFailure};
 use worker::step::Launch;
 
 use crate::clock;
@@ -42,15 +42,15 @@ pub(super) fn command_line(
     Ok(line)
 }
 
-pub(super) fn not_started(fault: Fault, message: String) -> AttemptOutcome {
+pub(super) fn not_started(fault: StartFailure, message: String) -> AttemptOutcome {
     AttemptOutcome::Ended { exit: Exit::NotStarted { fault, code: None, message }, at: clock::now().up }
 }
 
 /// The result without an image: nothing was made.
 pub(super) fn end_without_image(PullFailure { fault, problem }: PullFailure) -> AttemptOutcome {
     match fault {
-        PullFault::Definition | PullFault::Denied => not_started(Fault::Pull, problem),
-        PullFault::Host => not_started(Fault::Host, problem),
+        PullFault::Definition | PullFault::Denied => not_started(StartFailure::Pull, problem),
+        PullFault::Host => not_started(StartFailure::Host, problem),
         PullFault::Registry => AttemptOutcome::Refused {
             cause: ReleaseCause::RuntimeUnavailable,
             why: format!("the registry does not give the image: {problem}"),
