@@ -83,13 +83,13 @@ impl CloseCode {
         Close { code: self.code, reason: String::from(self.name) }
     }
 
-    /// The close frame with a description of the problem, cut to fit.
+    /// The close frame with this reason behind its name, cut to fit.
     #[must_use]
-    pub fn because(self, detail: impl core::fmt::Display) -> Close {
-        let mut reason = Bounded(String::from(self.name));
+    pub fn with_reason(self, reason: impl core::fmt::Display) -> Close {
+        let mut text = Bounded(String::from(self.name));
         // The only error is a full buffer, and a cut reason is intended.
-        let _ = write!(reason, ": {detail}");
-        Close { code: self.code, reason: reason.0 }
+        let _ = write!(text, ": {reason}");
+        Close { code: self.code, reason: text.0 }
     }
 
     /// The entry with this number, if Longshore sends it.
@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_reason_is_cut_between_characters() {
-        let close = MALFORMED.because("ü".repeat(200));
+        let close = MALFORMED.with_reason("ü".repeat(200));
         assert!(close.reason.len() <= REASON_BYTES_MAX);
         assert!(close.reason.starts_with("malformed: üü"));
     }
 
     #[test]
     fn a_reason_carries_no_control_characters() {
-        assert_eq!(INVALID_HELLO.because("name \u{1b}[31m\n").reason, "invalid_hello: name ?[31m?");
+        assert_eq!(INVALID_HELLO.with_reason("name \u{1b}[31m\n").reason, "invalid_hello: name ?[31m?");
     }
 }

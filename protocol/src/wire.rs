@@ -23,7 +23,7 @@ use bincode::de::read::Reader;
 use bincode::de::{Decoder, DecoderImpl};
 
 pub use check::{body_fits, body_fits_with, container_fits, cut_text, secrets_fit};
-pub use error::{DecodeError, EncodeError, Misfit};
+pub use error::{DecodeError, EncodeError, InvalidField};
 pub use hello::check_hello;
 pub use limits::{
     BODY_BYTES_MAX, CHUNK_WEIGHT, DURATION_MAX, ENTRIES_MAX, EXIT_CODES, FRAME_BYTES_AIM, FRAME_BYTES_MAX,
@@ -59,7 +59,7 @@ pub fn encode_report(report: &Report) -> Result<Vec<u8>, EncodeError> {
 pub fn decode_order(frame: &[u8]) -> Result<Option<Order>, DecodeError> {
     let Some((tag, mut body)) = Overrides::open(frame, &tags::ORDERS)? else { return Ok(None) };
     let mut order = tags::read_order(tag, &mut body)?;
-    check::order(&mut order).map_err(|misfit| body.out_of_range(misfit))?;
+    check::order(&mut order).map_err(|invalid| body.out_of_range(invalid))?;
     Ok(Some(order))
 }
 
@@ -70,7 +70,7 @@ pub fn decode_order(frame: &[u8]) -> Result<Option<Order>, DecodeError> {
 pub fn decode_report(frame: &[u8]) -> Result<Option<Report>, DecodeError> {
     let Some((tag, mut body)) = Overrides::open(frame, &tags::REPORTS)? else { return Ok(None) };
     let mut report = tags::read_report(tag, &mut body)?;
-    check::report(&mut report).map_err(|misfit| body.out_of_range(misfit))?;
+    check::report(&mut report).map_err(|invalid| body.out_of_range(invalid))?;
     Ok(Some(report))
 }
 
@@ -127,8 +127,8 @@ impl<'a> Overrides<'a> {
         }
     }
 
-    fn out_of_range(&self, misfit: Misfit) -> DecodeError {
-        DecodeError::OutOfRange { message: self.message, misfit }
+    fn out_of_range(&self, invalid: InvalidField) -> DecodeError {
+        DecodeError::OutOfRange { message: self.message, invalid }
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     fn an_unknown_tag_below_128_is_an_error_that_names_it() {
         let error = decode_order(&[0x1f, 1, 2]).unwrap_err();
         assert_eq!(error, DecodeError::UnknownTag { tag: 0x1f });
-        assert_eq!(error.close(), close::UNKNOWN_MESSAGE.because("0x1f"));
+        assert_eq!(error.close(), close::UNKNOWN_MESSAGE.with_reason("0x1f"));
     }
 
     #[test]
@@ -285,6 +285,9 @@ mod tests {
         };
         let report = Report::Failure(Numbered { first: ReportNo(1), list: vec![failure] });
         let error = encode_report(&report).unwrap_err();
-        assert!(matches!(error, EncodeError::OutOfRange { misfit: Misfit { field: "exit_code", .. }, .. }));
+        assert!(matches!(
+            error,
+            EncodeError::OutOfRange { invalid: InvalidField { field: "exit_code", .. }, .. }
+        ));
     }
 }

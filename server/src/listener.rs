@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tower::Service;
 
-use heads::{HeadBudget, Heads, Recorded};
+use heads::{HeadBudget, HeadCapturingStream, SharedHeadBuffer};
 use lingering::{LingeringCloses, LingeringStream};
 use tls::{CurrentConfig, Tls};
 use unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
@@ -306,10 +306,10 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let is_tls = state.tls.is_some();
     let crowded = permit.number > limits.connections;
     let held = Arc::clone(&permit);
-    let heads = Heads::within(Arc::clone(&state.head_budget));
-    let recorded = heads.clone();
+    let heads = SharedHeadBuffer::within(Arc::clone(&state.head_budget));
+    let captured = heads.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let ambiguous_length = recorded.advance_to(request.headers());
+        let ambiguous_length = captured.advance_to(request.headers());
         let permit = Arc::clone(&held);
         request.extensions_mut().insert(Peer { address, is_tls, ambiguous_length, crowded, permit });
         Service::call(&mut router.clone(), request)
@@ -320,7 +320,10 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         .header_read_timeout(limits.head_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Recorded::new(stream_with_timeout, heads)), service)
+        .serve_connection(
+            TokioIo::new(HeadCapturingStream::new(stream_with_timeout, heads, address)),
+            service,
+        )
         .with_upgrades();
     let mut connection = pin!(connection);
     let served = tokio::select! {

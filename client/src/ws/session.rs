@@ -72,12 +72,12 @@ enum SessionEnd {
 impl From<tungstenite::Error> for SessionEnd {
     fn from(error: tungstenite::Error) -> Self {
         match error {
-            tungstenite::Error::Capacity(cause) => Self::Ours(close::TOO_LARGE.because(cause)),
+            tungstenite::Error::Capacity(cause) => Self::Ours(close::TOO_LARGE.with_reason(cause)),
             // The server or the network has died; no rule was broken.
             tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
                 Self::Theirs("without a word".to_owned())
             }
-            tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.because(cause)),
+            tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.with_reason(cause)),
             error => Self::Broken(crate::error_chain::error_chain(&error)),
         }
     }

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 pub use container::container_fits;
 
-use super::Misfit;
+use super::InvalidField;
 use super::limits::{
     BODY_BYTES_MAX, DURATION_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, INNER_ENTRIES_MAX, NUMBER_MAX,
     OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SECRET_BYTES_MAX, SECRETS_BYTES_MAX,
@@ -26,7 +26,7 @@ use crate::report::{
 };
 use crate::secret::{AttemptSecrets, SecretValues, is_secret_name};
 
-pub(super) type Checked = Result<(), Misfit>;
+pub(super) type Checked = Result<(), InvalidField>;
 
 /// The overrides of a job fit into an Enqueue. A server checks this at submission, so that no job is accepted
 /// that could never be sent.
@@ -70,7 +70,7 @@ pub fn secrets_fit(values: &SecretValues) -> Checked {
         format!("a value has {longest} bytes, at most {SECRET_BYTES_MAX} are allowed")
     })?;
     if let Some(login) = &values.registry {
-        login.check().map_err(|why| Misfit { field: "registry", why })?;
+        login.check().map_err(|why| InvalidField { field: "registry", why })?;
     }
     let bytes = values.all().map(|value| value.0.len()).sum::<usize>();
     ensure(bytes <= SECRETS_BYTES_MAX, "secrets", || {
@@ -333,7 +333,7 @@ fn shortened(text: &str) -> &str {
 
 #[inline]
 pub(super) fn ensure(holds: bool, field: &'static str, why: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(Misfit { field, why: why() }) }
+    if holds { Ok(()) } else { Err(InvalidField { field, why: why() }) }
 }
 
 #[cfg(test)]

@@ -9,25 +9,25 @@ use crate::close::{self, Close};
 /// A message cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// One entry does not even fit into a frame of its own: leave it out, or shorten it.
-    #[error("entry {entry} of {message} does not fit into a frame of {} bytes", super::FRAME_BYTES_MAX)]
-    EntryTooLarge {
+    /// One element does not even fit into a frame of its own: leave it out, or shorten it.
+    #[error("element {element} of {message} does not fit into a frame of {} bytes", super::FRAME_BYTES_MAX)]
+    ElementTooLarge {
         /// The message's name.
         message: &'static str,
-        /// Index of the entry in its list; zero if the message has no list.
-        entry: usize,
+        /// Index of the element in its list; zero if the message has no list.
+        element: usize,
     },
-    /// One entry has a value that the peer would refuse: leave it out, or correct it.
-    #[error("entry {entry} of {message}: {misfit}")]
+    /// One element has a value that the peer would refuse: leave it out, or correct it.
+    #[error("element {element} of {message}: {invalid}")]
     OutOfRange {
         /// The message's name.
         message: &'static str,
-        /// Index of the entry in its list.
-        entry: usize,
+        /// Index of the element in its list.
+        element: usize,
         /// The field and its problem.
-        misfit: Misfit,
+        invalid: InvalidField,
     },
-    /// All entries are fine but need more than one frame: pack them.
+    /// All elements are valid but need more than one frame: pack them.
     #[error("{message} needs more than one frame")]
     ListTooLong {
         /// The message's name.
@@ -74,19 +74,19 @@ pub enum DecodeError {
         limit: usize,
     },
     /// The bytes are well-formed, but a value is invalid.
-    #[error("{message}.{misfit}")]
+    #[error("{message}.{invalid}")]
     OutOfRange {
         /// The message's name.
         message: &'static str,
         /// The field and its problem.
-        misfit: Misfit,
+        invalid: InvalidField,
     },
 }
 
 /// An invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {why}")]
-pub struct Misfit {
+pub struct InvalidField {
     /// The field.
     pub field: &'static str,
     /// The problem and a valid value. Never repeats a secret.
@@ -98,14 +98,14 @@ impl DecodeError {
     #[must_use]
     pub fn close(&self) -> Close {
         match self {
-            Self::UnknownTag { tag } => close::UNKNOWN_MESSAGE.because(format_args!("0x{tag:02x}")),
-            Self::OtherFormat { .. } => close::UNSUPPORTED_VERSION.because(self),
+            Self::UnknownTag { tag } => close::UNKNOWN_MESSAGE.with_reason(format_args!("0x{tag:02x}")),
+            Self::OtherFormat { .. } => close::UNSUPPORTED_VERSION.with_reason(self),
             Self::Malformed { message, at, why } => {
-                close::MALFORMED.because(format_args!("{message} at byte {at}: {why}"))
+                close::MALFORMED.with_reason(format_args!("{message} at byte {at}: {why}"))
             }
-            Self::TooLarge { .. } => close::TOO_LARGE.because(self),
-            Self::OutOfRange { message: "Hello", misfit } => close::INVALID_HELLO.because(misfit),
-            Self::OutOfRange { .. } => close::MALFORMED.because(self),
+            Self::TooLarge { .. } => close::TOO_LARGE.with_reason(self),
+            Self::OutOfRange { message: "Hello", invalid } => close::INVALID_HELLO.with_reason(invalid),
+            Self::OutOfRange { .. } => close::MALFORMED.with_reason(self),
         }
     }
 

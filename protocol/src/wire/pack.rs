@@ -10,8 +10,8 @@ use bincode::Encode;
 use bincode::enc::write::Writer;
 
 use super::{
-    CONFIGURATION, ENTRIES_MAX, EncodeError, FRAME_BYTES_AIM, FRAME_BYTES_MAX, Misfit, OUTPUT_BYTES_MAX,
-    check,
+    CONFIGURATION, ENTRIES_MAX, EncodeError, FRAME_BYTES_AIM, FRAME_BYTES_MAX, InvalidField,
+    OUTPUT_BYTES_MAX, check,
 };
 use crate::WIRE_FORMAT;
 use crate::ids::{ReportNo, Revision, Token};
@@ -129,10 +129,10 @@ impl<'a> Packer<'a> {
         let mut begin = 0;
         let mut output = 0;
         for (index, entry) in list.iter().enumerate() {
-            entry.check().map_err(|misfit| EncodeError::OutOfRange {
+            entry.check().map_err(|invalid| EncodeError::OutOfRange {
                 message: self.message,
-                entry: index,
-                misfit,
+                element: index,
+                invalid,
             })?;
             let before = sink.bytes.len();
             sink.limit = before + ENTRY_BYTES_MAX;
@@ -182,8 +182,8 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    fn too_large(&self, entry: usize, _: Full) -> EncodeError {
-        EncodeError::EntryTooLarge { message: self.message, entry }
+    fn too_large(&self, element: usize, _: Full) -> EncodeError {
+        EncodeError::ElementTooLarge { message: self.message, element }
     }
 }
 
@@ -201,7 +201,7 @@ fn piece<T>(list: &[T], before: usize, part: usize) -> &[T] {
 /// An entry of a list.
 trait Entry: Encode {
     /// A decoder would accept it, as far as only the sender can correct it.
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         Ok(())
     }
 
@@ -212,7 +212,7 @@ trait Entry: Encode {
 }
 
 impl Entry for Assignment {
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         if let Some(AttemptSecrets::Given(values)) = &self.secrets {
             check::secrets_fit(values)?;
         }
@@ -221,13 +221,13 @@ impl Entry for Assignment {
 }
 
 impl Entry for Definition {
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         check::container_fits(&self.container)
     }
 }
 
 impl Entry for Chunk {
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         check::chunk(self)
     }
 
@@ -237,19 +237,19 @@ impl Entry for Chunk {
 }
 
 impl Entry for Succeeded {
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         check::succeeded(self)
     }
 }
 
 impl Entry for Failed {
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         check::failed(self)
     }
 }
 
 impl Entry for UsageSample {
-    fn check(&self) -> Result<(), Misfit> {
+    fn check(&self) -> Result<(), InvalidField> {
         check::sample(self)
     }
 }

@@ -272,8 +272,8 @@ fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
         let text = format!("the jobs up to here are too long with everything resolved (max {max} bytes)");
         reader.fault(at, Code::TooLong, text);
     }
-    if let Err(misfit) = protocol::wire::container_fits(&definition.container) {
-        reader.fault(at, Code::TooLong, misfit.to_string());
+    if let Err(invalid) = protocol::wire::container_fits(&definition.container) {
+        reader.fault(at, Code::TooLong, invalid.to_string());
     }
     for violation in reader.environment.policy().check_definition(&definition) {
         let text = format!("the job {}: {violation}", quoted(&definition.name));

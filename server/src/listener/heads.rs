@@ -1,11 +1,12 @@
-//! Keeps the raw head of the present request and the bytes behind it.
+//! Keeps the raw head of the current request and the bytes behind it.
 //!
 //! hyper drops a `Content-Length` beside a `Transfer-Encoding` and closes the connection after the request, so that nothing can be
-//! smuggled. The sender is to be told as well, and only the raw bytes still show both headers.
+//! smuggled. The sender gets an error as well, and only the raw bytes still show both headers.
 //!
 //! The bytes of all heads together are bounded: beyond the budget, connections with a head of unusual length are closed.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +15,10 @@ use std::task::{Context, Poll};
 use axum::http::{HeaderMap, header};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes of the request heads of all connections that wait for their end.
+/// Counts the bytes of unfinished request heads of all connections together.
 #[derive(Debug)]
 pub(super) struct HeadBudget {
+    /// Limit of `held`; short heads are read above it, too.
     bytes_max: usize,
     held: AtomicUsize,
 }
@@ -30,7 +32,7 @@ impl HeadBudget {
 
 /// Bytes read of a connection from the next request head on, shared by the connection and its service.
 #[derive(Clone, Debug)]
-pub(super) struct Heads(Arc<Mutex<HeadBuffer>>);
+pub(super) struct SharedHeadBuffer(Arc<Mutex<HeadBuffer>>);
 
 #[derive(Debug)]
 struct HeadBuffer {
@@ -38,17 +40,17 @@ struct HeadBuffer {
     /// Bytes that this connection holds of the budget.
     charged: usize,
     bytes: Vec<u8>,
-    /// Bytes of the present body that have not come yet.
-    body: u64,
-    /// True if the end of the present body is unknown: then the bytes are dropped with each answer.
+    /// Bytes of the current request's body that have not arrived yet.
+    body_bytes_left: u64,
+    /// The end of the current request's body is unknown. Its bytes are dropped whenever a response is written.
     end_unknown: bool,
 }
 
-impl Heads {
+impl SharedHeadBuffer {
     /// An empty buffer whose bytes count against this budget.
     pub(super) fn within(budget: Arc<HeadBudget>) -> Self {
-        let (bytes, body, end_unknown) = (Vec::new(), 0, false);
-        Self(Arc::new(Mutex::new(HeadBuffer { budget, charged: 0, bytes, body, end_unknown })))
+        let (bytes, body_bytes_left, end_unknown) = (Vec::new(), 0, false);
+        Self(Arc::new(Mutex::new(HeadBuffer { budget, charged: 0, bytes, body_bytes_left, end_unknown })))
     }
 
     /// Moves on to the request with these parsed headers. Returns true if its raw head has a `Content-Length` beside the
@@ -64,7 +66,7 @@ impl Heads {
         let names_both = is_chunked && names_a_length(&kept.bytes[..end]);
         let length = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
         kept.end_unknown = is_chunked || headers.contains_key(header::UPGRADE);
-        kept.body = length.unwrap_or_default();
+        kept.body_bytes_left = length.unwrap_or_default();
         kept.drop_first(end);
         let left = kept.bytes.len();
         let here = kept.skip_body(left);
@@ -73,8 +75,11 @@ impl Heads {
         names_both
     }
 
-    /// Keeps these bytes. Returns false if the budget is exhausted and this head is longer than usual ones.
-    fn add(&self, bytes: &[u8]) -> bool {
+    /// Keeps these bytes.
+    ///
+    /// # Errors
+    /// The budget is exhausted, and this head is longer than usual ones.
+    fn add(&self, bytes: &[u8]) -> Result<(), BudgetExhausted> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = kept.skip_body(bytes.len());
         let most = if kept.end_unknown { UNKNOWN_END_BYTES_MAX } else { KEPT_BYTES_MAX };
@@ -83,10 +88,15 @@ impl Heads {
         kept.end_unknown |= bytes.len() > room;
         kept.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         kept.charge();
-        kept.charged <= COMMON_HEAD_BYTES || kept.budget.held.load(Ordering::Relaxed) <= kept.budget.bytes_max
+        let (held_bytes, limit_bytes) = (kept.budget.held.load(Ordering::Relaxed), kept.budget.bytes_max);
+        if kept.charged <= COMMON_HEAD_BYTES || held_bytes <= limit_bytes {
+            return Ok(());
+        }
+        Err(BudgetExhausted { held_bytes, limit_bytes })
     }
 
-    fn answered(&self) {
+    /// Called before each write of a response. Drops the kept bytes if the end of the current request's body is unknown.
+    fn on_response_written(&self) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.end_unknown {
             let all = kept.bytes.len();
@@ -97,7 +107,7 @@ impl Heads {
 }
 
 impl HeadBuffer {
-    /// Adjusts the share of the budget. Bytes behind a head whose body has an unknown end are no head; they are few, and are dropped soon.
+    /// Updates the connection's share of the budget. Bytes of a body whose end is unknown are not charged: they are few and dropped soon.
     fn charge(&mut self) {
         let now = if self.end_unknown { 0 } else { self.bytes.len() };
         // Both wrap together: the sum of all shares is never negative.
@@ -105,10 +115,10 @@ impl HeadBuffer {
         self.charged = now;
     }
 
-    /// The number of these bytes that belong to the present body.
+    /// Counts arrived bytes, and returns how many of them belong to the current request's body.
     fn skip_body(&mut self, bytes: usize) -> usize {
-        let passed = bytes.min(usize::try_from(self.body).unwrap_or(usize::MAX));
-        self.body -= passed as u64;
+        let passed = bytes.min(usize::try_from(self.body_bytes_left).unwrap_or(usize::MAX));
+        self.body_bytes_left -= passed as u64;
         passed
     }
 
@@ -131,20 +141,31 @@ fn names_a_length(head: &[u8]) -> bool {
         .any(|line| line.get(..LENGTH.len()).is_some_and(|name| name.eq_ignore_ascii_case(LENGTH)))
 }
 
-/// A stream whose read bytes are kept.
-#[derive(Debug)]
-pub(super) struct Recorded<S> {
-    stream: S,
-    heads: Heads,
+/// The request heads of all connections together exceed their limit.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "unfinished request heads hold {held_bytes} bytes of all connections together, the limit is {limit_bytes}"
+)]
+struct BudgetExhausted {
+    held_bytes: usize,
+    limit_bytes: usize,
 }
 
-impl<S> Recorded<S> {
-    pub(super) const fn new(stream: S, heads: Heads) -> Self {
-        Self { stream, heads }
+/// A stream that keeps the bytes that are read from it.
+#[derive(Debug)]
+pub(super) struct HeadCapturingStream<S> {
+    stream: S,
+    heads: SharedHeadBuffer,
+    peer: SocketAddr,
+}
+
+impl<S> HeadCapturingStream<S> {
+    pub(super) const fn new(stream: S, heads: SharedHeadBuffer, peer: SocketAddr) -> Self {
+        Self { stream, heads, peer }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Recorded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for HeadCapturingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -152,17 +173,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Recorded<S> {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, into);
-        if read.is_ready() && !self.heads.add(&into.filled()[before..]) {
-            tracing::warn!("connection closed: the request heads of all connections together are too long");
-            return Poll::Ready(Err(io::Error::other("too many bytes of request heads")));
+        if read.is_ready()
+            && let Err(error) = self.heads.add(&into.filled()[before..])
+        {
+            let BudgetExhausted { held_bytes, limit_bytes } = error;
+            tracing::warn!(peer = %self.peer, held_bytes, limit_bytes, "connection closed: the unfinished request heads of all connections together are too long");
+            return Poll::Ready(Err(io::Error::other(error)));
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Recorded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for HeadCapturingStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.heads.answered();
+        self.heads.on_response_written();
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -171,7 +195,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Recorded<S> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.heads.answered();
+        self.heads.on_response_written();
         Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 
@@ -193,7 +217,7 @@ const LENGTH: &[u8] = b"content-length:";
 /// More than hyper reads ahead.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
-/// More than the head of a request that passes the limits of `front`. WebSockets keep at most this much.
+/// More than the head of a request that passes the limits of `front`. The buffer of a WebSocket connection holds at most this much.
 const UNKNOWN_END_BYTES_MAX: usize = 32 << 10;
 
 /// Bytes that a connection keeps between requests: thousands may be open.
@@ -207,8 +231,8 @@ mod tests {
         fields.iter().map(|(name, value)| (name.clone(), header::HeaderValue::from_static(value))).collect()
     }
 
-    fn heads() -> Heads {
-        Heads::within(Arc::new(HeadBudget::within(usize::MAX)))
+    fn heads() -> SharedHeadBuffer {
+        SharedHeadBuffer::within(Arc::new(HeadBudget::within(usize::MAX)))
     }
 
     fn chunked() -> HeaderMap {
@@ -218,11 +242,11 @@ mod tests {
     #[test]
     fn a_length_counts_in_the_head_only() {
         let heads = heads();
-        heads.add(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nContent-Length: 1\r\n");
+        heads.add(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nContent-Length: 1\r\n").unwrap();
         assert!(!heads.advance_to(&chunked()));
-        heads.answered();
-        heads.add(b"POST / HTTP/1.1\r\nCONTENT-length: 1\r\n");
-        heads.add(b"Transfer-Encoding: chunked\r\n\r\n");
+        heads.on_response_written();
+        heads.add(b"POST / HTTP/1.1\r\nCONTENT-length: 1\r\n").unwrap();
+        heads.add(b"Transfer-Encoding: chunked\r\n\r\n").unwrap();
         assert!(heads.advance_to(&chunked()));
     }
 
@@ -230,36 +254,37 @@ mod tests {
     fn a_head_that_came_along_with_the_request_before_is_known() {
         let both = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n";
         let heads = heads();
-        heads.add(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 22\r\n\r\ncontent-le");
+        heads.add(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 22\r\n\r\ncontent-le").unwrap();
         assert!(!heads.advance_to(&HeaderMap::new()));
-        heads.answered();
+        heads.on_response_written();
         assert!(!heads.advance_to(&headers(&[(header::CONTENT_LENGTH, "22")])));
         // An interim response (100 Continue) comes before the body.
-        heads.answered();
-        heads.add(&[b"ngth: 1\r\n\r\n".as_slice(), both].concat());
-        heads.answered();
+        heads.on_response_written();
+        heads.add(&[b"ngth: 1\r\n\r\n".as_slice(), both].concat()).unwrap();
+        heads.on_response_written();
         assert!(heads.advance_to(&chunked()));
     }
 
     #[test]
     fn bytes_of_a_body_are_not_taken_for_a_head() {
         let heads = heads();
-        heads.add(b"POST / HTTP/1.1\r\nContent-Length: 19\r\n\r\ncontent-length: 1\r\n");
+        heads.add(b"POST / HTTP/1.1\r\nContent-Length: 19\r\n\r\ncontent-length: 1\r\n").unwrap();
         heads.advance_to(&headers(&[(header::CONTENT_LENGTH, "19")]));
-        heads.answered();
-        heads.add(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+        heads.on_response_written();
+        heads.add(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         assert!(!heads.advance_to(&chunked()));
     }
 
     #[test]
     fn long_heads_are_bounded_together_and_give_their_share_back() {
         let budget = Arc::new(HeadBudget::within(10_000));
-        let (first, second) = (Heads::within(budget.clone()), Heads::within(budget.clone()));
-        assert!(first.add(&[b'a'; 9_000]));
-        assert!(second.add(&[b'a'; 2_000]), "a short head is always read");
-        assert!(!second.add(&[b'a'; 1_000]));
+        let (first, second) =
+            (SharedHeadBuffer::within(budget.clone()), SharedHeadBuffer::within(budget.clone()));
+        assert!(first.add(&[b'a'; 9_000]).is_ok());
+        assert!(second.add(&[b'a'; 2_000]).is_ok(), "a short head is always read");
+        assert!(second.add(&[b'a'; 1_000]).is_err());
         drop(first);
-        assert!(second.add(b"\r\n\r\n"));
+        assert!(second.add(b"\r\n\r\n").is_ok());
         second.advance_to(&HeaderMap::new());
         assert_eq!(budget.held.load(Ordering::Relaxed), 0);
     }

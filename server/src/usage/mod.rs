@@ -1,4 +1,4 @@
-//! Samples of running attempts, for people who watch them. They pass by the engine and the store: a restart of the server forgets them.
+//! Samples of running attempts, for people who watch them. They bypass the engine and the store. A restart of the server forgets them.
 //! The totals of ended attempts are in the store.
 //!
 //! Each attempt has a series of bounded length. A longer life makes its points sparser, so that a series always spans all of it. Series
@@ -30,7 +30,7 @@ struct SeriesTable {
 }
 
 impl LiveUsage {
-    /// Adds samples of attempts that their sender may speak for.
+    /// Adds samples of attempts. The caller has checked that the sending worker owns these attempts.
     pub fn record(&self, now: Now, samples: &[UsageSample]) {
         let mut table = self.table();
         for sample in samples {

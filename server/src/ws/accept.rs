@@ -72,7 +72,7 @@ async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer,
     let is_private = is_tls || address.ip().to_canonical().is_loopback();
     let hello = tokio::select! {
         first = tokio::time::timeout(HELLO_TIMEOUT, first_message(&mut socket)) => read_hello(first.ok().flatten()),
-        () = actor.revoked.cancelled() => Err(close::UNAUTHORIZED.because("the token was revoked or has expired")),
+        () = actor.revoked.cancelled() => Err(close::UNAUTHORIZED.with_reason("the token was revoked or has expired")),
     };
     match hello {
         Ok(hello) => {
@@ -114,15 +114,16 @@ fn read_hello(first: Option<Result<Message, WireError>>) -> Result<Box<Hello>, C
     match first {
         Some(Ok(Message::Binary(frame))) => match wire::decode_report(&frame) {
             Ok(Some(Report::Hello(hello))) => Ok(Box::new(hello)),
-            Ok(_) => Err(close::HELLO_EXPECTED.because("the first message was another")),
+            Ok(_) => Err(close::HELLO_EXPECTED.with_reason("the first message was another")),
             Err(error) => Err(error.close()),
         },
         Some(Ok(Message::Text(_))) => Err(close::TEXT_FRAME.plain()),
-        Some(Ok(_)) => Err(close::HELLO_EXPECTED.because("the first message was not binary")),
+        Some(Ok(_)) => Err(close::HELLO_EXPECTED.with_reason("the first message was not binary")),
         Some(Err(error)) => {
-            Err(reader::broken(&error).unwrap_or_else(|| close::HELLO_EXPECTED.because("the socket broke")))
+            Err(reader::broken(&error)
+                .unwrap_or_else(|| close::HELLO_EXPECTED.with_reason("the socket broke")))
         }
-        None => Err(close::HELLO_EXPECTED.because("none came in time")),
+        None => Err(close::HELLO_EXPECTED.with_reason("none came in time")),
     }
 }
 

@@ -191,7 +191,7 @@ impl Orders {
                     "wrong_cluster" | "unknown_worker" => close::WRONG_CLUSTER,
                     _ => close::DUPLICATE_WORKER,
                 };
-                self.refusal = code.because(format_args!("{}: {}", refused.code, refused.text));
+                self.refusal = code.with_reason(format_args!("{}: {}", refused.code, refused.text));
             }
             _ => {}
         }
@@ -200,12 +200,12 @@ impl Orders {
     fn close_for(&self, reason: CloseReason) -> Close {
         match reason {
             CloseReason::Refused => self.refusal.clone(),
-            CloseReason::Revoked => close::UNAUTHORIZED.because("the worker was revoked"),
+            CloseReason::Revoked => close::UNAUTHORIZED.with_reason("the worker was revoked"),
             CloseReason::Replaced => close::SUPERSEDED.plain(),
-            CloseReason::Protocol(rule) => close::MALFORMED.because(rule),
+            CloseReason::Protocol(rule) => close::MALFORMED.with_reason(rule),
             CloseReason::Silent => close::SILENT.plain(),
             CloseReason::Unanswered(token) => close::UNANSWERED
-                .because(format_args!("job {} was enqueued twice as attempt {}", token.job, token.fence)),
+                .with_reason(format_args!("job {} was enqueued twice as attempt {}", token.job, token.fence)),
         }
     }
 }

@@ -109,7 +109,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
                 Ok(())
             }
             Ok(Some(Report::Success(ended))) => {
-                results::check(&ended.list).map_err(|wrong| Some(close::MALFORMED.because(wrong)))?;
+                results::check(&ended.list).map_err(|wrong| Some(close::MALFORMED.with_reason(wrong)))?;
                 let report = Report::Success(ended);
                 self.grants.observe(&report);
                 reports.push(report);
@@ -164,7 +164,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         if self.rate_limit.allow(clock::now().up) {
             Ok(())
         } else {
-            Err(Some(close::RATE_LIMITED.because(TooManyEmptyMessages)))
+            Err(Some(close::RATE_LIMITED.with_reason(TooManyEmptyMessages)))
         }
     }
 
@@ -186,7 +186,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.output.put(chunks).map_err(|error| Some(close::RATE_LIMITED.because(error)))
+        self.output.put(chunks).map_err(|error| Some(close::RATE_LIMITED.with_reason(error)))
     }
 
     /// Keeps samples of the session's own attempts for people who watch them. Others are dropped, as output would be.
@@ -235,12 +235,12 @@ fn size_of(message: &Message) -> usize {
 /// The close reason for bytes that are not valid WebSocket messages, or too large.
 pub(super) fn broken(error: &WireError) -> Option<Close> {
     match error {
-        WireError::Capacity(limit) => Some(close::TOO_LARGE.because(limit)),
+        WireError::Capacity(limit) => Some(close::TOO_LARGE.with_reason(limit)),
         WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
-        WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.because(fault)),
+        WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.with_reason(fault)),
         WireError::Io(error) => {
             let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyFragments>());
-            many.map(|many| close::TOO_LARGE.because(many))
+            many.map(|many| close::TOO_LARGE.with_reason(many))
         }
         _ => None,
     }

@@ -173,7 +173,7 @@ impl SecretSources {
 fn fitting(values: SecretValues) -> Option<AttemptSecrets> {
     Some(match wire::secrets_fit(&values) {
         Ok(()) => AttemptSecrets::Given(values),
-        Err(misfit) => AttemptSecrets::Withheld(misfit.to_string()),
+        Err(invalid) => AttemptSecrets::Withheld(invalid.to_string()),
     })
 }
 

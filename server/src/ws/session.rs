@@ -88,7 +88,7 @@ pub(super) async fn serve(
     let close = tokio::select! {
         close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,
-        _ = &mut written => Some(close::INTERNAL_ERROR.because("output cannot be kept")),
+        _ = &mut written => Some(close::INTERNAL_ERROR.with_reason("output cannot be kept")),
         () = acceptor.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
     };
     writer.orders.ended(close.as_ref());

@@ -104,7 +104,7 @@ mod tests {
         assert!(!is_well && why.contains("the connection broke"), "{why}");
         let (is_well, why) = told(Some(close::SILENT.plain()), false);
         assert!(!is_well && why.contains("unreachable"), "{why}");
-        let (is_well, why) = told(Some(close::MALFORMED.because("an empty name")), false);
+        let (is_well, why) = told(Some(close::MALFORMED.with_reason("an empty name")), false);
         assert!(!is_well && why.contains("malformed") && why.contains("an empty name"), "{why}");
     }
 }

@@ -11,7 +11,7 @@ use crate::store::Group;
 /// Ids of GPUs by the fence of the attempt that holds them.
 type Held = BTreeMap<Fence, Vec<String>>;
 
-/// Deletes the rows of attempts that hold their GPUs no longer, if the group assigns GPUs: there are never many more rows than GPUs.
+/// Deletes the rows of attempts that hold their GPUs no longer, if the group assigns GPUs. So there are never many more rows than GPUs.
 pub(super) fn delete_free(connection: &Connection, group: &Group) -> rusqlite::Result<()> {
     let takes_gpus = |change: &Change| matches!(change, Change::Assigned(it) if !it.gpus.is_empty());
     if group.changes.iter().any(takes_gpus) {
