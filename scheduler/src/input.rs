@@ -142,7 +142,7 @@ impl StartTime {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobDetails {
     /// Overrides of its definition.
-    pub body: Overrides,
+    pub overrides: Overrides,
     /// Names and values for people and filters.
     pub labels: Vec<(String, String)>,
     /// Parameters, with what follows from them.
@@ -155,7 +155,7 @@ impl JobDetails {
     /// A worker gets something beside the definition.
     #[must_use]
     pub fn has_overrides(&self) -> bool {
-        !self.body.is_empty() || !self.params.is_empty() || self.has_predecessors
+        !self.overrides.is_empty() || !self.params.is_empty() || self.has_predecessors
     }
 
     /// Nothing needs to be stored.
@@ -167,7 +167,7 @@ impl JobDetails {
     /// The overrides that a worker gets, with everything that follows from parameters.
     #[must_use]
     pub fn sent(&self) -> Overrides {
-        self.params.applied_to(&self.body)
+        self.params.applied_to(&self.overrides)
     }
 }
 

@@ -257,11 +257,11 @@ fn bytes(details: &JobDetails) -> usize {
     let pairs = |pairs: &[(String, String)]| {
         pairs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
     };
-    let body = &details.body;
+    let overrides = &details.overrides;
     pairs(&details.labels)
-        + pairs(&body.environment)
-        + body.args.iter().map(String::len).sum::<usize>()
-        + body.input.as_ref().map_or(0, String::len)
+        + pairs(&overrides.environment)
+        + overrides.args.iter().map(String::len).sum::<usize>()
+        + overrides.input.as_ref().map_or(0, String::len)
         + pairs(&details.params.environment)
         + pairs(&details.params.variables)
         + details.params.args.iter().map(String::len).sum::<usize>()
@@ -278,7 +278,7 @@ mod tests {
 
     fn with_args(bytes: usize) -> NewJob {
         let details = JobDetails {
-            body: Overrides { args: vec!["x".repeat(bytes)], ..Overrides::default() },
+            overrides: Overrides { args: vec!["x".repeat(bytes)], ..Overrides::default() },
             ..JobDetails::default()
         };
         NewJob { details: Some(details.into()), ..NewJob::default() }
@@ -297,8 +297,9 @@ mod tests {
     fn the_weight_of_a_member_counts_all_of_its_overrides() {
         let some = "x".repeat(BYTES_PER_WEIGHT);
         let pairs = vec![(some.clone(), some.clone())];
-        let body = Overrides { environment: pairs.clone(), args: vec![some.clone(); 2], input: Some(some) };
-        let details = JobDetails { labels: pairs, body, ..JobDetails::default() };
+        let overrides =
+            Overrides { environment: pairs.clone(), args: vec![some.clone(); 2], input: Some(some) };
+        let details = JobDetails { labels: pairs, overrides, ..JobDetails::default() };
         assert_eq!(weight(&NewJob { details: Some(details.into()), ..NewJob::default() }), 1 + 2 + 2 + 2 + 1);
         assert_eq!(weight(&NewJob::default()), 1);
     }

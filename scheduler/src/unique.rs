@@ -128,8 +128,8 @@ fn fingerprint(details: Option<&JobDetails>) -> String {
         hash.update(part.as_bytes());
     };
     if let Some(details) = details {
-        let (body, params) = (&details.body, &details.params);
-        let variables = params.environment.iter().chain(&body.environment).chain(&params.variables);
+        let (overrides, params) = (&details.overrides, &details.params);
+        let variables = params.environment.iter().chain(&overrides.environment).chain(&params.variables);
         let variables: BTreeMap<&str, &str> = variables
             .filter(|(name, _)| !name.starts_with("LONGSHORE_") && !TRACE_VARIABLES.contains(&name.as_str()))
             .map(|(name, value)| (name.as_str(), value.as_str()))
@@ -137,10 +137,10 @@ fn fingerprint(details: Option<&JobDetails>) -> String {
         for (name, value) in variables {
             ["variable", name, value].iter().for_each(|part| add(part));
         }
-        for arg in params.args.iter().chain(&body.args) {
+        for arg in params.args.iter().chain(&overrides.args) {
             ["arg", arg].iter().for_each(|part| add(part));
         }
-        if let Some(input) = &body.input {
+        if let Some(input) = &overrides.input {
             ["input", input].iter().for_each(|part| add(part));
         }
     }
@@ -276,8 +276,8 @@ mod tests {
     fn job(environment: &[(&str, &str)], args: &[&str]) -> NewJob {
         let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let args = args.iter().map(|arg| (*arg).into()).collect();
-        let body = Overrides { environment, args, input: None };
-        let details = JobDetails { body, ..JobDetails::default() };
+        let overrides = Overrides { environment, args, input: None };
+        let details = JobDetails { overrides, ..JobDetails::default() };
         NewJob { details: Some(Box::new(details)), ..NewJob::default() }
     }
 

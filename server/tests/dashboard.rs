@@ -95,8 +95,8 @@ async fn forms_do_what_the_api_does_and_lead_back() {
     assert_eq!((run.status, run.header("location")), (303, "/jobs/1"), "{run:?}");
     {
         let record = server.stand.world().record(1).clone();
-        assert_eq!(record.body.args, ["--size", "large"]);
-        assert_eq!(record.body.environment, [("A".to_owned(), "b".to_owned())]);
+        assert_eq!(record.overrides.args, ["--size", "large"]);
+        assert_eq!(record.overrides.environment, [("A".to_owned(), "b".to_owned())]);
         assert_eq!(record.row.priority, 7);
     }
     let wrong = form(&server, "/definitions/resize/run", "priority=high").await;
@@ -108,7 +108,7 @@ async fn forms_do_what_the_api_does_and_lead_back() {
     assert_eq!(server.stand.world().record(1).row.state, State::Cancelled);
     let again = form(&server, "/jobs/1/again", "args=--size%0Asmall").await;
     assert_eq!((again.status, again.header("location")), (303, "/jobs/2"), "{again:?}");
-    assert_eq!(server.stand.world().record(2).body.args, ["--size", "small"]);
+    assert_eq!(server.stand.world().record(2).overrides.args, ["--size", "small"]);
     assert_eq!(form(&server, "/jobs/2/explode", "").await.status, 404);
 
     let cordon = form(&server, "/workers/1/cordon", "").await;

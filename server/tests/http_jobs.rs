@@ -34,8 +34,8 @@ async fn the_body_of_a_job_arrives_whole() {
     assert_eq!(answer.json()["timeout"], 90_000);
     assert_eq!(answer.json()["labels"]["team"], "web");
     let record = server.stand.world().record(1).clone();
-    assert_eq!(record.body.environment, [("SIZE".to_owned(), "640".to_owned())]);
-    assert_eq!(record.body.args, ["-q"]);
+    assert_eq!(record.overrides.environment, [("SIZE".to_owned(), "640".to_owned())]);
+    assert_eq!(record.overrides.args, ["-q"]);
     assert_eq!(record.row.priority, -3);
     let shown = server.get("/api/jobs/1").await;
     assert_eq!(shown.json()["environment"], serde_json::json!(["SIZE"]));
@@ -122,7 +122,7 @@ async fn many_jobs_come_as_lines_or_as_an_array() {
     assert_eq!(answer.json()["first"], 4);
     let members = server.get("/api/jobs?batch=4").await.json();
     assert_eq!(members.as_array().unwrap().len(), 2);
-    assert_eq!(server.stand.world().record(2).body.args, ["x"]);
+    assert_eq!(server.stand.world().record(2).overrides.args, ["x"]);
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ async fn an_ended_job_can_be_tried_again_as_a_new_one() {
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(answer.json()["retry_of"], 1);
     let record = server.stand.world().record(2).clone();
-    assert_eq!((record.body.args, record.row.priority), (vec!["x".to_owned()], 9));
+    assert_eq!((record.overrides.args, record.row.priority), (vec!["x".to_owned()], 9));
     server.stand.world().record(1).row.revision = protocol::Revision(77);
     retry().await.is_problem(409, "revision_gone");
 }
@@ -96,8 +96,8 @@ async fn the_body_of_a_retry_is_laid_over_the_overrides_of_the_job() {
     let pairs = |pairs: &[(String, String)]| {
         pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(record.body.args, ["y", "z"]);
-    assert_eq!(pairs(&record.body.environment), "A=1 B=3 C=4");
+    assert_eq!(record.overrides.args, ["y", "z"]);
+    assert_eq!(pairs(&record.overrides.environment), "A=1 B=3 C=4");
     assert_eq!(pairs(&record.row.labels), "team=web try=2");
     assert_eq!(record.row.priority, -1);
     retry(r#"{"argz":[]}"#).await.is_problem(422, "unknown_field");

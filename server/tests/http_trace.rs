@@ -9,7 +9,7 @@ const OTHER: &str = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-00";
 
 /// The variables of a job.
 fn environment(server: &Server, job: u64) -> Vec<(String, String)> {
-    server.stand.world().record(job).body.environment.clone()
+    server.stand.world().record(job).overrides.environment.clone()
 }
 
 fn pair(name: &str, value: &str) -> (String, String) {

@@ -78,12 +78,17 @@ async fn slots_become_jobs_once_and_a_pause_outlives_a_restart() {
         let slot = record.row.slot.clone().unwrap();
         assert_eq!((slot.schedule.as_str(), slot.at), ("fast", rows[0].row.from));
         let variable = |name: &str| {
-            record.body.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+            record
+                .overrides
+                .environment
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
         };
         assert_eq!(variable("MODE"), Some("full"));
         assert_eq!(variable("LONGSHORE_SCHEDULE_ID"), Some("fast"));
         assert!(variable("LONGSHORE_SCHEDULED_AT").is_some_and(|at| at.ends_with("00Z")), "{record:?}");
-        assert_eq!(record.body.args, ["--all"]);
+        assert_eq!(record.overrides.args, ["--all"]);
         let unknown = engine
             .pause(PauseTarget::Schedule("other".into(), ScheduleId::named("main")), true)
             .await

@@ -153,7 +153,7 @@ fn make_job(
 /// The details of the job of a slot.
 pub(crate) fn details_at(schedule: &Schedule, slot: Timestamp) -> JobDetails {
     let params = schedule.params.as_deref().cloned().unwrap_or_default();
-    JobDetails { body: schedule.overrides_at(slot), params, ..JobDetails::default() }
+    JobDetails { overrides: schedule.overrides_at(slot), params, ..JobDetails::default() }
 }
 
 /// Writes the row of the ledger, and moves the cursor.

@@ -122,8 +122,8 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
         (None, ParamDefaults::All(params)) => (**params).clone(),
         (None, ParamDefaults::Missing) => return Err(HookRefusal::MissingParam),
     };
-    let body = Overrides { environment: hook.parent.environment(hook.event), ..Overrides::default() };
-    let details = JobDetails { body, params, ..JobDetails::default() };
+    let overrides = Overrides { environment: hook.parent.environment(hook.event), ..Overrides::default() };
+    let details = JobDetails { overrides, params, ..JobDetails::default() };
     let new = NewJob {
         revision: target.revision,
         hook_depth: hook.depth,

@@ -189,7 +189,7 @@ fn parent_words(start: Timestamp, details: &JobDetails) -> String {
         let Ok(at) = value.parse::<jiff::Timestamp>() else { return Some(format!("{name}={value:?}")) };
         Some(format!("{name}={}ms", at.as_millisecond() - start.0))
     };
-    let facts: Vec<String> = details.body.environment.iter().filter_map(fact).collect();
+    let facts: Vec<String> = details.overrides.environment.iter().filter_map(fact).collect();
     let params = details.params.variables.iter().map(|(name, value)| format!(" {name}={value:?}"));
     if facts.is_empty() {
         String::new()

@@ -202,8 +202,9 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
             for (index, job) in jobs.iter().enumerate() {
                 (job.revision, job.priority, job.timeout, job.retry_of).hash(&mut hasher);
                 if let Some(details) = job.details.as_ref().filter(|_| index < DETAILS_HASHED) {
-                    let body = &details.body;
-                    (&body.environment, &body.args, &body.input, &details.labels).hash(&mut hasher);
+                    let overrides = &details.overrides;
+                    (&overrides.environment, &overrides.args, &overrides.input, &details.labels)
+                        .hash(&mut hasher);
                     let params = &details.params;
                     (&params.environment, &params.variables, &params.args).hash(&mut hasher);
                 }

@@ -128,7 +128,7 @@ fn describe_added(it: &AddedJob) -> String {
         let _ = write!(text, ", retry of {old}");
     }
     if let Some(details) = &it.details {
-        let (variables, args) = (details.body.environment.len(), details.body.args.len());
+        let (variables, args) = (details.overrides.environment.len(), details.overrides.args.len());
         let _ =
             write!(text, ", with {variables} variables, {args} arguments, {} labels", details.labels.len());
     }
@@ -179,7 +179,7 @@ mod tests {
     fn report_of_refused_group_names_rows_and_no_secrets() {
         let secret = || "hunter2".to_owned();
         let pair = || vec![("NAME".to_owned(), secret())];
-        let body = Overrides { environment: pair(), args: vec![secret()], input: Some(secret()) };
+        let overrides = Overrides { environment: pair(), args: vec![secret()], input: Some(secret()) };
         let token = Token { job: JobId(7), fence: Fence(9), nonce: Nonce(0x6875_6e74_6572_3200) };
         let closed = ClosedAttempt {
             token,
@@ -205,7 +205,7 @@ mod tests {
                 batch: Some(JobId(6)),
                 retry_of: None,
                 keys: None,
-                details: Some(Box::new(JobDetails { body, labels: pair(), ..JobDetails::default() })),
+                details: Some(Box::new(JobDetails { overrides, labels: pair(), ..JobDetails::default() })),
             }),
             Change::Keyed {
                 key: secret().into(),

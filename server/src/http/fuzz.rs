@@ -57,8 +57,8 @@ fn read_many(text: &[u8], form: Form) -> Result<Vec<NewJob>, Problem> {
 
 /// Every accepted job fits into a message to a worker.
 fn fits(job: &NewJob) {
-    let body = job.details.as_ref().map(|details| &details.body);
-    assert!(body.is_none_or(|body| protocol::wire::body_fits(body).is_ok()));
+    let overrides = job.details.as_ref().map(|details| &details.overrides);
+    assert!(overrides.is_none_or(|overrides| protocol::wire::body_fits(overrides).is_ok()));
 }
 
 /// Every refusal is a client error with a short text.

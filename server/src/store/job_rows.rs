@@ -104,7 +104,7 @@ pub struct JobRecord {
     /// The job, with its latest attempt.
     pub row: JobRow,
     /// Its own environment, arguments and input.
-    pub body: Overrides,
+    pub overrides: Overrides,
     /// The parameters that it was given.
     pub params: Vec<JobParam>,
     /// The attempts before the latest, oldest first.

@@ -89,7 +89,7 @@ impl JobSpans<'_> {
         attributes.extend(row.batch.map(|batch| number("longshore.job.batch", batch.0)));
         attributes
             .extend(row.slot.as_ref().map(|slot| text("longshore.job.schedule", slot.schedule.clone())));
-        let request = request_of(&self.record.body.environment);
+        let request = request_of(&self.record.overrides.environment);
         attributes.extend(request.map(|id| text("longshore.request.id", id.to_owned())));
         let url = self.public_url.map(|url| format!("{}/jobs/{}", url.trim_end_matches('/'), row.job));
         attributes.extend(url.map(|url| text("longshore.job.url", url)));

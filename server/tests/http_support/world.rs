@@ -114,7 +114,7 @@ impl World {
         };
         self.jobs.push(JobRecord {
             row,
-            body: details.body,
+            overrides: details.overrides,
             params: details.params.given,
             past: Vec::new(),
             notes: Vec::new(),

@@ -81,7 +81,7 @@ impl Schedules {
     pub(super) fn check_job(&mut self, added: &AddedJob, definition: &str) {
         let Some(details) = &added.details else { return };
         let variable = |wanted: &str| {
-            let found = details.body.environment.iter().find(|(name, _)| *name == wanted);
+            let found = details.overrides.environment.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, value)| value.to_owned())
         };
         let (Some(schedule), Some(slot)) = (variable(SCHEDULE_VARIABLE), variable(SLOT_VARIABLE)) else {

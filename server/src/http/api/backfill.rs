@@ -25,7 +25,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::path::Name;
-use crate::http::request::query::{Query, wrong};
+use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 
 /// The query parameters.
@@ -52,7 +52,7 @@ impl Params {
                 .hint("from=2026-03-01T00:00:00Z"));
         };
         if from > to {
-            return Err(wrong("from", "it is later than \"to\", or in the future"));
+            return Err(invalid_query("from", "it is later than \"to\", or in the future"));
         }
         Ok(Self { schedule, from, to, interval, dry_run })
     }
@@ -69,12 +69,12 @@ pub(crate) async fn backfill(
     body::none(body).await?;
     let actor = Actor::current();
     actor.check_scope(&name)?;
-    for _ in 0..READINGS_MAX {
+    for _ in 0..TRIES_MAX {
         // Each try has the definition of its moment.
         let definitions = state.services.catalogue.current();
         let definition = admission::find_to_run(&definitions, &name, None, actor.role)?.definition.clone();
         let schedule = schedule_choice::find(&definition, params.schedule.as_deref())?;
-        if let Some(shown) = attempt(&state, &definition, schedule, &params).await? {
+        if let Some(shown) = try_once(&state, &definition, schedule, &params).await? {
             let status = if shown.batch.is_some() { StatusCode::CREATED } else { StatusCode::OK };
             return Ok(json(status, HeaderMap::new(), &shown));
         }
@@ -82,8 +82,8 @@ pub(crate) async fn backfill(
     Err(Busy.into())
 }
 
-/// One reading of the ledger, and the request that follows from it; none if the ledger has changed in between.
-async fn attempt(
+/// Reads the ledger once and submits the jobs of its open slots. Returns none if the ledger has changed in between.
+async fn try_once(
     state: &Arc<AppState>,
     definition: &Definition,
     schedule: &Schedule,
@@ -104,10 +104,11 @@ async fn attempt(
     let first = if params.dry_run {
         None
     } else {
-        let Ok(first) = submit(state, definition, &schedule.id, open, params.interval, read_at).await? else {
-            return Ok(None);
-        };
-        first
+        match submit(state, definition, &schedule.id, open, params.interval, read_at).await? {
+            Submitted::Jobs { first } => Some(first),
+            Submitted::NothingOpen => None,
+            Submitted::LedgerChanged => return Ok(None),
+        }
     };
     let mut next = first.map(|first| first.0);
     let shown = slots.into_iter().map(|(slot, fate)| {
@@ -135,10 +136,17 @@ async fn attempt(
     }))
 }
 
-/// The reading of the ledger was too old.
-struct TooOld;
+/// The engine's answer to a backfill that was not refused.
+enum Submitted {
+    /// Jobs with consecutive ids.
+    Jobs { first: JobId },
+    /// No slot of the range is open.
+    NothingOpen,
+    /// The ledger has changed since it was read: read it again.
+    LedgerChanged,
+}
 
-/// Returns the first job, if there is one.
+/// Submits the jobs of these slots.
 async fn submit(
     state: &AppState,
     definition: &Definition,
@@ -146,12 +154,12 @@ async fn submit(
     slots: Vec<Timestamp>,
     interval: Duration,
     read_at: GroupNo,
-) -> Result<Result<Option<JobId>, TooOld>, Problem> {
+) -> Result<Submitted, Problem> {
     let name = definition.name.as_str().into();
     match state.services.engine.backfill(name, schedule.clone(), slots, interval, read_at).await? {
-        Answer::Accepted(accepted) => Ok(Ok(Some(accepted.first))),
-        Answer::Done => Ok(Ok(None)),
-        Answer::Rejected(Rejection::LedgerReadingTooOld) => Ok(Err(TooOld)),
+        Answer::Accepted(accepted) => Ok(Submitted::Jobs { first: accepted.first }),
+        Answer::Done => Ok(Submitted::NothingOpen),
+        Answer::Rejected(Rejection::LedgerReadingTooOld) => Ok(Submitted::LedgerChanged),
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(unexpected_answer(&answer)),
     }
@@ -169,8 +177,8 @@ fn too_many(why: TooManySlots) -> Problem {
         .hint("ask for a shorter range, and then for the rest")
 }
 
-/// Readings of the ledger before the answer is `busy`: each but the last met another backfill of the same schedule.
-const READINGS_MAX: usize = 5;
+/// Tries before the answer is `busy`: each one met another backfill of the same schedule.
+const TRIES_MAX: usize = 5;
 
 /// The longest distance between two jobs of a backfill.
 const INTERVAL_MAX: Duration = Duration::from_secs(86_400);

@@ -19,7 +19,7 @@ use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_filter;
-use crate::http::request::query::{Query, nearest, wrong};
+use crate::http::request::query::{Query, invalid_query, nearest};
 use crate::http::state::AppState;
 use crate::logs::AttemptKey;
 use crate::wildcard::matches;
@@ -85,7 +85,7 @@ impl EventParams {
         let follow = match query.text("follow")?.as_deref() {
             None | Some("" | "1" | "true") => true,
             Some("0" | "false") => false,
-            Some(_) => return Err(wrong("follow", "it is 1 or 0")),
+            Some(_) => return Err(invalid_query("follow", "it is 1 or 0")),
         };
         query.finish()?;
         filter.kinds.iter().try_for_each(|kind| check_kind(kind))?;
@@ -117,7 +117,7 @@ fn check_kind(pattern: &str) -> Result<(), Problem> {
     if KINDS.iter().any(|kind| matches(pattern, kind)) {
         return Ok(());
     }
-    let problem = wrong("kind", &format!("there is no kind of event \"{}\"", excerpt(pattern)));
+    let problem = invalid_query("kind", &format!("there is no kind of event \"{}\"", excerpt(pattern)));
     let near = nearest(pattern, KINDS.into_iter());
     Err(if near.is_empty() {
         problem.hint("for example job.ended, job.* or attempt.lost")

@@ -18,7 +18,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::csv;
 use crate::http::present::shapes::Job;
 use crate::http::request::job_filter;
-use crate::http::request::query::{Query, wrong};
+use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 use crate::store::JobFilter;
 
@@ -106,7 +106,7 @@ pub(crate) async fn export(
     let filter = job_filter::read(state, &mut query).await?;
     let left = query.number("limit")?.unwrap_or(u64::MAX);
     if left == 0 {
-        return Err(wrong("limit", "it is a whole number from 1"));
+        return Err(invalid_query("limit", "it is a whole number from 1"));
     }
     query.finish()?;
     let mut export = Export { state: Arc::clone(state), filter, left, format, is_over: false };

@@ -8,7 +8,7 @@ use scheduler::run_on::{MemberPlan, ParentRow, WORKERS_MAX};
 
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::query::wrong;
+use crate::http::request::query::invalid_query;
 use crate::http::request::submit_params::MembersChoice;
 use crate::http::state::AppState;
 use crate::store::{JobRow, MemberPlace, SetPart};
@@ -24,7 +24,7 @@ pub(crate) async fn repeated(
 ) -> Result<Option<MemberPlan>, Problem> {
     match (&row.set, choice) {
         (SetPart::None, MembersChoice::Failed) => {
-            Err(wrong("members", &format!("job {} runs on one worker and has no members", row.job)))
+            Err(invalid_query("members", &format!("job {} runs on one worker and has no members", row.job)))
         }
         (SetPart::None, MembersChoice::All) => Ok(None),
         // A repetition of a member is a parent with this member alone.

@@ -19,8 +19,8 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::earlier::dependency;
 use crate::http::present::shapes;
+use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::JobRequest;
-use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
@@ -74,7 +74,7 @@ pub(crate) async fn retry(
     if !text.is_empty() {
         return Err(Problem::new(Code::UnknownField, "this request has no body"));
     }
-    let key = parse_key(&parts, &format!("pipeline {}", revision.key_target(id)), &text)?;
+    let key = parse_key(&parts, &format!("pipeline {}", revision.fingerprint_text(id)), &text)?;
     let jobs = match repetitions(&state, JobId(id), revision).await {
         Ok(jobs) => jobs,
         // An earlier request with this key may have made the jobs: nothing is left to repeat then.

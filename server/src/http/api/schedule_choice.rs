@@ -1,4 +1,5 @@
-//! `?as_scheduled=1` of a submission: the job runs now, and gets what a schedule gives to its jobs. It takes no slot.
+//! `?as_scheduled=1` of a submission: the job runs now with the environment, arguments and parameters that a schedule gives to its jobs.
+//! It takes no slot, and does not count as one of the schedule's runs.
 
 use scheduler::definition::Definition;
 use scheduler::input::{JobDetails, NewJob};
@@ -6,11 +7,11 @@ use scheduler::schedule::Schedule;
 
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::api::submit::lay_over;
+use crate::http::api::submit::merge_overrides;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::{self, JobRequest};
-use crate::http::request::query::{Query, nearest, wrong};
+use crate::http::request::query::{Query, invalid_query, nearest};
 use crate::http::request::submission;
 use crate::params::{self, Checker};
 
@@ -36,7 +37,7 @@ impl ScheduleChoice {
             (false, None) => Ok(Self::None),
             (true, None) => Ok(Self::Only),
             (true, Some(id)) => Ok(Self::Named(id)),
-            (false, Some(_)) => Err(wrong("schedule", "it goes together with as_scheduled=1")),
+            (false, Some(_)) => Err(invalid_query("schedule", "it goes together with as_scheduled=1")),
         }
     }
 
@@ -48,13 +49,13 @@ impl ScheduleChoice {
         match self {
             Self::None => Ok(()),
             Self::Only | Self::Named(_) => {
-                Err(wrong("as_scheduled", "it is for one job, and this request makes a batch"))
+                Err(invalid_query("as_scheduled", "it is for one job, and this request makes a batch"))
             }
         }
     }
 
-    /// The text that distinguishes requests under one idempotency key.
-    pub(crate) fn key_target(&self, name: &str) -> String {
+    /// The part of the fingerprint behind an idempotency key that names the target of the request.
+    pub(crate) fn fingerprint_text(&self, name: &str) -> String {
         match self {
             Self::None => name.to_owned(),
             Self::Only => format!("{name} as scheduled"),
@@ -62,7 +63,7 @@ impl ScheduleChoice {
         }
     }
 
-    /// Completes a request by its definition. Its overrides and parameters are laid over those of the schedule, with this moment as the slot.
+    /// Completes a request by its definition. Its overrides and parameters replace those of the schedule, which gets this moment as the slot.
     ///
     /// # Errors
     /// `unknown_schedule`, and those of [`submission::complete`].
@@ -78,12 +79,12 @@ impl ScheduleChoice {
         let schedule = find(definition, self.id())?;
         let kept = schedule.params.iter().flat_map(|params| params.given.iter());
         let kept = kept.map(|param| (param.name.clone(), params::to_json(&param.value))).collect();
-        let (mut job, params) = submission::overlay(kept, request, definition, checker)?;
+        let (mut job, params) = submission::resolve_over_earlier_params(kept, request, definition, checker)?;
         let own = job.details.map(|details| *details).unwrap_or_default();
-        let mut body = schedule.overrides_at(clock::now().utc);
-        lay_over(&mut body, own.body);
-        let details = JobDetails { body, labels: own.labels, params, ..JobDetails::default() };
-        job_request::check_sums(&details)?;
+        let mut overrides = schedule.overrides_at(clock::now().utc);
+        merge_overrides(&mut overrides, own.overrides);
+        let details = JobDetails { overrides, labels: own.labels, params, ..JobDetails::default() };
+        job_request::check_totals(&details)?;
         job_request::check_size(&details.sent())?;
         job.details = Some(Box::new(details));
         Ok(job)

@@ -33,8 +33,8 @@ use crate::http::middleware::problem::{Problem, pending_text};
 use crate::http::present::presenter::{self, job_in_state, pending};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
+use crate::http::request::idempotency_key::{explain_pruned, find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::{self, JobRequest};
-use crate::http::request::key::{explain_pruned, find_accepted, parse_key, submit_with_key};
 use crate::http::request::path::{Id, Name};
 use crate::http::request::query::Query;
 use crate::http::request::submission;
@@ -60,7 +60,7 @@ pub(crate) async fn one(
     actor.check_scope(&name)?;
     let mut request = job_request::read_submission(&text)?;
     let trace = TraceContext::read(&parts.headers);
-    let key = parse_key(&parts, &schedule.key_target(&name), &text)?;
+    let key = parse_key(&parts, &schedule.fingerprint_text(&name), &text)?;
     if let Some(array) = request.array.take() {
         params.check_batch()?;
         schedule.check_batch()?;
@@ -94,7 +94,7 @@ pub(crate) async fn retry(
     let params = SubmitParams::read(query)?;
     let (text, held) = read_body(&state, &parts, body).await?;
     let changes = job_request::read_one(&text)?;
-    let key = parse_key(&parts, &members.key_target(&revision.key_target(id)), &text)?;
+    let key = parse_key(&parts, &members.fingerprint_text(&revision.fingerprint_text(id)), &text)?;
     let repeated = repeat_of(&state, JobId(id), revision, members, changes).await;
     drop(text);
     match repeated {
@@ -157,16 +157,18 @@ pub(crate) async fn repeat_of(
     };
     let position = position(state, &record.row).await?;
     let members = members::repeated(state, &record.row, members).await?;
-    let mut details = JobDetails { body: record.body, labels: record.row.labels, ..JobDetails::default() };
-    merge_pairs(&mut details.body.environment, position);
+    let mut details =
+        JobDetails { overrides: record.overrides, labels: record.row.labels, ..JobDetails::default() };
+    merge_pairs(&mut details.overrides.environment, position);
     let checker = Checker::new(&definition.submission.params);
     let kept = record.params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
-    let (changes, resolved) = submission::overlay(kept.collect(), changes, &definition, &checker)?;
+    let (changes, resolved) =
+        submission::resolve_over_earlier_params(kept.collect(), changes, &definition, &checker)?;
     details.params = resolved;
     if let Some(changes) = changes.details {
-        lay_over(&mut details.body, changes.body);
+        merge_overrides(&mut details.overrides, changes.overrides);
         merge_pairs(&mut details.labels, changes.labels);
-        job_request::check_sums(&details)?;
+        job_request::check_totals(&details)?;
     }
     job_request::check_size(&details.sent())?;
     let has_details = !details.is_empty();
@@ -184,14 +186,14 @@ pub(crate) async fn repeat_of(
     Ok((definition, job))
 }
 
-/// Lays overrides over others: variables by name, the arguments as a whole.
-pub(crate) fn lay_over(body: &mut Overrides, changes: Overrides) {
-    merge_pairs(&mut body.environment, changes.environment);
+/// Merges later overrides into earlier ones: variables by name, arguments and input as a whole.
+pub(crate) fn merge_overrides(overrides: &mut Overrides, changes: Overrides) {
+    merge_pairs(&mut overrides.environment, changes.environment);
     if !changes.args.is_empty() {
-        body.args = changes.args;
+        overrides.args = changes.args;
     }
     if changes.input.is_some() {
-        body.input = changes.input;
+        overrides.input = changes.input;
     }
 }
 

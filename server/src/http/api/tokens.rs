@@ -70,11 +70,11 @@ pub(crate) async fn create(
     let request: TokenRequest = body::json(&parts.headers, body).await?;
     let role = Role::find(&request.role).ok_or_else(|| {
         let all = Role::ALL.map(Role::name).join(", ");
-        wrong("role", format!("there is no role \"{}\"", excerpt(&request.role)))
+        out_of_range("role", format!("there is no role \"{}\"", excerpt(&request.role)))
             .hint(format!("the roles are {all}"))
     })?;
     if !is_name(&request.name) {
-        return Err(wrong("name", "a name has 1 to 64 letters, digits, dots, dashes or underscores"));
+        return Err(out_of_range("name", "a name has 1 to 64 letters, digits, dots, dashes or underscores"));
     }
     note::object(format!("token {}", request.name));
     note::detail(facts_of(&request, role));
@@ -82,10 +82,10 @@ pub(crate) async fn create(
         let detail = format!(
             "it is a list of at most {PATTERNS_MAX} names of definitions, in which * stands for any text"
         );
-        return Err(wrong("definitions", detail));
+        return Err(out_of_range("definitions", detail));
     }
     if role == Role::Worker && !request.definitions.is_empty() {
-        return Err(wrong("definitions", "a token for workers is for all definitions"));
+        return Err(out_of_range("definitions", "a token for workers is for all definitions"));
     }
     check_join(&request, role)?;
     let labels: Vec<(String, String)> = request.labels.into_iter().collect();
@@ -161,13 +161,16 @@ async fn revoke_workers(state: &AppState, id: TokenId) -> Result<u32, Problem> {
 fn check_join(request: &TokenRequest, role: Role) -> Result<(), Problem> {
     if role != Role::Worker && (request.uses.is_some() || !request.labels.is_empty()) {
         let field = if request.uses.is_some() { "uses" } else { "labels" };
-        return Err(wrong(field, "only a token with the role worker has uses and labels"));
+        return Err(out_of_range(field, "only a token with the role worker has uses and labels"));
     }
     if request.uses.is_some_and(|uses| !(1..=USES_MAX).contains(&uses)) {
-        return Err(wrong("uses", format!("a token has 1 to {USES_MAX} uses; without the field any number")));
+        return Err(out_of_range(
+            "uses",
+            format!("a token has 1 to {USES_MAX} uses; without the field any number"),
+        ));
     }
     if request.labels.len() > LABELS_MAX {
-        return Err(wrong("labels", format!("a token grants at most {LABELS_MAX} labels")));
+        return Err(out_of_range("labels", format!("a token grants at most {LABELS_MAX} labels")));
     }
     let faults = request.labels.iter().filter_map(|(name, value)| label_fault(name, value));
     faults.map(Err).next().unwrap_or(Ok(()))
@@ -233,7 +236,8 @@ fn is_pattern(pattern: &str) -> bool {
         && pattern.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
 }
 
-fn wrong(field: &str, detail: impl Into<String>) -> Problem {
+/// The problem of a field whose value is outside of its range.
+fn out_of_range(field: &str, detail: impl Into<String>) -> Problem {
     Problem::new(Code::OutOfRange, detail).field(field)
 }
 

@@ -153,8 +153,8 @@ fn stop_unmanaged(query: &mut Query) -> Result<Operation, Problem> {
     match (query.number("job")?, query.number("fence")?) {
         (None, None) => Ok(Operation::StopUnmanaged(None)),
         (Some(job), Some(fence)) => Ok(Operation::StopUnmanaged(Some((JobId(job), Fence(fence))))),
-        (Some(_), None) => Err(query::wrong("fence", "an attempt is named by its job and its fence")),
-        (None, Some(_)) => Err(query::wrong("job", "an attempt is named by its job and its fence")),
+        (Some(_), None) => Err(query::invalid_query("fence", "an attempt is named by its job and its fence")),
+        (None, Some(_)) => Err(query::invalid_query("job", "an attempt is named by its job and its fence")),
     }
 }
 

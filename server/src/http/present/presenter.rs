@@ -88,18 +88,27 @@ impl Presenter {
     /// A job with attempts and timeline.
     pub(crate) fn full(&self, record: JobRecord) -> shapes::FullJob {
         let JobRecord {
-            row, body, params, past, notes, late_left_out, retry_of_removed, parent, hooks, ..
+            row,
+            overrides,
+            params,
+            past,
+            notes,
+            late_left_out,
+            retry_of_removed,
+            parent,
+            hooks,
+            ..
         } = record;
         let attempts: Vec<AttemptRow> = past.into_iter().chain(row.attempt.clone()).collect();
         let timeline = Timeline { row: &row, attempts: &attempts, notes: &notes, hooks: &hooks };
         let result = attempts.last().and_then(|attempt| attempt.result.as_deref());
         shapes::FullJob {
-            traceparent: trace_context::trace_of(&body.environment).map(str::to_owned),
-            request_id: trace_context::request_of(&body.environment).map(str::to_owned),
-            args: body.args,
+            traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
+            request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
+            args: overrides.args,
             params: params.iter().map(|param| (param.name.clone(), shown_param(param))).collect(),
-            input: body.input.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| text.into())),
-            environment: body.environment.into_iter().map(|(name, _)| name).collect(),
+            input: overrides.input.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| text.into())),
+            environment: overrides.environment.into_iter().map(|(name, _)| name).collect(),
             // A result that is not JSON is shown as text.
             result: result.map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
             cancel: timeline.is_cancelled_too_late().then(|| "too_late".into()),

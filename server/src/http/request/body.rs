@@ -14,7 +14,7 @@ use crate::excerpt::excerpt;
 use crate::http::middleware::body_budget::BodyReservation;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::fields;
+use crate::http::request::field_errors;
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
 
 /// The faults of each field by itself; a missing field is not one of them.
 fn field_by_field<T: DeserializeOwned>(text: &[u8]) -> Option<Problem> {
-    fields::check_each_field(text, |alone| {
+    field_errors::check_each_field(text, |alone| {
         let type_fault = type_fault::<T>(alone, &serde_json::from_slice::<T>(alone).err()?);
         (type_fault.code() != Code::MissingField).then_some(type_fault)
     })

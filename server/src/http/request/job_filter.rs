@@ -10,7 +10,7 @@ use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::cursor;
-use crate::http::request::query::{Query, nearest, wrong};
+use crate::http::request::query::{Query, invalid_query, nearest};
 use crate::http::state::AppState;
 use crate::store::JobFilter;
 use crate::wildcard::matches;
@@ -115,14 +115,16 @@ pub(crate) async fn check_names(state: &AppState, names: &[String]) -> Result<()
 pub(crate) fn revision(parameter: &str, text: &str) -> Result<Revision, Problem> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-    number.map(Revision).ok_or_else(|| wrong(parameter, "it has 32 hexadecimal digits, as a job shows it"))
+    number
+        .map(Revision)
+        .ok_or_else(|| invalid_query(parameter, "it has 32 hexadecimal digits, as a job shows it"))
 }
 
 fn outcomes(text: &str) -> Result<Vec<Outcome>, Problem> {
     let outcome = |name: &str| {
         Outcome::ALL.into_iter().find(|outcome| outcome.name() == name).ok_or_else(|| {
             let all = Outcome::ALL.map(Outcome::name).join(", ");
-            wrong("outcome", &format!("there is no outcome \"{}\"", excerpt(name)))
+            invalid_query("outcome", &format!("there is no outcome \"{}\"", excerpt(name)))
                 .hint(format!("the outcomes are {all}"))
         })
     };
@@ -130,7 +132,7 @@ fn outcomes(text: &str) -> Result<Vec<Outcome>, Problem> {
 }
 
 fn exit_code(text: &str) -> Result<i32, Problem> {
-    text.parse().map_err(|_| wrong("exit_code", "it is a whole number"))
+    text.parse().map_err(|_| invalid_query("exit_code", "it is a whole number"))
 }
 
 fn states(text: &str) -> Result<Vec<JobState>, Problem> {
@@ -159,11 +161,13 @@ pub(crate) async fn worker_named(state: &AppState, text: String) -> Result<Worke
     }
     let unknown = format!("no worker was ever called \"{}\"", excerpt(&text));
     let named = state.read(move |archive| archive.worker_named(&text)).await?;
-    named
-        .ok_or_else(|| wrong("worker", &unknown).hint("give a name from GET /api/workers?all=1, or a number"))
+    named.ok_or_else(|| {
+        invalid_query("worker", &unknown).hint("give a name from GET /api/workers?all=1, or a number")
+    })
 }
 
 fn label(text: &str) -> Result<(String, String), Problem> {
-    let (name, value) = text.split_once('=').ok_or_else(|| wrong("label", "it is written name=value"))?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| invalid_query("label", "it is written name=value"))?;
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -2,10 +2,10 @@
 
 pub(crate) mod body;
 pub(crate) mod cursor;
-pub(crate) mod fields;
+pub(crate) mod field_errors;
+pub(crate) mod idempotency_key;
 pub(crate) mod job_filter;
 pub(crate) mod job_request;
-pub(crate) mod key;
 pub(crate) mod labels;
 pub(crate) mod path;
 pub(crate) mod predecessors;

@@ -59,7 +59,7 @@ impl Query {
         let Some(index) = self.left.iter().position(|(given, _)| given == name) else { return Ok(None) };
         let value = self.left.swap_remove(index).1;
         if self.left.iter().any(|(given, _)| given == name) {
-            return Err(wrong(name, "it is given twice"));
+            return Err(invalid_query(name, "it is given twice"));
         }
         Ok(Some(value))
     }
@@ -72,7 +72,7 @@ impl Query {
         match self.text(name)?.as_deref() {
             None | Some("0" | "false") => Ok(false),
             Some("" | "1" | "true") => Ok(true),
-            Some(_) => Err(wrong(name, "it is 1 or 0")),
+            Some(_) => Err(invalid_query(name, "it is 1 or 0")),
         }
     }
 
@@ -82,7 +82,7 @@ impl Query {
     /// `invalid_query` for another value.
     pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Problem> {
         self.text(name)?
-            .map(|text| text.parse().map_err(|_| wrong(name, "it is a whole number from 0")))
+            .map(|text| text.parse().map_err(|_| invalid_query(name, "it is a whole number from 0")))
             .transpose()
     }
 
@@ -95,7 +95,9 @@ impl Query {
         // A plus sign that was not encoded arrives as a space.
         match text.replace(' ', "+").parse::<jiff::Timestamp>() {
             Ok(instant) => Ok(Some(Timestamp(instant.as_millisecond()))),
-            Err(_) => Err(wrong(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z")),
+            Err(_) => {
+                Err(invalid_query(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z"))
+            }
         }
     }
 
@@ -111,7 +113,9 @@ impl Query {
         let Some(text) = self.text(name)? else { return Ok(None) };
         match duration(&text) {
             Some(duration) if duration <= max => Ok(Some(duration)),
-            _ => Err(wrong(name, &format!("it is a duration such as 30s, at most {}s", max.as_secs()))),
+            _ => {
+                Err(invalid_query(name, &format!("it is a duration such as 30s, at most {}s", max.as_secs())))
+            }
         }
     }
 
@@ -143,8 +147,8 @@ pub(crate) fn encode<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) ->
     form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-/// The problem of a wrong parameter value.
-pub(crate) fn wrong(name: &str, detail: &str) -> Problem {
+/// The problem `invalid_query` of a parameter.
+pub(crate) fn invalid_query(name: &str, detail: &str) -> Problem {
     Problem::new(Code::InvalidQuery, detail).field(format!("?{name}"))
 }
 

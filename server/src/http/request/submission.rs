@@ -50,12 +50,12 @@ pub(crate) fn complete(
     Ok(job)
 }
 
-/// Lays the values of a retry over those that the job had, and checks them for this definition.
+/// Replaces values of earlier parameters (of a retried job or of a schedule) by those of the request, and resolves all for this definition.
 ///
 /// # Errors
-/// As [`complete`]; values that the job had count as allowed.
-pub(crate) fn overlay(
-    kept: Vec<(String, Value)>,
+/// As [`complete`]; the earlier values count as allowed.
+pub(crate) fn resolve_over_earlier_params(
+    earlier: Vec<(String, Value)>,
     changes: JobRequest<'_>,
     definition: &Definition,
     checker: &Checker<'_>,
@@ -65,7 +65,7 @@ pub(crate) fn overlay(
         return Err(no_unique_key());
     }
     let mut faults = not_allowed(&definition.submission, &job, !params.is_empty());
-    let mut values = kept;
+    let mut values = earlier;
     values.retain(|(name, _)| !params.iter().any(|(changed, _)| changed == name));
     values.extend(params);
     let resolved = checker.resolve(&values).unwrap_or_else(|wrong| {
@@ -86,11 +86,11 @@ fn no_unique_key() -> Problem {
 fn not_allowed(rules: &SubmissionRules, job: &NewJob, has_params: bool) -> Vec<(Code, Fault)> {
     let Some(allow) = &rules.allow else { return Vec::new() };
     let none = JobDetails::default();
-    let JobDetails { body, labels, .. } = job.details.as_deref().unwrap_or(&none);
+    let JobDetails { overrides, labels, .. } = job.details.as_deref().unwrap_or(&none);
     let is_given = |field: Field| match field {
-        Field::Args => !body.args.is_empty(),
-        Field::Environment => !body.environment.is_empty(),
-        Field::Input => body.input.is_some(),
+        Field::Args => !overrides.args.is_empty(),
+        Field::Environment => !overrides.environment.is_empty(),
+        Field::Input => overrides.input.is_some(),
         Field::Labels => !labels.is_empty(),
         Field::Params => has_params,
         Field::Priority => job.priority.is_some(),

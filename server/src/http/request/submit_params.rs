@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::http::api::jobs::WAIT_MAX;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::query::{Query, wrong};
+use crate::http::request::query::{Query, invalid_query};
 
 /// The query parameters of a submission.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ impl SubmitParams {
             return Ok(());
         }
         let field = if self.follow { "follow" } else { "wait" };
-        Err(wrong(field, "it is for one job, and this request makes a batch")
+        Err(invalid_query(field, "it is for one job, and this request makes a batch")
             .hint("GET /api/batches/{id}?wait=30s waits for the end of a batch"))
     }
 
@@ -36,7 +36,10 @@ impl SubmitParams {
         };
         query.finish()?;
         if params.wait.is_some() && params.follow {
-            return Err(wrong("wait", "it does not go together with follow, which waits for the end"));
+            return Err(invalid_query(
+                "wait",
+                "it does not go together with follow, which waits for the end",
+            ));
         }
         Ok(params)
     }
@@ -56,12 +59,12 @@ impl RevisionChoice {
         match query.text("revision")?.as_deref() {
             None | Some("current") => Ok(Self::Current),
             Some("original") => Ok(Self::Original),
-            Some(_) => Err(wrong("revision", "it is current or original")),
+            Some(_) => Err(invalid_query("revision", "it is current or original")),
         }
     }
 
-    /// The text that distinguishes requests under one idempotency key.
-    pub(crate) fn key_target(self, job: u64) -> String {
+    /// The part of the fingerprint behind an idempotency key that names the target of the request.
+    pub(crate) fn fingerprint_text(self, job: u64) -> String {
         match self {
             Self::Current => format!("retry {job}"),
             Self::Original => format!("retry {job} original"),
@@ -83,12 +86,12 @@ impl MembersChoice {
         match query.text("members")?.as_deref() {
             None | Some("all") => Ok(Self::All),
             Some("failed") => Ok(Self::Failed),
-            Some(_) => Err(wrong("members", "it is all or failed")),
+            Some(_) => Err(invalid_query("members", "it is all or failed")),
         }
     }
 
-    /// The text that distinguishes requests under one idempotency key, behind the one of the revision.
-    pub(crate) fn key_target(self, target: &str) -> String {
+    /// Adds the choice of members to the text of [`RevisionChoice::fingerprint_text`].
+    pub(crate) fn fingerprint_text(self, target: &str) -> String {
         match self {
             Self::All => target.to_owned(),
             Self::Failed => format!("{target} failed"),

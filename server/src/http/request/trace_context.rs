@@ -37,16 +37,16 @@ impl TraceContext {
             return;
         }
         let details = job.details.get_or_insert_default();
-        let environment = &mut details.body.environment;
+        let environment = &mut details.overrides.environment;
         let own = environment.len();
         for (name, value) in &self.variables {
             if !environment.iter().any(|(known, _)| known == name) {
                 environment.push((name.clone(), value.clone()));
             }
         }
-        let fits = job_request::check_sums(details).and_then(|()| job_request::check_size(&details.sent()));
+        let fits = job_request::check_totals(details).and_then(|()| job_request::check_size(&details.sent()));
         if fits.is_err() {
-            details.body.environment.truncate(own);
+            details.overrides.environment.truncate(own);
         }
     }
 
@@ -58,7 +58,7 @@ impl TraceContext {
         if let Some(details) = &mut job.details {
             let is_replaced =
                 |name: &str| self.variables.iter().any(|(own, _)| own == name) || name == STATE_VARIABLE;
-            details.body.environment.retain(|(name, _)| !is_replaced(name));
+            details.overrides.environment.retain(|(name, _)| !is_replaced(name));
         }
         self.add_to(job);
     }
@@ -185,9 +185,9 @@ mod tests {
     fn a_variable_of_the_submission_takes_precedence_and_a_retry_gets_the_new_trace() {
         let context = TraceContext { variables: vec![pair("TRACEPARENT", PARENT)] };
         let mut job = NewJob::default();
-        job.details.get_or_insert_default().body.environment =
+        job.details.get_or_insert_default().overrides.environment =
             vec![pair("TRACEPARENT", "own"), pair("TRACESTATE", "a=1"), pair("A", "1")];
-        let environment = |job: &NewJob| job.details.as_ref().unwrap().body.environment.clone();
+        let environment = |job: &NewJob| job.details.as_ref().unwrap().overrides.environment.clone();
         context.add_to(&mut job);
         assert_eq!(environment(&job)[0], pair("TRACEPARENT", "own"));
         context.replace_in(&mut job);

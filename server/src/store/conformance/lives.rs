@@ -223,7 +223,7 @@ pub(in crate::store) fn a_waiting_job_keeps_its_new_start_and_priority(backend: 
 pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let with_body = JobDetails {
-        body: Overrides { args: vec!["-v".into()], ..Overrides::default() },
+        overrides: Overrides { args: vec!["-v".into()], ..Overrides::default() },
         ..JobDetails::default()
     };
     let never_ends =

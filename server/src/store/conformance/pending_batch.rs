@@ -20,8 +20,9 @@ fn formed(first: u64) -> Change {
 }
 
 fn member(number: u64, batch: u64) -> Change {
-    let body = Overrides { args: vec![format!("--{number}")], ..Overrides::default() };
-    let details = JobDetails { body, labels: vec![("team".into(), "blue".into())], ..JobDetails::default() };
+    let overrides = Overrides { args: vec![format!("--{number}")], ..Overrides::default() };
+    let details =
+        JobDetails { overrides, labels: vec![("team".into(), "blue".into())], ..JobDetails::default() };
     Change::Added(AddedJob { batch: Some(JobId(batch)), details: Some(details.into()), ..job(number) })
 }
 
@@ -71,7 +72,7 @@ pub(in crate::store) fn a_batch_is_hidden_until_its_last_member_is_made(backend:
     assert_eq!(harness.list(JobFilter { limit: 3, ..JobFilter::default() }), [6, 5, 4]);
     assert_eq!((of_batch(&harness, 2), labelled(&harness)), (vec![5, 4, 3, 2], vec![5, 4, 3, 2]));
     let record = harness.archive().job(JobId(2)).unwrap().unwrap();
-    assert_eq!((record.body.args, record.notes), (vec!["--2".to_owned()], vec![]));
+    assert_eq!((record.overrides.args, record.notes), (vec!["--2".to_owned()], vec![]));
     assert_eq!(harness.archive().overrides(&[JobId(3)]).unwrap().len(), 1);
     let (loaded, live) = harness.restart();
     assert_eq!((loaded.last_job, live.len()), (JobId(6), 6));

@@ -169,22 +169,22 @@ pub(in crate::store) fn unknown_attempts_differ_from_assigned_ones(backend: &mut
 
 pub(in crate::store) fn bodies_and_labels_come_back(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
-    let body = Overrides {
+    let overrides = Overrides {
         environment: vec![("A".into(), "ä \"quoted\"\n".into())],
         args: vec!["--fast".into(), String::new()],
         input: Some("{}".into()),
     };
     let labels = vec![("team".to_owned(), "blue".to_owned()), ("tier".to_owned(), "1".to_owned())];
-    let full = JobDetails { body: body.clone(), labels: labels.clone(), ..JobDetails::default() };
+    let full = JobDetails { overrides: overrides.clone(), labels: labels.clone(), ..JobDetails::default() };
     let only_labels =
-        JobDetails { body: Overrides::default(), labels: labels.clone(), ..JobDetails::default() };
+        JobDetails { overrides: Overrides::default(), labels: labels.clone(), ..JobDetails::default() };
     let with = |number, details| Change::Added(AddedJob { details: Some(Box::new(details)), ..job(number) });
     harness.commit(vec![with(1, full), with(2, only_labels), with(3, JobDetails::default()), added(4)]);
     harness.restart();
     let ids = [4, 3, 2, 1].map(JobId);
-    assert_eq!(harness.archive().overrides(&ids).unwrap(), [(JobId(1), body.clone())]);
+    assert_eq!(harness.archive().overrides(&ids).unwrap(), [(JobId(1), overrides.clone())]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
-    assert_eq!((record.body, &record.row.labels), (body, &labels));
+    assert_eq!((record.overrides, &record.row.labels), (overrides, &labels));
     let rows = harness.archive().jobs(&JobFilter { limit: 10, ..JobFilter::default() }).unwrap();
     let labelled: Vec<_> = rows.iter().map(|row| row.labels.len()).collect();
     assert_eq!(labelled, [0, 0, 2, 2]);
@@ -206,8 +206,9 @@ pub(in crate::store) fn parameters_come_back(backend: &mut dyn Backend) {
         variables: vec![pair("PARAM_SIZE", "-640")],
         args: vec!["-640".into()],
     };
-    let body = Overrides { args: vec!["x".into()], ..Overrides::default() };
-    let details = JobDetails { body: body.clone(), params: params.clone(), ..JobDetails::default() };
+    let overrides = Overrides { args: vec!["x".into()], ..Overrides::default() };
+    let details =
+        JobDetails { overrides: overrides.clone(), params: params.clone(), ..JobDetails::default() };
     let defaults = JobParams { variables: vec![pair("PARAM_SIZE", "1")], ..JobParams::default() };
     let only_defaults = JobDetails { params: defaults, ..JobDetails::default() };
     let with = |number, details| Change::Added(AddedJob { details: Some(Box::new(details)), ..job(number) });
@@ -215,16 +216,16 @@ pub(in crate::store) fn parameters_come_back(backend: &mut dyn Backend) {
     let (_, live) = harness.restart();
     assert_eq!(live.iter().map(|job| job.has_overrides).collect::<Vec<_>>(), [true, true, false]);
     let sent = harness.archive().overrides(&[1, 2, 3].map(JobId)).unwrap();
-    assert_eq!(sent, [(JobId(1), params.applied_to(&body)), (JobId(2), only_defaults.sent())]);
+    assert_eq!(sent, [(JobId(1), params.applied_to(&overrides)), (JobId(2), only_defaults.sent())]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
-    assert_eq!((record.body, record.params), (body, params.given));
+    assert_eq!((record.overrides, record.params), (overrides, params.given));
     assert_eq!(harness.archive().job(JobId(2)).unwrap().unwrap().params, []);
 }
 
 pub(in crate::store) fn lists_obey_every_filter(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let labels = vec![("team".to_owned(), "blue".to_owned())];
-    let labelled = JobDetails { body: Overrides::default(), labels, ..JobDetails::default() };
+    let labelled = JobDetails { overrides: Overrides::default(), labels, ..JobDetails::default() };
     harness.commit(vec![
         added(1),
         Change::Added(AddedJob { revision: Revision(2), ..job(2) }),
@@ -312,7 +313,7 @@ pub(in crate::store) fn live_jobs_are_found_by_label_among_many_ended_ones(backe
         0 => added(number),
         _ => Change::Added(AddedJob {
             details: Some(Box::new(JobDetails {
-                body: Overrides::default(),
+                overrides: Overrides::default(),
                 labels: vec![blue()],
                 ..JobDetails::default()
             })),

@@ -25,8 +25,9 @@ fn keyed(key: &str, job: u64, at: i64) -> Change {
 
 pub(in crate::store) fn what_ended_long_ago_goes_with_all_that_belongs_to_it(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
-    let body = Overrides { args: vec!["--fast".into()], ..Overrides::default() };
-    let details = JobDetails { body, labels: vec![("team".into(), "blue".into())], ..JobDetails::default() };
+    let overrides = Overrides { args: vec!["--fast".into()], ..Overrides::default() };
+    let details =
+        JobDetails { overrides, labels: vec![("team".into(), "blue".into())], ..JobDetails::default() };
     let full = |number| Change::Added(AddedJob { details: Some(Box::new(details.clone())), ..job(number) });
     let again = waiting(closed(1, 1, Outcome::Failed), State::Queued);
     harness.commit(vec![full(1), full(2), assigned(1, 1), started(1, 1), again]);

@@ -81,8 +81,8 @@ pub(in crate::store) fn parents_come_back_with_their_members(backend: &mut dyn B
 
 pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
-    let body = Overrides { args: vec!["--all".into()], ..Overrides::default() };
-    let details = JobDetails { body: body.clone(), ..JobDetails::default() };
+    let overrides = Overrides { args: vec!["--all".into()], ..Overrides::default() };
+    let details = JobDetails { overrides: overrides.clone(), ..JobDetails::default() };
     let with_args = AddedJob { details: Some(details.into()), ..job(1) };
     let row = ParentRow { is_complete: true, started_at: Some(Timestamp(77)), ..parent(1, count(1, &[])) };
     harness.commit(vec![
@@ -93,8 +93,8 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
     ]);
     assert_eq!(harness.state(1), State::Running);
     // A member has what its parent was given.
-    let overrides = harness.archive().overrides(&[JobId(1), JobId(2)]).unwrap();
-    assert_eq!(overrides, [(JobId(1), body.clone()), (JobId(2), body)]);
+    let stored = harness.archive().overrides(&[JobId(1), JobId(2)]).unwrap();
+    assert_eq!(stored, [(JobId(1), overrides.clone()), (JobId(2), overrides)]);
     let mut last = row;
     last.counts = ParentCounts { total: 1, failed: 1, ..ParentCounts::default() };
     harness.commit(vec![

@@ -57,7 +57,7 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
         Some(earlier) => !is_kept(connection, earlier)?,
         None => false,
     };
-    let JobDetails { body, params, .. } = rows::details(connection, id)?.unwrap_or_default();
+    let JobDetails { overrides, params, .. } = rows::details(connection, id)?.unwrap_or_default();
     let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
     let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
     let params = params.given;
@@ -65,7 +65,7 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
     let dependents = dependencies::dependents(connection, id, DEPENDENCIES_SHOWN)?;
     Ok(Some(JobRecord {
         row,
-        body,
+        overrides,
         params,
         past,
         notes,

@@ -162,12 +162,12 @@ pub(super) fn details(connection: &Connection, job: JobId) -> rusqlite::Result<O
              WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1)",
     )?;
     let read = |row: &Row<'_>| {
-        let body = Overrides {
+        let overrides = Overrides {
             environment: json_column::read(row, 0)?.unwrap_or_default(),
             args: json_column::read(row, 1)?.unwrap_or_default(),
             input: row.get(2)?,
         };
-        Ok(JobDetails { body, params: param_rows::read(row, 3)?, ..JobDetails::default() })
+        Ok(JobDetails { overrides, params: param_rows::read(row, 3)?, ..JobDetails::default() })
     };
     let found = statement.query_row([job.0.cast_signed()], read).optional()?;
     Ok(found.filter(JobDetails::has_overrides))

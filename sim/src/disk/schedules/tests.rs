@@ -29,7 +29,7 @@ fn begun() -> Schedules {
 }
 
 fn fire(schedules: &mut Schedules, job: u64) {
-    let details = JobDetails { body: rule().overrides_at(SLOT), ..JobDetails::default() };
+    let details = JobDetails { overrides: rule().overrides_at(SLOT), ..JobDetails::default() };
     let added = AddedJob {
         job: JobId(job),
         revision: Revision(1),

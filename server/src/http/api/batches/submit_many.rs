@@ -26,8 +26,8 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body::{self, Form};
+use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
-use crate::http::request::key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::predecessors::EntryNames;
 use crate::http::request::query::Query;
 use crate::http::request::submission;
@@ -50,12 +50,12 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     let mut reservation = state.body_budget.reservation();
     let pieces = body::pieces(body, MANY_BYTES_MAX, MANY_TIMEOUT, &mut reservation).await?;
     let definitions = state.services.catalogue.current();
-    let target = key_target(&options);
+    let fingerprint_text = fingerprint_text(&options);
     let actor = Actor::current();
     let read = move || {
         let text = Bytes::from(pieces.concat());
         drop(pieces);
-        let key = parse_key(&parts, &target, &text)?;
+        let key = parse_key(&parts, &fingerprint_text, &text)?;
         let trace = TraceContext::read(&parts.headers);
         let mut names = DefinitionNames::default();
         Ok((read_many(&text, form, &definitions, &actor, &trace, &mut names), names, key))
@@ -99,8 +99,8 @@ fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
     Ok(BatchOptions { name, max_failures: count("max_failures")?, concurrency: count("concurrency")? })
 }
 
-/// The text that distinguishes requests under one idempotency key.
-fn key_target(options: &BatchOptions) -> String {
+/// The options of the batch within the fingerprint behind its idempotency key.
+fn fingerprint_text(options: &BatchOptions) -> String {
     match options {
         BatchOptions { name: None, max_failures: None, concurrency: None } => String::new(),
         BatchOptions { name, max_failures, concurrency } => {

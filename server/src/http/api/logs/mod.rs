@@ -27,7 +27,7 @@ use crate::http::middleware::front::accepts;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
 use crate::http::request::path::Id;
-use crate::http::request::query::{Query, wrong};
+use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord};
@@ -123,17 +123,17 @@ impl LogsParams {
         };
         query.finish()?;
         if params.tail.is_some() && (offset.is_some() || params.range.is_some()) {
-            return Err(wrong("tail", "it does not go together with an offset or a range"));
+            return Err(invalid_query("tail", "it does not go together with an offset or a range"));
         }
         if offset.is_some() && params.range.is_some() {
-            return Err(wrong("offset", "it does not go together with a range"));
+            return Err(invalid_query("offset", "it does not go together with a range"));
         }
         if params.timestamps && params.range.is_some() {
-            return Err(wrong("timestamps", "they do not go together with a range"));
+            return Err(invalid_query("timestamps", "they do not go together with a range"));
         }
         if params.base64 && !params.events {
             let detail = "only events are encoded: ask for them with \"accept: text/event-stream\"";
-            return Err(wrong("encoding", detail));
+            return Err(invalid_query("encoding", detail));
         }
         if let Some(last) = parts.headers.get("last-event-id").filter(|_| params.events) {
             params.resume(last.to_str().unwrap_or_default())?;
@@ -183,7 +183,7 @@ fn base64(text: Option<&str>) -> Result<bool, Problem> {
     match text {
         None => Ok(false),
         Some("base64") => Ok(true),
-        Some(_) => Err(wrong("encoding", "it is base64")),
+        Some(_) => Err(invalid_query("encoding", "it is base64")),
     }
 }
 
@@ -192,7 +192,7 @@ fn which(text: Option<&str>) -> Result<Streams, Problem> {
         None => Ok(Streams::Both),
         Some("stdout") => Ok(Streams::Only(Written::Stdout)),
         Some("stderr") => Ok(Streams::Only(Written::Stderr)),
-        Some(_) => Err(wrong("stream", "it is stdout or stderr")),
+        Some(_) => Err(invalid_query("stream", "it is stdout or stderr")),
     }
 }
 

@@ -108,9 +108,9 @@ impl<'de> Visitor<'de> for Entry<'_> {
                     (request.job.after, request.after_entries) = (jobs, entries);
                 }
                 "environment" => {
-                    details.body.environment = map.next_value_seed(Pairs { of: name, collector })?;
+                    details.overrides.environment = map.next_value_seed(Pairs { of: name, collector })?;
                 }
-                "args" => details.body.args = map.next_value()?,
+                "args" => details.overrides.args = map.next_value()?,
                 "unique_key" => {
                     request.job.unique_key = collector.unique_key(&map.next_value_seed(Text)?);
                 }
@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 }
                 "params" => request.params = map.next_value_seed(Values { of: name, collector })?,
                 // Kept as text: no decision depends on it.
-                "input" => details.body.input = Some(map.next_value::<Value>()?.to_string()),
+                "input" => details.overrides.input = Some(map.next_value::<Value>()?.to_string()),
                 "count" => array.count = collector.count(name, map.next_value()?),
                 "each" => array.each = Some(map.next_value_seed(Each { collector })?),
                 "batch_name" => array.options.name = Some(map.next_value_seed(Text)?.into_owned()),

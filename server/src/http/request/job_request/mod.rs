@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::fields;
+use crate::http::request::field_errors;
 use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
 pub(crate) use after::AFTER_MAX;
 pub(crate) use array::ArrayRequest;
@@ -79,14 +79,14 @@ fn read_as(text: &[u8], kind: EntryKind) -> Result<JobRequest<'_>, Problem> {
     }
 }
 
-/// Checks overrides that were put together from two sources, each of which was checked by itself: only their sums can be wrong, and
+/// Checks overrides that were put together from two sources, each of which was checked by itself: only their totals can be wrong, and
 /// variables that the server has set may be among them.
 ///
 /// # Errors
 /// The faults of the overrides.
-pub(crate) fn check_sums(details: &JobDetails) -> Result<(), Problem> {
+pub(crate) fn check_totals(details: &JobDetails) -> Result<(), Problem> {
     let collector = FaultCollector::default();
-    collector.check_sums(details);
+    collector.check_totals(details);
     if collector.has_faults() { Err(collector.problem()) } else { Ok(()) }
 }
 
@@ -94,22 +94,22 @@ pub(crate) fn check_sums(details: &JobDetails) -> Result<(), Problem> {
 ///
 /// # Errors
 /// `too_long`.
-pub(crate) fn check_size(body: &Overrides) -> Result<(), Problem> {
-    rules::fits(body).map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
+pub(crate) fn check_size(overrides: &Overrides) -> Result<(), Problem> {
+    rules::fits(overrides).map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
 }
 
 /// Checks that overrides fit into a message to a worker beside the ends of the jobs that the job comes after.
 ///
 /// # Errors
 /// `too_long`.
-pub(crate) fn check_size_with_predecessors(body: &Overrides) -> Result<(), Problem> {
-    rules::fits_beside(body, 1, PREDECESSORS_VARIABLE.len() + PREDECESSORS_BYTES_MAX)
+pub(crate) fn check_size_with_predecessors(overrides: &Overrides) -> Result<(), Problem> {
+    rules::fits_beside(overrides, 1, PREDECESSORS_VARIABLE.len() + PREDECESSORS_BYTES_MAX)
         .map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
 }
 
 /// The faults of each field by itself.
 fn field_by_field(text: &[u8], kind: EntryKind) -> Option<Problem> {
-    fields::check_each_field(text, |alone| {
+    field_errors::check_each_field(text, |alone| {
         let collector = FaultCollector::default();
         read_object(alone, &collector, Entry { kind, collector: &collector }).err()
     })
@@ -219,8 +219,8 @@ mod tests {
         .unwrap()
         .job;
         let details = job.details.unwrap();
-        assert_eq!(details.body.environment, [("A".into(), "1".into()), ("B".into(), "é".into())]);
-        assert_eq!(details.body.args, ["x"]);
+        assert_eq!(details.overrides.environment, [("A".into(), "1".into()), ("B".into(), "é".into())]);
+        assert_eq!(details.overrides.args, ["x"]);
         assert_eq!(details.labels, [("t".into(), "web".into())]);
         assert_eq!(job.priority, Some(-100));
         assert_eq!(job.timeout, Some(AttemptTimeout::After(Duration::from_secs(5400))));
@@ -249,7 +249,7 @@ mod tests {
             request.params,
             [("b".to_owned(), serde_json::json!([1, "x"])), ("a".to_owned(), serde_json::json!(2.5))]
         );
-        let input = request.job.details.unwrap().body.input;
+        let input = request.job.details.unwrap().overrides.input;
         assert_eq!(input.as_deref(), Some(r#"{"a":"é","z":[null,1.0]}"#));
         assert_eq!(code(r#"{"params":{"a":1,"a":2}}"#), Code::DuplicateKey);
         assert_eq!(code(r#"{"params":[1]}"#), Code::InvalidType);
@@ -385,9 +385,9 @@ mod tests {
         ) {
             let text = serde_json::json!({ "environment": environment, "args": args }).to_string();
             let job = read_one(text.as_bytes()).unwrap().job;
-            let body = job.details.unwrap_or_default().body;
-            proptest::prop_assert_eq!(body.environment.into_iter().collect::<std::collections::BTreeMap<_, _>>(), environment);
-            proptest::prop_assert_eq!(body.args, args);
+            let overrides = job.details.unwrap_or_default().overrides;
+            proptest::prop_assert_eq!(overrides.environment.into_iter().collect::<std::collections::BTreeMap<_, _>>(), environment);
+            proptest::prop_assert_eq!(overrides.args, args);
         }
     }
 }

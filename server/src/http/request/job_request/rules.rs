@@ -96,30 +96,30 @@ impl FaultCollector {
     }
 
     pub(super) fn check(&self, details: &JobDetails) {
-        for (name, value) in &details.body.environment {
+        for (name, value) in &details.overrides.environment {
             self.variable(name, value);
         }
-        for (index, arg) in details.body.args.iter().enumerate() {
+        for (index, arg) in details.overrides.args.iter().enumerate() {
             self.plain(arg, ARG_BYTES_MAX, || format!("args[{index}]"));
         }
         for (name, value) in &details.labels {
             self.label(name, value);
         }
-        self.check_sums(details);
+        self.check_totals(details);
     }
 
     /// Checks the numbers and the lengths of all overrides together.
-    pub(super) fn check_sums(&self, details: &JobDetails) {
+    pub(super) fn check_totals(&self, details: &JobDetails) {
         if details.labels.len() > LABELS_MAX {
             let detail = format!("{} labels are too many (max {LABELS_MAX})", details.labels.len());
             self.fault(Code::TooLong, "labels".into(), detail, None);
         }
-        if let Some(input) = details.body.input.as_ref().filter(|input| input.len() > INPUT_BYTES_MAX) {
+        if let Some(input) = details.overrides.input.as_ref().filter(|input| input.len() > INPUT_BYTES_MAX) {
             let detail = format!("{} bytes of JSON are too long (max {INPUT_BYTES_MAX})", input.len());
             self.fault(Code::TooLong, "input".into(), detail, None);
         }
-        if let Err(misfit) = fits(&details.body) {
-            self.fault(Code::TooLong, misfit.0, misfit.1, None);
+        if let Err((field, why)) = fits(&details.overrides) {
+            self.fault(Code::TooLong, field, why, None);
         }
     }
 
@@ -238,14 +238,18 @@ pub(crate) fn label_fault(name: &str, value: &str) -> Option<Problem> {
     Some(Problem::new(Code::InvalidLabel, detail).field(format!("labels.{}", excerpt(name))).hint(hint))
 }
 
-pub(super) fn fits(body: &Overrides) -> Result<(), (String, String)> {
-    fits_beside(body, 0, 0)
+pub(super) fn fits(overrides: &Overrides) -> Result<(), (String, String)> {
+    fits_beside(overrides, 0, 0)
 }
 
 /// The overrides fit beside so many further variables of so many bytes.
-pub(super) fn fits_beside(body: &Overrides, variables: usize, bytes: usize) -> Result<(), (String, String)> {
-    body_fits_with(body, POSITION_VARIABLES + variables, POSITION_BYTES + bytes)
-        .map_err(|misfit| (misfit.field.to_owned(), misfit.why))
+pub(super) fn fits_beside(
+    overrides: &Overrides,
+    variables: usize,
+    bytes: usize,
+) -> Result<(), (String, String)> {
+    body_fits_with(overrides, POSITION_VARIABLES + variables, POSITION_BYTES + bytes)
+        .map_err(|invalid| (invalid.field.to_owned(), invalid.why))
 }
 
 fn is_variable_name(name: &str) -> bool {

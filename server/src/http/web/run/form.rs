@@ -144,16 +144,17 @@ impl RunForm {
             field.value = if is_hidden { String::new() } else { in_lines(&param.value) };
         }
         let labels: Vec<String> = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        form.fill("args", record.body.args.join("\n"));
+        form.fill("args", record.overrides.args.join("\n"));
         form.fill("labels", labels.join("\n"));
         form.fill("priority", row.priority.to_string());
         form.fill("timeout", row.timeout.map(timeout_text).unwrap_or_default());
-        if !record.body.environment.is_empty() {
-            let names: Vec<&str> = record.body.environment.iter().map(|(name, _)| name.as_str()).collect();
+        if !record.overrides.environment.is_empty() {
+            let names: Vec<&str> =
+                record.overrides.environment.iter().map(|(name, _)| name.as_str()).collect();
             let names = names.join(", ");
             form.set_hint("environment", format!("{ENVIRONMENT} Values of {names} are kept and not shown."));
         }
-        match &record.body.input {
+        match &record.overrides.input {
             Some(input) if input.len() <= INPUT_SHOWN_MAX => form.fill("input", pretty(input)),
             Some(input) => form.set_placeholder("input", format!("{} bytes of input are kept", input.len())),
             None => {}

@@ -46,7 +46,7 @@ fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
         let waiting = job(4);
         assert_eq!(waiting.row.labels, [("team".to_owned(), "press".to_owned())]);
         assert_eq!(
-            (waiting.body.args, waiting.body.input.as_deref()),
+            (waiting.overrides.args, waiting.overrides.input.as_deref()),
             (vec!["--fast".to_owned()], Some("an input"))
         );
 

@@ -9,7 +9,7 @@ use crate::store::sqlite::{json_column, param_rows, rows};
 impl TransactionWriter<'_> {
     /// Stores labels, overrides and parameters of a job. Returns the bit flags for `jobs.details`.
     pub(super) fn insert_details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
-        let body = &details.body;
+        let overrides = &details.overrides;
         let detail_flags = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
             | if details.has_overrides() { rows::HAS_BODY } else { 0 };
         if detail_flags == 0 {
@@ -23,9 +23,9 @@ impl TransactionWriter<'_> {
             .execute(params![
                 job,
                 json_column::code(&details.labels),
-                json_column::code(&body.environment),
-                json_column::code(&body.args),
-                body.input,
+                json_column::code(&overrides.environment),
+                json_column::code(&overrides.args),
+                overrides.input,
                 param_rows::given_code(&details.params),
                 param_rows::filled_in_code(&details.params),
             ])?;

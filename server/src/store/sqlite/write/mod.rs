@@ -106,7 +106,6 @@ impl From<schedules::Refusal> for Failure {
     }
 }
 
-/// The result of a write within a transaction, which is rolled back after an error.
 type WriteResult = Result<(), Failure>;
 
 /// The counters at the beginning of a transaction.

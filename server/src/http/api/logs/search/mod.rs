@@ -23,7 +23,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::OutputSearch;
 use crate::http::request::cursor;
 use crate::http::request::job_filter;
-use crate::http::request::query::{Query, wrong};
+use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 use matcher::{Kind, Matcher};
 use scan::{Position, Scan};
@@ -44,12 +44,15 @@ pub(crate) async fn search(
 pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSearch, Problem> {
     let pattern = query.text("q")?.unwrap_or_default();
     if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
-        return Err(wrong("q", &format!("it is the text to search, of 1 to {PATTERN_BYTES_MAX} bytes")));
+        return Err(invalid_query(
+            "q",
+            &format!("it is the text to search, of 1 to {PATTERN_BYTES_MAX} bytes"),
+        ));
     }
     let kind = if query.switch("regex")? { Kind::Regex } else { Kind::Literal };
     let matcher = Matcher::new(&pattern, kind, query.switch("ignore_case")?).map_err(|error| {
         let cause = error.syntax_error().map(ToString::to_string);
-        wrong("q", &cause.unwrap_or_else(|| "the regular expression is too large".to_owned()))
+        invalid_query("q", &cause.unwrap_or_else(|| "the regular expression is too large".to_owned()))
     })?;
     let only = query.number("job")?.map(JobId);
     let streams = which(query.text("stream")?.as_deref())?;

@@ -52,9 +52,9 @@ impl Workload {
         self.jobs += 1;
         self.waiting.push((self.jobs, AttemptNo(0)));
         let args = vec!["x".repeat(usize::try_from(rng.below(3_000)).unwrap_or(0))];
-        let body = Overrides { args, ..Overrides::default() };
+        let overrides = Overrides { args, ..Overrides::default() };
         let details = Some(Box::new(JobDetails {
-            body,
+            overrides,
             labels: vec![("team".into(), "blue".into())],
             ..JobDetails::default()
         }));

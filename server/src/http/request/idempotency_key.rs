@@ -17,10 +17,10 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::predecessors;
 use crate::http::state::AppState;
 
-/// The idempotency key of a request, with a hash of the request.
+/// The idempotency key of a request, with the fingerprint of the request: a hash of `fingerprint_text` and the body.
 pub(crate) fn parse_key(
     parts: &Parts,
-    target: &str,
+    fingerprint_text: &str,
     body: &[u8],
 ) -> Result<Option<(Arc<str>, u128)>, Problem> {
     let mut given = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
@@ -34,7 +34,7 @@ pub(crate) fn parse_key(
         )
         .field("Idempotency-Key"));
     };
-    let hash = Sha256::new().chain_update(target).chain_update([0]).chain_update(body).finalize();
+    let hash = Sha256::new().chain_update(fingerprint_text).chain_update([0]).chain_update(body).finalize();
     let digest = u128::from_be_bytes(std::array::from_fn(|index| hash[index]));
     Ok(Some((format!("http:{key}").into(), digest)))
 }
@@ -51,7 +51,7 @@ pub(crate) async fn submit_with_key(
     if !predecessors::has_any(&jobs) {
         return submit_looked_up(state, jobs, batch, require_worker, key).await;
     }
-    for _ in 0..READINGS_MAX {
+    for _ in 0..TRIES_MAX {
         let looked_up = match predecessors::resolve(state, jobs.clone()).await {
             Ok(jobs) => jobs,
             Err(refusal) => return find_accepted(state, key, refusal).await.map(Answer::Replayed),
@@ -77,8 +77,8 @@ async fn submit_looked_up(
     let Some((key, digest)) = key else {
         return Ok(state.services.engine.submit(jobs, batch, require_worker, None).await?);
     };
-    let readings = if batch.is_some() { 1 } else { READINGS_MAX };
-    for left in (0..readings).rev() {
+    let tries = if batch.is_some() { 1 } else { TRIES_MAX };
+    for left in (0..tries).rev() {
         let asked = Arc::clone(&key);
         let (found, read_at) = state.read(move |archive| archive.key(&asked)).await?;
         let key = Key { key: Arc::clone(&key), digest, found, read_at };
@@ -128,5 +128,5 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 const KEY_BYTES_MAX: usize = 255;
 
-/// The archive's answer is stale only if the scheduler forgets keys, or jobs end, faster than a read takes.
-const READINGS_MAX: usize = 3;
+/// Tries before the answer is `busy`. The archive's answer is stale only if the scheduler forgets keys, or jobs end, faster than a read takes.
+const TRIES_MAX: usize = 3;
