@@ -1,0 +1,395 @@
+"""Checks this worker, and with it docs/protocol.md, against a running server: `check.py --server http://127.0.0.1:8080`.
+
+1. codec: each frame of protocol/tests/golden/frames.json is read and written alike, and each invalid one is refused with its code.
+2. jobs: 200 jobs to success, with their output; one that fails; one that asks before it starts; inputs and results.
+3. cancel: a running job and a queued one.
+4. reconnect: the connection is cut while a job runs; the inventory keeps it, and it is reported once.
+5. hostile: each bad frame is answered with the close code that the document names, and the server goes on.
+
+The server needs the jobs file of this directory and no other worker. The first failure ends the program with status 1.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+import codec
+from worker import SUBPROTOCOL, Worker, connect_address
+
+JOBS = 200
+TIMEOUT_S = 60
+ENDS = ("succeeded", "failed", "cancelled", "expired", "lost")
+
+
+class Failed(Exception):
+    """A check found something else than the document says."""
+
+
+def expect(found, expected, what):
+    if found != expected:
+        raise Failed(f"{what}: expected {expected!r}, found {found!r}")
+
+
+class Api:
+    """The server's HTTP API; each call runs on a thread of its own."""
+
+    def __init__(self, server, token):
+        self.server = server.rstrip("/")
+        self.token = token
+
+    async def get(self, path):
+        return json.loads(await asyncio.get_running_loop().run_in_executor(None, self.call, "GET", path, None))
+
+    async def text(self, path):
+        return await asyncio.get_running_loop().run_in_executor(None, self.call, "GET", path, None)
+
+    async def post(self, path, body=None):
+        answer = await asyncio.get_running_loop().run_in_executor(None, self.call, "POST", path, body)
+        return json.loads(answer)
+
+    def call(self, method, path, body):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.server + path, data, method=method)
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        if self.token:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as problem:
+            raise Failed(f"{method} {path}: {problem.code} {problem.read().decode()}") from None
+
+    async def submit(self, name, **body):
+        return (await self.post(f"/api/jobs/{name}", body or None))["id"]
+
+    async def until(self, job, *states):
+        """The job, once it is in one of these states."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            shown = await self.get(f"/api/jobs/{job}")
+            if shown["state"] in states:
+                return shown
+            if shown["state"] in ENDS or time.monotonic() > deadline:
+                raise Failed(f"job {job} is {shown['state']}, not {' or '.join(states)}: {shown}")
+            await asyncio.sleep(0.05)
+
+
+async def holds(what, condition):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failed(f"still not after {TIMEOUT_S} s: {what}")
+        await asyncio.sleep(0.02)
+
+
+# 1. The codec against the frames of the project's own tests.
+
+
+def check_codec(path):
+    with open(path) as file:
+        frames = json.load(file)
+    for frame in frames["valid"]:
+        data = bytes.fromhex(frame["hex"])
+        is_order = frame["direction"] == "to_worker"
+        decode, encode = (
+            (codec.decode_order, codec.encode_order) if is_order else (codec.decode_report, codec.encode_report)
+        )
+        expect(data[0], frame["tag"], f"the tag of {frame['name']}")
+        name, value = decode(data)
+        expect(name, frame["name"], f"the name of tag {frame['tag']}")
+        expect(plain(value), frame["fields"], f"the fields of {name}")
+        expect(encode(name, value).hex(), frame["hex"], f"the bytes of {name}")
+    for frame in frames["invalid"]:
+        data = invalid_bytes(frame)
+        decode = codec.decode_order if frame["direction"] == "to_worker" else codec.decode_report
+        try:
+            found = decode(data)
+        except codec.BadFrame as bad:
+            expect(bad.code, frame["close"], f"the close code of: {frame['why']}")
+        else:
+            raise Failed(f"{frame['why']}: it was read as {found}")
+    return frames
+
+
+def invalid_bytes(frame):
+    return bytes.fromhex(frame["hex"]) + bytes(frame["zeros"])
+
+
+def plain(value):
+    """A decoded value as frames.json has it: bytes in hexadecimal."""
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    return value.hex() if isinstance(value, bytes) else value
+
+
+# 2. to 4. A worker and its jobs.
+
+
+class CutWorker(Worker):
+    """A worker that can be kept from connecting again."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.may_connect = asyncio.Event()
+        self.may_connect.set()
+
+    async def session(self):
+        await self.may_connect.wait()
+        return await super().session()
+
+
+async def check_jobs(api, worker):
+    jobs = [await api.submit("hello") for _ in range(JOBS)]
+    failing = await api.submit("fail")
+    careful = await api.submit("careful")
+    for job in jobs:
+        shown = await api.until(job, "succeeded")
+        expect(shown["attempt_count"], 1, f"the attempts of job {job}")
+    shown = await api.until(failing, "failed")
+    expect(shown["exit_code"], 3, "the exit code")
+    await api.until(careful, "succeeded")
+    await holds("all ends and all output are acknowledged", lambda: not worker.attempts)
+    expect(os.listdir(worker.state.attempts), [], "what is left of ended attempts")
+    for job in jobs:
+        expect(await api.text(f"/api/jobs/{job}/logs"), f"hello from job {job}\n", f"the output of job {job}")
+
+
+async def check_exchange(api, worker):
+    """The input of a job or of its definition comes back as the result; what is no result is left out."""
+    deep = "[" * 200 + "]" * 200
+    for body, result, note in [
+        ({}, {"pages": [1, 2]}, None),
+        ({"input": {"k": "é"}}, {"k": "é"}, None),
+        ({"input": None}, None, None),
+        ({"environment": {"WITH": "{"}}, None, "it is not JSON"),
+        ({"environment": {"WITH": "NaN"}}, None, "it is not JSON"),
+        ({"environment": {"WITH": deep}}, None, "it is not JSON"),
+        ({"args": ["large"]}, None, "larger than 65536 bytes"),
+    ]:
+        job = await api.submit("exchange", **body)
+        shown = await api.until(job, "succeeded")
+        expect(shown.get("result"), result, f"the result of job {job}, made with {str(body)[:40]}")
+        if note is not None and note not in json.dumps(shown):
+            raise Failed(f"job {job} does not say {note!r}: {shown}")
+    await holds("nothing is left of them", lambda: not worker.attempts)
+
+
+async def check_cancel(api, worker):
+    running = [await api.submit("forever") for _ in range(worker.slots)]
+    for job in running:
+        await api.until(job, "running")
+    queued = await api.submit("forever")
+    await holds("the next one waits at the worker", lambda: any(it.stage == "backlog" for it in worker.attempts.values()))
+    for job in [queued] + running:
+        await api.post(f"/api/jobs/{job}/cancel")
+    for job in [queued] + running:
+        await api.until(job, "cancelled")
+    await holds("nothing is left of them", lambda: not worker.attempts)
+
+
+async def check_reconnect(api, worker, directory):
+    go = os.path.join(directory, "go")
+    job = await api.submit("until-go", environment={"GO": go})
+    await api.until(job, "running")
+    for number in range(3):
+        before = worker.reconciled_count
+        worker.socket.transport.abort()
+        await holds("the worker is reconciled again", lambda: worker.reconciled_count > before)
+        expect([it.phase() for it in worker.attempts.values()], ["Running"], f"the attempts after cut {number + 1}")
+    # It ends while there is no connection: the report has to wait for the next one.
+    worker.may_connect.clear()
+    worker.socket.transport.abort()
+    with open(go, "w"):
+        pass
+    await holds("it ends", lambda: any(it.stage == "ended" for it in worker.attempts.values()))
+    worker.may_connect.set()
+    shown = await api.until(job, "succeeded")
+    expect(shown["attempt_count"], 1, "the attempts of a job whose worker lost its connection")
+    await holds("it is forgotten", lambda: not worker.attempts)
+    expect(await api.text(f"/api/jobs/{job}/logs"), "gone\n", "its output")
+
+
+# 5. Frames that no server may believe.
+
+
+class Peer:
+    """A worker made by hand, so that it can be as bad as it has to be."""
+
+    def __init__(self, server, token):
+        self.address = connect_address(server)
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.hello = {
+            "format": codec.WIRE_FORMAT,
+            "versions": {"lowest": codec.VERSION, "highest": codec.VERSION},
+            "name": "hostile-" + secrets.token_hex(4),
+            "secret": secrets.token_bytes(32),
+            "cluster": None,
+            "rejoin": False,
+            "incarnation": 1,
+            "process": 1,
+            "engine": None,
+            "version": "0",
+            "slots": 1,
+            "backlog": 0,
+            "labels": [],
+            "runtimes": [],
+            "resources": {"cpus_milli": None, "memory_bytes": None, "gpus": [], "custom": []},
+        }
+
+    def knock(self):
+        return connect(self.address, subprotocols=[SUBPROTOCOL], compression=None, additional_headers=self.headers)
+
+    async def answer(self, messages, joined):
+        """Sends messages, before or after Hello to Reconciled. The close code and reason that they are answered with."""
+        async with self.knock() as socket:
+            if joined:
+                await socket.send(codec.encode_report("Hello", self.hello))
+                await self.order(socket, "Welcome")
+                inventory = {"runtimes": [], "attempts": [], "foreign": [], "last": True}
+                await socket.send(codec.encode_report("Inventory", inventory))
+                await self.order(socket, "Reconciled")
+            try:
+                for message in messages:
+                    await socket.send(message)
+                while True:
+                    await asyncio.wait_for(socket.recv(), TIMEOUT_S)
+            except ConnectionClosed as closed:
+                if closed.rcvd is None:
+                    raise Failed("the connection was cut without a close code") from None
+                return closed.rcvd.code, closed.rcvd.reason
+
+    async def order(self, socket, name):
+        while True:
+            order = codec.decode_order(await asyncio.wait_for(socket.recv(), TIMEOUT_S))
+            if order and order[0] == name:
+                return order[1]
+
+
+async def check_hostile(api, server, token, frames):
+    peer = Peer(server, token)
+    beat = {"number": 1, "busy": 0, "queued": 0, "load_milli": None, "disk_free_bytes": None}
+    beat = codec.encode_report("Heartbeat", beat)
+    hello = codec.encode_report("Hello", peer.hello)
+    alive = {"token": {"job": 1, "fence": 1, "nonce": 1}, "container": "", "ago": 0}
+    gap = codec.encode_report("Running", {"first": 1, "list": [alive]})
+    gap = [gap, codec.encode_report("Running", {"first": 3, "list": [alive]})]
+    bad_result = {"token": alive["token"], "ended_ago": 0, "ran": None, "stdout": 0, "stderr": 0, "note": None}
+    bad_result = {"first": 1, "list": [dict(bad_result, result="{not json", usage=codec.UNKNOWN_USAGE)]}
+    for why, messages, code, words, joined in [
+        ("text instead of Hello", ["hello"], 1003, "text_frame", False),
+        ("a heartbeat instead of Hello", [beat], 4004, "the first message was another", False),
+        ("a tag that may be skipped instead of Hello", [b"\xc8"], 4004, "the first message was another", False),
+        ("text", ["{}"], 1003, "text_frame", True),
+        ("a second Hello", [hello], 4003, "Hello is said once", True),
+        ("a gap in the numbers of reports", gap, 4003, "beyond the next one, which is 2", True),
+        ("a result that is not JSON", [codec.encode_report("Success", bad_result)], 4003, "it is not JSON", True),
+        ("5,000 tags that may be skipped", [b"\xc8"] * 5000, 4008, "more than 1000 messages", True),
+    ]:
+        found, reason = await peer.answer(messages, joined)
+        expect(found, code, f"{why} ({reason})")
+        if words not in reason:
+            raise Failed(f"{why}: the reason {reason!r} does not say {words!r}")
+    await check_refusals(peer)
+    for frame in frames["invalid"]:
+        if frame["direction"] == "to_server":
+            data = invalid_bytes(frame)
+            joined = data[:1] != b"\x00"
+            found, reason = await peer.answer([data], joined)
+            expect(found, frame["close"], f"{frame['why']} ({reason})")
+            if frame["reason"] not in reason:
+                raise Failed(f"{frame['why']}: the reason {reason!r} does not say {frame['reason']!r}")
+    job = await api.submit("hello")
+    await api.until(job, "succeeded")
+
+
+async def check_refusals(peer):
+    """No subprotocol: no socket. Another wire format: Refused, with both named."""
+    try:
+        async with connect(peer.address, compression=None, additional_headers=peer.headers):
+            raise Failed("there is a socket without the subprotocol")
+    except InvalidStatus as answer:
+        expect(answer.response.status_code, 400, "the answer without the subprotocol")
+    hello = bytearray(codec.encode_report("Hello", peer.hello))
+    hello[1] = 77
+    async with peer.knock() as socket:
+        await socket.send(bytes(hello))
+        refused = await peer.order(socket, "Refused")
+    expect(refused["code"], "unsupported_version", "the refusal of another wire format")
+    if f"wire format {codec.WIRE_FORMAT}" not in refused["text"] or "77" not in refused["text"]:
+        raise Failed(f"the refusal does not name both wire formats: {refused['text']}")
+
+
+async def run(flags):
+    here = os.path.dirname(os.path.abspath(__file__))
+    # A worker of an earlier version has its frames beside it.
+    golden = os.path.join(here, "..", "frames.json")
+    if not os.path.exists(golden):
+        golden = os.path.join(here, "..", "..", "protocol", "tests", "golden", "frames.json")
+    token = None
+    if flags.token_file:
+        with open(flags.token_file) as file:
+            token = file.read().strip()
+    frames = check_codec(golden)
+    print(f"codec      {len(frames['valid'])} frames, {len(frames['invalid'])} invalid ones")
+    api = Api(flags.server, token)
+    with tempfile.TemporaryDirectory(prefix="longshore-python-") as directory:
+        state = os.path.join(directory, "state")
+        worker = CutWorker(flags.server, "python", state, slots=4, backlog=4, token=token, log=lambda _: None)
+        running = asyncio.ensure_future(worker.run())
+        checks = check_all(api, worker, directory, flags, token, frames)
+        try:
+            await until_done(checks, running)
+        finally:
+            running.cancel()
+
+
+async def check_all(api, worker, directory, flags, token, frames):
+    await holds("the worker is connected", lambda: worker.is_reconciled)
+    await check_jobs(api, worker)
+    print(f"jobs       {JOBS} succeeded, one failed, one asked before it started")
+    await check_exchange(api, worker)
+    print("exchange   inputs and results")
+    await check_cancel(api, worker)
+    print("cancel     running and queued jobs")
+    await check_reconnect(api, worker, directory)
+    print("reconnect  the job went on, and its end was reported once")
+    await check_hostile(api, flags.server, token, frames)
+    print("hostile    each with its close code, and the server goes on")
+
+
+async def until_done(checks, worker):
+    """Waits for the checks; a worker that ends before them has failed."""
+    checks = asyncio.ensure_future(checks)
+    done, _ = await asyncio.wait([checks, worker], return_when=asyncio.FIRST_COMPLETED)
+    if checks not in done:
+        checks.cancel()
+        raise Failed(f"the worker ended: {worker.exception()!r}")
+    checks.result()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Check the Python worker against a running server")
+    parser.add_argument("--server", default="http://127.0.0.1:8080")
+    parser.add_argument("--token-file", help="a file with a token for workers and the API")
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except Failed as failed:
+        print(f"check: {failed}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
