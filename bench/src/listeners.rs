@@ -12,8 +12,8 @@ use crate::load::{Connection, Endpoint, JSON};
 pub(crate) struct Listeners(JoinSet<()>);
 
 impl Listeners {
-    /// An open dashboard: it follows the events, and comes back if the server drops it because it reads too slowly. Metrics are scraped, and
-    /// the overview is loaded, each second.
+    /// An open dashboard: it follows a summary of the events, and comes back if the stream ends. Metrics are scraped, and the overview is
+    /// loaded, each second.
     pub(crate) async fn dashboard(endpoint: &Endpoint) -> anyhow::Result<Self> {
         let mut listeners = Self::default();
         let follower = endpoint.clone();

@@ -77,7 +77,7 @@ pub struct Worker {
     pub(crate) cleared: BTreeSet<Token>,
     /// Attempts whose runtime is ready and may not create the container while the gate is closed.
     pub(crate) prepared: BTreeSet<Token>,
-    /// Live attempts that are stopped if the server is silent for too long. The others have no `self_fence`.
+    /// Live attempts that are stopped if the server is silent for too long. One whose stop has begun is not here any more.
     pub(crate) armed_self_fences: BTreeSet<Token>,
     /// Revisions that failed to start since the last successful start, by runtime.
     pub(crate) failed_starts: BTreeMap<RuntimeKind, BTreeSet<Revision>>,

@@ -43,6 +43,13 @@ impl Scan {
         self.is_incomplete || !self.behind.is_empty()
     }
 
+    /// A whole record has the time of its receipt.
+    pub(super) fn has_times(&self) -> bool {
+        let records =
+            self.contents.all().chain(self.behind.iter().map(|(attempt, position)| (*attempt, position)));
+        records.into_iter().any(|(_, position)| position.code.has_time)
+    }
+
     /// All whole records, wherever they are.
     pub(super) fn all(mut self) -> SegmentIndex {
         for (attempt, position) in self.behind {

@@ -347,16 +347,21 @@ fn sealed_part(
     }))
 }
 
-/// A sealed segment by its index, which is made again if it is missing.
+/// A sealed segment by its index, which is made again if it is missing, or lacks records that its version did not know. Records that a
+/// recovery did not accept stay out.
 fn find_sealed(directory: &Path, number: u64) -> Result<Sealed, LogsError> {
     let path = segment_path(directory, number);
     let read = |error| failed("read", &path, error);
     let file = File::open(&path).map_err(read)?;
     let bytes = file.metadata().map_err(read)?.len();
-    if let Some(summary) = IndexSummary::read(&index_path(directory, number), bytes) {
+    let index = index_path(directory, number);
+    if let Some(summary) = IndexSummary::read(&index, bytes) {
         return Ok(Sealed { number, bytes, summary });
     }
     let found = Scan::of(&file).map_err(read)?;
+    if let Some(summary) = IndexSummary::read_incomplete(&index).filter(|_| !found.has_times()) {
+        return Ok(Sealed { number, bytes, summary });
+    }
     seal(directory, number, found.bytes, &found.all())
 }
 
