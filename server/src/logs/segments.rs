@@ -95,10 +95,9 @@ impl SegmentSet {
         let mut numbers = numbers(directory).map_err(|error| failed("list", directory, error))?;
         numbers.sort_unstable();
         let last = numbers.pop();
-        let mut sealed = Vec::with_capacity(numbers.len());
-        for number in numbers {
-            sealed.push(find_sealed(directory, number)?);
-        }
+        let sealed: Result<Vec<Sealed>, LogsError> =
+            numbers.into_iter().map(|number| find_sealed(directory, number)).collect();
+        let mut sealed = sealed?;
         let active = match last {
             Some(number) => Active::recover(directory, number, &mut sealed, unsynced_max)?,
             None => Active::begin(directory, 1)?,
@@ -347,22 +346,20 @@ fn sealed_part(
     }))
 }
 
-/// A sealed segment by its index, which is made again if it is missing, or lacks records that its version did not know. Records that a
-/// recovery did not accept stay out.
+/// A sealed segment by its index, which is made again if it is missing or lacks records that its version did not know.
 fn find_sealed(directory: &Path, number: u64) -> Result<Sealed, LogsError> {
-    let path = segment_path(directory, number);
+    let (path, index) = (segment_path(directory, number), index_path(directory, number));
     let read = |error| failed("read", &path, error);
     let file = File::open(&path).map_err(read)?;
     let bytes = file.metadata().map_err(read)?.len();
-    let index = index_path(directory, number);
     if let Some(summary) = IndexSummary::read(&index, bytes) {
         return Ok(Sealed { number, bytes, summary });
     }
     let found = Scan::of(&file).map_err(read)?;
-    if let Some(summary) = IndexSummary::read_incomplete(&index).filter(|_| !found.has_times()) {
-        return Ok(Sealed { number, bytes, summary });
+    match IndexSummary::read_incomplete(&index) {
+        Some(summary) if !found.has_times() => Ok(Sealed { number, bytes, summary }),
+        _ => seal(directory, number, found.bytes, &found.all()),
     }
-    seal(directory, number, found.bytes, &found.all())
 }
 
 fn seal(directory: &Path, number: u64, bytes: u64, contents: &SegmentIndex) -> Result<Sealed, LogsError> {
