@@ -24,8 +24,7 @@ class Client:
 
     `server` is `host:port`, with the base path if it has one, or a URL. For arguments that are not given the client reads what
     the command line reads: LONGSHORE_SERVER, LONGSHORE_API_TOKEN_FILE, LONGSHORE_CA_FILE; and before the file LONGSHORE_TOKEN.
-    If the server does not answer (for `timeout` seconds), or answers 503, a call tries again for `retry_for` seconds.
-    """
+    If the server does not answer (for `timeout` seconds), or answers 503, a call tries again for `retry_for` seconds."""
 
     def __init__(
         self, server: Optional[str] = None, *, token: Optional[str] = None, token_file: Optional[str] = None,
@@ -128,8 +127,7 @@ class Client:
     def events(self, *, after: Optional[str] = None, follow: bool = True, **filters: Filter) -> Generator[Event, None, None]:
         """Changes from this call on, or `after` an event. Filters: `kind`, `name`, `state`, `worker`, `batch`, `tail`.
 
-        After a broken connection it goes on with the next event. Raises `EventsGone` if that is impossible.
-        """
+        After a broken connection it goes on with the next event. Raises `EventsGone` if that is impossible."""
         query = _query(**filters, follow=None if follow else 0)
         events = self._http.events("/api/events", query, after, follow)
         next(events)

@@ -68,8 +68,7 @@ class Http:
     def call(self, request: Request, wait_s: float = 0, limit_s: float = float("inf")) -> Tuple[HTTPMessage, bytes]:
         """Sends a request, which must do no harm twice, until it is answered; returns headers and body.
 
-        The server may take `wait_s` longer than for others. `limit_s` limits the whole call.
-        """
+        The server may take `wait_s` longer than for others. `limit_s` limits the whole call."""
         retries = Retries(min(self._retry_s, limit_s))
         read_s = min(self._timeout_s + wait_s, limit_s + _GRACE_S)
         while True:
