@@ -53,5 +53,5 @@ impl Listeners {
     }
 }
 
-/// As a browser does.
-const RECONNECT_DELAY: Duration = Duration::from_secs(3);
+/// The server asks browsers to wait this long (`retry`).
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);

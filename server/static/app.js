@@ -43,8 +43,8 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// Live updates: a summary of events means that this page may have changed, so it is read again, at most once a second and never while it is hidden
-// or someone is typing into it or has typed.
+// Live updates: a summary of events means that this page may have changed, so it is read again, at most once a second and never while it
+// is hidden or someone is typing into it or has typed.
 let wanted = false, running = false;
 function isChanged(field) {
   if (field.type === "checkbox") return field.checked !== field.defaultChecked;

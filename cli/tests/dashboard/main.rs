@@ -5,6 +5,7 @@
 
 mod busy_day;
 mod output;
+mod restart;
 
 use std::path::{Path, PathBuf};
 
@@ -53,9 +54,9 @@ async fn number(browser: &Browser, script: &str) -> i64 {
 struct Running {
     api: Api,
     base: String,
-    _server: Process,
+    server: Process,
     _worker: Process,
-    _cluster: Cluster,
+    cluster: Cluster,
 }
 
 impl Running {
@@ -65,7 +66,7 @@ impl Running {
         let worker = cluster.start_worker("rack-1", &["--no-docker", "--allow-process", "--slots", "4"]);
         api.wait_for_ready_worker("rack-1").await;
         let base = format!("http://{}", cluster.address());
-        Self { api, base, _server: server, _worker: worker, _cluster: cluster }
+        Self { api, base, server, _worker: worker, cluster }
     }
 }
 

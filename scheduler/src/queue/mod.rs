@@ -9,10 +9,10 @@
 //! are woken one by one in their order, so an event costs the same however many wait.
 //!
 //! ```text
-//! heads   (key of its first job, lane), ordered        ──▶ the next job to place
+//! lanes   Definition(0): k1 k2 k3 …   Pinned(7, 0): k1 …   each with the reason why it is parked, if it is
+//! heads   (key of its first job, lane) of those that are not parked, ordered   ──▶ the next job to place
 //! limited likewise, of lanes with limits
-//! lanes   Definition(0): k1 k2 k3 …   Pinned(7, 0): k1 …
-//! parked  lanes whose first job no worker can take now, or no limit lets start
+//! others  the parked lanes, by what wakes them: workers, a free slot, a limit
 //! ```
 
 mod ageing;

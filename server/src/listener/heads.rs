@@ -95,8 +95,8 @@ impl SharedHeadBuffer {
         Err(BudgetExhausted { held_bytes, limit_bytes })
     }
 
-    /// Called before each write of a response. Drops the kept bytes if the end of the current request's body is unknown.
-    fn on_response_written(&self) {
+    /// Drops the kept bytes if the end of the current request's body is unknown: a response is about to be written.
+    fn before_response_write(&self) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.end_unknown {
             let all = kept.bytes.len();
@@ -144,7 +144,7 @@ fn names_a_length(head: &[u8]) -> bool {
 /// The request heads of all connections together exceed their limit.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "unfinished request heads hold {held_bytes} bytes of all connections together, the limit is {limit_bytes}"
+    "the unfinished request heads of all connections have {held_bytes} bytes; the limit is {limit_bytes}"
 )]
 struct BudgetExhausted {
     held_bytes: usize,
@@ -186,7 +186,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadCapturingStream<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for HeadCapturingStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.heads.on_response_written();
+        self.heads.before_response_write();
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -195,7 +195,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HeadCapturingStream<S> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.heads.on_response_written();
+        self.heads.before_response_write();
         Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let heads = heads();
         heads.add(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nContent-Length: 1\r\n").unwrap();
         assert!(!heads.advance_to(&chunked()));
-        heads.on_response_written();
+        heads.before_response_write();
         heads.add(b"POST / HTTP/1.1\r\nCONTENT-length: 1\r\n").unwrap();
         heads.add(b"Transfer-Encoding: chunked\r\n\r\n").unwrap();
         assert!(heads.advance_to(&chunked()));
@@ -256,12 +256,12 @@ mod tests {
         let heads = heads();
         heads.add(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 22\r\n\r\ncontent-le").unwrap();
         assert!(!heads.advance_to(&HeaderMap::new()));
-        heads.on_response_written();
+        heads.before_response_write();
         assert!(!heads.advance_to(&headers(&[(header::CONTENT_LENGTH, "22")])));
         // An interim response (100 Continue) comes before the body.
-        heads.on_response_written();
+        heads.before_response_write();
         heads.add(&[b"ngth: 1\r\n\r\n".as_slice(), both].concat()).unwrap();
-        heads.on_response_written();
+        heads.before_response_write();
         assert!(heads.advance_to(&chunked()));
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let heads = heads();
         heads.add(b"POST / HTTP/1.1\r\nContent-Length: 19\r\n\r\ncontent-length: 1\r\n").unwrap();
         heads.advance_to(&headers(&[(header::CONTENT_LENGTH, "19")]));
-        heads.on_response_written();
+        heads.before_response_write();
         heads.add(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         assert!(!heads.advance_to(&chunked()));
     }

@@ -45,9 +45,8 @@ impl Scan {
 
     /// A whole record has the time of its receipt.
     pub(super) fn has_times(&self) -> bool {
-        let records =
-            self.contents.all().chain(self.behind.iter().map(|(attempt, position)| (*attempt, position)));
-        records.into_iter().any(|(_, position)| position.code.has_time)
+        let positions = self.contents.all().map(|(_, position)| position);
+        positions.chain(self.behind.iter().map(|(_, position)| position)).any(|it| it.code.has_time)
     }
 
     /// All whole records, wherever they are.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{Fence, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use rusqlite::Connection;
@@ -298,7 +299,7 @@ fn a_store_that_somebody_else_holds_keeps_its_reserve() {
     fs::write(&ballast, "").unwrap();
     let shell = place.sql();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
-    store.connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+    store.connection.busy_timeout(Duration::ZERO).unwrap();
     let first = group(&loaded, 1, vec![added(1)]);
     assert!(matches!(store.commit(&first), Err(CommitError::Unavailable(_))));
     assert!(ballast.exists());
