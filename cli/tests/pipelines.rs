@@ -107,6 +107,61 @@ async fn a_job_that_waits_for_another_one_survives_a_crash_of_the_server() {
     assert_eq!((&ended["state"], &ended["result"][0]["state"]), (&json!("succeeded"), &json!("cancelled")));
 }
 
+/// A later job has them behind a crash as well, and when somebody repeats it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_results_of_earlier_jobs_become_parameters_of_a_later_one() {
+    let mut running = Running::start(PASSED_ON).await;
+    let api = &running.api;
+    let write = |result: Value| json!({"name": "write", "args": [result.to_string()]});
+    let list = json!([
+        write(json!({"rows": 1, "table": "orders", "key": "swordfish"})),
+        write(json!({"rows": 3, "mode": "slow"})),
+        {"name": "load", "after": ["write"], "params": {"table": "mine"}},
+        {"name": "closed", "after": ["write"]},
+    ]);
+    api.post("/api/jobs", Some(&list)).await;
+    assert_eq!(states(api, 1, 4).await, ["succeeded"; 4]);
+    running.server.kill();
+    let _server = running.cluster.start_server(&[]).await;
+    running.api.wait_for_ready_worker("only").await;
+    let api = &running.api;
+
+    let load = api.get("/api/jobs/3").await;
+    let told = json!({"word": "3", "table": "mine", "mode": "fast", "key": "swordfish".len()});
+    assert_eq!(load["result"], told, "the submission first, then the last result, then the default: {load}");
+    assert_eq!(load["params"], json!({"rows": 3, "table": "mine", "key": "***"}));
+    let left_out = load["timeline"].as_array().unwrap().iter().find(|it| it["event"] == "result_left_out");
+    let text = "parameter mode: \"slow\" is not one of its values";
+    assert_eq!(left_out.map(|it| &it["text"]), Some(&json!(text)), "{load}");
+    let closed = api.get("/api/jobs/4").await;
+    assert_eq!((&closed["params"], &closed["result"]["word"]), (&Value::Null, &json!("0")), "{closed}");
+    let again = api.post("/api/jobs/3/retry", None).await["id"].as_u64().unwrap();
+    let again = api.wait_for_job(again, |job| job["state"] == "succeeded").await;
+    assert_eq!((&again["result"], &again["params"]), (&told, &load["params"]));
+}
+
+const PASSED_ON: &str = r#"
+version: 1
+defaults: { runtime: process }
+jobs:
+  write: { command: [sh, -c, 'printf %s "$$1" > "$$LONGSHORE_RESULT"', sh] }
+  load:
+    params: &params
+      rows: { type: integer, default: 0 }
+      table: { type: string, required: false }
+      mode: { enum: [fast, good], default: fast }
+      key: { type: string, required: false, secret: true }
+    command: &load
+      - sh
+      - -c
+      - >-
+        printf '{"word": "%s", "table": "%s", "mode": "%s", "key": %d}' "$$1" "$$PARAM_TABLE" "$$PARAM_MODE"
+        "$${#PARAM_KEY}" > "$$LONGSHORE_RESULT"
+      - sh
+      - "${params.rows}"
+  closed: { params: *params, command: *load, allow: [] }
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_follow_is_refused_with_a_reason() {
     let running = Running::start(JOBS).await;

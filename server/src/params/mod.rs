@@ -16,7 +16,7 @@ use scheduler::params::{
 use serde_json::Value;
 
 pub(crate) use pattern::{Pattern, refusal_of_pattern};
-pub(crate) use result::params_of_result;
+pub(crate) use result::{params_of_predecessors, params_of_result};
 pub(crate) use value::{allowed, from_json, to_json, to_text};
 
 use crate::excerpt::excerpt;

@@ -1,43 +1,79 @@
-//! Parameters out of the result of a job, for the job of a hook (`scheduler::results`).
+//! Parameters out of the results of jobs (`scheduler::results`): for the job of a hook, and for a job that comes after others.
 //!
-//! Members of the result are compared with the parameters that the hook's definition declares. Nothing here is an error: a value that does
+//! Members of a result are compared with the parameters that the definition of the job declares. Nothing here is an error: a value that does
 //! not fit is left out with a reason, and its parameter is as if nobody had given it.
+
+use std::collections::BTreeMap;
 
 use protocol::container::Overrides;
 use protocol::wire::{BODY_BYTES_MAX, body_fits_with};
-use scheduler::params::SubmissionRules;
-use scheduler::results::ResultParams;
+use scheduler::params::{JobParam, JobParams, SubmissionRules};
+use scheduler::results::{ResultParams, takes_params};
 use serde_json::{Map, Value};
 
-use super::Checker;
+use super::{Checker, to_json};
+use crate::store::{PREDECESSORS_BYTES_MAX, StoredOverrides};
 
-/// Reads the parameters. It follows from its arguments alone, because decisions depend on it.
+/// Reads the parameters of a hook's job. They follow from the arguments alone, because decisions depend on them.
 pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultParams {
-    // A result that is no object names no parameters.
-    let Ok(members) = serde_json::from_str::<Map<String, Value>>(result) else {
+    // This runs within a step of the scheduler.
+    take(rules, &[], &[result], |params| {
+        let sent = params.applied_to(&Overrides::default());
+        body_fits_with(&sent, FACTS, BODY_BYTES_MAX - PARAMS_BYTES_MAX).is_ok()
+    })
+}
+
+/// Reads the parameters of a job that came after others: those that its submission gave, and of the rest those that the results have. If
+/// several results have one, that of the highest job number counts. Absent if the results give nothing.
+pub(crate) fn params_of_predecessors(rules: &SubmissionRules, stored: &StoredOverrides) -> ResultParams {
+    let Some(predecessors) = stored.predecessors.as_ref().filter(|_| takes_params(rules)) else {
         return ResultParams::default();
     };
-    let named = |name: &str| members.get(name).filter(|value| !value.is_null());
-    if !rules.params.declared.iter().any(|param| named(&param.name).is_some()) {
+    let results: Vec<&str> = predecessors.results.iter().map(String::as_str).collect();
+    take(rules, &stored.params.given, &results, |params| {
+        let sent = params.applied_to(&stored.overrides);
+        body_fits_with(&sent, FACTS, FACTS_BYTES + PREDECESSORS_BYTES_MAX).is_ok()
+    })
+}
+
+/// The parameters that were given and those of the results, if they fit together.
+fn take(
+    rules: &SubmissionRules,
+    given: &[JobParam],
+    results: &[&str],
+    fits: impl Fn(&JobParams) -> bool,
+) -> ResultParams {
+    let is_open = |name: &str| given.iter().all(|param| param.name != name);
+    let mut found: BTreeMap<&str, Value> = BTreeMap::new();
+    // A result that is no object names no parameters.
+    for mut members in
+        results.iter().filter_map(|result| serde_json::from_str::<Map<String, Value>>(result).ok())
+    {
+        for param in rules.params.declared.iter().filter(|param| is_open(&param.name)) {
+            let value = members.remove(&param.name).filter(|value| !value.is_null());
+            found.extend(value.map(|value| (param.name.as_str(), value)));
+        }
+    }
+    if found.is_empty() {
         return ResultParams::default();
     }
-    // This runs within a step of the scheduler.
-    let checker = Checker::for_some(&rules.params, |name| named(name).is_some());
-    let (mut given, mut left_out) = (Vec::new(), Vec::new());
+    // Those that were given were checked with the submission.
+    let checker = Checker::for_some(&rules.params, |name| found.contains_key(name));
+    let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for param in &rules.params.declared {
-        let Some(value) = named(&param.name) else { continue };
-        match checker.check(param, value) {
-            Ok(_) => given.push((param.name.clone(), value.clone())),
+        let Some(value) = found.remove(param.name.as_str()) else { continue };
+        match checker.check(param, &value) {
+            Ok(_) => taken.push((param.name.clone(), value)),
             Err(fault) => left_out.push(format!("parameter {}: {}", param.name, fault.detail)),
         }
     }
-    if given.is_empty() {
+    if taken.is_empty() {
         return ResultParams { params: None, left_out };
     }
-    // Without a required parameter the hook is left out, as it would be without a result.
-    let params = checker.resolve(&given).ok().filter(|params| {
-        let sent = params.applied_to(&Overrides::default());
-        let fits = body_fits_with(&sent, FACTS, BODY_BYTES_MAX - PARAMS_BYTES_MAX).is_ok();
+    taken.extend(given.iter().map(|param| (param.name.clone(), to_json(&param.value))));
+    // Without a required parameter a hook is left out, as it would be without a result.
+    let params = checker.resolve(&taken).ok().filter(|params| {
+        let fits = fits(params);
         if !fits {
             left_out.push("its parameters: they are too long together".to_owned());
         }
@@ -46,8 +82,10 @@ pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultP
     ResultParams { params, left_out }
 }
 
-/// Variables that the job gets beside its parameters, at most: the facts about its parent, and its trace.
+/// Variables that the job gets beside its parameters, at most: the facts about its parent or its predecessors, its position, and its trace.
 const FACTS: usize = 32;
+/// Bytes of these variables, without the results among them.
+const FACTS_BYTES: usize = 4 << 10;
 /// Bytes of all words and variables from parameters. A job may have 16 hooks that all take the same value, and a command may name it often, so
 /// less than a submission may have; with the facts they fit into a message to the worker.
 const PARAMS_BYTES_MAX: usize = 128 << 10;
@@ -58,6 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::store::PredecessorEnds;
 
     fn rules() -> SubmissionRules {
         let param = |name: &str, kind, absence| Param {
@@ -122,6 +161,47 @@ mod tests {
         let taken = read(&json!({"rows": 1, "long": "x".repeat(7_000)}));
         assert_eq!(taken.params, None, "twenty words and a variable of 7,000 bytes are too much");
         assert_eq!(taken.left_out, ["its parameters: they are too long together"]);
+    }
+
+    fn after(given: Vec<JobParam>, results: &[Value]) -> ResultParams {
+        let results = results.iter().map(Value::to_string).collect();
+        let predecessors = Some(PredecessorEnds { results, ..PredecessorEnds::default() });
+        let params = JobParams { given, ..JobParams::default() };
+        params_of_predecessors(
+            &rules(),
+            &StoredOverrides { params, predecessors, ..StoredOverrides::default() },
+        )
+    }
+
+    #[test]
+    fn a_submission_counts_more_than_results_and_the_last_result_more_than_earlier_ones() {
+        let file = JobParam { name: "file".into(), value: ParamValue::Text("own".into()), secret: false };
+        let results = [json!({"rows": 1, "long": "a"}), json!([1]), json!({"rows": 2, "file": "theirs"})];
+        let params = after(vec![file.clone()], &results).params.unwrap();
+        let given = |name: &str| params.given.iter().find(|param| param.name == name).map(|it| &it.value);
+        assert_eq!(given("rows"), Some(&ParamValue::Integer(2)));
+        assert_eq!(given("long"), Some(&ParamValue::Text("a".into())));
+        assert_eq!(given("file"), Some(&file.value));
+        assert_eq!(after(vec![file], &[json!({"file": "theirs"})]), ResultParams::default());
+    }
+
+    #[test]
+    fn a_job_after_others_keeps_its_own_where_the_results_do_not_fit() {
+        let input = Some("x".repeat(BODY_BYTES_MAX - PREDECESSORS_BYTES_MAX - FACTS_BYTES - 100));
+        let stored = |results: &[&str]| StoredOverrides {
+            overrides: Overrides { input: input.clone(), ..Overrides::default() },
+            predecessors: Some(PredecessorEnds {
+                results: results.iter().map(|it| (*it).to_owned()).collect(),
+                ..PredecessorEnds::default()
+            }),
+            ..StoredOverrides::default()
+        };
+        assert!(params_of_predecessors(&rules(), &stored(&[r#"{"rows": 7}"#])).params.is_some());
+        let long = format!(r#"{{"long": "{}"}}"#, "x".repeat(100));
+        let taken = params_of_predecessors(&rules(), &stored(&[&long]));
+        assert_eq!(taken.left_out, ["its parameters: they are too long together"]);
+        let closed = SubmissionRules { allow: Some(Vec::new()), ..rules() };
+        assert_eq!(params_of_predecessors(&closed, &stored(&["{\"rows\": 7}"])), ResultParams::default());
     }
 
     #[test]

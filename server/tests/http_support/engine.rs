@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_server::engine::Command;
 use longshore_server::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace,
-    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition, StoredOverrides,
 };
-use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::input::{GroupNo, JobUpdate, KeyHolder, Operation};
@@ -110,7 +109,7 @@ impl Archive for StandInEngine {
         Ok((self.read()?.keys.get(key).copied(), GroupNo(1)))
     }
 
-    fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
+    fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, StoredOverrides)>, ReadError> {
         Ok(Vec::new())
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, Uri, header};
+use protocol::Revision;
 use protocol::container::{PullPolicy, Volume};
 use scheduler::definition::{Definition, Expect, OnLost, RetryOn, RetryPolicy};
 use scheduler::expectations::ExpectationRow;
@@ -18,6 +19,7 @@ use scheduler::step::PendingReason;
 use scheduler::unique::{OnDuplicate, UniqueRule};
 
 use crate::catalogue::{Definitions, Entry};
+use crate::config::jobs_file;
 use crate::excerpt::excerpt;
 use crate::http::api::{limits, notifications, pauses, schedules};
 use crate::http::middleware::code::Code;
@@ -58,6 +60,21 @@ pub(crate) async fn one(
     let last = state.read(move |archive| archive.last_ended(&name)).await?;
     shown.last_ended = last.map(|row| state.presenter().job(row));
     Ok(Json(shown))
+}
+
+/// The definition with this revision, which may be an earlier one; absent if it is gone.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) async fn of_revision(
+    state: &AppState,
+    revision: Revision,
+) -> Result<Option<Arc<Definition>>, Problem> {
+    if let Some(entry) = state.services.catalogue.current().find_revision(revision) {
+        return Ok(Some(entry.definition.clone()));
+    }
+    let stored = state.read(move |archive| archive.definition(revision)).await?;
+    Ok(stored.and_then(|stored| jobs_file::parse_stored(&stored).ok()).map(Arc::new))
 }
 
 /// Finds a definition by name.

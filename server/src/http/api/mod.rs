@@ -22,6 +22,7 @@ pub(crate) mod pauses;
 pub(crate) mod pipelines;
 pub(crate) mod plan;
 pub(crate) mod reload;
+mod result_params;
 pub(crate) mod schedule_choice;
 pub(crate) mod schedules;
 pub(crate) mod submit;

@@ -18,7 +18,6 @@ use scheduler::job::State as JobState;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
 use crate::auth::actor::Actor;
-use crate::config::jobs_file;
 use crate::engine::Busy;
 use crate::http::api::admission;
 use crate::http::api::batches::{array, position};
@@ -42,7 +41,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice, SubmitP
 use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
-use crate::store::JobRow;
+use crate::store::{JobRecord, JobRow};
 
 /// `POST /api/jobs/{name}`
 pub(crate) async fn one(
@@ -95,7 +94,10 @@ pub(crate) async fn retry(
     let (text, held) = read_body(&state, &parts, body).await?;
     let changes = job_request::read_one(&text)?;
     let key = parse_key(&parts, &members.fingerprint_text(&revision.fingerprint_text(id)), &text)?;
-    let repeated = repeat_of(&state, JobId(id), revision, members, changes).await;
+    let repeated = match find(&state, JobId(id)).await {
+        Ok(record) => repeat_of(&state, record, revision, members, changes).await,
+        Err(problem) => Err(problem),
+    };
     drop(text);
     match repeated {
         Ok((definition, mut job)) => {
@@ -127,12 +129,12 @@ pub(crate) async fn read_body(
 /// The job that repeats an ended one, with `changes` laid over its overrides.
 pub(crate) async fn repeat_of(
     state: &Arc<AppState>,
-    id: JobId,
+    record: JobRecord,
     revision: RevisionChoice,
     members: MembersChoice,
     changes: JobRequest<'_>,
 ) -> Result<(Arc<Definition>, NewJob), Problem> {
-    let record = find(state, id).await?;
+    let id = record.row.job;
     let actor = Actor::current();
     actor.check_scope(&record.row.definition)?;
     let job_state = record.row.state;
@@ -209,13 +211,10 @@ fn merge_pairs(pairs: &mut Vec<(String, String)>, changes: Vec<(String, String)>
 
 /// Finds the revision of a job, and registers it with the engine if jobs.yaml has changed since.
 async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definition>, Problem> {
-    let revision = row.revision;
-    if let Some(entry) = state.services.catalogue.current().find_revision(revision) {
+    if let Some(entry) = state.services.catalogue.current().find_revision(row.revision) {
         return Ok(entry.definition.clone());
     }
-    let stored = state.read(move |archive| archive.definition(revision)).await?;
-    let definition = stored.and_then(|stored| jobs_file::parse_stored(&stored).ok()).map(Arc::new);
-    let definition = definition.ok_or_else(|| {
+    let definition = definitions::of_revision(state, row.revision).await?.ok_or_else(|| {
         Problem::new(
             Code::RevisionGone,
             format!("\"{}\" as it was for job {} is gone", row.definition, row.job),

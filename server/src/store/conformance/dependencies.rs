@@ -71,9 +71,9 @@ pub(in crate::store) fn a_job_is_told_how_its_predecessors_ended(backend: &mut d
         Change::Dependency(row(2, 1, RequiredEnd::Success, Some(State::Failed))),
     ]);
     let told = harness.archive().overrides(&[JobId(2), JobId(3)]).unwrap();
-    let [(JobId(2), overrides)] = told.as_slice() else { panic!("{told:?}") };
+    let [(JobId(2), stored)] = told.as_slice() else { panic!("{told:?}") };
     let ends = format!(r#"[{{"job":1,"name":"{}","state":"failed"}}]"#, definition(1).name);
-    assert_eq!(overrides.environment, [(PREDECESSORS_VARIABLE.to_owned(), ends)]);
+    assert_eq!(stored.sent().environment, [(PREDECESSORS_VARIABLE.to_owned(), ends)]);
 }
 
 pub(in crate::store) fn a_pipeline_is_found_from_each_of_its_jobs(backend: &mut dyn Backend) {

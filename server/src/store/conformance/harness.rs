@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{
@@ -119,6 +120,12 @@ impl<'b> Harness<'b> {
 
     pub(in crate::store) fn archive(&self) -> &dyn Archive {
         self.archive.as_deref().unwrap()
+    }
+
+    /// The overrides of those of these jobs that have any.
+    pub(in crate::store) fn sent(&self, jobs: &[JobId]) -> Vec<(JobId, Overrides)> {
+        let stored = self.archive().overrides(jobs).unwrap();
+        stored.into_iter().map(|(job, stored)| (job, stored.sent())).collect()
     }
 
     pub(in crate::store) fn state(&self, job: u64) -> State {

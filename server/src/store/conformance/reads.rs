@@ -182,7 +182,7 @@ pub(in crate::store) fn bodies_and_labels_come_back(backend: &mut dyn Backend) {
     harness.commit(vec![with(1, full), with(2, only_labels), with(3, JobDetails::default()), added(4)]);
     harness.restart();
     let ids = [4, 3, 2, 1].map(JobId);
-    assert_eq!(harness.archive().overrides(&ids).unwrap(), [(JobId(1), overrides.clone())]);
+    assert_eq!(harness.sent(&ids), [(JobId(1), overrides.clone())]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
     assert_eq!((record.overrides, &record.row.labels), (overrides, &labels));
     let rows = harness.archive().jobs(&JobFilter { limit: 10, ..JobFilter::default() }).unwrap();
@@ -215,7 +215,7 @@ pub(in crate::store) fn parameters_come_back(backend: &mut dyn Backend) {
     harness.commit(vec![with(1, details), with(2, only_defaults.clone()), added(3)]);
     let (_, live) = harness.restart();
     assert_eq!(live.iter().map(|job| job.has_overrides).collect::<Vec<_>>(), [true, true, false]);
-    let sent = harness.archive().overrides(&[1, 2, 3].map(JobId)).unwrap();
+    let sent = harness.sent(&[1, 2, 3].map(JobId));
     assert_eq!(sent, [(JobId(1), params.applied_to(&overrides)), (JobId(2), only_defaults.sent())]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
     assert_eq!((record.overrides, record.params), (overrides, params.given));

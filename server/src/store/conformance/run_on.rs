@@ -93,8 +93,8 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
     ]);
     assert_eq!(harness.state(1), State::Running);
     // A member has what its parent was given.
-    let stored = harness.archive().overrides(&[JobId(1), JobId(2)]).unwrap();
-    assert_eq!(stored, [(JobId(1), overrides.clone()), (JobId(2), overrides)]);
+    let sent = harness.sent(&[JobId(1), JobId(2)]);
+    assert_eq!(sent, [(JobId(1), overrides.clone()), (JobId(2), overrides)]);
     let mut last = row;
     last.counts = ParentCounts { total: 1, failed: 1, ..ParentCounts::default() };
     harness.commit(vec![
