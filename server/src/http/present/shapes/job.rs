@@ -125,7 +125,7 @@ pub struct FullJob {
     /// Arguments appended to the definition's command.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Parameters that its submission gave; secret ones as `***`.
+    /// Parameters that its submission gave, or results of earlier jobs; secret ones as `***`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, serde_json::Value>,
     /// Its input.

@@ -101,3 +101,35 @@ const FILTERS: &[(&str, AddFilter)] = &[
     ("accepted_until", |it| it.until = Some(Timestamp(i64::MAX))),
     ("cursor", |it| it.before = Some(JobId(10))),
 ];
+
+#[test]
+fn lists_are_read_by_index_and_in_order() {
+    let place = Place::new();
+    let (mut store, _archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
+    let shell = place.sql();
+    let name = Some("resize".to_owned());
+    let label = Some(("team".to_owned(), "blue".to_owned()));
+    let states = |states: &[State]| JobFilter { states: states.to_vec(), ..JobFilter::default() };
+    for filter in [
+        JobFilter::default(),
+        JobFilter { name: name.clone(), ..JobFilter::default() },
+        JobFilter { worker: Some(WorkerId(1)), ..JobFilter::default() },
+        JobFilter { label: label.clone(), ..JobFilter::default() },
+        JobFilter { label, ..states(&[State::Succeeded]) },
+        states(&[State::Queued]),
+        states(&[State::Running]),
+        states(&[State::Assigned, State::Scheduled]),
+        states(&[State::Succeeded]),
+        states(&[State::Failed]),
+        JobFilter { name, ..states(&[State::Failed]) },
+    ] {
+        for plan in list::plans(&shell, &filter) {
+            let plan = plan.join("; ");
+            assert!(!plan.contains("SCAN") && !plan.contains("CO-ROUTINE"), "{plan}");
+            let may_sort = filter.name.is_some() && filter.states == [State::Failed];
+            assert!(may_sort || !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+}
