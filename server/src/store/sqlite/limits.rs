@@ -2,24 +2,10 @@
 
 use std::sync::Arc;
 
-use protocol::{JobId, Timestamp};
+use protocol::Timestamp;
 use rusqlite::{Connection, Row, params};
 use scheduler::limits::keys::JobKeys;
 use scheduler::limits::{LimitId, LimitKind, RateRow};
-
-/// Writes the keys of a new job.
-pub(super) fn put_keys(connection: &Connection, job: JobId, keys: &JobKeys) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT INTO job_keys (job, concurrency, rate) VALUES (?1, ?2, ?3)")?
-        .execute(params![job.0.cast_signed(), keys.concurrency.as_deref(), keys.rate.as_deref()])?;
-    Ok(())
-}
-
-/// Deletes the keys of a job that ends.
-pub(super) fn delete_keys(connection: &Connection, job: i64) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM job_keys WHERE job = ?1")?.execute([job])?;
-    Ok(())
-}
 
 /// The keys of a job from two columns; absent if both are null.
 pub(super) fn keys(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Box<JobKeys>>> {

@@ -49,6 +49,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("audit_details", include_str!("migrations/0032_audit_details.sql")),
     ("pauses", include_str!("migrations/0033_pauses.sql")),
     ("keys_without_trigger", include_str!("migrations/0034_keys_without_trigger.sql")),
+    ("keys_in_jobs", include_str!("migrations/0035_keys_in_jobs.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

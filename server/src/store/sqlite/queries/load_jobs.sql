@@ -11,9 +11,9 @@ SELECT id, definition, state, priority, due_at, timeout_ms, details, own_failure
     iif(own_failures > 0, (outcome IS 3) + (SELECT count(*) FROM past_attempts past WHERE past.job = jobs.id AND past.outcome = 3), 0),
     created_at, batch,
     (SELECT at FROM expiries WHERE expiries.job = jobs.id),
-    concurrency, rate,
+    concurrency_key, rate_key,
     -- Whether a container of it has started, in any attempt.
     started_at IS NOT NULL OR (attempts > 1 AND EXISTS (SELECT 1 FROM past_attempts past
         WHERE past.job = jobs.id AND past.started_at IS NOT NULL)),
     (SELECT depth FROM hooks WHERE hooks.job = jobs.id)
-FROM jobs LEFT JOIN job_keys ON job_keys.job = jobs.id ORDER BY id
+FROM jobs ORDER BY id

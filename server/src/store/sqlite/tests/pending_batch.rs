@@ -28,7 +28,7 @@ fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
     let mut live = Vec::new();
     store.load(&mut live_jobs(|job| live.push(job.job.0))).unwrap();
     assert_eq!((live, list(&archive)), (vec![30_001], vec![30_001]));
-    for table in ["forming", "details", "labels", "job_keys"] {
+    for table in ["forming", "details", "labels"] {
         let left = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         assert_eq!(
             place.sql().query_row(&format!("SELECT count(*) FROM {table}"), [], left).unwrap(),

@@ -7,7 +7,7 @@ use scheduler::step::{ClosedAttempt, Ended};
 use super::jobs::{closing, null_if_empty};
 use super::{EndedJob, Failure, TransactionWriter, WriteResult};
 use crate::store::fold::JobWrite;
-use crate::store::sqlite::{codes, limits, rows, usage_column};
+use crate::store::sqlite::{codes, usage_column};
 
 /// The columns of a live job that its end needs.
 struct LiveFacts {
@@ -15,8 +15,6 @@ struct LiveFacts {
     state: i64,
     /// Id of its revision's row.
     definition: i64,
-    /// Bit flags: `HAS_LIMIT_KEYS` and its like.
-    detail_flags: i64,
 }
 
 impl TransactionWriter<'_> {
@@ -37,20 +35,12 @@ impl TransactionWriter<'_> {
         }
         self.expect_one_row(moved, write)?;
         let live = self.statements.live_facts.on(self.connection)?.query_row([job], |row| {
-            Ok(LiveFacts {
-                batch: row.get(0)?,
-                state: row.get(1)?,
-                definition: row.get(2)?,
-                detail_flags: row.get(3)?,
-            })
+            Ok(LiveFacts { batch: row.get(0)?, state: row.get(1)?, definition: row.get(2)? })
         });
         let Some(live) = live.optional()? else {
             return Err(self.refusal(write.job, write.expected)?);
         };
         self.statements.remove.on(self.connection)?.execute([job])?;
-        if live.detail_flags & rows::HAS_LIMIT_KEYS != 0 {
-            limits::delete_keys(self.connection, job)?;
-        }
         let state = codes::of_state(ended.state);
         if let Some(batch) = live.batch {
             self.cache.members.add(batch, live.state, state);

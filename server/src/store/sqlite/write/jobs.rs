@@ -15,7 +15,7 @@ use super::{Failure, TransactionWriter, WriteResult};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME};
 use crate::store::sqlite::member_counts::NO_ROW;
-use crate::store::sqlite::{codes, json_column, limits, notes, rows, usage_column};
+use crate::store::sqlite::{codes, json_column, notes, rows, usage_column};
 
 impl TransactionWriter<'_> {
     pub(super) fn job(&mut self, write: &JobWrite<'_>) -> WriteResult {
@@ -55,12 +55,11 @@ impl TransactionWriter<'_> {
         *times = (times.0.min(accepted), times.1.max(accepted));
         let definition = self.definition_ids(added.revision)?;
         self.see(SEEN_NAME, definition.name, block)?;
-        let mut detail_flags =
+        let detail_flags =
             added.details.as_deref().map_or(Ok(0), |details| self.insert_details(job, details))?;
-        if let Some(keys) = &added.keys {
-            limits::put_keys(self.connection, added.job, keys)?;
-            detail_flags |= rows::HAS_LIMIT_KEYS;
-        }
+        let keys = added.keys.as_deref();
+        let concurrency_key = keys.and_then(|keys| keys.concurrency.as_deref());
+        let rate_key = keys.and_then(|keys| keys.rate.as_deref());
         let state = if write.due { State::Queued } else { added.state };
         let state = if assigned.is_some() { live_state(write) } else { codes::of_state(state) };
         let timeout = added.timeout.map(rows::timeout_code);
@@ -81,6 +80,8 @@ impl TransactionWriter<'_> {
                 batch,
                 retry_of,
                 detail_flags,
+                concurrency_key,
+                rate_key,
             ])?;
             return Ok(());
         };
@@ -97,6 +98,8 @@ impl TransactionWriter<'_> {
             batch,
             retry_of,
             detail_flags,
+            concurrency_key,
+            rate_key,
             assigned.number.0,
             assigned.token.fence.0.cast_signed(),
             assigned.token.nonce.0.cast_signed(),

@@ -28,9 +28,7 @@ impl Default for Statements<'_> {
             end_with_attempt: LazyStatement::new(include_str!("../queries/end_with_attempt.sql")),
             end_without_attempt: LazyStatement::new(include_str!("../queries/end_without_attempt.sql")),
             // Two statements: RETURNING keeps its rows in a temporary table, which costs more than the deletion itself.
-            live_facts: LazyStatement::new(
-                "SELECT batch, state, definition, details FROM jobs WHERE id = ?1",
-            ),
+            live_facts: LazyStatement::new("SELECT batch, state, definition FROM jobs WHERE id = ?1"),
             remove: LazyStatement::new("DELETE FROM jobs WHERE id = ?1"),
         }
     }
