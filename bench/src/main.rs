@@ -1,8 +1,8 @@
 //! Measures Longshore as its users meet it: real server and worker processes, HTTP and WebSocket on loopback, SQLite on disk.
 //!
 //! Each result is one line of JSON on standard output, with every parameter that it depends on; what goes on meanwhile is told on
-//! standard error. After each run the database is read again and every job and attempt is counted, and the output that is
-//! stored: a figure without that is none.
+//! standard error. After each run the database is read again, and every job, attempt and stored byte of output is counted; a figure is
+//! printed only if the counts are right.
 //! `docs/performance.md` quotes what this prints.
 
 mod access;
@@ -53,10 +53,10 @@ struct Flags {
     /// Parent of the data directories, on a real disk; they are removed afterwards.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     dir: PathBuf,
-    /// The program to measure; by default the release build beside this one, made if it is missing.
+    /// The program to measure; by default the release build, which is built first.
     #[arg(long, value_name = "FILE")]
     longshore: Option<PathBuf>,
-    /// How many jobs, instead of the number that the measurement is defined with.
+    /// How many jobs (of `decisions`: cycles; of `schedules`: schedules), instead of the number that the measurement is defined with.
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
     /// How many simulated workers `fleet` and `flow` have.
@@ -65,10 +65,10 @@ struct Flags {
     /// How many times each figure is taken.
     #[arg(long, default_value_t = 1, value_name = "N")]
     repeat: u32,
-    /// Also measure on a store with this many ended jobs; 0 leaves it out.
+    /// Measure `throughput` and `singles` also on a store with this many ended jobs; 0 leaves it out.
     #[arg(long, default_value_t = 2_000_000, value_name = "N")]
     history: u64,
-    /// The image for `containers`; it must be here and have `true`.
+    /// The image for `containers`, already pulled, with the command `true`.
     #[arg(long, default_value = "busybox", value_name = "IMAGE")]
     image: String,
 }
@@ -79,17 +79,17 @@ enum What {
     Throughput,
     /// A request per job, end to end, over 64 connections.
     Singles,
-    /// From a POST to the job's start, idle.
+    /// The time from a POST to the job's start on an idle server.
     Latency,
     /// How long single POSTs take while batches of 100,000 are accepted, and while none is.
     BatchStall,
     /// Memory per waiting job, and how fast they are accepted, at 10,000, 100,000 and 1,000,000.
     Backlog,
-    /// Until ready, with 1,000,000 waiting.
+    /// The time until a restarted server with 1,000,000 waiting jobs is ready.
     Restart,
     /// Docker containers, against `docker run` itself.
     Containers,
-    /// `true` as a plain process.
+    /// The command `true` as a plain process, without a container.
     Processes,
     /// Processor time of the scheduler's decisions at different sizes, as ratios; nothing else is started.
     Decisions,
@@ -111,14 +111,19 @@ enum What {
     Access,
     /// 1,000 followers of events and of output while nothing happens; batches with an open dashboard, in turns.
     Followers,
-    /// All of it.
+    /// All of them.
     All,
 }
 
 fn main() -> anyhow::Result<()> {
     let flags = Flags::parse();
+    if matches!(flags.what, What::Decisions | What::All) {
+        for _ in 0..flags.repeat {
+            decisions::measure(flags.jobs.unwrap_or(CYCLES_PER_WINDOW), Scale::full())?;
+        }
+    }
     if flags.what == What::Decisions {
-        return decisions::measure(flags.jobs.unwrap_or(DECISIONS), Scale::full());
+        return Ok(());
     }
     let env = BenchEnv::prepare(&flags.dir, flags.longshore.as_deref())?;
     // One thread: the load generator shares two cores with what it measures.
@@ -183,5 +188,5 @@ async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cycles in a window: tens of milliseconds.
-const DECISIONS: u64 = 10_000;
+/// They take tens of milliseconds, far more than the clock's step.
+const CYCLES_PER_WINDOW: u64 = 10_000;

@@ -168,7 +168,7 @@ impl Stage {
         let endpoint = self.endpoint(address)?;
         let began = Instant::now();
         let mut process = Process::start(command)?;
-        while !is_ready(endpoint.clone()).await {
+        while !is_ready(endpoint.clone(), WAIT_TIMEOUT.saturating_sub(began.elapsed())).await {
             if let Some(status) = process.child.try_wait()? {
                 bail!("the server ended ({status}):\n{}", self.tail("server.log"));
             }
@@ -202,7 +202,13 @@ impl Stage {
                 return Ok(workers);
             }
             if began.elapsed() > WAIT_TIMEOUT {
-                bail!("only {ready} of {} workers are ready:\n{}", pool.workers, self.tail("worker-1.log"));
+                let is_ready = |n: &u32| {
+                    let named = |worker: &serde_json::Value| worker["name"] == format!("bench-{n}").as_str();
+                    listed.as_array().into_iter().flatten().any(|it| named(it) && it["state"] == "ready")
+                };
+                let missing = (1..=pool.workers).find(|n| !is_ready(n)).unwrap_or(1);
+                let log = self.tail(&format!("worker-{missing}.log"));
+                bail!("only {ready} of {} workers are ready; worker {missing} says:\n{log}", pool.workers);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -257,7 +263,7 @@ pub(crate) struct Server {
     pub(crate) process: Process,
     /// The address that the server listens on.
     pub(crate) address: SocketAddr,
-    /// The address with what the server asks of clients.
+    /// Its address, with the API token and the TLS settings for clients.
     pub(crate) endpoint: Endpoint,
 }
 
@@ -268,7 +274,7 @@ impl Server {
     }
 }
 
-/// One of the measured processes; killed if it is forgotten.
+/// One of the measured processes; killed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -278,7 +284,7 @@ pub(crate) struct Process {
 impl Process {
     fn start(mut command: Command) -> anyhow::Result<Self> {
         let child = command.spawn().context("cannot start the program")?;
-        let pid = child.id().context("the program ended at once")?;
+        let pid = child.id().context("the program was waited for already")?;
         Ok(Self { child, pid })
     }
 
@@ -287,7 +293,7 @@ impl Process {
         probe::cpu_us(self.pid)
     }
 
-    /// Memory of its own, in bytes.
+    /// Its anonymous resident memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> anyhow::Result<u64> {
         probe::memory_bytes(self.pid)
     }
@@ -321,7 +327,7 @@ impl Process {
     }
 }
 
-/// Trust in the authority of this file, and in no other.
+/// The settings of a TLS client that trusts the authority in this file only.
 fn trust(authority: &Path) -> anyhow::Result<Arc<rustls::ClientConfig>> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(authority)? {
@@ -333,15 +339,14 @@ fn trust(authority: &Path) -> anyhow::Result<Arc<rustls::ClientConfig>> {
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
-async fn is_ready(endpoint: Endpoint) -> bool {
-    match Connection::open(endpoint).await {
-        Ok(mut connection) => {
-            let answer =
-                connection.ask(hyper::Method::GET, "/readyz", crate::load::JSON, bytes::Bytes::new()).await;
-            answer.is_ok_and(|(status, _)| status.is_success())
-        }
-        Err(_) => false,
-    }
+/// The server answers within this time that it is ready.
+async fn is_ready(endpoint: Endpoint, within: Duration) -> bool {
+    let answer = async {
+        let mut connection = Connection::open(endpoint).await?;
+        connection.ask(hyper::Method::GET, "/readyz", crate::load::JSON, bytes::Bytes::new()).await
+    };
+    let answer = tokio::time::timeout(within, answer).await;
+    answer.is_ok_and(|answer| answer.is_ok_and(|(status, _)| status.is_success()))
 }
 
 /// A port that was free a moment ago.
@@ -349,23 +354,26 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Builds the release program. Without cargo, takes the one next to this executable. A debug build of the benchmark is an error: it would
-/// measure a debug build of the program.
+/// Builds the release program. Where there is no cargo, takes the one next to this executable. A debug build of the benchmark is an error: it
+/// would measure a debug build of the program.
 fn build_or_find_program() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
         bail!("this is a debug build; run the benchmark with --release, or name a program with --longshore");
     }
-    let us = std::env::current_exe()?;
-    let beside = us.with_file_name("longshore");
+    let program = std::env::current_exe()?.with_file_name("longshore");
     tell("building the program (cargo build --release)");
     let built = std::process::Command::new("cargo")
         .args(["build", "--release", "--quiet", "--package", "longshore-cli"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status();
-    if !built.is_ok_and(|status| status.success()) && !beside.exists() {
-        bail!("cannot build the program; name one with --longshore");
+    let is_built = match built {
+        Ok(status) => status.success(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    if !is_built || !program.exists() {
+        bail!("cannot build {}; name a program with --longshore", program.display());
     }
-    Ok(beside)
+    Ok(program)
 }
 
 const API_TOKEN_FILE: &str = "api.token";

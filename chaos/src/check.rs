@@ -31,11 +31,11 @@ pub struct Evidence {
 #[serde(rename_all = "snake_case")]
 pub enum Violation {
     /// An accepted job is missing, or differs from the answer.
-    Lost,
+    Missing,
     /// A request made more jobs than it asked for, or one idempotency key has two jobs.
     Duplicated,
     /// Only a part of a batch exists.
-    Torn,
+    PartialBatch,
     /// A job exists that no client asked for.
     Unexpected,
     /// An ended job changed later.
@@ -43,27 +43,27 @@ pub enum Violation {
     /// A report about a superseded attempt changed the job.
     StaleAccepted,
     /// The stored outcome is not the one that the attempt had.
-    Invented,
+    WrongOutcome,
     /// An attempt started more than once.
     StartedTwice,
     /// An attempt ran that was never assigned.
-    Ungranted,
+    NeverAssigned,
     /// An attempt started although it was reported as returned or as failed to start.
-    StartDenied,
+    StartContradicted,
     /// Two attempts of a job ran at once although the definition forbids it.
     Overlapped,
     /// An attempt of an `on_lost: wait` job got a successor before its container was reported gone.
-    GivenUp,
+    ReplacedTooEarly,
     /// A container went on after its job was reported as cancelled and its container as gone.
-    WentOn,
+    RanAfterCancel,
     /// A fence was given twice, or the numbers of attempts have a gap.
     Misnumbered,
     /// An attempt did not run to its end although the only faults were deploys.
-    Disturbed,
+    InterruptedByDeploy,
     /// A container or a process outlived the round.
     Orphaned,
-    /// A job did not end, or was lost, although all faults were over.
-    NotEnded,
+    /// A job is still live, or ended as lost, although all faults were over.
+    NoOutcome,
     /// A client got an answer that the API must never give.
     Misanswered,
 }
@@ -89,17 +89,17 @@ pub fn check(evidence: &Evidence) -> Vec<Finding> {
     let rows = Rows::of(&evidence.store);
     let mut findings = Vec::new();
     answers::requests(evidence, &rows, &mut findings);
-    answers::sights(evidence, &rows, &mut findings);
-    attempts::numbers(&rows, &mut findings);
+    answers::check_seen_states(evidence, &rows, &mut findings);
+    attempts::check_numbering(&rows, &mut findings);
     attempts::marks(evidence, &rows, &mut findings);
     attempts::losses(&rows, &mut findings);
     attempts::cancels(&evidence.marks, &rows, &mut findings);
     attempts::outcomes(&evidence.marks, &rows, &mut findings);
-    attempts::deploys(evidence, &rows, &mut findings);
+    attempts::check_deploys_interrupt_nothing(evidence, &rows, &mut findings);
     for job in &evidence.store.jobs {
         if !matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled" | "expired") {
             findings.push(finding(
-                Violation::NotEnded,
+                Violation::NoOutcome,
                 format!("job {} ({}) is {}", job.id, job.name, job.state),
             ));
         }
@@ -110,7 +110,7 @@ pub fn check(evidence: &Evidence) -> Vec<Finding> {
 
 /// Counts the findings of each violation.
 #[must_use]
-pub fn count(findings: &[Finding]) -> BTreeMap<Violation, u64> {
+pub fn count_by_violation(findings: &[Finding]) -> BTreeMap<Violation, u64> {
     let mut counts = BTreeMap::new();
     for finding in findings {
         *counts.entry(finding.violation).or_default() += 1;

@@ -226,7 +226,7 @@ fn stats(
         starts_marked: evidence.marks.iter().filter(|it| it.mark == marks::MarkKind::Start).count() as u64,
         late_reports: evidence.store.late_reports,
         slowest_clearing_s: times.1.as_secs(),
-        violations: check::count(findings),
+        violations: check::count_by_violation(findings),
         broken: 0,
     }
 }

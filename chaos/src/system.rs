@@ -208,7 +208,7 @@ fn worker(cluster: &Cluster, name: &str, link: Link, engine: Option<&Engine>) ->
         None => flags.push("--no-docker"),
     }
     let mut spec = cluster.worker_spec(name, &link.address(), &flags);
-    spec.through = link.through();
+    spec.through = link.command_prefix();
     spec.environment = engine.map(Engine::environment).unwrap_or_default();
     let process = ManagedProcess { process: AsyncMutex::new(spec.start()), spec };
     Worker { process, link: AsyncMutex::new(link) }

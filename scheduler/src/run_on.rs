@@ -38,7 +38,7 @@ pub enum MemberPlan {
     Workers(Arc<[WorkerId]>),
 }
 
-/// Workers that a repetition of a parent may name.
+/// Workers that a retry of a parent may list; they are stored in one row.
 pub const WORKERS_MAX: usize = 10_000;
 
 /// The stored row of a parent.
@@ -48,25 +48,27 @@ pub struct ParentRow {
     pub job: JobId,
     /// The workers that it gets members for. It never changes.
     pub plan: MemberPlan,
-    /// All members are made.
+    /// All members were made. A cancel may come before that.
     pub is_complete: bool,
     /// Members by how they ended.
     pub counts: ParentCounts,
-    /// Wall-clock time at which the container of a member started first.
+    /// Wall-clock time of the first start of a container, of any member.
     pub started_at: Option<Timestamp>,
     /// The requester of its cancel.
     pub cancelled_by: Option<String>,
 }
 
 impl ParentRow {
+    /// Further members are to be made.
+    #[must_use]
+    pub const fn gets_members(&self) -> bool {
+        !self.is_complete && self.cancelled_by.is_none()
+    }
+
     /// The state in which the parent ends, and the reason.
     #[must_use]
     pub fn end(&self) -> (State, String) {
         let counts = self.counts;
-        let wanted = match &self.plan {
-            MemberPlan::Count { members, .. } => *members,
-            MemberPlan::All | MemberPlan::Workers(_) => 0,
-        };
         let reason = || {
             let kinds = [
                 (counts.failed, "failed"),
@@ -81,11 +83,14 @@ impl ParentRow {
             text
         };
         match &self.cancelled_by {
-            // All of it was done before the cancel could stop any.
-            Some(_) if counts.total > 0 && counts.succeeded == counts.total.max(wanted) => {
+            // All members were made, and the cancel stopped none of them.
+            Some(_) if self.is_complete && counts.total > 0 && counts.succeeded == counts.total => {
                 (State::Succeeded, String::new())
             }
             Some(by) if counts.total == 0 => (State::Cancelled, format!("cancelled by {by}")),
+            Some(by) if !self.is_complete => {
+                (State::Cancelled, format!("cancelled by {by} before all members were made: {}", reason()))
+            }
             Some(by) => (State::Cancelled, format!("cancelled by {by}: {}", reason())),
             None if counts.total == 0 => (State::Failed, NO_WORKER.into()),
             None if counts.failures() > 0 => (State::Failed, reason()),

@@ -412,7 +412,7 @@ impl Disk {
             Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
             Change::Updated(updated) => updated.job,
             Change::Ended(it) => {
-                self.may_end(it.job)?;
+                self.may_end(it.job, it.state)?;
                 if it.state == scheduler::job::State::Succeeded {
                     self.parent_succeeded(it.job, it.at);
                 }

@@ -66,7 +66,7 @@ pub(super) enum Beside {
     AbsentWorker,
     /// Likewise, and their jobs have a higher priority than those in the backlogs.
     AbsentWorkerFirst,
-    /// The only workers that may run them are busy with them, while another one is idle.
+    /// The only workers that may run them are busy with other jobs, while a worker of another class is idle.
     BusyClass,
     /// The workers are busy with jobs of a higher priority.
     BusyWorkers,
@@ -115,11 +115,11 @@ pub(super) fn waiting_definitions(waiting: u64, beside: Beside) -> anyhow::Resul
     for _ in 0..WAITING_EACH {
         model.submit((1..=waiting).map(job))?;
     }
-    let of: Box<dyn Fn(u64) -> NewJob> = match beside {
+    let next_job: Box<dyn Fn(u64) -> NewJob> = match beside {
         Beside::BusyWorkersInTurn => Box::new(move |n| job(n % (waiting + 1))),
         _ => Box::new(|_| job(PLAIN)),
     };
-    Ok(Scene { model, order: Order::FinishFirst, job: of })
+    Ok(Scene { model, order: Order::FinishFirst, job: next_job })
 }
 
 /// Jobs of one definition flow while so many large batches of the same definition wait.
@@ -136,7 +136,7 @@ pub(super) fn waiting_batches(batches: u64) -> anyhow::Result<Scene> {
     Ok(Scene { model, order: Order::FinishFirst, job: Box::new(|_| job(PLAIN)) })
 }
 
-/// One definition without rules, or so many with limits by key, required labels and priorities.
+/// One definition without rules, or so many with limits by key, required labels and priorities. The limits are looked at and never reached.
 pub(super) fn rules(definitions: u64) -> anyhow::Result<Scene> {
     let classes = CLASSES;
     let entries = match definitions {
@@ -147,21 +147,22 @@ pub(super) fn rules(definitions: u64) -> anyhow::Result<Scene> {
     for number in 0..RULE_WORKERS {
         model.connect(SLOTS, BACKLOG, class_label(number % classes))?;
     }
-    let of = move |n: u64| match definitions {
+    let next_job = move |n: u64| match definitions {
         0 => job(PLAIN),
-        some => keyed_job(n % some, n % RULE_KEYS),
+        some => keyed_job(n % some, (n / some) % RULE_KEYS),
     };
     let room = RULE_WORKERS * u64::from(SLOTS + BACKLOG);
-    model.submit((0..room + classes * WAITING).map(of))?;
-    Ok(Scene { model, order: Order::FinishFirst, job: Box::new(of) })
+    model.submit((0..room + classes * WAITING).map(next_job))?;
+    Ok(Scene { model, order: Order::FinishFirst, job: Box::new(next_job) })
 }
 
 fn ruled(number: u64, classes: u64) -> Definition {
-    let priority = i8::try_from(number % 5).unwrap_or(0);
+    // Each class has definitions of all priorities.
+    let priority = i8::try_from((number / classes) % 5).unwrap_or(0);
     limited(requiring(Definition { priority, ..definition(number) }, number % classes), 10)
 }
 
-/// Its jobs have a permit for each value of the label `key`.
+/// At most `limit` of its jobs with the same value of the label `key` run at once.
 pub(super) fn limited(mut definition: Definition, limit: u32) -> Definition {
     let key = Some(KeySource::Label(KEY.to_owned()));
     definition.limits.concurrency = Some(Concurrency { limit, key, group: None, on_full: OnFull::Queue });
@@ -203,7 +204,7 @@ const SLOTS: u32 = 2;
 const BACKLOG: u32 = 2;
 /// Waiting jobs of each class, so many that none runs out.
 const WAITING: u64 = 200;
-/// Members of a large batch.
+/// Members of a large batch; half of them make a slice.
 const MEMBERS: usize = 20;
 /// Waiting jobs of each definition that waits.
 const WAITING_EACH: u64 = 4;

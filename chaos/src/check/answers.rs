@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Violation::{Changed, Duplicated, Lost, Misanswered, StaleAccepted, Torn, Unexpected};
+use super::Violation::{Changed, Duplicated, Misanswered, Missing, PartialBatch, StaleAccepted, Unexpected};
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
 
@@ -80,30 +80,31 @@ fn compare(label: &str, request: &Request<'_>, made: &[u64], findings: &mut Vec<
     }
     let Some(first) = made.first() else {
         if !request.answered_jobs.is_empty() {
-            find(Lost, "accepted, and missing");
+            find(Missing, "accepted, and missing");
         }
         return;
     };
     let in_a_row = made.iter().zip(*first..).all(|(made, expected)| *made == expected);
     match (made.len() as u64).cmp(&request.count) {
         std::cmp::Ordering::Greater => find(Duplicated, "too many jobs"),
-        std::cmp::Ordering::Less => find(Torn, "jobs are missing"),
-        std::cmp::Ordering::Equal if !in_a_row => find(Torn, "ids are not consecutive"),
+        std::cmp::Ordering::Less => find(PartialBatch, "jobs are missing"),
+        std::cmp::Ordering::Equal if !in_a_row => find(PartialBatch, "ids are not consecutive"),
         std::cmp::Ordering::Equal => {}
     }
     if request.answered_jobs.iter().any(|job| job != first) {
-        find(Lost, "the first job is not the one in the answer");
+        find(Missing, "the first job is not the one in the answer");
     }
 }
 
 /// Checks the job states that clients saw, in order.
-pub(super) fn sights(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let mut ended: HashMap<u64, &Event> = HashMap::new();
     let mut newest: HashMap<u64, u64> = HashMap::new();
     for event in &evidence.history {
         let Event::Seen { job, status, state, fence, exit_code } = event else { continue };
         if matches!(*status, 404 | 410) {
-            findings.push(finding(Lost, format!("job {job} was accepted, and later there was no such job")));
+            findings
+                .push(finding(Missing, format!("job {job} was accepted, and later there was no such job")));
         } else if *status >= 500 && *status != 503 {
             findings.push(finding(Misanswered, format!("job {job}: {status}")));
         }
@@ -139,7 +140,7 @@ fn check_end(
     findings: &mut Vec<Finding>,
 ) {
     let Some(row) = rows.jobs.get(&job) else {
-        findings.push(finding(Lost, format!("job {job} was seen as {state}, and is not in the database")));
+        findings.push(finding(Missing, format!("job {job} was seen as {state}, and is not in the database")));
         return;
     };
     let code = rows.attempts(job).iter().find(|it| Some(it.fence) == row.fence).and_then(|it| it.exit_code);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Violation::{
-    Disturbed, GivenUp, Invented, Misnumbered, Overlapped, StaleAccepted, StartDenied, StartedTwice,
-    Ungranted, WentOn,
+    InterruptedByDeploy, Misnumbered, NeverAssigned, Overlapped, RanAfterCancel, ReplacedTooEarly,
+    StaleAccepted, StartContradicted, StartedTwice, WrongOutcome,
 };
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
@@ -13,7 +13,7 @@ use crate::marks::{Mark, MarkKind};
 use crate::store::Attempt;
 
 /// Fences are unique and grow with the number of the attempt. Numbers have no gaps. The latest attempt decides the job.
-pub(super) fn numbers(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_numbering(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let mut given = HashSet::new();
     for (job, attempts) in &rows.attempts {
         for (attempt, expected) in attempts.iter().zip(1..) {
@@ -54,15 +54,17 @@ pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fin
         }
         match rows.attempts(job).iter().find(|attempt| attempt.fence == fence) {
             None if mark.mark == MarkKind::Alive => {}
-            None => findings
-                .push(finding(Ungranted, format!("job {job}: attempt {fence} ran, and was never assigned"))),
+            None => findings.push(finding(
+                NeverAssigned,
+                format!("job {job}: attempt {fence} ran, and was never assigned"),
+            )),
             Some(attempt) => {
                 let outcome = attempt.outcome.as_deref().filter(|it| DENIES_A_START.contains(it));
                 if let Some(outcome) = outcome.filter(|_| mark.mark == MarkKind::Start) {
                     let text = format!(
                         "job {job}: attempt {fence} ran, and is stored as {outcome}, which means never started"
                     );
-                    findings.push(finding(StartDenied, text));
+                    findings.push(finding(StartContradicted, text));
                 }
             }
         }
@@ -100,7 +102,7 @@ pub(super) fn cancels(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Findin
                 "job {} was cancelled at {ended}, and attempt {}: {:?} at {}",
                 mark.job, mark.fence, mark.mark, mark.up_ms
             );
-            findings.push(finding(WentOn, text));
+            findings.push(finding(RanAfterCancel, text));
         }
     }
 }
@@ -146,7 +148,7 @@ pub(super) fn losses(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
                     "job {job}: attempt {} was lost, reported gone at {:?}, and {} assigned at {assigned}",
                     lost.fence, lost.told_gone_ms, successor.fence
                 );
-                findings.push(finding(GivenUp, text));
+                findings.push(finding(ReplacedTooEarly, text));
             }
         }
     }
@@ -163,14 +165,20 @@ pub(super) fn outcomes(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Findi
         let latest = rows.attempts(*job).iter().find(|attempt| Some(attempt.fence) == row.fence);
         let end = latest.and_then(|attempt| attempt.outcome.as_deref());
         if matches!(row.state.as_str(), "succeeded" | "failed") && end != Some(row.state.as_str()) {
-            findings
-                .push(finding(Invented, format!("job {job} is {}, its latest attempt {end:?}", row.state)));
+            findings.push(finding(
+                WrongOutcome,
+                format!("job {job} is {}, its latest attempt {end:?}", row.state),
+            ));
         }
     }
 }
 
 /// A deploy interrupts no job: if there were no other faults, every started attempt stops by itself and none is lost.
-pub(super) fn deploys(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_deploys_interrupt_nothing(
+    evidence: &Evidence,
+    rows: &Rows<'_>,
+    findings: &mut Vec<Finding>,
+) {
     let mut faults = evidence.history.iter().filter_map(|event| match event {
         Event::Fault { kind, .. } => Some(kind.starts_with("deploy")),
         _ => None,
@@ -188,7 +196,7 @@ pub(super) fn deploys(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<F
     let started = evidence.marks.iter().filter(|it| it.mark == MarkKind::Start);
     for mark in started.filter(|it| !stopped.contains(&it.fence) && !cancelled(it)) {
         findings.push(finding(
-            Disturbed,
+            InterruptedByDeploy,
             format!("job {}: attempt {} never stopped by itself", mark.job, mark.fence),
         ));
     }
@@ -198,7 +206,7 @@ pub(super) fn deploys(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<F
             {
                 let text =
                     format!("job {job} ({}): attempt {} is {:?}", row.name, attempt.fence, attempt.outcome);
-                findings.push(finding(Disturbed, text));
+                findings.push(finding(InterruptedByDeploy, text));
             }
         }
     }
@@ -228,7 +236,7 @@ fn check_outcome(
         None => {
             let text =
                 format!("job {job}: attempt {fence} {outcome} with {told:?}, and its stop mark has {said:?}");
-            findings.push(finding(Invented, text));
+            findings.push(finding(WrongOutcome, text));
         }
     }
 }

@@ -124,13 +124,13 @@ fn good_history_has_no_findings() {
 
 #[test]
 fn missing_accepted_job_is_lost() {
-    assert_found(Violation::Lost, |it| drop_job(it, 5));
-    assert_found(Violation::Lost, |it| {
+    assert_found(Violation::Missing, |it| drop_job(it, 5));
+    assert_found(Violation::Missing, |it| {
         for id in 2..=4 {
             drop_job(it, id);
         }
     });
-    assert_found(Violation::Lost, |it| {
+    assert_found(Violation::Missing, |it| {
         it.history.push(Event::Seen {
             job: 1,
             status: 404,
@@ -139,16 +139,16 @@ fn missing_accepted_job_is_lost() {
             exit_code: None,
         });
     });
-    assert_found(Violation::Lost, |it| it.history.push(seen(9, "succeeded", Some(9), Some(0))));
-    assert_found(Violation::Lost, |it| {
+    assert_found(Violation::Missing, |it| it.history.push(seen(9, "succeeded", Some(9), Some(0))));
+    assert_found(Violation::Missing, |it| {
         it.history[8] = Event::Answered { label: "d".to_owned(), status: 201, job: Some(7) };
     });
 }
 
 #[test]
 fn partial_batch_is_torn() {
-    assert_found(Violation::Torn, |it| drop_job(it, 3));
-    assert_found(Violation::Torn, |it| {
+    assert_found(Violation::PartialBatch, |it| drop_job(it, 3));
+    assert_found(Violation::PartialBatch, |it| {
         it.store.jobs[3].id = 9;
         it.store.attempts[4].job = 9;
     });
@@ -188,20 +188,20 @@ fn end_of_a_superseded_attempt_is_found() {
 
 #[test]
 fn outcome_without_a_mark_is_invented() {
-    assert_found(Violation::Invented, |it| it.store.attempts[1].exit_code = Some(137));
-    assert_found(Violation::Invented, |it| {
+    assert_found(Violation::WrongOutcome, |it| it.store.attempts[1].exit_code = Some(137));
+    assert_found(Violation::WrongOutcome, |it| {
         it.marks.retain(|mark| (mark.fence, mark.mark) != (15, MarkKind::Stop))
     });
-    assert_found(Violation::Invented, |it| it.store.attempts[1].outcome = Some("succeeded".to_owned()));
-    assert_found(Violation::Invented, |it| it.store.jobs[0].state = "succeeded".to_owned());
+    assert_found(Violation::WrongOutcome, |it| it.store.attempts[1].outcome = Some("succeeded".to_owned()));
+    assert_found(Violation::WrongOutcome, |it| it.store.jobs[0].state = "succeeded".to_owned());
 }
 
 #[test]
 fn second_and_unassigned_starts_are_found() {
     assert_found(Violation::StartedTwice, |it| it.marks.push(mark(1, 15, MarkKind::Start, 500)));
     assert_found(Violation::StartedTwice, |it| it.marks.push(mark(1, 15, MarkKind::Stop, 500)));
-    assert_found(Violation::Ungranted, |it| it.marks.push(mark(1, 16, MarkKind::Start, 500)));
-    assert_found(Violation::Ungranted, |it| it.marks.push(mark(77, 78, MarkKind::Start, 500)));
+    assert_found(Violation::NeverAssigned, |it| it.marks.push(mark(1, 16, MarkKind::Start, 500)));
+    assert_found(Violation::NeverAssigned, |it| it.marks.push(mark(77, 78, MarkKind::Start, 500)));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn start_of_an_attempt_reported_as_unstarted_is_found() {
         (attempt.outcome, attempt.told_gone_ms) = (Some(outcome.to_owned()), Some(51));
         assert_eq!(check(&evidence), [], "{outcome}: and it has not");
         evidence.marks.push(mark(5, 51, MarkKind::Start, 120));
-        let found = check(&evidence).iter().any(|it| it.violation == Violation::StartDenied);
+        let found = check(&evidence).iter().any(|it| it.violation == Violation::StartContradicted);
         assert_eq!(found, denies, "{outcome}");
     };
     for outcome in ["released", "pull_failed", "start_failed", "host_failed"] {
@@ -246,8 +246,8 @@ fn successor_of_a_waiting_job_before_its_report_is_found() {
         assert_eq!(it.store.attempts[5].fence, 50);
         it.store.attempts[5].told_gone_ms = None;
     };
-    assert_found(Violation::GivenUp, lost);
-    assert_found(Violation::GivenUp, |it| it.store.attempts[5].told_gone_ms = Some(52));
+    assert_found(Violation::ReplacedTooEarly, lost);
+    assert_found(Violation::ReplacedTooEarly, |it| it.store.attempts[5].told_gone_ms = Some(52));
     // Jobs without `on_lost: wait` are exempt, and so are old records without these columns.
     let mut others = good();
     others.store.attempts[0].told_gone_ms = None;
@@ -275,8 +275,8 @@ fn attempt_interrupted_by_a_deploy_is_found() {
         it.history.push(Event::Fault { kind: "deploy_worker".to_owned(), what: String::new() });
     };
     // Lost attempts are expected after a kill, but not after a deploy.
-    assert_found(Violation::Disturbed, only_deploys);
-    assert_found(Violation::Disturbed, |it| {
+    assert_found(Violation::InterruptedByDeploy, only_deploys);
+    assert_found(Violation::InterruptedByDeploy, |it| {
         only_deploys(it);
         it.store.attempts.retain(|attempt| attempt.outcome.as_deref() != Some("lost"));
         it.marks.retain(|mark| (mark.fence, mark.mark) != (52, MarkKind::Stop));
@@ -286,7 +286,7 @@ fn attempt_interrupted_by_a_deploy_is_found() {
 #[test]
 fn unended_jobs_and_leftover_processes_are_found() {
     for state in ["scheduled", "queued", "assigned", "running", "quarantined", "lost"] {
-        assert_found(Violation::NotEnded, |it| it.store.jobs[1].state = state.to_owned());
+        assert_found(Violation::NoOutcome, |it| it.store.jobs[1].state = state.to_owned());
     }
     assert_found(Violation::Orphaned, |it| it.leftovers.push("container 1234".to_owned()));
 }
@@ -314,7 +314,10 @@ fn server_errors_are_misanswers() {
 fn findings_are_counted_by_violation() {
     let mut evidence = good();
     evidence.leftovers = vec!["one".to_owned(), "two".to_owned()];
-    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Violation::Orphaned, 2)]);
+    assert_eq!(
+        count_by_violation(&check(&evidence)).into_iter().collect::<Vec<_>>(),
+        [(Violation::Orphaned, 2)]
+    );
 }
 
 #[test]
@@ -328,7 +331,10 @@ fn cancelled_container_that_goes_on_is_found_if_the_cancel_is_confirmed() {
     assert_eq!(check(&evidence), []);
     for goes_on in [MarkKind::Alive, MarkKind::Stop] {
         evidence.marks.push(mark(6, 60, goes_on, 2_000));
-        assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Violation::WentOn, 1)]);
+        assert_eq!(
+            count_by_violation(&check(&evidence)).into_iter().collect::<Vec<_>>(),
+            [(Violation::RanAfterCancel, 1)]
+        );
         evidence.marks.pop();
     }
     evidence.marks.push(mark(6, 60, MarkKind::Stop, 2_000));
@@ -347,7 +353,10 @@ fn self_fence_must_hold_if_workers_and_engine_work() {
     evidence.marks.push(mark(6, 61, MarkKind::Start, 200));
     evidence.marks.push(mark(6, 60, MarkKind::Stop, 250));
     evidence.marks.push(mark(6, 61, MarkKind::Stop, 300));
-    assert_eq!(count(&check(&evidence)).into_iter().collect::<Vec<_>>(), [(Violation::Overlapped, 1)]);
+    assert_eq!(
+        count_by_violation(&check(&evidence)).into_iter().collect::<Vec<_>>(),
+        [(Violation::Overlapped, 1)]
+    );
     evidence.history.push(Event::Fault { kind: "pause_worker".to_owned(), what: "frozen".to_owned() });
     assert_eq!(check(&evidence), []);
 }

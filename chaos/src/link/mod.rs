@@ -13,7 +13,7 @@ pub use proxy::Proxy;
 pub enum LinkState {
     /// All data passes.
     Clear,
-    /// Connections are reset, and no new one can be made.
+    /// Connections end (a proxy closes them, a namespace resets them), and new ones end at once.
     Broken,
     /// No data passes, and no side is notified.
     Silent,
@@ -21,7 +21,7 @@ pub enum LinkState {
     DeafServer,
     /// No data passes from the server to the worker.
     DeafWorker,
-    /// All data passes after a delay.
+    /// Each read of at most 64 KiB passes after this delay, so the throughput is limited as well.
     Slow(Duration),
 }
 
@@ -64,28 +64,31 @@ impl Link {
         }
     }
 
-    /// The command through which the worker is started; empty means none.
+    /// The words before the worker's command; none for a proxy.
     #[must_use]
-    pub fn through(&self) -> Vec<String> {
+    pub fn command_prefix(&self) -> Vec<String> {
         match self {
             Self::Proxy(_) => Vec::new(),
-            Self::Namespace(namespace) => namespace.through(),
+            Self::Namespace(namespace) => namespace.command_prefix(),
         }
     }
 
     /// The faulty states that this link supports. Delays in a namespace need a kernel module that is often missing.
     #[must_use]
     pub const fn faulty_states(&self) -> &[LinkState] {
-        const TROUBLES: [LinkState; 5] = [
+        const WITHOUT_DELAY: [LinkState; 4] =
+            [LinkState::Broken, LinkState::Silent, LinkState::DeafServer, LinkState::DeafWorker];
+        const ALL: [LinkState; 5] = [
             LinkState::Broken,
             LinkState::Silent,
             LinkState::DeafServer,
             LinkState::DeafWorker,
+            // Nearly as long as the heartbeats of a round are apart.
             LinkState::Slow(Duration::from_millis(400)),
         ];
         match self {
-            Self::Proxy(_) => &TROUBLES,
-            Self::Namespace(_) => TROUBLES.split_at(4).0,
+            Self::Proxy(_) => &ALL,
+            Self::Namespace(_) => &WITHOUT_DELAY,
         }
     }
 

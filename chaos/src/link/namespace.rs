@@ -64,7 +64,7 @@ impl Namespace {
         self.server.clone()
     }
 
-    pub(super) fn through(&self) -> Vec<String> {
+    pub(super) fn command_prefix(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).into()
     }
 

@@ -1,5 +1,6 @@
-//! A TCP proxy that needs no privileges. It behaves as a network does: data that cannot pass now is delayed and not lost, and a socket
-//! closed behind a silent link is seen as closed only when the link works again.
+//! A TCP proxy that needs no privileges. As in a network, data that cannot pass now is delayed and not lost, and a socket closed behind a
+//! silent link is seen as closed only when the link works again. Other than in a network, a connection is accepted in any state, and a reset
+//! reaches the other side as an end.
 
 use std::net::SocketAddr;
 
@@ -48,7 +49,7 @@ async fn forward_connection(worker: TcpStream, port: u16, mut states: Receiver<L
     if *states.borrow() == LinkState::Broken {
         return;
     }
-    // A new connection on a silent link is accepted when the silence is over.
+    // A new connection on a silent link is forwarded when the silence is over.
     let _ = states.wait_for(|now| *now != LinkState::Silent).await;
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let _ = (worker.set_nodelay(true), server.set_nodelay(true));

@@ -28,8 +28,8 @@ pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, stat
     }
 }
 
-/// Cancels some of the members that have not started of batches in which too many failed. The rest follows in the next step, so that
-/// no commit grows with the size of a batch.
+/// In batches that reached `max_failures`, cancels up to [`MEMBERS_PER_STEP`] members that have not started. The rest follows in the next
+/// step, so that no commit grows with the size of a batch.
 pub(crate) fn cancel_stopped(scheduler: &mut Scheduler, now: Now) {
     if !scheduler.batches.has_to_cancel() {
         return;
@@ -54,7 +54,7 @@ fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
         LiveState::Held(attempt) if attempt.has_started() => {}
         LiveState::Parent { has_started: true } => {}
         LiveState::Held(_) | LiveState::Parent { has_started: false } => {
-            cancel::cancel_for(scheduler, now, id, MAX_FAILURES_REACHED.into())
+            cancel::cancel_for(scheduler, now, id, BY_BATCH.into())
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             close::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());
@@ -64,6 +64,9 @@ fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
 
 /// The reason of members that are cancelled because too many others failed.
 pub(crate) const MAX_FAILURES_REACHED: &str = "batch max_failures reached";
+
+/// The requester of the cancel of members that a worker has.
+const BY_BATCH: &str = "its batch, in which max_failures was reached";
 
 /// Members of stopped batches that one step looks at.
 const MEMBERS_PER_STEP: u64 = 500;

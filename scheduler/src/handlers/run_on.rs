@@ -327,7 +327,7 @@ pub(crate) fn cancel_parent(scheduler: &mut Scheduler, now: Now, id: JobId, by: 
         return;
     };
     parent.row.cancelled_by = Some(by.clone());
-    scheduler.parents.complete(id);
+    scheduler.parents.stop_making(id);
     scheduler.parents.cancel(id);
     scheduler.change(Change::Noted { job: id, at: now.utc, note: Note::CancelRequested { by } });
     put_row(scheduler, id);
@@ -377,7 +377,7 @@ impl Scheduler {
     pub(crate) fn restore_parent(&mut self, id: JobId) -> LiveState {
         let row = self.parents.get(id).map(|parent| &parent.row);
         let has_started = row.is_some_and(|row| row.started_at.is_some());
-        if row.is_some_and(|row| !row.is_complete) {
+        if row.is_some_and(ParentRow::gets_members) {
             resume(self, id);
         }
         LiveState::Parent { has_started }

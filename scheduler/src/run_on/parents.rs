@@ -89,10 +89,10 @@ impl Parent {
         !self.held.is_empty()
     }
 
-    /// All members are made and have ended.
+    /// No further member is made, and all of them have ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.row.is_complete && self.live.is_empty()
+        !self.row.gets_members() && self.live.is_empty()
     }
 }
 
@@ -187,14 +187,19 @@ impl Parents {
         parents.first().copied()
     }
 
-    /// All members of the parent are made, or none are made any more.
+    /// All members of the parent are made.
     pub fn complete(&mut self, parent: JobId) {
-        self.making.remove(&parent);
-        self.starved.remove(&parent);
-        self.stop_settling(parent);
+        self.stop_making(parent);
         if let Some(parent) = self.live.get_mut(&parent) {
             parent.row.is_complete = true;
         }
+    }
+
+    /// No further members of the parent are made.
+    pub fn stop_making(&mut self, parent: JobId) {
+        self.making.remove(&parent);
+        self.starved.remove(&parent);
+        self.stop_settling(parent);
     }
 
     /// Adds a member that was made.

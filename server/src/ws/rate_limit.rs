@@ -1,5 +1,5 @@
-//! A rate limit (docs/design/bad-inputs.md, row 82) for messages without content: skippable tags, empty lists, pings. Messages with content are bounded by slots, output
-//! windows and the engine's inbox instead.
+//! A rate limit (docs/design/bad-inputs.md, row 82) for empty messages: those with an unknown skippable tag, empty lists, and pings. Other
+//! messages are bounded by slots, output windows and the engine's inbox.
 
 use std::time::Duration;
 
@@ -8,25 +8,27 @@ use protocol::{Report, Uptime};
 
 /// A correct worker pings every few seconds and sends no empty lists, so this leaves room for tags of future minor versions.
 const MESSAGES_MAX: u32 = 1_000;
-const WITHIN: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_secs(1);
 
-/// A worker sent too many messages without content.
+/// A worker sent too many empty messages.
 #[derive(Debug, thiserror::Error)]
-#[error("more than {MESSAGES_MAX} messages within a second said nothing (skipped tags, empty lists, pings)")]
+#[error(
+    "more than {MESSAGES_MAX} empty messages within a second (unknown skippable tags, empty lists, pings)"
+)]
 pub(super) struct TooManyEmptyMessages;
 
-/// Counts the messages without content of one session.
+/// Counts the empty messages of one session.
 #[derive(Debug, Default)]
 pub(super) struct RateLimiter {
-    since: Uptime,
+    window_start: Uptime,
     count: u32,
 }
 
 impl RateLimiter {
     /// Counts one message. Returns false above the limit.
     pub(super) fn allow(&mut self, now: Uptime) -> bool {
-        if now.since(self.since) > WITHIN {
-            *self = Self { since: now, count: 0 };
+        if now.since(self.window_start) > WINDOW {
+            *self = Self { window_start: now, count: 0 };
         }
         self.count += 1;
         self.count <= MESSAGES_MAX

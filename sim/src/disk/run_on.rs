@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::report::Outcome;
 use protocol::{JobId, Timestamp, WorkerId};
+use scheduler::job::State;
 use scheduler::run_on::{LiveParent, MemberPlan, MemberRow, ParentRow, WorkerUse};
 use scheduler::step::{Assigned, Change, Ended};
 
@@ -40,8 +41,8 @@ impl Disk {
             }
             Change::Member(member) => {
                 let parent = self.sets.parents.get(&member.parent);
-                if parent.is_none_or(|parent| parent.is_complete) {
-                    return Err(format!("I27 {member:?} is made for a parent that has all of its members"));
+                if parent.is_none_or(|parent| !parent.gets_members()) {
+                    return Err(format!("I27 {member:?} is made for a parent that gets no further members"));
                 }
                 let is_twin = |it: &MemberRow| it.parent == member.parent && it.pinned == member.pinned;
                 if member.pinned.is_some() && self.sets.members.values().any(is_twin) {
@@ -99,13 +100,14 @@ impl Disk {
         }
     }
 
-    /// A parent ends after all of its members.
+    /// A parent ends after all of its members, and as succeeded only if all of them were made.
     ///
     /// # Errors
-    /// A member has not ended.
-    pub(super) fn may_end(&self, job: JobId) -> Result<(), String> {
-        if !self.sets.parents.contains_key(&job) {
-            return Ok(());
+    /// A member has not ended, or was not made.
+    pub(super) fn may_end(&self, job: JobId, state: State) -> Result<(), String> {
+        let Some(parent) = self.sets.parents.get(&job) else { return Ok(()) };
+        if state == State::Succeeded && !parent.is_complete {
+            return Err(format!("I27 parent {job} succeeds without all of its members"));
         }
         match self.live_members(job).first() {
             Some(member) => Err(format!("I27 parent {job} ends before its member {member}")),
