@@ -11,7 +11,8 @@ use crate::scheduler::audit::audit;
 use crate::scheduler::definition::{
     Definition, Expect, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits,
 };
-use crate::scheduler::input::{Connected, GroupNo, Input, NewJob, Submit, Ticket};
+use crate::scheduler::ids::{GroupNo, Ticket};
+use crate::scheduler::input::{Connected, Input, NewJob, Submit};
 use crate::scheduler::limits::rules::LimitRules;
 use crate::scheduler::placement::rules::PlacementRules;
 use crate::scheduler::schedule::Timetable;

@@ -10,15 +10,12 @@ use alloc::vec::Vec;
 use protocol::{JobId, WorkerId};
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
-use crate::explain;
 use crate::fleet::Worker;
-use crate::handlers;
+use crate::ids::DefinitionNo;
 use crate::job::{Attempt, Job, LiveState};
-use crate::limits;
 use crate::queue::LaneKey;
-use crate::run_on;
 use crate::timers::{Alarm, Date};
+use crate::{explain, handlers, limits, run_on};
 use unfinished_batch::{hidden_fault, members_fault};
 
 /// Returns a sentence for each violated invariant; empty if all hold. Walks over every job, so it is for
@@ -253,7 +250,8 @@ mod tests {
     use super::*;
     use crate::config::{Config, Counters};
     use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
-    use crate::input::{Input, NewJob, StartTime, Submit, Ticket};
+    use crate::ids::Ticket;
+    use crate::input::{Input, NewJob, StartTime, Submit};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
     use crate::placement::rules::PlacementRules;
     use crate::schedule::Timetable;

@@ -14,23 +14,21 @@ use rand::rngs::SmallRng;
 use crate::batches::Batches;
 use crate::config::{Config, Counters};
 use crate::definition::Definition;
-use crate::definitions::{DefinitionNo, Definitions};
+use crate::definitions::Definitions;
 use crate::dependencies::Dependencies;
 use crate::expectations::ExpectationTable;
 use crate::fleet::Fleet;
 use crate::fleet::claims::Claim;
-use crate::handlers;
 use crate::hooks::{HookTargets, PendingHook};
-use crate::input::{GroupNo, Input, Ticket};
+use crate::ids::{DefinitionNo, GroupNo, Ticket};
+use crate::input::Input;
 use crate::job::{AttemptTimeout, Job};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
-use crate::placement;
 use crate::placement::recall;
 use crate::queue::ReadyQueue;
-use crate::reconcile;
 use crate::reconcile::unconfirmed;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
@@ -38,6 +36,7 @@ use crate::step::{Accepted, Change, Effect, Grant, Step, WakeAt};
 use crate::table::{Seed, Table};
 use crate::timers::{Alarm, Timers};
 use crate::unique::UniqueKeys;
+use crate::{handlers, placement, reconcile};
 
 /// All jobs that have not ended, all workers, and the queues, timers and counters between them.
 #[derive(Debug)]

@@ -18,13 +18,13 @@ use protocol::{
 use crate::batches::BatchOptions;
 use crate::definition::Definition;
 use crate::dependencies::Dependency;
+use crate::ids::{GroupNo, JoinTokenId, Ticket};
 use crate::job::AttemptTimeout;
 use crate::new_jobs::NewJobs;
 use crate::params::JobParams;
 use crate::pauses::PauseTarget;
 use crate::run_on::MemberPlan;
 use crate::schedule::ScheduleId;
-use crate::step::JoinTokenId;
 
 /// An input.
 #[derive(Clone, Debug)]
@@ -67,14 +67,6 @@ pub enum Input {
     /// Time has passed; timers that are due fire.
     Tick,
 }
-
-/// Identifies the request that an answer belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// Number of a commit of the store, counted in the cluster (docs/design/storage.md, S2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupNo(pub u64);
 
 /// A submission; all of its jobs are accepted or none.
 #[derive(Clone, Debug)]

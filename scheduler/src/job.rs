@@ -14,7 +14,7 @@ use protocol::{AttemptNo, JobId, Timestamp, Token, WorkerId};
 
 pub use attempt::{Attempt, Offer, Presence, Progress, Run, StartState};
 
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
 use crate::queue::{LaneKey, PriorityAgeing, QueueKey};
 use crate::retry::{self, Budget};

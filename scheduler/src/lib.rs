@@ -45,6 +45,7 @@ pub mod explain;
 pub mod fleet;
 mod handlers;
 pub mod hooks;
+pub mod ids;
 pub mod input;
 pub mod job;
 pub mod keys;

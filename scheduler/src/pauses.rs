@@ -10,7 +10,7 @@ use protocol::Timestamp;
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 use crate::limits::gate;
 use crate::schedule::ScheduleId;
 

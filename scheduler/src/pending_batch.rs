@@ -17,8 +17,8 @@ use core::ops::Range;
 use protocol::{JobId, Timestamp};
 
 use crate::batches::BatchOptions;
-use crate::definitions::DefinitionNo;
-use crate::input::{GroupNo, JobDetails, NewJob, Ticket};
+use crate::ids::{DefinitionNo, GroupNo, Ticket};
+use crate::input::{JobDetails, NewJob};
 use crate::job::State;
 use crate::new_jobs;
 use crate::queue::{LaneKey, QueueKey};

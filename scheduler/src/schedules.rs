@@ -18,15 +18,11 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Revision, Timestamp};
 
-use crate::input::GroupNo;
+use crate::ids::{GroupNo, ScheduleNo};
 use crate::pauses::{PauseTarget, Pauses};
 use crate::restore::LiveSchedules;
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
-
-/// Names a schedule within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ScheduleNo(pub u32);
 
 /// The stored state of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]

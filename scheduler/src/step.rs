@@ -25,14 +25,15 @@ pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
 pub use close_reason::CloseReason;
 pub use note::Note;
-pub use worker_row::{Drain, JoinTokenId, Process, WorkerRow};
+pub use worker_row::{Drain, Process, WorkerRow};
 
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
 use crate::dependencies::DependencyRow;
 use crate::expectations::ExpectationRow;
 use crate::hooks::HookRow;
-use crate::input::{JobDetails, KeyHolder, Ticket};
+use crate::ids::Ticket;
+use crate::input::{JobDetails, KeyHolder};
 use crate::job::{AttemptTimeout, State};
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;

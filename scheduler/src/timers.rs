@@ -5,8 +5,7 @@ use alloc::collections::BTreeSet;
 
 use protocol::{Fence, JobId, Now, Timestamp, Uptime, WorkerId};
 
-use crate::expectations::ExpectationNo;
-use crate::schedules::ScheduleNo;
+use crate::ids::{ExpectationNo, ScheduleNo};
 use crate::step::WakeAt;
 
 /// Subject of a wall-clock timer.

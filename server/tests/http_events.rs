@@ -14,7 +14,7 @@ use longshore_server::events::READERS_MAX;
 use longshore_server::store::{Group, StoredDefinition};
 use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp, WorkerId};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::WorkerState;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use protocol::{JobId, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use scheduler::ids::Ticket;
 use scheduler::input::{
     BackfillRequest, CancelRequest, CancelScope, Input, JobDetails, Key, NewJob, Operation, PauseRequest,
-    ReleaseRequest, StartTime, Submit, Ticket,
+    ReleaseRequest, StartTime, Submit,
 };
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::Schedule;

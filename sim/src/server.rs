@@ -14,7 +14,8 @@ use std::time::Duration;
 use protocol::order::Intervals;
 use protocol::{Epoch, SessionId};
 use scheduler::definition::Definition;
-use scheduler::input::{GroupNo, Input};
+use scheduler::ids::GroupNo;
+use scheduler::input::Input;
 use scheduler::step::{Change, CloseReason, Effect, Ended};
 use scheduler::{Config, PriorityAgeing, Scheduler, TICK_WITHIN};
 

@@ -13,8 +13,9 @@ use protocol::{Fence, JobId, Now, Token};
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, Expect};
-use crate::expectations::{ExpectationNo, ExpectationRow, SlowRun};
+use crate::expectations::{ExpectationRow, SlowRun};
 use crate::handlers::run_on;
+use crate::ids::ExpectationNo;
 use crate::job::{Attempt, Job};
 use crate::step::{Change, ClosedAttempt};
 use crate::timers::{Alarm, Date};

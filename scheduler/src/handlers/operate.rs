@@ -9,7 +9,8 @@ use protocol::{Now, Order, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::health::Health;
 use crate::handlers::{drain, revoke};
-use crate::input::{Operation, Ticket};
+use crate::ids::Ticket;
+use crate::input::Operation;
 use crate::reconcile::unknown_attempts;
 use crate::step::{Answer, Change, Rejection};
 

@@ -13,9 +13,9 @@ use protocol::{AttemptNo, JobId, Now, Timestamp, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
 use crate::explain::{self, Obstacle};
 use crate::handlers::{cancel, close, expect, expire, hook, submit};
+use crate::ids::DefinitionNo;
 use crate::job::{Job, LiveState, State};
 use crate::limits::keys::KeySetNo;
 use crate::placement;

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
 use crate::dependencies::Predecessor;
 use crate::handlers::{cancel, close};
+use crate::ids::DefinitionNo;
 use crate::input::NewJob;
 use crate::job::{Job, LiveState, State};
 use crate::new_jobs::NewJobs;

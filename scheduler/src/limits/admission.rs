@@ -11,8 +11,8 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
 use crate::handlers::{cancel, dependency};
+use crate::ids::DefinitionNo;
 use crate::input::NewJob;
 use crate::job::Job;
 use crate::limits::LimitId;

@@ -12,8 +12,8 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
 use crate::fleet::Worker;
+use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
 use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};

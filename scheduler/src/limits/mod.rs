@@ -25,7 +25,7 @@ use core::ops::Range;
 use protocol::{JobId, Now, Uptime};
 
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 pub use facts::{HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsFacts};
 pub use id::{LimitId, LimitKind, LimitNo, Needs, RateRow};
 use keys::{JobKeys, KeySetNo, KeySets};

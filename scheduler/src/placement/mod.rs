@@ -30,8 +30,8 @@ use crate::core::Scheduler;
 use crate::definition::{Definition, RetryOn};
 use crate::explain;
 use crate::fleet::Worker;
-use crate::fleet::classes::NeedId;
 use crate::handlers::{batch, run_on};
+use crate::ids::NeedId;
 use crate::job::{Job, LastPlacement, LiveState, State};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
@@ -242,7 +242,8 @@ mod tests {
     use super::*;
     use crate::config::{Config, Counters};
     use crate::definition::{Expect, LossPolicy, RetryPolicy, WaitLimits};
-    use crate::input::{Connected, Input, NewJob, Submit, Ticket};
+    use crate::ids::Ticket;
+    use crate::input::{Connected, Input, NewJob, Submit};
     use crate::step::Change;
 
     #[test]

@@ -6,10 +6,9 @@ use protocol::{JobId, Order, SessionId, Timestamp, Token};
 
 use super::{Accepted, Answer, Change, Effect, Grant};
 use crate::core::Scheduler;
-use crate::explain;
-use crate::input::Ticket;
+use crate::ids::Ticket;
 use crate::job::State;
-use crate::placement;
+use crate::{explain, placement};
 
 impl Scheduler {
     pub(crate) fn change(&mut self, change: Change) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::order::Intervals;
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -17,9 +17,8 @@ use super::writer::StoreWriter;
 use super::{CommitClock, Engine, EngineError, EngineHandles, Handle, OverridesCache, SessionInbox};
 use crate::auth::workers::WorkerRegistry;
 use crate::catalogue::Definitions;
-use crate::clock;
-use crate::events;
 use crate::store::Store;
+use crate::{clock, events};
 
 /// Commands that may wait for the engine; beyond that, HTTP answers 503 with `Retry-After`.
 const COMMANDS_WAITING: usize = 4_096;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use protocol::report::Outcome;
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use scheduler::expectations::ExpectationRow;
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;

@@ -4,7 +4,7 @@ use protocol::{ClusterId, Epoch, Fence, JobId, Timestamp, WorkerId};
 use scheduler::batches::LiveBatch;
 use scheduler::dependencies::LiveDependency;
 use scheduler::expectations::ExpectationRow;
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::limits::RateRow;
 use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
 use scheduler::run_on::LiveParent;

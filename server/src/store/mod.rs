@@ -42,7 +42,8 @@ pub use notification_rows::{
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use run_on_rows::{MemberPlace, SetPart};
-use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::ids::GroupNo;
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 pub use scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
 use scheduler::schedule::backfill::LedgerReading;

@@ -11,7 +11,8 @@ use longshore_server::store::{
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
-use scheduler::input::{GroupNo, JobUpdate, KeyHolder, Operation};
+use scheduler::ids::GroupNo;
+use scheduler::input::{JobUpdate, KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
 use scheduler::snapshot::{Snapshot, WorkerState};

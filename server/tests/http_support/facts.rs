@@ -13,7 +13,7 @@ use protocol::{
     WorkerId,
 };
 use scheduler::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::placement::rules::PlacementRules;
 use scheduler::schedule::Timetable;
 use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};

@@ -8,8 +8,9 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use scheduler::ids::JoinTokenId;
 use scheduler::input::Operation;
-use scheduler::step::{Answer, JoinTokenId, Rejection, WorkerRow};
+use scheduler::step::{Answer, Rejection, WorkerRow};
 use serde::Deserialize;
 use utoipa::ToSchema;
 

@@ -7,7 +7,7 @@ use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{
     AttemptNo, Epoch, Fence, Incarnation, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId,
 };
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Process, WorkerRow};
 

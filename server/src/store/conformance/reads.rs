@@ -3,10 +3,11 @@
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::ids::{GroupNo, JoinTokenId};
+use scheduler::input::{JobDetails, KeyHolder};
 use scheduler::job::State;
 use scheduler::params::{JobParam, JobParams, ParamValue};
-use scheduler::step::{AddedJob, Change, Drain, JoinTokenId, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Drain, Note, WorkerRow};
 
 use super::Backend;
 use super::harness::*;

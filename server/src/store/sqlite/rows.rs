@@ -8,9 +8,10 @@ use protocol::report::OutputLengths;
 use protocol::{AttemptNo, Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
+use scheduler::ids::JoinTokenId;
 use scheduler::input::JobDetails;
 use scheduler::job::AttemptTimeout;
-use scheduler::step::{Drain, JoinTokenId, Note, Process, WorkerRow};
+use scheduler::step::{Drain, Note, Process, WorkerRow};
 
 use super::{codes, json_column, param_rows, usage_column};
 use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};

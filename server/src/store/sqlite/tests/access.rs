@@ -1,6 +1,7 @@
 //! Tokens and the audit log in the store.
 
-use scheduler::step::{JoinTokenId, WorkerRow};
+use scheduler::ids::JoinTokenId;
+use scheduler::step::WorkerRow;
 
 use super::*;
 use crate::auth::actor::Scope;

@@ -4,7 +4,8 @@ use baddisk::Rng;
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, JobId, Timestamp};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::ids::GroupNo;
+use scheduler::input::{JobDetails, KeyHolder};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Note};
 
