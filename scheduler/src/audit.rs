@@ -251,7 +251,8 @@ mod tests {
     use crate::config::{Config, Counters};
     use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
     use crate::ids::Ticket;
-    use crate::input::{Input, NewJob, StartTime, Submit};
+    use crate::input::{Input, Submit};
+    use crate::new_jobs::{NewJob, StartTime};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
     use crate::placement::rules::PlacementRules;
     use crate::schedule::Timetable;

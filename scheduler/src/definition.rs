@@ -14,6 +14,7 @@ use protocol::report::Outcome;
 use protocol::{Revision, RuntimeKind, milliseconds};
 use serde::{Deserialize, Serialize};
 
+use crate::defaults::is_default;
 use crate::hooks::Hooks;
 use crate::limits::rules::LimitRules;
 use crate::params::SubmissionRules;
@@ -68,11 +69,6 @@ pub struct Definition {
     pub secrets: SecretRefs,
     /// The container or process to run.
     pub container: ContainerSpec,
-}
-
-/// The value is not written, because it is the default.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Names of secrets, never values.

@@ -18,7 +18,7 @@ use crate::fleet::classes::Need;
 use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
 use crate::handlers::run_on;
 use crate::ids::NeedId;
-use crate::job::{Job, LiveState, State};
+use crate::job::{Job, LiveState};
 use crate::limits::{LimitFacts, LimitSelection, LimitsFacts, gate};
 use crate::pauses::PauseTarget;
 use crate::placement;
@@ -26,6 +26,7 @@ use crate::placement::exclusion::Excluded;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
 use crate::queue::LaneKey;
 use crate::reservation::{ResourceKind, never_fits};
+use crate::state::State;
 use crate::step::PendingReason;
 
 /// The state of a job that has not ended, with reasons.

@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 use protocol::{AttemptNo, JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{Definition, is_default};
-use crate::job::State;
-use crate::results;
-use crate::shared_text;
+use crate::defaults::is_default;
+use crate::definition::Definition;
+use crate::state::State;
+use crate::{results, shared_text};
 
 /// Hooks may make hooks; a chain of them ends after this many. Loops within a jobs.yaml are refused when it is loaded, but jobs of older
 /// revisions can still close one.

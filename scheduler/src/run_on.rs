@@ -20,7 +20,7 @@ pub(crate) use audit::faults;
 pub(crate) use parents::Cursor;
 pub use parents::{Parent, Parents};
 
-use crate::job::State;
+use crate::state::State;
 
 /// The workers that a parent gets members for.
 #[derive(Clone, Debug, PartialEq, Eq)]

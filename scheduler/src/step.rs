@@ -30,16 +30,18 @@ pub use worker_row::{Drain, Process, WorkerRow};
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
 use crate::dependencies::DependencyRow;
+use crate::details::JobDetails;
 use crate::expectations::ExpectationRow;
 use crate::hooks::HookRow;
 use crate::ids::Ticket;
-use crate::input::{JobDetails, KeyHolder};
-use crate::job::{AttemptTimeout, State};
+use crate::input::KeyHolder;
+use crate::job::AttemptTimeout;
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
 use crate::pauses::PauseTarget;
 use crate::run_on::{MemberRow, ParentRow, WorkerUse};
 use crate::schedules::{FireRow, ScheduleRow};
+use crate::state::State;
 use crate::unique::UniqueRow;
 
 /// The result of one step.

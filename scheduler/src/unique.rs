@@ -16,9 +16,10 @@ use protocol::JobId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::input::{JobDetails, NewJob};
-use crate::job::State;
+use crate::details::JobDetails;
 use crate::limits::rules::KeySource;
+use crate::new_jobs::NewJob;
+use crate::state::State;
 
 /// Keys that ended jobs keep at most; beyond it the one of the oldest job is freed. Some 30 MB.
 pub const KEPT_MAX: usize = 100_000;

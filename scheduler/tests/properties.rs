@@ -14,7 +14,8 @@ use ledger::Ledger;
 use proptest::prelude::*;
 use walk::{Act, NAMES, act, cases, delayed, kind, take, world};
 use world::scheduler::ids::GroupNo;
-use world::scheduler::input::{Input, Key, NewJob};
+use world::scheduler::input::{Input, Key};
+use world::scheduler::new_jobs::NewJob;
 use world::scheduler::{Config, PriorityAgeing};
 use world::{World, definition};
 

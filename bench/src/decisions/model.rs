@@ -14,7 +14,8 @@ use protocol::{
 };
 use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
 use scheduler::ids::{GroupNo, Ticket};
-use scheduler::input::{Connected, Input, NewJob, Submit};
+use scheduler::input::{Connected, Input, Submit};
+use scheduler::new_jobs::NewJob;
 use scheduler::step::{Answer, Effect};
 use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 

@@ -10,8 +10,8 @@ use protocol::{JobId, Now};
 use crate::core::Scheduler;
 use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Unmet, Verdict};
 use crate::handlers::{close, expire, tick};
-use crate::job::State;
 use crate::new_jobs::NewJobs;
+use crate::state::State;
 use crate::step::{Change, Rejection};
 
 /// Checks that the jobs that a request waits for have not ended since the archive was read.

@@ -11,14 +11,15 @@ use protocol::{AttemptNo, JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
+use crate::details::JobDetails;
 use crate::handlers::{run_on, submit, unique};
 use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, ParentFacts, PendingHook};
-use crate::input::{JobDetails, NewJob};
-use crate::job::State;
 use crate::limits::admission;
+use crate::new_jobs::NewJob;
 use crate::params::{JobParams, ParamDefaults, SubmissionRules};
 use crate::results::{self, RESULT_VARIABLE_BYTES_MAX, ResultParams};
 use crate::run_on::SetRole;
+use crate::state::State;
 use crate::step::{Change, Ended, Note, Rejection};
 
 /// A container of this job has started. Only the first one counts: a retry is no start of the job. For a member its parent has started.

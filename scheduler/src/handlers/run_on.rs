@@ -16,12 +16,13 @@ use crate::definition::Definition;
 use crate::explain::{self, Obstacle};
 use crate::handlers::{cancel, close, expect, expire, hook, submit};
 use crate::ids::DefinitionNo;
-use crate::job::{Job, LiveState, State};
+use crate::job::{Job, LiveState};
 use crate::limits::keys::KeySetNo;
 use crate::placement;
 use crate::placement::rules::RunOn;
 use crate::queue::LaneKey;
 use crate::run_on::{Cursor, MemberPlan, MemberRow, Parent, ParentCounts, ParentRow, SetRole, WorkerUse};
+use crate::state::State;
 use crate::step::{AddedJob, Change, Note};
 use crate::timers::Alarm;
 

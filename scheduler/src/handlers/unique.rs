@@ -12,10 +12,10 @@ use crate::core::Scheduler;
 use crate::dependencies::Predecessor;
 use crate::handlers::{cancel, close};
 use crate::ids::DefinitionNo;
-use crate::input::NewJob;
-use crate::job::{Job, LiveState, State};
-use crate::new_jobs::NewJobs;
+use crate::job::{Job, LiveState};
+use crate::new_jobs::{NewJob, NewJobs};
 use crate::pending_batch::is_large;
+use crate::state::State;
 use crate::step::{Change, Rejection};
 use crate::unique::{OnDuplicate, UniqueHolder, UniqueId, UniqueRow, UniqueRule};
 

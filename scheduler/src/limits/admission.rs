@@ -13,11 +13,11 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::handlers::{cancel, dependency};
 use crate::ids::DefinitionNo;
-use crate::input::NewJob;
 use crate::job::Job;
 use crate::limits::LimitId;
 use crate::limits::keys::JobKeys;
 use crate::limits::rules::OnFull;
+use crate::new_jobs::NewJob;
 use crate::placement;
 use crate::step::Rejection;
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 use protocol::milliseconds;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::is_default;
+use crate::defaults::is_default;
 use crate::shared_text;
 use crate::unique::UniqueRule;
 

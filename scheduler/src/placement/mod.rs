@@ -32,12 +32,13 @@ use crate::explain;
 use crate::fleet::Worker;
 use crate::handlers::{batch, run_on};
 use crate::ids::NeedId;
-use crate::job::{Job, LastPlacement, LiveState, State};
+use crate::job::{Job, LastPlacement, LiveState};
 use crate::limits::gate::{self, Next};
 use crate::limits::keys::KeySetNo;
 use crate::placement::choice::Choice;
 use crate::queue::{LaneKey, ParkedFor};
 use crate::run_on::SetRole;
+use crate::state::State;
 use crate::step::PendingReason;
 
 /// Assignments of one step. The rest follows in the next step, so that no commit holds the room of a whole fleet, or the last slice of a
@@ -243,7 +244,8 @@ mod tests {
     use crate::config::{Config, Counters};
     use crate::definition::{Expect, LossPolicy, RetryPolicy, WaitLimits};
     use crate::ids::Ticket;
-    use crate::input::{Connected, Input, NewJob, Submit};
+    use crate::input::{Connected, Input, Submit};
+    use crate::new_jobs::NewJob;
     use crate::step::Change;
 
     #[test]

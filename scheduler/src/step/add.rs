@@ -7,7 +7,7 @@ use protocol::{JobId, Order, SessionId, Timestamp, Token};
 use super::{Accepted, Answer, Change, Effect, Grant};
 use crate::core::Scheduler;
 use crate::ids::Ticket;
-use crate::job::State;
+use crate::state::State;
 use crate::{explain, placement};
 
 impl Scheduler {

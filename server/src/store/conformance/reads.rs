@@ -3,8 +3,9 @@
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
+use scheduler::details::JobDetails;
 use scheduler::ids::{GroupNo, JoinTokenId};
-use scheduler::input::{JobDetails, KeyHolder};
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::params::{JobParam, JobParams, ParamValue};
 use scheduler::step::{AddedJob, Change, Drain, Note, WorkerRow};

@@ -8,8 +8,8 @@ use protocol::report::OutputLengths;
 use protocol::{AttemptNo, Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
+use scheduler::details::JobDetails;
 use scheduler::ids::JoinTokenId;
-use scheduler::input::JobDetails;
 use scheduler::job::AttemptTimeout;
 use scheduler::step::{Drain, Note, Process, WorkerRow};
 

@@ -4,8 +4,9 @@ use baddisk::Rng;
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, JobId, Timestamp};
+use scheduler::details::JobDetails;
 use scheduler::ids::GroupNo;
-use scheduler::input::{JobDetails, KeyHolder};
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Note};
 
