@@ -10,12 +10,15 @@ use alloc::vec::Vec;
 use protocol::{JobId, WorkerId};
 
 use crate::core::Scheduler;
+use crate::explain;
 use crate::fleet::Worker;
+use crate::handlers;
 use crate::ids::DefinitionNo;
 use crate::job::{Attempt, Job, LiveState};
+use crate::limits;
 use crate::queue::LaneKey;
+use crate::run_on;
 use crate::timers::{Alarm, Date};
-use crate::{explain, handlers, limits, run_on};
 use unfinished_batch::{hidden_fault, members_fault};
 
 /// Returns a sentence for each violated invariant; empty if all hold. Walks over every job, so it is for

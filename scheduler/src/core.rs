@@ -19,7 +19,9 @@ use crate::dependencies::Dependencies;
 use crate::expectations::ExpectationTable;
 use crate::fleet::Fleet;
 use crate::fleet::claims::Claim;
-use crate::hooks::{HookTargets, PendingHook};
+use crate::handlers;
+use crate::hooks::PendingHook;
+use crate::hooks::targets::HookTargets;
 use crate::ids::{DefinitionNo, GroupNo, Ticket};
 use crate::input::Input;
 use crate::job::{AttemptTimeout, Job};
@@ -27,8 +29,10 @@ use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
+use crate::placement;
 use crate::placement::recall;
 use crate::queue::ReadyQueue;
+use crate::reconcile;
 use crate::reconcile::unconfirmed;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
@@ -36,7 +40,6 @@ use crate::step::{Accepted, Change, Effect, Grant, Step, WakeAt};
 use crate::table::{Seed, Table};
 use crate::timers::{Alarm, Timers};
 use crate::unique::UniqueKeys;
-use crate::{handlers, placement, reconcile};
 
 /// All jobs that have not ended, all workers, and the queues, timers and counters between them.
 #[derive(Debug)]

@@ -15,12 +15,15 @@ use crate::core::{Overdue, Scheduler};
 use crate::definition::Definition;
 use crate::expectations::ExpectationRow;
 use crate::fleet::Worker;
+use crate::handlers;
 use crate::job::{
     Attempt, AttemptTimeout, Job, LastPlacement, LiveState, Presence, Progress, Run, StartState,
 };
 use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
 use crate::pauses::{self, PauseTarget, Pauses};
+use crate::placement;
+use crate::reconcile;
 use crate::reservation::Reserved;
 use crate::run_on::SetRole;
 use crate::schedules::ScheduleRow;
@@ -28,7 +31,6 @@ use crate::state::State;
 use crate::step::WorkerRow;
 use crate::timers::Date;
 use crate::unique::{UniqueHolder, UniqueRow};
-use crate::{handlers, placement, reconcile};
 
 /// Job and fence numbers that a restore reserves (docs/design/storage.md, S42).
 const RESTORED_GAP: u64 = 1 << 24;
@@ -319,7 +321,7 @@ impl Scheduler {
             gpus: gpus.clone().into(),
         };
         let definition = self.definitions.at(job.definition);
-        let reserved = definition.and_then(|definition| Reserved::of(definition, gpus));
+        let reserved = definition.and_then(|definition| Reserved::of(&definition.container.resources, gpus));
         self.fleet.hold(live.worker, live.token, reserved);
         if let SetRole::Member(member) = job.role() {
             self.parents.hold(member.parent, id, live.worker);

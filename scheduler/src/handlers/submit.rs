@@ -6,6 +6,7 @@ use alloc::collections::BTreeSet;
 use protocol::{JobId, Now, Revision, Timestamp};
 
 use crate::core::Scheduler;
+use crate::explain;
 use crate::handlers::{self, batch, dependency, run_on, unique};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
@@ -14,12 +15,12 @@ use crate::limits::admission;
 use crate::limits::keys::{JobKeys, KeySetNo};
 use crate::new_jobs::NewJob;
 use crate::pending_batch::is_large;
+use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::run_on::SetRole;
 use crate::state::State;
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
 use crate::timers::Date;
-use crate::{explain, placement};
 
 pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
     let ticket = request.ticket;

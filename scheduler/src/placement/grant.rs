@@ -51,7 +51,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     let grant = grant_of(ageing, job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
     let key = job.queue_key(ageing, id);
-    let reserved = Reserved::of(&definition, gpus);
+    let reserved = Reserved::of(&definition.container.resources, gpus);
     scheduler.fleet.hold(to, grant.token, reserved);
     if let Some(parent) = run_on::member_of(scheduler, id) {
         scheduler.parents.hold(parent, id, to);

@@ -48,7 +48,7 @@ pub(crate) fn await_confirmation(
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     let session = worker.link.ready().filter(|_| !is_unconfirmed);
     let attempt = UnconfirmedAttempt { runtime: definition.runtime(), session };
-    worker.holdings.await_confirmation(token, attempt, Reserved::of(definition, gpus));
+    worker.holdings.await_confirmation(token, attempt, Reserved::of(&definition.container.resources, gpus));
     scheduler.fleet.refresh(id);
 }
 

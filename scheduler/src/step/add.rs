@@ -6,9 +6,10 @@ use protocol::{JobId, Order, SessionId, Timestamp, Token};
 
 use super::{Accepted, Answer, Change, Effect, Grant};
 use crate::core::Scheduler;
+use crate::explain;
 use crate::ids::Ticket;
+use crate::placement;
 use crate::state::State;
-use crate::{explain, placement};
 
 impl Scheduler {
     pub(crate) fn change(&mut self, change: Change) {

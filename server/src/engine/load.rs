@@ -17,8 +17,9 @@ use super::writer::StoreWriter;
 use super::{CommitClock, Engine, EngineError, EngineHandles, Handle, OverridesCache, SessionInbox};
 use crate::auth::workers::WorkerRegistry;
 use crate::catalogue::Definitions;
+use crate::clock;
+use crate::events;
 use crate::store::Store;
-use crate::{clock, events};
 
 /// Commands that may wait for the engine; beyond that, HTTP answers 503 with `Retry-After`.
 const COMMANDS_WAITING: usize = 4_096;
