@@ -253,13 +253,13 @@ mod tests {
     use super::*;
     use crate::config::{Config, Counters};
     use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
+    use crate::fleet::row::{Drain, WorkerRow};
     use crate::ids::Ticket;
     use crate::input::{Input, Submit};
     use crate::new_jobs::{NewJob, StartTime};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
     use crate::placement::rules::PlacementRules;
     use crate::schedule::Timetable;
-    use crate::step::{Drain, WorkerRow};
 
     /// A scheduler with one queued job, one scheduled job and one disconnected worker.
     fn scheduler() -> Scheduler {

@@ -20,7 +20,6 @@ use protocol::{JobId, Revision, Timestamp};
 
 use crate::ids::{GroupNo, ScheduleNo};
 use crate::pauses::{PauseTarget, Pauses};
-use crate::restore::LiveSchedules;
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
 
@@ -61,6 +60,17 @@ impl ScheduleRow {
             at: now,
         })
     }
+}
+
+/// The stored state of all schedules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveSchedules {
+    /// Every schedule ever seen.
+    pub rows: Vec<ScheduleRow>,
+    /// Pauses, with their beginnings.
+    pub paused: Vec<(PauseTarget, Timestamp)>,
+    /// Jobs that schedules made and that have not ended, with the name of their definition.
+    pub jobs: Vec<(JobId, Arc<str>)>,
 }
 
 /// A slot that became a job.

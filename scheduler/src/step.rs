@@ -7,7 +7,6 @@ mod answer;
 mod broken_rule;
 mod close_reason;
 mod note;
-mod worker_row;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -25,13 +24,13 @@ pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
 pub use close_reason::CloseReason;
 pub use note::Note;
-pub use worker_row::{Drain, Process, WorkerRow};
 
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
 use crate::dependencies::DependencyRow;
 use crate::details::JobDetails;
 use crate::expectations::ExpectationRow;
+use crate::fleet::row::WorkerRow;
 use crate::hooks::HookRow;
 use crate::ids::Ticket;
 use crate::input::KeyHolder;

@@ -11,12 +11,13 @@ use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::capacity::Capacity;
 use crate::fleet::health::Health;
+use crate::fleet::row::{Process, WorkerRow};
 use crate::fleet::{Worker, WorkerInfo};
 use crate::handlers::{claim, drain, names, revoke};
 use crate::ids::JoinTokenId;
 use crate::input::{Connected, JoinPermit};
 use crate::placement::reload;
-use crate::step::{Change, CloseReason, Effect, Process, WorkerRow};
+use crate::step::{Change, CloseReason, Effect};
 use crate::timers::{Alarm, Date};
 
 /// Retry delay of a refused worker; the reason needs a person.

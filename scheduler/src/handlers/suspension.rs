@@ -106,8 +106,8 @@ mod tests {
 
     use super::*;
     use crate::config::{Config, Counters};
+    use crate::fleet::row::WorkerRow;
     use crate::input::Input;
-    use crate::step::WorkerRow;
 
     const WORKER: WorkerId = WorkerId(1);
 

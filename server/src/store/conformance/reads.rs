@@ -4,11 +4,12 @@ use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use scheduler::details::JobDetails;
+use scheduler::fleet::row::{Drain, WorkerRow};
 use scheduler::ids::{GroupNo, JoinTokenId};
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::params::{JobParam, JobParams, ParamValue};
-use scheduler::step::{AddedJob, Change, Drain, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Note};
 
 use super::Backend;
 use super::harness::*;

@@ -1,7 +1,7 @@
 //! Tokens and the audit log in the store.
 
+use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::JoinTokenId;
-use scheduler::step::WorkerRow;
 
 use super::*;
 use crate::auth::actor::Scope;
