@@ -29,8 +29,7 @@ use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
-use crate::placement;
-use crate::placement::recall;
+use crate::placement::{fill, recall};
 use crate::queue::ReadyQueue;
 use crate::reconcile;
 use crate::reconcile::unconfirmed;
@@ -199,7 +198,7 @@ impl Scheduler {
         handlers::run_on::proceed(self, now);
         handlers::dependency::pass_on(self, now);
         handlers::hook::make_pending(self, now);
-        placement::fill_slots(self, now);
+        fill::fill_slots(self, now);
         recall::recall_for_higher(self, now);
         recall::recall_idle(self, now);
         self.flush_replies();
@@ -327,6 +326,11 @@ impl Scheduler {
     pub(crate) fn held(&mut self, token: Token, worker: WorkerId) -> Option<&mut Job> {
         let job = self.jobs.get_mut(&token.job)?;
         job.attempt().is_some_and(|attempt| attempt.is(token, worker)).then_some(job)
+    }
+
+    /// The parent of a member of a job on several workers.
+    pub(crate) fn parent_of(&self, id: JobId) -> Option<JobId> {
+        self.jobs.get(&id)?.role().parent()
     }
 
     /// The definition of a job. Definitions outlive their jobs.

@@ -337,7 +337,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     let (id, state) = (ended.job, ended.state);
     hook::ends(scheduler, &ended, last);
     expire::clear(scheduler, id);
-    let parent = run_on::member_of(scheduler, id);
+    let parent = scheduler.parent_of(id);
     scheduler.parents.remove(id);
     if ended.confirmed {
         unconfirmed::drop_all(scheduler, id);

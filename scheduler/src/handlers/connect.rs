@@ -13,10 +13,9 @@ use crate::fleet::capacity::Capacity;
 use crate::fleet::health::Health;
 use crate::fleet::row::{Process, WorkerRow};
 use crate::fleet::{Worker, WorkerInfo};
-use crate::handlers::{claim, drain, names, revoke};
+use crate::handlers::{claim, drain, names, reload, revoke};
 use crate::ids::JoinTokenId;
 use crate::input::{Connected, JoinPermit};
-use crate::placement::reload;
 use crate::step::{Change, CloseReason, Effect};
 use crate::timers::{Alarm, Date};
 

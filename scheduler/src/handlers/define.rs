@@ -13,15 +13,14 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{expect, pause, reschedule};
+use crate::handlers::{expect, pause, reload, reschedule};
 use crate::limits::gate;
-use crate::placement;
 
 pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<Definition>>) {
     let current = definitions.clone();
     scheduler.definitions.replace(definitions);
     pause::apply(scheduler);
-    placement::reload::apply(scheduler, now);
+    reload::apply(scheduler, now);
     let changed = scheduler.limits.define(now.up, current.iter().map(Arc::as_ref));
     changed.into_iter().for_each(|limit| gate::changed(scheduler, limit, now));
     scheduler.hook_targets.define(&current);

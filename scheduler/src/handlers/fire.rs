@@ -12,9 +12,8 @@ use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::details::JobDetails;
-use crate::handlers::{cancel, expire, run_on, submit, unique};
+use crate::handlers::{admission, cancel, expire, run_on, submit, unique};
 use crate::ids::ScheduleNo;
-use crate::limits::admission;
 use crate::new_jobs::NewJob;
 use crate::schedule::catch_up::{self, Closed, SlotRun, Verdict};
 use crate::schedule::{Overlap, Schedule};

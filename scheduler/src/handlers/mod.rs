@@ -1,5 +1,6 @@
 //! One file per kind of input.
 
+pub(crate) mod admission;
 pub(crate) mod backfill;
 pub(crate) mod batch;
 pub(crate) mod cancel;
@@ -19,6 +20,7 @@ pub(crate) mod operate;
 pub(crate) mod pause;
 pub(crate) mod pending_batch;
 pub(crate) mod release;
+pub(crate) mod reload;
 pub(crate) mod report;
 pub(crate) mod reschedule;
 pub(crate) mod revoke;

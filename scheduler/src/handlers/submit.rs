@@ -6,12 +6,11 @@ use alloc::collections::BTreeSet;
 use protocol::{JobId, Now, Revision, Timestamp};
 
 use crate::core::Scheduler;
-use crate::explain;
-use crate::handlers::{self, batch, dependency, run_on, unique};
+use crate::explain::pending;
+use crate::handlers::{self, admission, batch, dependency, run_on, unique};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::job::{Job, LiveState};
-use crate::limits::admission;
 use crate::limits::keys::{JobKeys, KeySetNo};
 use crate::new_jobs::NewJob;
 use crate::pending_batch::is_large;
@@ -105,7 +104,7 @@ fn check_definition(
         return Err(Rejection::Disabled);
     }
     if require_worker {
-        let reason = explain::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
+        let reason = pending::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
         if reason < PendingReason::Busy {
             return Err(Rejection::NoWorker(reason));
         }

@@ -7,7 +7,6 @@
 //! unreachable attempt keeps it until it is lost. Holders are a set of jobs, which a start builds again from the attempts that are held.
 //! Lanes that wait for a limit are parked under it in the queue; `gate` decides who goes next.
 
-pub(crate) mod admission;
 pub(crate) mod audit;
 mod facts;
 pub(crate) mod gate;

@@ -16,9 +16,8 @@ use protocol::report::{Inventory, Outcome, OutputLengths, Phase};
 use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::handlers::{close, define, expire, offer, report, run_on};
+use crate::handlers::{close, define, expire, offer, report};
 use crate::job::{Job, Presence, Progress, StartState};
-use crate::placement;
 use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::Alarm;
@@ -256,8 +255,8 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
     let Some(definition) = scheduler.definitions.at(number).cloned() else {
         return;
     };
-    let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
-    let grant = placement::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
+    let member = scheduler.batches.member(job.role().numbered_as(token.job));
+    let grant = offer::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
     scheduler.send_definition(worker, session, number);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);

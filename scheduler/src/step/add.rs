@@ -6,9 +6,8 @@ use protocol::{JobId, Order, SessionId, Timestamp, Token};
 
 use super::{Accepted, Answer, Change, Effect, Grant};
 use crate::core::Scheduler;
-use crate::explain;
+use crate::explain::pending;
 use crate::ids::Ticket;
-use crate::placement;
 use crate::state::State;
 
 impl Scheduler {
@@ -71,7 +70,7 @@ impl Scheduler {
         }
         for (ticket, mut accepted) in mem::take(&mut self.accepted) {
             (accepted.state, accepted.pending) =
-                placement::state_and_reason(self, accepted.first, explain::why_waiting);
+                pending::state_and_reason(self, accepted.first, pending::why_waiting);
             if let Some(state) = self.end_of_new_parent(accepted.first) {
                 accepted.state = state;
             }
