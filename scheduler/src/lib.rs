@@ -35,6 +35,7 @@ extern crate alloc;
 
 pub mod audit;
 pub mod batches;
+mod commit_watch;
 mod config;
 mod core;
 mod defaults;
@@ -42,6 +43,7 @@ pub mod definition;
 pub mod definitions;
 pub mod dependencies;
 pub mod details;
+mod dispatch;
 pub mod expectations;
 pub mod explain;
 pub mod fleet;

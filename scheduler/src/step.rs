@@ -2,7 +2,6 @@
 //!
 //! *Changes survive, effects may be lost.* A reconnect and a tick derive each effect again from state.
 
-mod add;
 mod answer;
 mod broken_rule;
 mod close_reason;

@@ -13,7 +13,7 @@ use crate::fleet::capacity::Capacity;
 use crate::fleet::health::Health;
 use crate::fleet::row::{Process, WorkerRow};
 use crate::fleet::{Worker, WorkerInfo};
-use crate::handlers::{claim, drain, names, reload, revoke};
+use crate::handlers::{claim, drain, forget, names, reload, revoke};
 use crate::ids::JoinTokenId;
 use crate::input::{Connected, JoinPermit};
 use crate::step::{Change, CloseReason, Effect};
@@ -200,7 +200,7 @@ pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         && worker.claims.until.is_none();
     let is_over = now.utc.since(worker.row.seen_at) >= forgotten_after(worker);
     if is_idle && is_over {
-        scheduler.forget_worker(id);
+        forget::forget_worker(scheduler, id);
     } else if is_over {
         scheduler.timers.set_date(now.utc + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
     } else {

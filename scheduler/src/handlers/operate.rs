@@ -8,7 +8,7 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::health::Health;
-use crate::handlers::{drain, revoke};
+use crate::handlers::{drain, forget, revoke};
 use crate::ids::Ticket;
 use crate::input::Operation;
 use crate::reconcile::unknown_attempts;
@@ -55,7 +55,7 @@ pub(crate) fn operate(
             return;
         }
         Operation::Forget => {
-            scheduler.forget_worker(id);
+            forget::forget_worker(scheduler, id);
             scheduler.reply(ticket, Answer::Done);
             return;
         }

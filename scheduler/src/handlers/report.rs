@@ -15,7 +15,7 @@ use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Tok
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::breaker::SUSPECT_BACKOFF;
-use crate::handlers::{claim, close, connect, expect, expire, hook, offer};
+use crate::handlers::{claim, close, connect, define, expect, expire, hook, offer};
 use crate::job::{Attempt, Job, Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
 use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
@@ -380,7 +380,7 @@ fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionI
             if let Some(session) = scheduler.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut()) {
                 session.sent_definitions.remove(revision);
             }
-            scheduler.send_definition(id, session, number);
+            define::send_definition(scheduler, id, session, number);
         }
     }
 }

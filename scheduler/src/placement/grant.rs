@@ -9,7 +9,7 @@ use rand::Rng;
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::offer;
+use crate::handlers::{define, offer};
 use crate::job::{Attempt, LiveState, Presence, Progress, StartState};
 use crate::limits::gate;
 use crate::queue::LaneKey;
@@ -70,7 +70,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         at: now.utc,
         gpus: grant.gpus.clone(),
     }));
-    scheduler.send_definition(to, session, number_of_definition);
+    define::send_definition(scheduler, to, session, number_of_definition);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);
 }

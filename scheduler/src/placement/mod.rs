@@ -20,6 +20,7 @@ pub(crate) mod fill;
 mod grant;
 pub(crate) mod recall;
 pub mod rules;
+pub(crate) mod search_times;
 
 use protocol::{JobId, WorkerId};
 

@@ -257,7 +257,7 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
     };
     let member = scheduler.batches.member(job.role().numbered_as(token.job));
     let grant = offer::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
-    scheduler.send_definition(worker, session, number);
+    define::send_definition(scheduler, worker, session, number);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);
 }
