@@ -5,6 +5,7 @@
 mod answer;
 mod broken_rule;
 mod close_reason;
+mod closed_attempt;
 mod note;
 
 use alloc::boxed::Box;
@@ -14,14 +15,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{
-    AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, Usage, WorkerId,
-};
+use protocol::{AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
 pub use close_reason::CloseReason;
+pub use closed_attempt::ClosedAttempt;
 pub use note::Note;
 
 use crate::batches::{BatchMember, NewBatch};
@@ -292,31 +291,6 @@ pub struct Ended {
     pub closed: Option<ClosedAttempt>,
     /// For a cancelled job: its container is known to be gone.
     pub confirmed: bool,
-}
-
-/// The end of an attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClosedAttempt {
-    /// The ended attempt.
-    pub token: Token,
-    /// The outcome.
-    pub outcome: Outcome,
-    /// The program's exit code, if it ran.
-    pub exit_code: Option<i32>,
-    /// Explanation for people, in one line.
-    pub message: String,
-    /// Wall-clock time at which its container started, if it did.
-    pub started_at: Option<Timestamp>,
-    /// Wall-clock time of the end.
-    pub ended_at: Timestamp,
-    /// Length of its output.
-    pub output: OutputLengths,
-    /// Resources that it has used.
-    pub usage: Usage,
-    /// The job's result, as JSON.
-    pub result: Option<String>,
-    /// The cause of a release.
-    pub released: Option<ReleaseCause>,
 }
 
 /// An effect to perform after the changes are durable.

@@ -18,6 +18,7 @@ pub(crate) mod hook;
 pub(crate) mod names;
 pub(crate) mod offer;
 pub(crate) mod operate;
+pub(crate) mod overrun;
 pub(crate) mod pause;
 pub(crate) mod pending_batch;
 pub(crate) mod release;

@@ -9,10 +9,9 @@ use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{
-    cancel, claim, close, connect, drain, expect, expire, fire, offer, pending_batch, suspension,
+    claim, close, connect, drain, expect, expire, fire, offer, overrun, pending_batch, suspension,
 };
 use crate::job::{Job, LiveState, StartState};
-use crate::reconcile::inventory;
 use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::{Alarm, Date};
 
@@ -37,7 +36,7 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
         match scheduler.timers.take_alarm(now) {
             Some(Alarm::LeaseEnd(worker)) => lease_end(scheduler, now, worker),
             Some(Alarm::Loss(job, fence)) => lose(scheduler, now, job, fence),
-            Some(Alarm::Overrun(job, fence)) => overrun(scheduler, now, job, fence),
+            Some(Alarm::Overrun(job, fence)) => overrun::stop(scheduler, now, job, fence),
             Some(Alarm::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
             Some(Alarm::Offer(job, fence)) => offer::ask_again(scheduler, now, job, fence),
             Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
@@ -173,7 +172,7 @@ pub(crate) fn close_session(scheduler: &mut Scheduler, now: Now, id: WorkerId, r
 /// The end of an attempt whose worker had not asked to start it. A later request to start it is denied.
 fn never_started(now: Now, token: Token) -> ClosedAttempt {
     let message = "given back: its worker fell silent before it asked to start it";
-    ClosedAttempt { outcome: Outcome::Released, ..inventory::lost_attempt(now, token, None, message) }
+    ClosedAttempt { outcome: Outcome::Released, ..ClosedAttempt::lost(now, token, None, message) }
 }
 
 /// Declares an attempt of a silent worker lost. It may still run; later reports about it are not believed.
@@ -189,7 +188,7 @@ fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     match lost_after_at(scheduler, now, id).filter(|at| *at > now.up) {
         Some(at) => set_loss_at(scheduler, id, at),
         None => {
-            let closed = inventory::lost_attempt(now, token, started_at, "its worker has not been heard of");
+            let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
             close::lose(scheduler, now, id, closed);
         }
     }
@@ -219,17 +218,6 @@ fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     let silent = contact + scheduler.definition(job)?.given_up_after(is_cancelled)?;
     let joined = worker.lease.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
     Some(silent.max(joined) + grace)
-}
-
-/// Stops an attempt that its worker should have stopped at its timeout.
-fn overrun(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
-    if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut)
-        && attempt.fence == fence
-        && let Some(run) = attempt.run_mut()
-    {
-        run.overrun_at = None;
-    }
-    cancel::stop(scheduler, now, id, fence, StopCause::Timeout, "its timeout".into());
 }
 
 fn end_exclusions(scheduler: &mut Scheduler, now: Now, id: WorkerId) {

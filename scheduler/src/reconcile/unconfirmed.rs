@@ -12,7 +12,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::UnconfirmedAttempt;
 use crate::job::{Attempt, Job};
-use crate::reconcile::inventory::ReceivedInventory;
+use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reservation::Reserved;
 use crate::step::{Change, Note};
 
