@@ -271,8 +271,7 @@ impl World {
             process.scheduler.commit_began(self.server.clock.up(self.now));
             process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
-            let life = self.server.life;
-            self.agenda.note(done, Event::Committed { life });
+            self.agenda.note(done, Event::Committed { life: self.server.life });
             return;
         }
     }

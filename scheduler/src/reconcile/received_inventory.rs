@@ -1,4 +1,4 @@
-//! What a complete inventory of a worker says.
+//! A complete inventory of a worker, as `inventory` and `unconfirmed` compare it with the state.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
