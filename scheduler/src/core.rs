@@ -34,9 +34,9 @@ use crate::placement::search_times::SearchTimes;
 use crate::queue::ReadyQueue;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
-use crate::step::{Accepted, Grant, Step, WakeAt};
+use crate::step::{Accepted, Grant, Step};
 use crate::table::{Seed, Table};
-use crate::timers::{Alarm, Timers};
+use crate::timers::{Alarm, Timers, WakeAt};
 use crate::unique::UniqueKeys;
 
 /// All jobs that have not ended, all workers, and the queues, timers and counters between them.

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::{AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, WorkerId};
 
 pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
@@ -333,13 +333,4 @@ pub struct Grant {
     pub member: Option<BatchMember>,
     /// Ids of the GPUs that are reserved for it.
     pub gpus: Vec<String>,
-}
-
-/// Latest time for the next step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WakeAt {
-    /// By the wall clock.
-    pub utc: Option<Timestamp>,
-    /// By the monotonic clock.
-    pub up: Option<Uptime>,
 }

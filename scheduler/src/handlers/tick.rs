@@ -239,7 +239,7 @@ mod tests {
     use crate::config::{Config, Counters};
     use crate::core::Overdue;
     use crate::input::Input;
-    use crate::step::WakeAt;
+    use crate::timers::WakeAt;
 
     #[test]
     fn timers_overdue_at_a_start_fire_500_a_second_and_hold_up_no_later_one() {
