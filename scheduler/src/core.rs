@@ -1,6 +1,7 @@
 //! [`Scheduler`] holds the state: all tables, and the output of the running step. `dispatch` calls the handlers that change it.
 
 mod output;
+mod session;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;

@@ -13,7 +13,7 @@ use protocol::{Fence, JobId, Now, Order, SessionId, Token, WorkerId};
 use crate::batches::BatchMember;
 use crate::core::{Scheduler, timeout_of};
 use crate::definition::Definition;
-use crate::handlers::{suspension, tick};
+use crate::handlers::suspension;
 use crate::job::{Job, Offer, Presence};
 use crate::queue::PriorityAgeing;
 use crate::step::{CloseReason, Grant};
@@ -76,7 +76,7 @@ pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: F
     if !had_time_to_answer(scheduler, now, token, offer) {
         put_off(scheduler, now, id, offer);
     } else if offer.repeated || is_recalled {
-        tick::close_session(scheduler, now, worker, CloseReason::Unanswered(token));
+        scheduler.close_session(now, worker, CloseReason::Unanswered(token));
     } else {
         repeat_order(scheduler, session, token);
         set(scheduler, now, id, true);

@@ -10,7 +10,8 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers;
-use crate::handlers::connect::{refused, watch_expiry};
+use crate::handlers::forget::watch_expiry;
+use crate::handlers::refusal::refused;
 use crate::ids::Ticket;
 use crate::step::{Answer, Change, CloseReason, Effect};
 

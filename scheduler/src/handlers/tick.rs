@@ -9,10 +9,10 @@ use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{
-    claim, close, connect, drain, expect, expire, fire, offer, overrun, pending_batch, suspension,
+    claim, close, drain, due, expect, expire, fire, forget, offer, overrun, pending_batch, suspension,
 };
-use crate::job::{Job, LiveState, StartState};
-use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::job::{Job, StartState};
+use crate::step::{Change, CloseReason, ClosedAttempt, Note};
 use crate::timers::{Alarm, Date};
 
 /// Timers that one step fires at most. After a long pause the rest fires in later steps, so that reports are
@@ -79,10 +79,10 @@ const OVERDUE_EVERY: Duration = Duration::from_secs(1);
 /// Fires one wall-clock timer. Returns how many jobs it made.
 fn fire_date(scheduler: &mut Scheduler, now: Now, date: Date) -> usize {
     match date {
-        Date::Due(job) => start_due_job(scheduler, job),
+        Date::Due(job) => due::start_due_job(scheduler, job),
         Date::Expiry(job) => expire::expire(scheduler, now, job),
         Date::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
-        Date::WorkerExpiry(worker) => connect::expire_worker(scheduler, now, worker),
+        Date::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
         Date::Stale(expectation) => expect::become_stale(scheduler, now, expectation),
         Date::Fire(schedule) => return fire::fire(scheduler, now, schedule),
     }
@@ -100,15 +100,6 @@ fn shrink_tables(scheduler: &mut Scheduler) {
 /// Capacity in jobs that is always kept: a few megabytes.
 const CAPACITY_KEPT: usize = 65_536;
 
-/// Queues a scheduled job, unless it waits for another one.
-pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
-    let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
-    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !close::is_held_back(scheduler, id) {
-        close::queue(scheduler, id);
-        scheduler.change(Change::Due { job: id });
-    }
-}
-
 /// Expires a lease, unless the worker was heard since the alarm was set.
 fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let lease = scheduler.config.intervals.lease;
@@ -125,7 +116,7 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         return;
     }
     if worker.lease.last_heard + lease <= now.up {
-        close_session(scheduler, now, id, CloseReason::Silent);
+        scheduler.close_session(now, id, CloseReason::Silent);
     }
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
@@ -157,16 +148,6 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         }
         scheduler.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
     }
-}
-
-/// Closes the session of a worker, if it has one.
-pub(crate) fn close_session(scheduler: &mut Scheduler, now: Now, id: WorkerId, reason: CloseReason) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let Some(session) = worker.link.session() else { return };
-    worker.since = now.utc;
-    scheduler.effect(Effect::Close(session, reason));
-    scheduler.fleet.close(id);
-    scheduler.changed = true;
 }
 
 /// The end of an attempt whose worker had not asked to start it. A later request to start it is denied.
