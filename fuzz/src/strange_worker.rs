@@ -11,8 +11,10 @@ use crate::scheduler::audit::audit;
 use crate::scheduler::definition::{
     Definition, Expect, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits,
 };
-use crate::scheduler::input::{Connected, GroupNo, Input, NewJob, Submit, Ticket};
+use crate::scheduler::ids::{GroupNo, Ticket};
+use crate::scheduler::input::{Connected, Input, Submit};
 use crate::scheduler::limits::rules::LimitRules;
+use crate::scheduler::new_jobs::NewJob;
 use crate::scheduler::placement::rules::PlacementRules;
 use crate::scheduler::schedule::Timetable;
 use crate::scheduler::step::{Change, Effect};

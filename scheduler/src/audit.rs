@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 use protocol::{JobId, WorkerId};
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
-use crate::explain;
+use crate::explain::obstacles::obstacles;
+use crate::explain::pending;
 use crate::fleet::Worker;
 use crate::handlers;
+use crate::ids::DefinitionNo;
 use crate::job::{Attempt, Job, LiveState};
 use crate::limits;
 use crate::queue::LaneKey;
@@ -30,7 +31,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     faults.extend(scheduler.fleet.faults().into_iter().map(ToString::to_string));
     faults.extend(limits::audit::faults(scheduler));
     faults.extend(handlers::unique::faults(scheduler));
-    faults.extend(run_on::faults(scheduler));
+    faults.extend(run_on::audit::faults(scheduler));
     let mut queued = 0;
     let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
     for (id, job) in &scheduler.jobs {
@@ -48,7 +49,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     let may_go =
         |lane: LaneKey| !scheduler.has_more_to_place && !scheduler.ready.is_paused(lane.definition());
     for (lane, _) in scheduler.ready.lanes().filter(|(lane, _)| may_go(*lane)) {
-        let is_able = |worker| explain::obstacles(scheduler, worker, lane).next().is_none();
+        let is_able = |worker| obstacles(scheduler, worker, lane).next().is_none();
         let is_let = |id| limits::audit::may_start(scheduler, lane, id);
         if let Some((id, _)) = scheduler.fleet.iter().find(|(id, worker)| is_able(worker) && is_let(*id)) {
             faults.push(format!("jobs wait in lane {lane:?}, although nothing keeps worker {id} from them"));
@@ -56,7 +57,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     }
     for (lane, _) in scheduler.ready.lanes().filter(|_| scheduler.fleet.is_grouped()) {
         let (told, found) =
-            (explain::why_waiting(scheduler, lane), explain::why_waiting_by_search(scheduler, lane));
+            (pending::why_waiting(scheduler, lane), pending::why_waiting_by_search(scheduler, lane));
         if told != found {
             faults.push(format!("jobs of lane {lane:?} wait for {found:?}, not {told:?}"));
         }
@@ -253,11 +254,13 @@ mod tests {
     use super::*;
     use crate::config::{Config, Counters};
     use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
-    use crate::input::{Input, NewJob, StartTime, Submit, Ticket};
+    use crate::fleet::row::{Drain, WorkerRow};
+    use crate::ids::Ticket;
+    use crate::input::{Input, Submit};
+    use crate::new_jobs::{NewJob, StartTime};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
     use crate::placement::rules::PlacementRules;
     use crate::schedule::Timetable;
-    use crate::step::{Drain, WorkerRow};
 
     /// A scheduler with one queued job, one scheduled job and one disconnected worker.
     fn scheduler() -> Scheduler {

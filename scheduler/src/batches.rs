@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Timestamp};
 
-use crate::job::State;
 use crate::limits::keys::BatchPermits;
+use crate::state::State;
 
 /// Options of a request for several jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use protocol::order::Intervals;
 use protocol::{ClusterId, Epoch, Fence, JobId, WorkerId};
 
-use crate::input::GroupNo;
+use crate::ids::GroupNo;
 use crate::queue::PriorityAgeing;
 use crate::results::ParamsOfResult;
 

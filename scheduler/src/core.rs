@@ -1,4 +1,7 @@
-//! [`Scheduler`] holds the state. [`Scheduler::step`] calls the handler of each input.
+//! [`Scheduler`] holds the state: all tables, and the output of the running step. `dispatch` calls the handlers that change it.
+
+mod output;
+mod session;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -12,31 +15,29 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::batches::Batches;
+use crate::commit_watch::{CommitWatch, tick_within};
 use crate::config::{Config, Counters};
 use crate::definition::Definition;
-use crate::definitions::{DefinitionNo, Definitions};
+use crate::definitions::Definitions;
 use crate::dependencies::Dependencies;
 use crate::expectations::ExpectationTable;
 use crate::fleet::Fleet;
 use crate::fleet::claims::Claim;
-use crate::handlers;
-use crate::hooks::{HookTargets, PendingHook};
-use crate::input::{GroupNo, Input, Ticket};
+use crate::hooks::PendingHook;
+use crate::hooks::targets::HookTargets;
+use crate::ids::{DefinitionNo, GroupNo, Ticket};
 use crate::job::{AttemptTimeout, Job};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
-use crate::placement;
-use crate::placement::recall;
+use crate::placement::search_times::SearchTimes;
 use crate::queue::ReadyQueue;
-use crate::reconcile;
-use crate::reconcile::unconfirmed;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
-use crate::step::{Accepted, Change, Effect, Grant, Step, WakeAt};
+use crate::step::{Accepted, Grant, Step};
 use crate::table::{Seed, Table};
-use crate::timers::{Alarm, Timers};
+use crate::timers::{Alarm, Timers, WakeAt};
 use crate::unique::UniqueKeys;
 
 /// All jobs that have not ended, all workers, and the queues, timers and counters between them.
@@ -67,11 +68,11 @@ pub struct Scheduler {
     pub(crate) rng: SmallRng,
     /// Time of the last step, or of the start.
     pub(crate) stepped_at: Option<Uptime>,
-    pub(crate) commit_watch: handlers::CommitWatch,
+    pub(crate) commit_watch: CommitWatch,
     /// Time at which all leases were renewed, last. Messages of workers that were sent before may have been unread then.
     pub(crate) leases_renewed_at: Uptime,
     /// Times of the last searches through all backlogs.
-    pub(crate) search_times: recall::SearchTimes,
+    pub(crate) search_times: SearchTimes,
     /// Phases that workers reported for attempts that neither wait nor run there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// Number of unconfirmed attempts for each cancelled job that ended with several of them.
@@ -130,9 +131,9 @@ impl Scheduler {
             pending_hooks: VecDeque::new(),
             rng,
             stepped_at: None,
-            commit_watch: handlers::CommitWatch::default(),
+            commit_watch: CommitWatch::default(),
             leases_renewed_at: Uptime::default(),
-            search_times: recall::SearchTimes::default(),
+            search_times: SearchTimes::default(),
             phases: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             skippable: 0,
@@ -164,47 +165,7 @@ impl Scheduler {
         self.commit_watch.end(at, self.config.intervals.lease);
     }
 
-    /// Applies one input. The caller commits the changes and then performs the effects, in order.
-    pub fn step(&mut self, now: Now, input: Input) -> Step {
-        handlers::detect_suspension(self, now);
-        match input {
-            Input::Define(definitions) => handlers::define(self, now, definitions),
-            Input::Learn(definition) => {
-                self.learn(definition);
-                self.changed = true;
-            }
-            Input::Submit(request) => handlers::submit(self, now, request),
-            Input::Cancel(request) => handlers::cancel(self, now, request),
-            Input::Release(request) => handlers::release(self, now, request),
-            Input::Update(request) => handlers::update(self, now, request),
-            Input::Connected(hello) => handlers::connect(self, now, hello),
-            Input::Disconnected(session) => handlers::disconnect(self, now, session),
-            Input::Reported(session, report) => handlers::report(self, now, session, report),
-            Input::UnknownAttempts(session, tokens) => {
-                reconcile::unknown_attempts::record_announced(self, session, &tokens)
-            }
-            Input::Heard(frames) => handlers::record_frames(self, &frames),
-            Input::Unsent(session, tokens) => handlers::return_unsent(self, now, session, &tokens),
-            Input::Operate(ticket, worker, operation) => {
-                handlers::operate(self, now, ticket, worker, operation)
-            }
-            Input::ReserveLabels(ticket, names) => handlers::reserve_labels(self, ticket, &names),
-            Input::Pause(request) => handlers::pause::pause(self, now, request),
-            Input::Backfill(request) => handlers::backfill::backfill(self, now, request),
-            Input::Tick => handlers::tick(self, now),
-        }
-        handlers::batch::cancel_stopped(self, now);
-        handlers::run_on::proceed(self, now);
-        handlers::dependency::pass_on(self, now);
-        handlers::hook::make_pending(self, now);
-        placement::fill_slots(self, now);
-        recall::recall_for_higher(self, now);
-        recall::recall_idle(self, now);
-        self.flush_replies();
-        mem::take(&mut self.out)
-    }
-
-    /// The sessions whose silence a Tick at this time decides on, ordered. The caller sends [`Input::Heard`] about them first.
+    /// The sessions whose silence a Tick at this time decides on, ordered. The caller sends [`Input::Heard`](crate::input::Input::Heard) about them first.
     #[must_use]
     pub fn sessions_to_check(&self, now: Now) -> Vec<SessionId> {
         let mut sessions = Vec::new();
@@ -231,7 +192,7 @@ impl Scheduler {
         sessions
     }
 
-    /// Latest time for the next [`Input::Tick`], even if nothing is due then.
+    /// Latest time for the next [`Input::Tick`](crate::input::Input::Tick), even if nothing is due then.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
         let mut wake = self.timers.wake_at();
@@ -243,7 +204,7 @@ impl Scheduler {
             wake.up = Some(wake.up.map_or(overdue.next, |at| at.min(overdue.next)));
         }
         if let Some(last) = self.stepped_at {
-            let attended = last + handlers::tick_within(self.config.intervals.lease);
+            let attended = last + tick_within(self.config.intervals.lease);
             wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));
         }
         let has_more = self.has_more_to_place
@@ -290,41 +251,15 @@ impl Scheduler {
         number
     }
 
-    /// Sends a definition to a worker, once per session.
-    pub(crate) fn send_definition(&mut self, id: WorkerId, session: SessionId, number: DefinitionNo) {
-        if let Some(definition) = self.definitions.at(number).cloned() {
-            // Numbers are reused, revisions are not.
-            let revision = definition.revision;
-            let to = self.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut());
-            if to.is_some_and(|session| session.sent_definitions.insert(revision)) {
-                self.effect(Effect::Define(session, definition));
-            }
-        }
-        handlers::shorten_heartbeat(self, id, self.definitions.ping(number));
-    }
-
-    /// Removes a worker that is not connected and holds nothing.
-    pub(crate) fn forget_worker(&mut self, id: WorkerId) {
-        handlers::end_drain(self, id);
-        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.lease.alarm) {
-            self.timers.clear_alarm(at, Alarm::LeaseEnd(id));
-        }
-        if let Some(at) = self.fleet.worker(id).and_then(|worker| worker.claims.until) {
-            self.timers.clear_alarm(at, Alarm::ClonesGone(id));
-        }
-        unconfirmed::drop_worker(self, id);
-        self.fleet.remove(id);
-        // Jobs pinned to this worker may run anywhere now.
-        for job in self.ready.take_pinned(id) {
-            handlers::queue(self, job);
-        }
-        self.change(Change::WorkerForgotten(id));
-    }
-
     /// The job whose current attempt has this token, if this worker holds it.
     pub(crate) fn held(&mut self, token: Token, worker: WorkerId) -> Option<&mut Job> {
         let job = self.jobs.get_mut(&token.job)?;
         job.attempt().is_some_and(|attempt| attempt.is(token, worker)).then_some(job)
+    }
+
+    /// The parent of a member of a job on several workers.
+    pub(crate) fn parent_of(&self, id: JobId) -> Option<JobId> {
+        self.jobs.get(&id)?.role().parent()
     }
 
     /// The definition of a job. Definitions outlive their jobs.

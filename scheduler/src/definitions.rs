@@ -11,12 +11,9 @@ use protocol::Revision;
 
 use crate::definition::Definition;
 use crate::fleet::classes::Need;
+use crate::ids::DefinitionNo;
 use crate::placement::rules::WorkerSelector;
 use crate::table::{Seed, Table};
-
-/// Index of a definition in the table: four bytes in each job instead of a whole revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DefinitionNo(pub u32);
 
 /// The table of definitions.
 #[derive(Debug)]

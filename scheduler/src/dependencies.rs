@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use protocol::JobId;
 
 use crate::batches::is_failure;
-use crate::job::State;
+use crate::state::State;
 
 /// The end that a job requires of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,10 +10,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Timestamp};
 
 use crate::definition::Expect;
-
-/// Names an expectation within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ExpectationNo(pub u32);
+use crate::ids::ExpectationNo;
 
 /// The stored state of an expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]

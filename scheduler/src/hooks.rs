@@ -4,7 +4,8 @@
 //! - The row of a hook, its job, and the event itself are changes of the same step, so a crash leaves all of them or none.
 //! - A hook whose job cannot be made is left out with a reason. Its parent neither waits nor changes for it.
 
-use alloc::collections::BTreeMap;
+pub(crate) mod targets;
+
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,10 +13,10 @@ use alloc::vec::Vec;
 use protocol::{AttemptNo, JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{Definition, is_default};
-use crate::job::State;
+use crate::defaults::is_default;
 use crate::results;
 use crate::shared_text;
+use crate::state::State;
 
 /// Hooks may make hooks; a chain of them ends after this many. Loops within a jobs.yaml are refused when it is loaded, but jobs of older
 /// revisions can still close one.
@@ -275,24 +276,6 @@ fn one_line(text: &str) -> String {
     let end = (0..=REASON_BYTES_MAX.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
     line.truncate(end.unwrap_or_default());
     line.trim().into()
-}
-
-/// The definitions of the present jobs.yaml, by name: a hook runs one of them.
-#[derive(Debug, Default)]
-pub(crate) struct HookTargets {
-    targets: BTreeMap<String, Arc<Definition>>,
-}
-
-impl HookTargets {
-    /// Takes in a reading of jobs.yaml.
-    pub(crate) fn define(&mut self, definitions: &[Arc<Definition>]) {
-        let target = |definition: &Arc<Definition>| (definition.name.clone(), definition.clone());
-        self.targets = definitions.iter().map(target).collect();
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Definition>> {
-        self.targets.get(name)
-    }
 }
 
 #[cfg(test)]

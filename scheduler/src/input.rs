@@ -1,30 +1,23 @@
 //! Inputs of the scheduler.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::container::Overrides;
 use protocol::order::VersionRange;
 use protocol::report::Availability;
 use protocol::resources::OfferedResources;
 use protocol::{
-    ClusterId, Fence, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime,
-    WorkerId,
+    ClusterId, Fence, Incarnation, JobId, Report, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId,
 };
 
 use crate::batches::BatchOptions;
 use crate::definition::Definition;
-use crate::dependencies::Dependency;
-use crate::job::AttemptTimeout;
-use crate::new_jobs::NewJobs;
-use crate::params::JobParams;
+use crate::ids::{GroupNo, JoinTokenId, Ticket};
+use crate::new_jobs::{NewJobs, StartTime};
 use crate::pauses::PauseTarget;
-use crate::run_on::MemberPlan;
 use crate::schedule::ScheduleId;
-use crate::step::JoinTokenId;
 
 /// An input.
 #[derive(Clone, Debug)]
@@ -68,14 +61,6 @@ pub enum Input {
     Tick,
 }
 
-/// Identifies the request that an answer belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// Number of a commit of the store, counted in the cluster (docs/design/storage.md, S2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupNo(pub u64);
-
 /// A submission; all of its jobs are accepted or none.
 #[derive(Clone, Debug)]
 pub struct Submit {
@@ -89,86 +74,6 @@ pub struct Submit {
     pub require_worker: bool,
     /// The idempotency key.
     pub key: Option<Key>,
-}
-
-/// One job of a submission.
-#[derive(Clone, Debug, Default)]
-pub struct NewJob {
-    /// The revision of its definition.
-    pub revision: Revision,
-    /// Overrides the definition's priority.
-    pub priority: Option<i8>,
-    /// Overrides the definition's timeout.
-    pub timeout: Option<AttemptTimeout>,
-    /// Earliest start; at once if absent.
-    pub run_at: Option<StartTime>,
-    /// The ended job that this one repeats.
-    pub retry_of: Option<JobId>,
-    /// It waits for the ends of these jobs.
-    pub after: Vec<Dependency>,
-    /// A schedule makes it, and an earlier job of its definition must end first. Never set by a request.
-    pub waits_for_earlier: bool,
-    /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.
-    pub hook_depth: u8,
-    /// The workers of its members, if it repeats some of those of an earlier parent; its definition decides otherwise.
-    pub members: Option<MemberPlan>,
-    /// Its unique key, if the request says one; the definition has a rule then.
-    pub unique_key: Option<Arc<str>>,
-    /// Data that no decision depends on; passed through to the change.
-    pub details: Option<Box<JobDetails>>,
-}
-
-/// The earliest start that a caller asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartTime {
-    /// At this instant; an instant in the past means at once.
-    At(Timestamp),
-    /// This long after the request is accepted.
-    After(Duration),
-}
-
-impl StartTime {
-    /// The instant, for a request that is accepted at `accepted_at`; never before that.
-    #[must_use]
-    pub fn resolve(self, accepted_at: Timestamp) -> Timestamp {
-        match self {
-            Self::At(at) => at.max(accepted_at),
-            Self::After(delay) => accepted_at + delay,
-        }
-    }
-}
-
-/// Data of a job that no decision depends on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobDetails {
-    /// Overrides of its definition.
-    pub overrides: Overrides,
-    /// Names and values for people and filters.
-    pub labels: Vec<(String, String)>,
-    /// Parameters, with what follows from them.
-    pub params: JobParams,
-    /// It comes after other jobs, and is told how they ended.
-    pub has_predecessors: bool,
-}
-
-impl JobDetails {
-    /// A worker gets something beside the definition.
-    #[must_use]
-    pub fn has_overrides(&self) -> bool {
-        !self.overrides.is_empty() || !self.params.is_empty() || self.has_predecessors
-    }
-
-    /// Nothing needs to be stored.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        !self.has_overrides() && self.labels.is_empty()
-    }
-
-    /// The overrides that a worker gets, with everything that follows from parameters.
-    #[must_use]
-    pub fn sent(&self) -> Overrides {
-        self.params.applied_to(&self.overrides)
-    }
 }
 
 /// An idempotency key and the result of its lookup in the archive.

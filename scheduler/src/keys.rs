@@ -7,7 +7,8 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
-use crate::input::{GroupNo, Key, KeyHolder};
+use crate::ids::GroupNo;
+use crate::input::{Key, KeyHolder};
 use crate::step::Rejection;
 
 /// Commits that are remembered: four seconds for a lookup at 4,000 commits a second, the most that a disk

@@ -1,11 +1,65 @@
 //! The jobs of one request. Those of an array are all alike, and are kept as one.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::iter;
+use core::time::Duration;
 
-use crate::input::NewJob;
+use protocol::{JobId, Revision, Timestamp};
+
+use crate::dependencies::Dependency;
+use crate::details::JobDetails;
+use crate::job::AttemptTimeout;
+use crate::run_on::MemberPlan;
+
+/// One job of a submission.
+#[derive(Clone, Debug, Default)]
+pub struct NewJob {
+    /// The revision of its definition.
+    pub revision: Revision,
+    /// Overrides the definition's priority.
+    pub priority: Option<i8>,
+    /// Overrides the definition's timeout.
+    pub timeout: Option<AttemptTimeout>,
+    /// Earliest start; at once if absent.
+    pub run_at: Option<StartTime>,
+    /// The ended job that this one repeats.
+    pub retry_of: Option<JobId>,
+    /// It waits for the ends of these jobs.
+    pub after: Vec<Dependency>,
+    /// A schedule makes it, and an earlier job of its definition must end first. Never set by a request.
+    pub waits_for_earlier: bool,
+    /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.
+    pub hook_depth: u8,
+    /// The workers of its members, if it repeats some of those of an earlier parent; its definition decides otherwise.
+    pub members: Option<MemberPlan>,
+    /// Its unique key, if the request says one; the definition has a rule then.
+    pub unique_key: Option<Arc<str>>,
+    /// Data that no decision depends on; passed through to the change.
+    pub details: Option<Box<JobDetails>>,
+}
+
+/// The earliest start that a caller asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartTime {
+    /// At this instant; an instant in the past means at once.
+    At(Timestamp),
+    /// This long after the request is accepted.
+    After(Duration),
+}
+
+impl StartTime {
+    /// The instant, for a request that is accepted at `accepted_at`; never before that.
+    #[must_use]
+    pub fn resolve(self, accepted_at: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at.max(accepted_at),
+            Self::After(delay) => accepted_at + delay,
+        }
+    }
+}
 
 /// The jobs of a request, in order.
 #[derive(Clone, Debug)]

@@ -2,16 +2,13 @@
 //! and a restart change nothing about them. A job is paused by the definition that it was made with: a group by the `concurrency.group` of
 //! its own revision, as for permits. The queue keeps the lanes of paused definitions aside, so steps do not look at them.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 
 use protocol::Timestamp;
 
-use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
-use crate::limits::gate;
 use crate::schedule::ScheduleId;
 
 /// The jobs and schedules that a pause reaches.
@@ -120,18 +117,4 @@ impl Pauses {
 pub fn group_of(definition: &Definition) -> Option<Arc<str>> {
     let concurrency = definition.limits.concurrency.as_ref()?;
     concurrency.group.as_deref().map(Arc::from)
-}
-
-/// Puts the lanes of paused definitions aside, and those of the others back. Walks all definitions and lanes: after an operator's command,
-/// at a start, and at a reading of jobs.yaml.
-pub(crate) fn apply(scheduler: &mut Scheduler) {
-    let is_paused = |number: &DefinitionNo| {
-        scheduler.definitions.at(*number).is_some_and(|it| scheduler.pauses.hold_back(it))
-    };
-    let numbers = scheduler.definitions.counts().map(|(number, _)| number);
-    let paused: BTreeSet<DefinitionNo> = numbers.filter(is_paused).collect();
-    // A lane that was woken in place of others leaves them what it does not take.
-    for lane in scheduler.ready.pause(paused) {
-        gate::left(scheduler, lane);
-    }
 }

@@ -17,11 +17,12 @@ use core::ops::Range;
 use protocol::{JobId, Timestamp};
 
 use crate::batches::BatchOptions;
-use crate::definitions::DefinitionNo;
-use crate::input::{GroupNo, JobDetails, NewJob, Ticket};
-use crate::job::State;
+use crate::details::JobDetails;
+use crate::ids::{DefinitionNo, GroupNo, Ticket};
 use crate::new_jobs;
+use crate::new_jobs::NewJob;
 use crate::queue::{LaneKey, QueueKey};
+use crate::state::State;
 
 /// Members that may wait to be created: ten of the largest requests, some 100 MB beside their overrides.
 const MEMBERS_MAX: usize = 1_000_000;

@@ -10,8 +10,6 @@ use alloc::vec::Vec;
 use protocol::container::Resources;
 use protocol::resources::OfferedResources;
 
-use crate::definition::Definition;
-
 /// Resources that each attempt of a definition reserves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reservation {
@@ -39,10 +37,10 @@ pub enum ResourceKind {
 }
 
 impl Reservation {
-    /// The reservation of a definition.
+    /// The reservation of a definition with these resources.
     #[must_use]
-    pub fn of(definition: &Definition) -> Self {
-        let Resources { cpus_milli, memory_bytes, gpus, ref custom, .. } = definition.container.resources;
+    pub fn of(resources: &Resources) -> Self {
+        let Resources { cpus_milli, memory_bytes, gpus, ref custom, .. } = *resources;
         Self {
             cpus_milli: cpus_milli.unwrap_or(0),
             memory_bytes: memory_bytes.unwrap_or(0),
@@ -51,10 +49,9 @@ impl Reservation {
         }
     }
 
-    /// The definition reserves something.
+    /// A definition with these resources reserves something.
     #[must_use]
-    pub const fn is_made_by(definition: &Definition) -> bool {
-        let resources = &definition.container.resources;
+    pub const fn is_made_by(resources: &Resources) -> bool {
         resources.cpus_milli.is_some()
             || resources.memory_bytes.is_some()
             || resources.gpus > 0
@@ -80,8 +77,8 @@ pub struct Reserved {
 impl Reserved {
     /// The reservation of an attempt that holds these GPUs; `None` if its definition reserves nothing.
     #[must_use]
-    pub fn of(definition: &Definition, gpus: Vec<String>) -> Option<Self> {
-        Reservation::is_made_by(definition).then(|| Self { amounts: Reservation::of(definition), gpus })
+    pub fn of(resources: &Resources, gpus: Vec<String>) -> Option<Self> {
+        Reservation::is_made_by(resources).then(|| Self { amounts: Reservation::of(resources), gpus })
     }
 }
 

@@ -15,19 +15,20 @@ use crate::core::{Overdue, Scheduler};
 use crate::definition::Definition;
 use crate::expectations::ExpectationRow;
 use crate::fleet::Worker;
+use crate::fleet::row::WorkerRow;
 use crate::handlers;
 use crate::job::{
-    Attempt, AttemptTimeout, Job, LastPlacement, LiveState, Presence, Progress, Run, StartState, State,
+    Attempt, AttemptTimeout, Job, LastPlacement, LiveState, Presence, Progress, Run, StartState,
 };
 use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
-use crate::pauses::{self, PauseTarget, Pauses};
+use crate::pauses::Pauses;
 use crate::placement;
 use crate::reconcile;
 use crate::reservation::Reserved;
 use crate::run_on::SetRole;
-use crate::schedules::ScheduleRow;
-use crate::step::WorkerRow;
+use crate::schedules::LiveSchedules;
+use crate::state::State;
 use crate::timers::Date;
 use crate::unique::{UniqueHolder, UniqueRow};
 
@@ -75,17 +76,6 @@ pub struct LiveJob {
     pub gpus: BTreeMap<Fence, Vec<String>>,
     /// Its current attempt, if it has one.
     pub attempt: Option<LiveAttempt>,
-}
-
-/// The stored state of all schedules.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LiveSchedules {
-    /// Every schedule ever seen.
-    pub rows: Vec<ScheduleRow>,
-    /// Pauses, with their beginnings.
-    pub paused: Vec<(PauseTarget, Timestamp)>,
-    /// Jobs that schedules made and that have not ended, with the name of their definition.
-    pub jobs: Vec<(JobId, Arc<str>)>,
 }
 
 /// A lost attempt of a cancelled job, whose container may still exist.
@@ -144,7 +134,7 @@ impl Scheduler {
     /// Adds the state of schedules, and what is paused. The rules of schedules come with the first reading of jobs.yaml.
     pub fn restore_schedules(&mut self, mut live: LiveSchedules) {
         self.pauses = Pauses::of(mem::take(&mut live.paused));
-        pauses::apply(self);
+        handlers::pause::apply(self);
         self.schedules.restore(live);
     }
 
@@ -320,7 +310,7 @@ impl Scheduler {
             gpus: gpus.clone().into(),
         };
         let definition = self.definitions.at(job.definition);
-        let reserved = definition.and_then(|definition| Reserved::of(definition, gpus));
+        let reserved = definition.and_then(|definition| Reserved::of(&definition.container.resources, gpus));
         self.fleet.hold(live.worker, live.token, reserved);
         if let SetRole::Member(member) = job.role() {
             self.parents.hold(member.parent, id, live.worker);

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::Timestamp;
-use protocol::container::MEMORY_BYTES_MAX;
 use protocol::report::Outcome;
 use rand::RngExt;
 use rand::rngs::SmallRng;
@@ -102,22 +101,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A memory limit in bytes, multiplied by the factor (in thousandths) for each attempt that was killed for
-/// memory; at most the maximum of a definition.
-#[must_use]
-pub fn raised(bytes: u64, factor_milli: u32, times: u32) -> u64 {
-    let mut raised = bytes;
-    for _ in 0..times {
-        let next = u128::from(raised) * u128::from(factor_milli) / 1_000;
-        let next = u64::try_from(next).map_or(MEMORY_BYTES_MAX, |next| next.min(MEMORY_BYTES_MAX));
-        if next <= raised {
-            break;
-        }
-        raised = next;
-    }
-    raised
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -162,14 +145,6 @@ mod tests {
         assert!(wants_another(&policy, 1, Outcome::TimedOut, Some(143)));
         assert!(!wants_another(&policy, 1, Outcome::PullFailed, None));
         assert!(!wants_another(&policy, 3, Outcome::Failed, Some(75)));
-    }
-
-    #[test]
-    fn memory_is_raised_by_the_factor_each_time_up_to_the_most_there_is() {
-        let raises: Vec<u64> = (0..=3).map(|times| raised(64 << 20, 1_500, times) >> 10).collect();
-        assert_eq!(raises, [64 << 10, 96 << 10, 144 << 10, 216 << 10]);
-        assert_eq!(raised(64 << 20, 100_000, u32::MAX), MEMORY_BYTES_MAX);
-        assert_eq!(raised(u64::MAX / 2, 1_000, u32::MAX), u64::MAX / 2);
     }
 
     #[test]

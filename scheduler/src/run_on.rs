@@ -6,7 +6,7 @@
 //!
 //! `handlers::run_on` follows these rules; this module keeps which members there are, and where they have been.
 
-mod audit;
+pub(crate) mod audit;
 mod parents;
 
 use alloc::format;
@@ -16,11 +16,10 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Timestamp, WorkerId};
 
-pub(crate) use audit::faults;
 pub(crate) use parents::Cursor;
 pub use parents::{Parent, Parents};
 
-use crate::job::State;
+use crate::state::State;
 
 /// The workers that a parent gets members for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +172,32 @@ pub enum SetRole {
     Parent,
     /// It runs in the place of its parent.
     Member(MemberRow),
+}
+
+impl SetRole {
+    /// The parent of a member.
+    #[must_use]
+    pub const fn parent(self) -> Option<JobId> {
+        match self {
+            Self::Member(member) => Some(member.parent),
+            Self::None | Self::Parent => None,
+        }
+    }
+
+    /// The only worker of a member.
+    #[must_use]
+    pub const fn pinned_to(self) -> Option<WorkerId> {
+        match self {
+            Self::Member(member) => member.pinned,
+            Self::None | Self::Parent => None,
+        }
+    }
+
+    /// The number under which a batch knows a job with this role: that of its parent, for a member of a job on several workers.
+    #[must_use]
+    pub fn numbered_as(self, id: JobId) -> JobId {
+        self.parent().unwrap_or(id)
+    }
 }
 
 /// A parent that has not ended, as the store returns it at a start.

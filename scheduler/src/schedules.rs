@@ -18,15 +18,10 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Revision, Timestamp};
 
-use crate::input::GroupNo;
+use crate::ids::{GroupNo, ScheduleNo};
 use crate::pauses::{PauseTarget, Pauses};
-use crate::restore::LiveSchedules;
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
-
-/// Names a schedule within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ScheduleNo(pub u32);
 
 /// The stored state of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +60,17 @@ impl ScheduleRow {
             at: now,
         })
     }
+}
+
+/// The stored state of all schedules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveSchedules {
+    /// Every schedule ever seen.
+    pub rows: Vec<ScheduleRow>,
+    /// Pauses, with their beginnings.
+    pub paused: Vec<(PauseTarget, Timestamp)>,
+    /// Jobs that schedules made and that have not ended, with the name of their definition.
+    pub jobs: Vec<(JobId, Arc<str>)>,
 }
 
 /// A slot that became a job.

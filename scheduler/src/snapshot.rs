@@ -11,10 +11,10 @@ use protocol::{ClusterId, JobId, Revision, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::expectations::ExpectationRow;
-use crate::explain;
-use crate::fleet::classes::NeedId;
+use crate::explain::pending;
 pub use crate::fleet::facts::{Suspicion, WorkerFacts, WorkerState};
 pub use crate::fleet::table::WorkerTable;
+use crate::ids::NeedId;
 use crate::limits::gate;
 use crate::limits::keys::KeySetNo;
 use crate::pauses::Pauses;
@@ -98,7 +98,7 @@ impl Scheduler {
                 waiting.push(Waiting { revision, pinned_to, reason, count });
                 continue;
             }
-            let why = || explain::why_waiting(self, lane);
+            let why = || pending::why_waiting(self, lane);
             let need = self.fleet.classes().need_of(number).map(|(need, _)| need);
             let by_workers = if pinned_to.is_none() && !self.fleet.groups().excludes(revision) {
                 *alike.entry(need).or_insert_with(why)

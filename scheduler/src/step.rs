@@ -2,12 +2,11 @@
 //!
 //! *Changes survive, effects may be lost.* A reconnect and a tick derive each effect again from state.
 
-mod add;
 mod answer;
 mod broken_rule;
 mod close_reason;
+mod closed_attempt;
 mod note;
-mod worker_row;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,29 +15,30 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::{Outcome, OutputLengths, ReleaseCause};
-use protocol::{
-    AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, Uptime, Usage, WorkerId,
-};
+use protocol::{AttemptNo, Fence, JobId, Order, Revision, SessionId, Timestamp, Token, WorkerId};
 
 pub use answer::{Accepted, Answer, PendingReason, Rejection};
 pub use broken_rule::BrokenRule;
 pub use close_reason::CloseReason;
+pub use closed_attempt::ClosedAttempt;
 pub use note::Note;
-pub use worker_row::{Drain, JoinTokenId, Process, WorkerRow};
 
 use crate::batches::{BatchMember, NewBatch};
 use crate::definition::Definition;
 use crate::dependencies::DependencyRow;
+use crate::details::JobDetails;
 use crate::expectations::ExpectationRow;
+use crate::fleet::row::WorkerRow;
 use crate::hooks::HookRow;
-use crate::input::{JobDetails, KeyHolder, Ticket};
-use crate::job::{AttemptTimeout, State};
+use crate::ids::Ticket;
+use crate::input::KeyHolder;
+use crate::job::AttemptTimeout;
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
 use crate::pauses::PauseTarget;
 use crate::run_on::{MemberRow, ParentRow, WorkerUse};
 use crate::schedules::{FireRow, ScheduleRow};
+use crate::state::State;
 use crate::unique::UniqueRow;
 
 /// The result of one step.
@@ -293,31 +293,6 @@ pub struct Ended {
     pub confirmed: bool,
 }
 
-/// The end of an attempt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClosedAttempt {
-    /// The ended attempt.
-    pub token: Token,
-    /// The outcome.
-    pub outcome: Outcome,
-    /// The program's exit code, if it ran.
-    pub exit_code: Option<i32>,
-    /// Explanation for people, in one line.
-    pub message: String,
-    /// Wall-clock time at which its container started, if it did.
-    pub started_at: Option<Timestamp>,
-    /// Wall-clock time of the end.
-    pub ended_at: Timestamp,
-    /// Length of its output.
-    pub output: OutputLengths,
-    /// Resources that it has used.
-    pub usage: Usage,
-    /// The job's result, as JSON.
-    pub result: Option<String>,
-    /// The cause of a release.
-    pub released: Option<ReleaseCause>,
-}
-
 /// An effect to perform after the changes are durable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -358,13 +333,4 @@ pub struct Grant {
     pub member: Option<BatchMember>,
     /// Ids of the GPUs that are reserved for it.
     pub gpus: Vec<String>,
-}
-
-/// Latest time for the next step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WakeAt {
-    /// By the wall clock.
-    pub utc: Option<Timestamp>,
-    /// By the monotonic clock.
-    pub up: Option<Uptime>,
 }

@@ -5,9 +5,7 @@ use alloc::collections::BTreeSet;
 
 use protocol::{Fence, JobId, Now, Timestamp, Uptime, WorkerId};
 
-use crate::expectations::ExpectationNo;
-use crate::schedules::ScheduleNo;
-use crate::step::WakeAt;
+use crate::ids::{ExpectationNo, ScheduleNo};
 
 /// Subject of a wall-clock timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +50,15 @@ pub enum Alarm {
     Recall,
     /// A parent does not wait any longer for workers to reconnect.
     MembersDue,
+}
+
+/// Latest time for the next step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeAt {
+    /// By the wall clock.
+    pub utc: Option<Timestamp>,
+    /// By the monotonic clock.
+    pub up: Option<Uptime>,
 }
 
 /// All timers.

@@ -13,7 +13,9 @@ use std::time::Duration;
 use ledger::Ledger;
 use proptest::prelude::*;
 use walk::{Act, NAMES, act, cases, delayed, kind, take, world};
-use world::scheduler::input::{GroupNo, Input, Key, NewJob};
+use world::scheduler::ids::GroupNo;
+use world::scheduler::input::{Input, Key};
+use world::scheduler::new_jobs::NewJob;
 use world::scheduler::{Config, PriorityAgeing};
 use world::{World, definition};
 

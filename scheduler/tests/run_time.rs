@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::report::{Availability, Outcome};
 use world::protocol;
-use world::scheduler::input::NewJob;
+use world::scheduler::new_jobs::NewJob;
 use world::scheduler::step::{Change, ClosedAttempt};
 use world::{World, definition};
 

@@ -35,11 +35,11 @@ use world::protocol::{ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId,
 use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
-use world::scheduler::input::{
-    CancelScope, GroupNo, Input, JobUpdate, JoinPermit, Key, Operation, StartTime,
-};
+use world::scheduler::ids::{GroupNo, JoinTokenId};
+use world::scheduler::input::{CancelScope, Input, JobUpdate, JoinPermit, Key, Operation};
+use world::scheduler::new_jobs::StartTime;
 use world::scheduler::placement::exclusion::Excluded;
-use world::scheduler::step::{JoinTokenId, PendingReason};
+use world::scheduler::step::PendingReason;
 use world::{Member, World, definition};
 
 #[test]

@@ -14,7 +14,7 @@ use longshore_server::store::sqlite::{self, SqliteArchive, SqliteStore};
 use longshore_server::store::{Archive, Group, JobFilter, Loaded, Store, StoredDefinition, live_jobs};
 use protocol::report::{Outcome, OutputLengths};
 use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 

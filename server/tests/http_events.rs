@@ -14,11 +14,12 @@ use longshore_server::events::READERS_MAX;
 use longshore_server::store::{Group, StoredDefinition};
 use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp, WorkerId};
-use scheduler::input::GroupNo;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::WorkerState;
-use scheduler::step::{Change, Note, WorkerRow};
+use scheduler::step::{Change, Note};
 use serde_json::Value;
 
 #[tokio::test]

@@ -18,8 +18,9 @@ use longshore_server::store::{
 };
 use protocol::order::Intervals;
 use protocol::{Epoch, JobId, Revision};
-use scheduler::input::{Key, NewJob};
+use scheduler::input::Key;
 use scheduler::job::State;
+use scheduler::new_jobs::NewJob;
 use scheduler::step::{Accepted, Answer, Rejection};
 use tempfile::{TempDir, tempdir};
 use tokio::task::JoinHandle;

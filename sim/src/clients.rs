@@ -6,10 +6,12 @@ use std::time::Duration;
 use protocol::{JobId, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use scheduler::details::JobDetails;
+use scheduler::ids::Ticket;
 use scheduler::input::{
-    BackfillRequest, CancelRequest, CancelScope, Input, JobDetails, Key, NewJob, Operation, PauseRequest,
-    ReleaseRequest, StartTime, Submit, Ticket,
+    BackfillRequest, CancelRequest, CancelScope, Input, Key, Operation, PauseRequest, ReleaseRequest, Submit,
 };
+use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::Schedule;
 use scheduler::schedule::backfill::{SlotFate, plan};

@@ -19,10 +19,12 @@ use protocol::report::Outcome;
 use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Timestamp, Token, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::expectations::ExpectationRow;
-use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
+use scheduler::input::KeyHolder;
 use scheduler::limits::LimitId;
 use scheduler::restore::LiveJob;
-use scheduler::step::{AddedJob, Change, Ended, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Ended, Note};
 use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};

@@ -14,7 +14,8 @@ use std::time::Duration;
 use protocol::order::Intervals;
 use protocol::{Epoch, SessionId};
 use scheduler::definition::Definition;
-use scheduler::input::{GroupNo, Input};
+use scheduler::ids::GroupNo;
+use scheduler::input::Input;
 use scheduler::step::{Change, CloseReason, Effect, Ended};
 use scheduler::{Config, PriorityAgeing, Scheduler, TICK_WITHIN};
 
@@ -270,8 +271,7 @@ impl World {
             process.scheduler.commit_began(self.server.clock.up(self.now));
             process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
-            let life = self.server.life;
-            self.agenda.note(done, Event::Committed { life });
+            self.agenda.note(done, Event::Committed { life: self.server.life });
             return;
         }
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use scheduler::input::{Input, NewJob};
+use scheduler::input::Input;
+use scheduler::new_jobs::NewJob;
 
 use crate::decisions::model::Model;
 use crate::record::Record;

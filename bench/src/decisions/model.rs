@@ -13,7 +13,9 @@ use protocol::{
     Token, Uptime, VERSIONS,
 };
 use scheduler::definition::{Definition, LossPolicy, RetryPolicy};
-use scheduler::input::{Connected, GroupNo, Input, NewJob, Submit, Ticket};
+use scheduler::ids::{GroupNo, Ticket};
+use scheduler::input::{Connected, Input, Submit};
+use scheduler::new_jobs::NewJob;
 use scheduler::step::{Answer, Effect};
 use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 

@@ -1,8 +1,9 @@
 //! The models whose sizes are compared.
 
 use scheduler::definition::Definition;
-use scheduler::input::{JobDetails, NewJob};
+use scheduler::details::JobDetails;
 use scheduler::limits::rules::{Concurrency, KeySource, OnFull};
+use scheduler::new_jobs::NewJob;
 use scheduler::placement::rules::{Condition, LabelRule};
 
 use crate::decisions::flow::{Order, Scene};

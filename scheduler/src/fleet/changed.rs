@@ -58,9 +58,9 @@ mod tests {
 
     use super::*;
     use crate::fleet::groups::GroupCount;
+    use crate::fleet::row::WorkerRow;
     use crate::fleet::{Link, Session, Worker};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
-    use crate::step::WorkerRow;
 
     const WORKERS: u64 = 10_000;
 

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use protocol::Uptime;
 use protocol::order::Intervals;
 
-use crate::step::Process;
+use crate::fleet::row::Process;
 
 /// Processes that claimed a worker's identity, beside the accepted one.
 #[derive(Debug, Default)]

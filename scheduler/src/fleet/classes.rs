@@ -19,17 +19,13 @@ use protocol::{RuntimeKind, WorkerId};
 pub use need::Need;
 pub use open::{OpenWorkers, Position};
 
-use crate::definitions::DefinitionNo;
+use crate::ids::{DefinitionNo, NeedId};
 use crate::placement::rules::WorkerSelector;
 use crate::reservation::{InUse, Reservation};
 
 /// Identifies a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(u32);
-
-/// Identifies a need until the next load of jobs.yaml.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NeedId(pub(crate) u32);
 
 /// Identifies a reservation that some need asks for, until the next load of jobs.yaml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

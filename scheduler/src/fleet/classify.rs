@@ -6,7 +6,7 @@ use protocol::WorkerId;
 
 use super::Fleet;
 use super::classes::Need;
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 
 impl Fleet {
     /// Puts a worker into the class of its labels and runtimes after one of them changed.

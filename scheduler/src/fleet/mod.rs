@@ -18,6 +18,7 @@ pub mod health;
 pub mod holdings;
 pub mod images;
 pub mod lease;
+pub mod row;
 pub mod table;
 mod worker;
 

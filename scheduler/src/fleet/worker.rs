@@ -15,9 +15,9 @@ use super::classes::{ClassFacts, ClassId, Classes, ReservationId};
 use super::health::Health;
 use super::holdings::Holdings;
 use super::lease::Lease;
+use crate::fleet::row::WorkerRow;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
 use crate::reservation::InUse;
-use crate::step::WorkerRow;
 
 /// A worker with its current session.
 #[derive(Debug)]

@@ -9,13 +9,14 @@ use protocol::{JobId, Now};
 
 use crate::batches::BatchOptions;
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
 use crate::handlers::{batch, expire, fire, run_on, submit};
-use crate::input::{BackfillRequest, NewJob, StartTime};
+use crate::ids::{DefinitionNo, ScheduleNo};
+use crate::input::BackfillRequest;
+use crate::new_jobs::{NewJob, StartTime};
 use crate::schedule::backfill::SLOTS_MAX;
 use crate::schedule::catch_up::SlotCount;
 use crate::schedule::{Overlap, Schedule};
-use crate::schedules::{Current, FireRow, FireVerdict, ScheduleNo};
+use crate::schedules::{Current, FireRow, FireVerdict};
 use crate::step::{Answer, Change, Rejection};
 use crate::timers::Date;
 

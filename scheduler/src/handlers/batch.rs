@@ -5,7 +5,8 @@ use protocol::{JobId, Now, Timestamp};
 use crate::batches::{BatchOptions, LiveBatch, NewBatch};
 use crate::core::Scheduler;
 use crate::handlers::{cancel, close};
-use crate::job::{LiveState, State};
+use crate::job::LiveState;
+use crate::state::State;
 use crate::step::Change;
 
 /// Adds a batch whose members have the numbers from `first` on.

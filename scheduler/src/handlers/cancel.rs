@@ -9,7 +9,8 @@ use crate::core::Scheduler;
 use crate::definition::OnLost;
 use crate::handlers::{close, run_on};
 use crate::input::{CancelRequest, CancelScope};
-use crate::job::{Job, LiveState, State};
+use crate::job::{Job, LiveState};
+use crate::state::State;
 use crate::step::{Answer, Change, Note, Rejection};
 use crate::timers::Alarm;
 

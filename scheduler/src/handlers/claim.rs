@@ -11,8 +11,9 @@ use protocol::{Now, Order, SessionId, Uptime, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::Worker;
 use crate::fleet::claims::{Claim, ClaimVerdict, Holder};
+use crate::fleet::row::Process;
 use crate::input::Connected;
-use crate::step::{Change, CloseReason, Effect, Process};
+use crate::step::{Change, CloseReason, Effect};
 use crate::timers::Alarm;
 
 /// Decides about a Hello. If two processes run, nothing that they report is believed: the accepted session is

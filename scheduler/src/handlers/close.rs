@@ -12,13 +12,14 @@ use rand::rngs::SmallRng;
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
 use crate::handlers::{batch, dependency, expect, expire, hook, run_on, unique};
-use crate::job::{Attempt, Job, LastPlacement, LiveState, State};
+use crate::job::{Attempt, Job, LastPlacement, LiveState};
 use crate::limits::gate;
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::reconcile::unconfirmed;
 use crate::retry::{self, Budget};
 use crate::run_on::SetRole;
+use crate::state::State;
 use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
 use crate::timers::{Alarm, Date};
 
@@ -336,7 +337,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     let (id, state) = (ended.job, ended.state);
     hook::ends(scheduler, &ended, last);
     expire::clear(scheduler, id);
-    let parent = run_on::member_of(scheduler, id);
+    let parent = scheduler.parent_of(id);
     scheduler.parents.remove(id);
     if ended.confirmed {
         unconfirmed::drop_all(scheduler, id);

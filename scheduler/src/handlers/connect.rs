@@ -1,7 +1,7 @@
 //! Connections of workers: identity, session, lease.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -11,15 +11,13 @@ use protocol::{Now, Order, SessionId, Timestamp, Uptime, VERSIONS, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::capacity::Capacity;
 use crate::fleet::health::Health;
+use crate::fleet::row::{Process, WorkerRow};
 use crate::fleet::{Worker, WorkerInfo};
-use crate::handlers::{claim, drain, names, revoke};
+use crate::handlers::refusal::refused;
+use crate::handlers::{claim, drain, forget, names, reload, revoke};
+use crate::ids::JoinTokenId;
 use crate::input::{Connected, JoinPermit};
-use crate::placement::reload;
-use crate::step::{Change, CloseReason, Effect, JoinTokenId, Process, WorkerRow};
-use crate::timers::{Alarm, Date};
-
-/// Retry delay of a refused worker; the reason needs a person.
-const REFUSED_RETRY: Duration = Duration::from_secs(15);
+use crate::step::{Change, CloseReason, Effect};
 
 /// Interval at which a worker's `seen_at` is stored (docs/design/storage.md, S12).
 const SEEN_EVERY: Duration = Duration::from_secs(60);
@@ -90,10 +88,6 @@ fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(Work
     Ok((join(scheduler, now, hello, *token, labels.clone()), version))
 }
 
-pub(crate) fn refused(code: &str, text: String) -> Refused {
-    Refused { code: code.to_string(), text, retry_after: REFUSED_RETRY }
-}
-
 fn join(
     scheduler: &mut Scheduler,
     now: Now,
@@ -118,7 +112,7 @@ fn join(
         revoked_at: None,
     };
     scheduler.fleet.add(Worker::away(row, now.up));
-    watch_expiry(scheduler, scheduler.last.worker);
+    forget::watch_expiry(scheduler, scheduler.last.worker);
     scheduler.last.worker
 }
 
@@ -168,43 +162,6 @@ fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hell
         last_report,
     };
     scheduler.send(hello.session, Order::Welcome(welcome));
-}
-
-/// Time after which a worker is forgotten that did not reconnect and holds nothing. Without a limit each discarded state directory would
-/// leave a row for ever.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-/// Time after which a revoked worker is forgotten that holds nothing: as long as revoked tokens are kept. Its secret would be unknown, and no
-/// longer refused for good, after it.
-const REVOKED_FORGOTTEN_AFTER: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-
-fn forgotten_after(worker: &Worker) -> Duration {
-    if worker.row.revoked_at.is_some() { REVOKED_FORGOTTEN_AFTER } else { FORGOTTEN_AFTER }
-}
-
-/// Sets the timer that forgets a worker. It is moved when it fires, not at each disconnect.
-pub(crate) fn watch_expiry(scheduler: &mut Scheduler, id: WorkerId) {
-    if let Some(worker) = scheduler.fleet.worker(id) {
-        let at = worker.row.seen_at + forgotten_after(worker);
-        scheduler.timers.set_date(at, Date::WorkerExpiry(id));
-    }
-}
-
-/// Forgets a worker that was not seen for a week and holds nothing; looks again in a week otherwise.
-pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
-    let Some(worker) = scheduler.fleet.worker(id) else { return };
-    let is_idle = worker.link.is_away()
-        && worker.lease.is_expired
-        && worker.holdings.jobs.is_empty()
-        && worker.claims.until.is_none();
-    let is_over = now.utc.since(worker.row.seen_at) >= forgotten_after(worker);
-    if is_idle && is_over {
-        scheduler.forget_worker(id);
-    } else if is_over {
-        scheduler.timers.set_date(now.utc + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
-    } else {
-        watch_expiry(scheduler, id);
-    }
 }
 
 pub(crate) fn disconnect(scheduler: &mut Scheduler, now: Now, session: SessionId) {
@@ -269,25 +226,5 @@ pub(crate) fn record_seen(scheduler: &mut Scheduler, id: WorkerId, now: Timestam
         worker.row.seen_at = now;
         let row = worker.row.clone();
         scheduler.change(Change::Worker(row));
-    }
-}
-
-impl Scheduler {
-    /// Sets the lease alarm. It is moved when it fires, not at every frame.
-    pub(crate) fn watch_lease(&mut self, id: WorkerId) {
-        let lease = self.config.intervals.lease;
-        let Some(worker) = self.fleet.heard_mut(id) else {
-            return;
-        };
-        let Some(end) = worker.lease.next_alarm(lease, !worker.link.is_away()) else { return };
-        if let Some(old) = worker.lease.alarm.replace(end) {
-            self.timers.clear_alarm(old, Alarm::LeaseEnd(id));
-        }
-        self.timers.set_alarm(end, Alarm::LeaseEnd(id));
-    }
-
-    /// The session of this worker, if it is reconciled.
-    pub(crate) fn ready_session(&self, id: WorkerId) -> Option<SessionId> {
-        self.fleet.worker(id)?.link.ready()
     }
 }

@@ -9,20 +9,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::order::{Configure, Intervals};
-use protocol::{Now, Order, WorkerId};
+use protocol::{Now, Order, SessionId, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{expect, reschedule};
+use crate::handlers::{expect, pause, reload, reschedule};
+use crate::ids::DefinitionNo;
 use crate::limits::gate;
-use crate::pauses;
-use crate::placement;
+use crate::step::Effect;
 
 pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<Definition>>) {
     let current = definitions.clone();
     scheduler.definitions.replace(definitions);
-    pauses::apply(scheduler);
-    placement::reload::apply(scheduler, now);
+    pause::apply(scheduler);
+    reload::apply(scheduler, now);
     let changed = scheduler.limits.define(now.up, current.iter().map(Arc::as_ref));
     changed.into_iter().for_each(|limit| gate::changed(scheduler, limit, now));
     scheduler.hook_targets.define(&current);
@@ -35,6 +35,24 @@ pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<D
     }
 }
 
+/// Sends a definition to a worker, once per session.
+pub(crate) fn send_definition(
+    scheduler: &mut Scheduler,
+    id: WorkerId,
+    session: SessionId,
+    number: DefinitionNo,
+) {
+    if let Some(definition) = scheduler.definitions.at(number).cloned() {
+        // Numbers are reused, revisions are not.
+        let revision = definition.revision;
+        let to = scheduler.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut());
+        if to.is_some_and(|session| session.sent_definitions.insert(revision)) {
+            scheduler.effect(Effect::Define(session, definition));
+        }
+    }
+    shorten_heartbeat(scheduler, id, scheduler.definitions.ping(number));
+}
+
 /// Asks a worker for the heartbeat interval that its attempts need.
 pub(crate) fn update_heartbeat(scheduler: &mut Scheduler, id: WorkerId) {
     let wanted = wanted_heartbeat(scheduler, id);
@@ -44,7 +62,7 @@ pub(crate) fn update_heartbeat(scheduler: &mut Scheduler, id: WorkerId) {
 }
 
 /// Shortens a worker's heartbeat interval for a new attempt.
-pub(crate) fn shorten_heartbeat(scheduler: &mut Scheduler, id: WorkerId, wanted: Option<Duration>) {
+fn shorten_heartbeat(scheduler: &mut Scheduler, id: WorkerId, wanted: Option<Duration>) {
     let Some(wanted) = wanted else { return };
     let ordinary = scheduler.config.intervals.heartbeat;
     if scheduler.fleet.worker(id).is_some_and(|worker| wanted < worker.link.heartbeat().unwrap_or(ordinary)) {

@@ -9,9 +9,9 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Unmet, Verdict};
-use crate::handlers::{close, expire, tick};
-use crate::job::State;
+use crate::handlers::{close, due, expire};
 use crate::new_jobs::NewJobs;
+use crate::state::State;
 use crate::step::{Change, Rejection};
 
 /// Checks that the jobs that a request waits for have not ended since the archive was read.
@@ -113,7 +113,7 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(due_at) = scheduler.jobs.get(&id).map(|job| job.due_at) else { return };
     expire::limit_queue(scheduler, id, due_at.max(now.utc));
     if due_at <= now.utc {
-        tick::start_due_job(scheduler, id);
+        due::start_due_job(scheduler, id);
     } else {
         close::wake(scheduler, id);
     }

@@ -17,9 +17,9 @@ use protocol::order::StopCause;
 use protocol::{Fence, Incarnation, JobId, Now, WorkerId};
 
 use crate::core::Scheduler;
+use crate::fleet::row::Drain;
 use crate::handlers::cancel;
 use crate::job::Job;
-use crate::step::Drain;
 use crate::timers::Date;
 
 /// Begins a drain, or replaces the one in progress.

@@ -13,8 +13,8 @@ use protocol::{Fence, JobId, Now, Token};
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, Expect};
-use crate::expectations::{ExpectationNo, ExpectationRow, SlowRun};
-use crate::handlers::run_on;
+use crate::expectations::{ExpectationRow, SlowRun};
+use crate::ids::ExpectationNo;
 use crate::job::{Attempt, Job};
 use crate::step::{Change, ClosedAttempt};
 use crate::timers::{Alarm, Date};
@@ -70,7 +70,7 @@ pub(crate) fn record_end(scheduler: &mut Scheduler, now: Now, name: &str, closed
     let is_slow = ran.zip(expect.max_duration).is_some_and(|(ran, max)| ran > max);
     let has_succeeded = closed.outcome == Outcome::Succeeded;
     // One member does not stand for all.
-    let is_member = run_on::member_of(scheduler, closed.token.job).is_some();
+    let is_member = scheduler.parent_of(closed.token.job).is_some();
     if has_succeeded && !is_member && expect.success_within.is_some() {
         row.awaited_since = row.awaited_since.max(Some(closed.ended_at.min(now.utc)));
         row.stale_since = None;

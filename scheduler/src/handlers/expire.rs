@@ -16,8 +16,9 @@ use protocol::{JobId, Now, Order, Timestamp};
 use crate::core::Scheduler;
 use crate::definition::WaitLimits;
 use crate::handlers::{close, offer};
-use crate::job::{Job, LiveState, State};
+use crate::job::{Job, LiveState};
 use crate::run_on::SetRole;
+use crate::state::State;
 use crate::step::Change;
 use crate::timers::Date;
 

@@ -11,12 +11,13 @@ use core::time::Duration;
 use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
-use crate::handlers::{cancel, expire, run_on, submit, unique};
-use crate::input::{JobDetails, NewJob};
-use crate::limits::admission;
+use crate::details::JobDetails;
+use crate::handlers::{admission, cancel, expire, run_on, submit, unique};
+use crate::ids::ScheduleNo;
+use crate::new_jobs::NewJob;
 use crate::schedule::catch_up::{self, Closed, SlotRun, Verdict};
 use crate::schedule::{Overlap, Schedule};
-use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, ScheduleNo, SkipReason};
+use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
 use crate::timers::Date;
 

@@ -11,19 +11,19 @@ use protocol::{AttemptNo, JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{run_on, submit, unique};
+use crate::details::JobDetails;
+use crate::handlers::{admission, run_on, submit, unique};
 use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, ParentFacts, PendingHook};
-use crate::input::{JobDetails, NewJob};
-use crate::job::State;
-use crate::limits::admission;
+use crate::new_jobs::NewJob;
 use crate::params::{JobParams, ParamDefaults, SubmissionRules};
 use crate::results::{self, RESULT_VARIABLE_BYTES_MAX, ResultParams};
 use crate::run_on::SetRole;
+use crate::state::State;
 use crate::step::{Change, Ended, Note, Rejection};
 
 /// A container of this job has started. Only the first one counts: a retry is no start of the job. For a member its parent has started.
 pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, at: Timestamp) {
-    if let Some(parent) = run_on::member_of(scheduler, id) {
+    if let Some(parent) = scheduler.parent_of(id) {
         return run_on::member_started(scheduler, parent, at);
     }
     let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else { return };

@@ -13,7 +13,7 @@ use protocol::order::Refused;
 
 use crate::core::Scheduler;
 use crate::fleet::Worker;
-use crate::handlers::connect::refused;
+use crate::handlers::refusal::refused;
 use crate::input::Connected;
 
 /// Checks that the name is free for a known or a new worker.

@@ -10,11 +10,13 @@ use core::time::Duration;
 use protocol::order::Cancel;
 use protocol::{Fence, JobId, Now, Order, SessionId, Token, WorkerId};
 
-use crate::core::Scheduler;
-use crate::handlers::{run_on, suspension, tick};
+use crate::batches::BatchMember;
+use crate::core::{Scheduler, timeout_of};
+use crate::definition::Definition;
+use crate::handlers::suspension;
 use crate::job::{Job, Offer, Presence};
-use crate::placement;
-use crate::step::CloseReason;
+use crate::queue::PriorityAgeing;
+use crate::step::{CloseReason, Grant};
 use crate::timers::{Alarm, Timers};
 
 /// Time for the first report about an attempt: a third of a lease, which is also the longest interval between
@@ -74,7 +76,7 @@ pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: F
     if !had_time_to_answer(scheduler, now, token, offer) {
         put_off(scheduler, now, id, offer);
     } else if offer.repeated || is_recalled {
-        tick::close_session(scheduler, now, worker, CloseReason::Unanswered(token));
+        scheduler.close_session(now, worker, CloseReason::Unanswered(token));
     } else {
         repeat_order(scheduler, session, token);
         set(scheduler, now, id, true);
@@ -98,9 +100,31 @@ fn repeat_order(scheduler: &mut Scheduler, session: SessionId, token: Token) {
     if let Some(cause) = attempt.stopping {
         scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
     } else {
-        let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
-        let grant = placement::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
+        let member = scheduler.batches.member(job.role().numbered_as(token.job));
+        let grant = grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
         scheduler.grant(session, grant);
+    }
+}
+
+/// The order for an attempt; it is the same each time while the attempt is current.
+pub(crate) fn grant_of(
+    ageing: PriorityAgeing,
+    job: &Job,
+    token: Token,
+    definition: &Definition,
+    member: Option<BatchMember>,
+) -> Grant {
+    let (priority, due_at) = ageing.order_on_worker(job.priority, job.due_at);
+    Grant {
+        token,
+        priority,
+        due_at,
+        revision: definition.revision,
+        has_overrides: job.has_overrides,
+        time_left: timeout_of(job, definition),
+        memory_bytes: job.history.as_ref().and_then(|history| definition.raised_memory(history.oom_kills)),
+        member,
+        gpus: job.attempt().map(|attempt| attempt.gpus.to_vec()).unwrap_or_default(),
     }
 }
 

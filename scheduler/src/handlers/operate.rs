@@ -8,8 +8,9 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::health::Health;
-use crate::handlers::{drain, revoke};
-use crate::input::{Operation, Ticket};
+use crate::handlers::{drain, forget, revoke};
+use crate::ids::Ticket;
+use crate::input::Operation;
 use crate::reconcile::unknown_attempts;
 use crate::step::{Answer, Change, Rejection};
 
@@ -54,7 +55,7 @@ pub(crate) fn operate(
             return;
         }
         Operation::Forget => {
-            scheduler.forget_worker(id);
+            forget::forget_worker(scheduler, id);
             scheduler.reply(ticket, Answer::Done);
             return;
         }

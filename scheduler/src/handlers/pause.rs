@@ -2,15 +2,18 @@
 //! backlogs are recalled. Slots up to now are decided by what held before, so a pause never reaches back, and what was skipped under it
 //! never fires.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::handlers::{expire, fire};
+use crate::ids::DefinitionNo;
 use crate::input::PauseRequest;
 use crate::job::Job;
-use crate::pauses::{self, PauseTarget};
+use crate::limits::gate;
+use crate::pauses::PauseTarget;
 use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) {
@@ -32,7 +35,7 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
         for number in reached {
             fire::arm(scheduler, number);
         }
-        pauses::apply(scheduler);
+        apply(scheduler);
         recall(scheduler, now);
     }
     scheduler.reply(ticket, Answer::Done);
@@ -47,5 +50,19 @@ fn recall(scheduler: &mut Scheduler, now: Now) {
         prefetched.filter(|job| scheduler.jobs.get(job).is_some_and(is_paused)).collect();
     for job in paused {
         expire::recall(scheduler, now, job);
+    }
+}
+
+/// Puts the lanes of paused definitions aside, and those of the others back. Walks all definitions and lanes: after an operator's command,
+/// at a start, and at a reading of jobs.yaml.
+pub(crate) fn apply(scheduler: &mut Scheduler) {
+    let is_paused = |number: &DefinitionNo| {
+        scheduler.definitions.at(*number).is_some_and(|it| scheduler.pauses.hold_back(it))
+    };
+    let numbers = scheduler.definitions.counts().map(|(number, _)| number);
+    let paused: BTreeSet<DefinitionNo> = numbers.filter(is_paused).collect();
+    // A lane that was woken in place of others leaves them what it does not take.
+    for lane in scheduler.ready.pause(paused) {
+        gate::left(scheduler, lane);
     }
 }

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
 use crate::handlers::submit::{InitialWait, add};
 use crate::handlers::{batch as batches, dependency, expire, run_on};
+use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::pending_batch::{Batch, BatchInProgress, weight};
 use crate::step::{Answer, Change, Rejection};

@@ -7,8 +7,7 @@ use crate::core::Scheduler;
 use crate::handlers::{close, expire, report, unique};
 use crate::input::ReleaseRequest;
 use crate::job::{Attempt, Job, LiveState};
-use crate::reconcile::inventory;
-use crate::step::{Answer, Change, Note, Rejection};
+use crate::step::{Answer, Change, ClosedAttempt, Note, Rejection};
 
 pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseRequest) {
     let Some(job) = scheduler.live_job(request.job) else {
@@ -50,7 +49,7 @@ fn is_releasable(scheduler: &Scheduler, job: &Job, attempt: &Attempt) -> bool {
 fn give_up(scheduler: &mut Scheduler, now: Now, token: Token) {
     let Some(attempt) = scheduler.jobs.get(&token.job).and_then(Job::attempt) else { return };
     let (worker, started_at) = (attempt.worker, attempt.started_at());
-    let closed = inventory::lost_attempt(
+    let closed = ClosedAttempt::lost(
         now,
         token,
         started_at,

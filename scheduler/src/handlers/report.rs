@@ -15,8 +15,8 @@ use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Tok
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::breaker::SUSPECT_BACKOFF;
-use crate::handlers::{claim, close, connect, expect, expire, hook, offer};
-use crate::job::{Attempt, Job, Progress, Run, StartState};
+use crate::handlers::{claim, close, connect, define, expect, expire, hook, offer, overrun};
+use crate::job::{Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
 use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
@@ -108,7 +108,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     if attempt.has_started() {
         // The worker repeats it after a restart of the server.
         if attempt.is_unwatched() {
-            watch_overrun(scheduler, now, token, started.ago);
+            overrun::watch(scheduler, now, token, started.ago);
         }
         expect::watch_run(scheduler, now, token, started.ago);
         return;
@@ -122,7 +122,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
         scheduler.fleet.leave_backlog(id, key);
     }
     reset_backoff(scheduler, id, token);
-    watch_overrun(scheduler, now, token, started.ago);
+    overrun::watch(scheduler, now, token, started.ago);
     expect::watch_run(scheduler, now, token, started.ago);
     scheduler.phases.remove(&token.job);
     record_image(scheduler, id, token);
@@ -159,19 +159,6 @@ fn reset_backoff(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
 fn record_image(scheduler: &mut Scheduler, id: WorkerId, token: Token) {
     if let Some(definition) = definition_of(scheduler, token).filter(|it| !it.container.image.is_empty()) {
         scheduler.fleet.images.record(id, &definition.container.image);
-    }
-}
-
-/// Sets the overrun alarm, counted from the start of the container by the worker's clock.
-pub(crate) fn watch_overrun(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
-    let Some(limit) = scheduler.jobs.get(&token.job).and_then(|job| scheduler.run_limit(job)) else {
-        return;
-    };
-    let at = now.up + limit.saturating_sub(ago);
-    let run = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut).and_then(Attempt::run_mut);
-    if let Some(run) = run {
-        run.overrun_at = Some(at);
-        scheduler.timers.set_alarm(at, Alarm::Overrun(token.job, token.fence));
     }
 }
 
@@ -380,7 +367,7 @@ fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionI
             if let Some(session) = scheduler.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut()) {
                 session.sent_definitions.remove(revision);
             }
-            scheduler.send_definition(id, session, number);
+            define::send_definition(scheduler, id, session, number);
         }
     }
 }

@@ -10,10 +10,11 @@ use protocol::{JobId, Now};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::handlers::{close, fire};
+use crate::ids::ScheduleNo;
 use crate::pauses;
 use crate::schedule::Schedule;
 use crate::schedule::catch_up::{Closed, SlotCount, SlotRun, Verdict};
-use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleNo, ScheduleRow};
+use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleRow};
 
 pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc<Definition>]) {
     settle(scheduler, now);

@@ -10,8 +10,9 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers;
-use crate::handlers::connect::{refused, watch_expiry};
-use crate::input::Ticket;
+use crate::handlers::forget::watch_expiry;
+use crate::handlers::refusal::refused;
+use crate::ids::Ticket;
 use crate::step::{Answer, Change, CloseReason, Effect};
 
 /// Revokes a worker: its session ends, and its secret is refused from now on. Its attempts count as those of a silent worker. Nothing

@@ -13,15 +13,15 @@ use protocol::{AttemptNo, JobId, Now, Timestamp, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
-use crate::explain::{self, Obstacle};
+use crate::explain::obstacles::{Obstacle, obstacles};
 use crate::handlers::{cancel, close, expect, expire, hook, submit};
-use crate::job::{Job, LiveState, State};
+use crate::ids::DefinitionNo;
+use crate::job::{Job, LiveState};
 use crate::limits::keys::KeySetNo;
-use crate::placement;
 use crate::placement::rules::RunOn;
 use crate::queue::LaneKey;
 use crate::run_on::{Cursor, MemberPlan, MemberRow, Parent, ParentCounts, ParentRow, SetRole, WorkerUse};
+use crate::state::State;
 use crate::step::{AddedJob, Change, Note};
 use crate::timers::Alarm;
 
@@ -190,7 +190,7 @@ fn next_member(scheduler: &Scheduler, parent: &Parent, number: DefinitionNo) -> 
             let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
             let is_wanted = !parent.has_used(id)
                 && worker.row.revoked_at.is_none()
-                && explain::obstacles(scheduler, worker, lane).all(is_passing);
+                && obstacles(scheduler, worker, lane).all(is_passing);
             if is_wanted { NextMember::Pinned(next, id) } else { NextMember::Skip(next) }
         }
     }
@@ -258,7 +258,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
 
 /// An attempt of a member ends. One that was given back unstarted leaves its worker to the siblings.
 pub(crate) fn attempt_closed(scheduler: &mut Scheduler, id: JobId, worker: WorkerId, is_released: bool) {
-    let Some(parent) = member_of(scheduler, id) else { return };
+    let Some(parent) = scheduler.parent_of(id) else { return };
     scheduler.parents.let_go(parent, worker);
     if is_released {
         // A sibling may go there now, also if the worker had room all the time.
@@ -270,22 +270,6 @@ pub(crate) fn attempt_closed(scheduler: &mut Scheduler, id: JobId, worker: Worke
     let used = WorkerUse { parent, worker, member: id };
     if scheduler.parents.mark_used(used) {
         scheduler.change(Change::WorkerUsed(used));
-    }
-}
-
-/// The parent of a member.
-pub(crate) fn member_of(scheduler: &Scheduler, id: JobId) -> Option<JobId> {
-    match scheduler.jobs.get(&id)?.role() {
-        SetRole::Member(member) => Some(member.parent),
-        SetRole::None | SetRole::Parent => None,
-    }
-}
-
-/// The number under which a batch knows the job: that of its parent, for a member of a job on several workers.
-pub(crate) fn numbered_as(job: &Job, id: JobId) -> JobId {
-    match job.role() {
-        SetRole::Member(member) => member.parent,
-        SetRole::None | SetRole::Parent => id,
     }
 }
 
@@ -343,28 +327,6 @@ fn put_row(scheduler: &mut Scheduler, id: JobId) {
     if let Some(row) = scheduler.parents.get(id).map(|parent| parent.row.clone()) {
         scheduler.change(Change::Parent(row));
     }
-}
-
-/// The only worker of a member.
-pub(crate) fn pinned_to(job: &Job) -> Option<WorkerId> {
-    match job.role() {
-        SetRole::Member(member) => member.pinned,
-        SetRole::None | SetRole::Parent => None,
-    }
-}
-
-/// The lane of a member that is not pinned: that of the siblings which were nowhere yet, or one of its own, since it may go where it has been.
-pub(crate) fn distinct_lane(scheduler: &Scheduler, job: &Job) -> Option<LaneKey> {
-    let SetRole::Member(MemberRow { job: id, parent, .. }) = job.role() else { return None };
-    let of = if job.last_placement().is_some() { id } else { parent };
-    Some(LaneKey::Distinct(of, job.definition, placement::key_set_of(scheduler, job)))
-}
-
-/// The job may go to this worker, as far as its siblings are concerned. `of` stands for a lane: a member, or a parent for those of its members
-/// that were nowhere yet.
-pub(crate) fn lets(scheduler: &Scheduler, of: JobId, worker: WorkerId) -> bool {
-    let parent = member_of(scheduler, of).unwrap_or(of);
-    scheduler.parents.get(parent).is_none_or(|parent| parent.lets(of, worker))
 }
 
 impl Scheduler {

@@ -6,17 +6,18 @@ use alloc::collections::BTreeSet;
 use protocol::{JobId, Now, Revision, Timestamp};
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
-use crate::explain;
-use crate::handlers::{self, batch, dependency, run_on, unique};
-use crate::input::{KeyHolder, NewJob, Submit};
-use crate::job::{Job, LiveState, State};
-use crate::limits::admission;
+use crate::explain::pending;
+use crate::handlers::{self, admission, batch, dependency, run_on, unique};
+use crate::ids::DefinitionNo;
+use crate::input::{KeyHolder, Submit};
+use crate::job::{Job, LiveState};
 use crate::limits::keys::{JobKeys, KeySetNo};
+use crate::new_jobs::NewJob;
 use crate::pending_batch::is_large;
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::run_on::SetRole;
+use crate::state::State;
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
 use crate::timers::Date;
 
@@ -103,7 +104,7 @@ fn check_definition(
         return Err(Rejection::Disabled);
     }
     if require_worker {
-        let reason = explain::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
+        let reason = pending::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
         if reason < PendingReason::Busy {
             return Err(Rejection::NoWorker(reason));
         }

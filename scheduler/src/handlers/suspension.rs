@@ -5,55 +5,14 @@
 //! A commit that takes long has the same effect: workers that reconnect meanwhile get no answer
 //! (docs/design/failures.md, R16, F11).
 
-use core::time::Duration;
-
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now, Uptime, WorkerId};
+use protocol::{JobId, Now, WorkerId};
 
-use crate::TICK_WITHIN;
+use crate::commit_watch::suspended_after;
 use crate::core::Scheduler;
 use crate::job::Job;
 use crate::timers::Alarm;
-
-/// Maximum time between two steps: [`TICK_WITHIN`], or a sixth of a short lease. A longer pause is a
-/// suspension and not a lack of work.
-pub(crate) fn tick_within(lease: Duration) -> Duration {
-    TICK_WITHIN.min(lease / 6)
-}
-
-/// Pause from which the server counts as suspended. A worker that sends heartbeats in time has sent one
-/// within a lease before that.
-fn suspended_after(lease: Duration) -> Duration {
-    tick_within(lease) * 2
-}
-
-/// Measures commits, to detect a stalled store.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CommitWatch {
-    /// Begin of the commit in progress.
-    since: Option<Uptime>,
-    /// A commit that ended since the last step took too long.
-    stalled: bool,
-    /// Leases were renewed for the commit in progress.
-    renewed: bool,
-}
-
-impl CommitWatch {
-    pub(crate) const fn begin(&mut self, at: Uptime) {
-        self.since = Some(at);
-        self.renewed = false;
-    }
-
-    pub(crate) fn end(&mut self, at: Uptime, lease: Duration) {
-        self.stalled |= self.is_stalled(at, lease);
-        self.since = None;
-    }
-
-    fn is_stalled(self, now: Uptime, lease: Duration) -> bool {
-        self.since.is_some_and(|since| now.since(since) > suspended_after(lease))
-    }
-}
 
 /// Detects a suspension and renews all leases before anything else is decided.
 pub(crate) fn detect_suspension(scheduler: &mut Scheduler, now: Now) {
@@ -101,13 +60,15 @@ fn cancel_losses(scheduler: &mut Scheduler, held: &[JobId]) {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use protocol::order::Intervals;
     use protocol::{Timestamp, Uptime};
 
     use super::*;
     use crate::config::{Config, Counters};
+    use crate::fleet::row::WorkerRow;
     use crate::input::Input;
-    use crate::step::WorkerRow;
 
     const WORKER: WorkerId = WorkerId(1);
 

@@ -9,11 +9,10 @@ use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{
-    cancel, claim, close, connect, drain, expect, expire, fire, offer, pending_batch, suspension,
+    claim, close, drain, due, expect, expire, fire, forget, offer, overrun, pending_batch, suspension,
 };
-use crate::job::{Job, LiveState, StartState};
-use crate::reconcile::inventory;
-use crate::step::{Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::job::{Job, StartState};
+use crate::step::{Change, CloseReason, ClosedAttempt, Note};
 use crate::timers::{Alarm, Date};
 
 /// Timers that one step fires at most. After a long pause the rest fires in later steps, so that reports are
@@ -37,7 +36,7 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
         match scheduler.timers.take_alarm(now) {
             Some(Alarm::LeaseEnd(worker)) => lease_end(scheduler, now, worker),
             Some(Alarm::Loss(job, fence)) => lose(scheduler, now, job, fence),
-            Some(Alarm::Overrun(job, fence)) => overrun(scheduler, now, job, fence),
+            Some(Alarm::Overrun(job, fence)) => overrun::stop(scheduler, now, job, fence),
             Some(Alarm::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
             Some(Alarm::Offer(job, fence)) => offer::ask_again(scheduler, now, job, fence),
             Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
@@ -80,10 +79,10 @@ const OVERDUE_EVERY: Duration = Duration::from_secs(1);
 /// Fires one wall-clock timer. Returns how many jobs it made.
 fn fire_date(scheduler: &mut Scheduler, now: Now, date: Date) -> usize {
     match date {
-        Date::Due(job) => start_due_job(scheduler, job),
+        Date::Due(job) => due::start_due_job(scheduler, job),
         Date::Expiry(job) => expire::expire(scheduler, now, job),
         Date::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
-        Date::WorkerExpiry(worker) => connect::expire_worker(scheduler, now, worker),
+        Date::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
         Date::Stale(expectation) => expect::become_stale(scheduler, now, expectation),
         Date::Fire(schedule) => return fire::fire(scheduler, now, schedule),
     }
@@ -101,15 +100,6 @@ fn shrink_tables(scheduler: &mut Scheduler) {
 /// Capacity in jobs that is always kept: a few megabytes.
 const CAPACITY_KEPT: usize = 65_536;
 
-/// Queues a scheduled job, unless it waits for another one.
-pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
-    let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
-    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !close::is_held_back(scheduler, id) {
-        close::queue(scheduler, id);
-        scheduler.change(Change::Due { job: id });
-    }
-}
-
 /// Expires a lease, unless the worker was heard since the alarm was set.
 fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let lease = scheduler.config.intervals.lease;
@@ -126,7 +116,7 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         return;
     }
     if worker.lease.last_heard + lease <= now.up {
-        close_session(scheduler, now, id, CloseReason::Silent);
+        scheduler.close_session(now, id, CloseReason::Silent);
     }
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
@@ -160,20 +150,10 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     }
 }
 
-/// Closes the session of a worker, if it has one.
-pub(crate) fn close_session(scheduler: &mut Scheduler, now: Now, id: WorkerId, reason: CloseReason) {
-    let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let Some(session) = worker.link.session() else { return };
-    worker.since = now.utc;
-    scheduler.effect(Effect::Close(session, reason));
-    scheduler.fleet.close(id);
-    scheduler.changed = true;
-}
-
 /// The end of an attempt whose worker had not asked to start it. A later request to start it is denied.
 fn never_started(now: Now, token: Token) -> ClosedAttempt {
     let message = "given back: its worker fell silent before it asked to start it";
-    ClosedAttempt { outcome: Outcome::Released, ..inventory::lost_attempt(now, token, None, message) }
+    ClosedAttempt { outcome: Outcome::Released, ..ClosedAttempt::lost(now, token, None, message) }
 }
 
 /// Declares an attempt of a silent worker lost. It may still run; later reports about it are not believed.
@@ -189,7 +169,7 @@ fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
     match lost_after_at(scheduler, now, id).filter(|at| *at > now.up) {
         Some(at) => set_loss_at(scheduler, id, at),
         None => {
-            let closed = inventory::lost_attempt(now, token, started_at, "its worker has not been heard of");
+            let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
             close::lose(scheduler, now, id, closed);
         }
     }
@@ -221,17 +201,6 @@ fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     Some(silent.max(joined) + grace)
 }
 
-/// Stops an attempt that its worker should have stopped at its timeout.
-fn overrun(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
-    if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut)
-        && attempt.fence == fence
-        && let Some(run) = attempt.run_mut()
-    {
-        run.overrun_at = None;
-    }
-    cancel::stop(scheduler, now, id, fence, StopCause::Timeout, "its timeout".into());
-}
-
 fn end_exclusions(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
@@ -251,7 +220,7 @@ mod tests {
     use crate::config::{Config, Counters};
     use crate::core::Overdue;
     use crate::input::Input;
-    use crate::step::WakeAt;
+    use crate::timers::WakeAt;
 
     #[test]
     fn timers_overdue_at_a_start_fire_500_a_second_and_hold_up_no_later_one() {

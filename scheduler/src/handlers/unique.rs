@@ -9,15 +9,16 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
 use crate::dependencies::Predecessor;
 use crate::handlers::{cancel, close};
-use crate::input::NewJob;
-use crate::job::{Job, LiveState, State};
-use crate::new_jobs::NewJobs;
+use crate::ids::DefinitionNo;
+use crate::job::{Job, LiveState};
+use crate::limits::rules::{OnDuplicate, UniqueRule};
+use crate::new_jobs::{NewJob, NewJobs};
 use crate::pending_batch::is_large;
+use crate::state::State;
 use crate::step::{Change, Rejection};
-use crate::unique::{OnDuplicate, UniqueHolder, UniqueId, UniqueRow, UniqueRule};
+use crate::unique::{UniqueHolder, UniqueId, UniqueRow};
 
 /// Removes the jobs of a request that are duplicates. Within a request the first job with a key counts. Returns the job that has the key
 /// if no job is left.

@@ -8,7 +8,6 @@ use protocol::{Now, SessionId, Token};
 use crate::core::Scheduler;
 use crate::handlers::close;
 use crate::job::{Attempt, Job, StartState};
-use crate::reconcile::inventory;
 use crate::step::ClosedAttempt;
 
 pub(crate) fn return_unsent(scheduler: &mut Scheduler, now: Now, session: SessionId, unsent: &[Token]) {
@@ -24,7 +23,7 @@ pub(crate) fn return_unsent(scheduler: &mut Scheduler, now: Now, session: Sessio
             Some(StopCause::Cancel) => (Outcome::Cancelled, "stopped before it was sent"),
             Some(_) => (Outcome::Interrupted, "stopped before it was sent"),
         };
-        let closed = ClosedAttempt { outcome, ..inventory::lost_attempt(now, *token, None, message) };
+        let closed = ClosedAttempt { outcome, ..ClosedAttempt::lost(now, *token, None, message) };
         close::close(scheduler, now, token.job, closed);
     }
 }

@@ -5,7 +5,8 @@ use protocol::Now;
 use crate::core::Scheduler;
 use crate::handlers::{close, expire};
 use crate::input::UpdateRequest;
-use crate::job::{LiveState, State};
+use crate::job::LiveState;
+use crate::state::State;
 use crate::step::{Answer, Change, Note, Rejection, Updated};
 use crate::timers::Date;
 

@@ -12,8 +12,8 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
 use crate::fleet::Worker;
+use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
 use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};
@@ -220,7 +220,10 @@ pub(crate) fn park_under(scheduler: &mut Scheduler, lane: LaneKey, limit: LimitN
 /// No worker can take a job of this lane now, or none has a free slot for it. Other lanes of its limits may go.
 pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_slot: bool) {
     let parked_for = placement::parked_for(scheduler, lane);
-    let reserves = scheduler.definitions.at(lane.definition()).is_some_and(|it| Reservation::is_made_by(it));
+    let reserves = scheduler
+        .definitions
+        .at(lane.definition())
+        .is_some_and(|it| Reservation::is_made_by(&it.container.resources));
     if lacks_slot || reserves {
         if lacks_slot {
             scheduler.ready.park_for_slot(lane, parked_for);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use protocol::JobId;
 
-use crate::input::JobDetails;
+use crate::details::JobDetails;
 use crate::limits::rules::{KeySource, LimitRules};
 
 /// The values of a job's keys.

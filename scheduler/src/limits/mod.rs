@@ -7,7 +7,6 @@
 //! unreachable attempt keeps it until it is lost. Holders are a set of jobs, which a start builds again from the attempts that are held.
 //! Lanes that wait for a limit are parked under it in the queue; `gate` decides who goes next.
 
-pub(crate) mod admission;
 pub(crate) mod audit;
 mod facts;
 pub(crate) mod gate;
@@ -25,7 +24,7 @@ use core::ops::Range;
 use protocol::{JobId, Now, Uptime};
 
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 pub use facts::{HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsFacts};
 pub use id::{LimitId, LimitKind, LimitNo, Needs, RateRow};
 use keys::{JobKeys, KeySetNo, KeySets};

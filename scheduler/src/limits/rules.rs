@@ -1,16 +1,18 @@
-//! The limits that a definition declares: how many of its jobs run at once, how often one starts, how many may wait.
+//! The limits that a definition declares: how many of its jobs run at once, how often one starts, how many may wait,
+//! and by which key they are unique.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 use protocol::milliseconds;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::is_default;
+use crate::defaults::is_default;
 use crate::shared_text;
-use crate::unique::UniqueRule;
+use crate::state::State;
 
 /// The limits of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,5 +118,100 @@ impl fmt::Display for KeySource {
             Self::Label(name) => write!(f, "labels.{name}"),
             Self::Param(name) => write!(f, "params.{name}"),
         }
+    }
+}
+
+/// The rule by which jobs are unique.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UniqueRule {
+    /// The source of the key; the overrides of the job if absent.
+    pub key: Option<KeySource>,
+    /// Answer to a job whose key is taken.
+    pub on_duplicate: OnDuplicate,
+    /// Ends that free the key.
+    pub clear: Clear,
+}
+
+/// Answer to a job whose key is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDuplicate {
+    /// No job is made; the answer is the job that has the key.
+    #[default]
+    Return,
+    /// The job that has the key is cancelled, and the new one runs after it.
+    Replace,
+    /// The request is refused.
+    Reject,
+}
+
+impl OnDuplicate {
+    /// All answers, with their names in jobs.yaml and the API.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("return", Self::Return), ("replace", Self::Replace), ("reject", Self::Reject)];
+}
+
+/// Ends that free the key of a job. A cancel always does. Its serde form is the list of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<String>", try_from = "Vec<String>")]
+pub enum Clear {
+    /// Every end.
+    Always,
+    /// Success only.
+    Success,
+    /// Failure, loss and expiry only: a job that has succeeded is not run again.
+    Failed,
+}
+
+impl Clear {
+    /// A job that ends in this state frees its key.
+    #[must_use]
+    pub const fn frees(self, state: State) -> bool {
+        match state {
+            State::Succeeded => matches!(self, Self::Always | Self::Success),
+            State::Failed | State::Lost | State::Expired => matches!(self, Self::Always | Self::Failed),
+            _ => true,
+        }
+    }
+
+    /// Names in jobs.yaml and the API.
+    #[must_use]
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Always => &["success", "failed"],
+            Self::Success => &["success"],
+            Self::Failed => &["failed"],
+        }
+    }
+}
+
+impl From<Clear> for Vec<String> {
+    fn from(clear: Clear) -> Self {
+        clear.names().iter().map(ToString::to_string).collect()
+    }
+}
+
+impl TryFrom<Vec<String>> for Clear {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
+        let known = [Self::Always, Self::Success, Self::Failed].into_iter().find(|it| it.names() == names);
+        known.ok_or("these ends are unknown")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_frees_the_key_or_keeps_it() {
+        let frees = |clear: Clear| {
+            [State::Succeeded, State::Failed, State::Lost, State::Expired, State::Cancelled]
+                .map(|state| clear.frees(state))
+        };
+        assert_eq!(frees(Clear::Always), [true; 5]);
+        assert_eq!(frees(Clear::Success), [true, false, false, false, true]);
+        assert_eq!(frees(Clear::Failed), [false, true, true, true, true]);
     }
 }

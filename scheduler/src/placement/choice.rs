@@ -11,8 +11,9 @@ use protocol::{JobId, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::fleet::classes::{ClassId, NeedId, OpenWorkers};
+use crate::fleet::classes::{ClassId, OpenWorkers};
 use crate::fleet::{FULL, Fleet, Worker};
+use crate::ids::NeedId;
 use crate::job::Job;
 use crate::placement::rules::PlacementStrategy;
 use crate::placement::{avoids, may_run};

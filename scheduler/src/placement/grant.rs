@@ -7,15 +7,14 @@ use alloc::vec::Vec;
 use protocol::{AttemptNo, Fence, JobId, Nonce, Now, Token, WorkerId};
 use rand::Rng;
 
-use crate::batches::BatchMember;
-use crate::core::{Scheduler, timeout_of};
+use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{offer, run_on};
-use crate::job::{Attempt, Job, LiveState, Presence, Progress, StartState};
+use crate::handlers::{define, offer};
+use crate::job::{Attempt, LiveState, Presence, Progress, StartState};
 use crate::limits::gate;
-use crate::queue::{LaneKey, PriorityAgeing};
+use crate::queue::LaneKey;
 use crate::reservation::Reserved;
-use crate::step::{Assigned, Change, Grant};
+use crate::step::{Assigned, Change};
 
 /// Assigns the first job of a lane to a worker; `free` if a slot is free there, else the attempt is prefetched.
 pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {
@@ -47,13 +46,13 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         loss_at: None,
         gpus: gpus.clone().into(),
     }));
-    let member = scheduler.batches.member(run_on::numbered_as(job, id));
-    let grant = grant_of(ageing, job, Token { job: id, fence, nonce }, &definition, member);
+    let member = scheduler.batches.member(job.role().numbered_as(id));
+    let grant = offer::grant_of(ageing, job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
     let key = job.queue_key(ageing, id);
-    let reserved = Reserved::of(&definition, gpus);
+    let reserved = Reserved::of(&definition.container.resources, gpus);
     scheduler.fleet.hold(to, grant.token, reserved);
-    if let Some(parent) = run_on::member_of(scheduler, id) {
+    if let Some(parent) = scheduler.parent_of(id) {
         scheduler.parents.hold(parent, id, to);
     }
     if !free {
@@ -71,31 +70,9 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         at: now.utc,
         gpus: grant.gpus.clone(),
     }));
-    scheduler.send_definition(to, session, number_of_definition);
+    define::send_definition(scheduler, to, session, number_of_definition);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);
-}
-
-/// The order for an attempt; it is the same each time while the attempt is current.
-pub(crate) fn grant_of(
-    ageing: PriorityAgeing,
-    job: &Job,
-    token: Token,
-    definition: &Definition,
-    member: Option<BatchMember>,
-) -> Grant {
-    let (priority, due_at) = ageing.order_on_worker(job.priority, job.due_at);
-    Grant {
-        token,
-        priority,
-        due_at,
-        revision: definition.revision,
-        has_overrides: job.has_overrides,
-        time_left: timeout_of(job, definition),
-        memory_bytes: job.history.as_ref().and_then(|history| definition.raised_memory(history.oom_kills)),
-        member,
-        gpus: job.attempt().map(|attempt| attempt.gpus.to_vec()).unwrap_or_default(),
-    }
 }
 
 /// GPUs for a job of this definition: the first that nobody holds.

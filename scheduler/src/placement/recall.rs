@@ -29,15 +29,6 @@ const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// Waiting jobs of a lane that one search looks at.
 const PER_LANE_MAX: usize = 256;
 
-/// Times of the last searches. A search costs more than a step and is not done in each.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SearchTimes {
-    /// Last search for attempts that give way to a higher priority.
-    for_higher: Option<Uptime>,
-    /// Last search for attempts that suit free slots.
-    for_idle: Option<Uptime>,
-}
-
 /// Recalls prefetched attempts while slots are free elsewhere and no job waits.
 pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
     if scheduler.fleet.lowest_prefetched().is_none() || scheduler.has_more_to_place {

@@ -11,7 +11,7 @@ use core::fmt;
 use protocol::WorkerId;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::is_default;
+use crate::defaults::is_default;
 use rule_form::RuleForm;
 
 /// Workers that may run the jobs of a definition, and those that are chosen first.

@@ -14,7 +14,7 @@ use core::cmp::Reverse;
 use core::ops::Bound;
 
 use super::{LaneKey, QueueKey};
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 
 /// First jobs of lanes.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use protocol::{JobId, WorkerId};
 
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
 
 /// Identifies a lane.

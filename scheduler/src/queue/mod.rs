@@ -28,8 +28,7 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, WorkerId};
 
-use crate::definitions::DefinitionNo;
-use crate::fleet::classes::NeedId;
+use crate::ids::{DefinitionNo, NeedId};
 use crate::limits::LimitNo;
 use crate::limits::keys::KeySetNo;
 pub use ageing::{AgedPriority, PriorityAgeing};

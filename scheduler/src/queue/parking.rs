@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::{AgedPriority, First, Heads, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing};
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 
 impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {

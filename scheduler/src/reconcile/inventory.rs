@@ -5,20 +5,18 @@
 //! answers again. Attempts may be on their way to the worker by then, so it decides only about attempts that
 //! the first inventory left open.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
 use protocol::order::{Cancel, Configure, ReconcileVerdict, Reconciled, StopCause};
-use protocol::report::{Inventory, Outcome, OutputLengths, Phase};
-use protocol::{JobId, Now, Order, RuntimeKind, SessionId, Token, WorkerId};
+use protocol::report::{Inventory, Outcome, Phase};
+use protocol::{JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::handlers::{close, define, expire, offer, report, run_on};
+use crate::handlers::{close, define, expire, offer, overrun};
 use crate::job::{Job, Presence, Progress, StartState};
-use crate::placement;
+use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::Alarm;
@@ -113,16 +111,6 @@ fn verdict_of(scheduler: &mut Scheduler, id: WorkerId, token: Token, phase: Phas
     }
 }
 
-/// A complete inventory.
-pub(crate) struct ReceivedInventory {
-    pub(crate) session: SessionId,
-    pub(crate) is_first: bool,
-    pub(crate) known: BTreeMap<Token, Phase>,
-    /// Runtimes whose part of the list is complete. A runtime that the worker does not offer any more says
-    /// nothing about its earlier attempts.
-    pub(crate) complete: BTreeSet<RuntimeKind>,
-}
-
 /// Compares the attempts that the scheduler believes this worker holds.
 fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &ReceivedInventory) {
     let held: Vec<JobId> = scheduler
@@ -177,7 +165,7 @@ fn update_from_phase(
     let (prefetched, stopping) = (attempt.is_prefetched(), attempt.stopping);
     if attempt.is_unwatched() {
         // Its worker should have reported its age before the inventory; count from now.
-        report::watch_overrun(scheduler, now, token, Duration::ZERO);
+        overrun::watch(scheduler, now, token, Duration::ZERO);
     }
     if prefetched {
         scheduler.fleet.enter_backlog(id, key);
@@ -217,14 +205,15 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
             scheduler,
             now,
             job,
-            lost_attempt(now, token, started_at, "its worker does not know of it any more"),
+            ClosedAttempt::lost(now, token, started_at, "its worker does not know of it any more"),
         );
     } else if attempt.stopping.is_some() {
         let outcome = match attempt.stopping {
             Some(StopCause::Cancel) => Outcome::Cancelled,
             _ => Outcome::Interrupted,
         };
-        let closed = ClosedAttempt { outcome, ..lost_attempt(now, token, None, "stopped before it started") };
+        let closed =
+            ClosedAttempt { outcome, ..ClosedAttempt::lost(now, token, None, "stopped before it started") };
         close::close(scheduler, now, job, closed);
     } else if has_expired || is_paused {
         let message = if has_expired {
@@ -232,7 +221,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
         } else {
             "given back: its definition was paused when its worker came back without it"
         };
-        let lost = lost_attempt(now, token, None, message);
+        let lost = ClosedAttempt::lost(now, token, None, message);
         close::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });
     } else {
         enqueue_again(scheduler, now, job, session);
@@ -256,30 +245,9 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
     let Some(definition) = scheduler.definitions.at(number).cloned() else {
         return;
     };
-    let member = scheduler.batches.member(run_on::numbered_as(job, token.job));
-    let grant = placement::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
-    scheduler.send_definition(worker, session, number);
+    let member = scheduler.batches.member(job.role().numbered_as(token.job));
+    let grant = offer::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
+    define::send_definition(scheduler, worker, session, number);
     scheduler.grant(session, grant);
     offer::watch(scheduler, now, id);
-}
-
-/// The end of an attempt that no worker can report any more.
-pub(crate) fn lost_attempt(
-    now: Now,
-    token: Token,
-    started_at: Option<protocol::Timestamp>,
-    message: &str,
-) -> ClosedAttempt {
-    ClosedAttempt {
-        token,
-        outcome: Outcome::Lost,
-        exit_code: None,
-        message: String::from(message),
-        started_at,
-        ended_at: now.utc,
-        output: OutputLengths::default(),
-        usage: Default::default(),
-        result: None,
-        released: None,
-    }
 }

@@ -2,6 +2,7 @@
 //! attempts, unmanaged containers, and stops that are not confirmed yet.
 
 pub(crate) mod inventory;
+mod received_inventory;
 pub(crate) mod unconfirmed;
 pub(crate) mod unknown_attempts;
 pub(crate) mod unmanaged;

@@ -12,7 +12,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::UnconfirmedAttempt;
 use crate::job::{Attempt, Job};
-use crate::reconcile::inventory::ReceivedInventory;
+use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reservation::Reserved;
 use crate::step::{Change, Note};
 
@@ -48,7 +48,7 @@ pub(crate) fn await_confirmation(
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     let session = worker.link.ready().filter(|_| !is_unconfirmed);
     let attempt = UnconfirmedAttempt { runtime: definition.runtime(), session };
-    worker.holdings.await_confirmation(token, attempt, Reserved::of(definition, gpus));
+    worker.holdings.await_confirmation(token, attempt, Reserved::of(&definition.container.resources, gpus));
     scheduler.fleet.refresh(id);
 }
 

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use protocol::{JobId, Uptime, WorkerId};
 
 use super::{LiveParent, MemberPlan, MemberRow, ParentRow, SetRole, WorkerUse};
-use crate::job::State;
 use crate::limits::keys::JobKeys;
+use crate::state::State;
 
 /// All parents that have not ended.
 #[derive(Debug, Default)]

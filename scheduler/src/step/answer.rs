@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use protocol::{JobId, Timestamp};
 
 use crate::input::KeyHolder;
-use crate::job::State;
+use crate::state::State;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]

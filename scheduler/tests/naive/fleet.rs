@@ -8,7 +8,8 @@ use super::{Drain, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Availability;
 use crate::world::protocol::{RuntimeKind, Timestamp, Uptime, WorkerId};
-use crate::world::scheduler::input::{Connected, Operation, Ticket};
+use crate::world::scheduler::ids::Ticket;
+use crate::world::scheduler::input::{Connected, Operation};
 use crate::world::scheduler::step::{Answer, Rejection};
 
 impl Worker {

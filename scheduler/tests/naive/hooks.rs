@@ -3,8 +3,8 @@
 use super::{Job, Model};
 use crate::world::ends::params_of_result;
 use crate::world::protocol::JobId;
+use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult};
-use crate::world::scheduler::input::JobDetails;
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;
 

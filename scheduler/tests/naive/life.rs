@@ -9,9 +9,10 @@ use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, Timestamp, Token, Uptime, WorkerId};
 use crate::world::scheduler::definition::{Definition, OnLost, WaitLimits};
-use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, StartTime, Submit, UpdateRequest};
+use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, Submit, UpdateRequest};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;
+use crate::world::scheduler::new_jobs::StartTime;
 use crate::world::scheduler::step::{Accepted, Answer, Rejection};
 
 impl Model {

@@ -11,7 +11,9 @@ use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, Rele
 use crate::world::protocol::resources::OfferedResources;
 use crate::world::protocol::{Fence, JobId, Nonce, SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, RetryOn, WaitLimits};
-use crate::world::scheduler::input::{JobDetails, JobUpdate, NewJob, Operation, StartTime};
+use crate::world::scheduler::details::JobDetails;
+use crate::world::scheduler::input::{JobUpdate, Operation};
+use crate::world::scheduler::new_jobs::{NewJob, StartTime};
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };

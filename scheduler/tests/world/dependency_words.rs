@@ -3,7 +3,7 @@
 use crate::world::World;
 use crate::world::protocol::JobId;
 use crate::world::scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
-use crate::world::scheduler::input::NewJob;
+use crate::world::scheduler::new_jobs::NewJob;
 
 /// `j1:failed,j2` are jobs that exist.
 pub(crate) fn after(words: &str) -> Vec<Dependency> {

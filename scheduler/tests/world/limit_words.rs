@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::world::World;
 use crate::world::protocol::Timestamp;
-use crate::world::scheduler::input::JobDetails;
+use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::limits::LimitSelection;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 use crate::world::scheduler::params::JobParams;

@@ -30,11 +30,12 @@ use protocol::{
 };
 use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
+use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
-    BackfillRequest, CancelRequest, CancelScope, Connected, GroupNo, Input, JobUpdate, JoinPermit, Key,
-    NewJob, Operation, PauseRequest, ReleaseRequest, Submit, Ticket, UpdateRequest,
+    BackfillRequest, CancelRequest, CancelScope, Connected, Input, JobUpdate, JoinPermit, Key, Operation,
+    PauseRequest, ReleaseRequest, Submit, UpdateRequest,
 };
-use scheduler::new_jobs::NewJobs;
+use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::step::{Change, Effect, Step};

@@ -2,8 +2,8 @@
 
 use crate::world::World;
 use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
+use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::hooks::HookResult;
-use crate::world::scheduler::input::JobDetails;
 use crate::world::scheduler::run_on::MemberPlan;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
 

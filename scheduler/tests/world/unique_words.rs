@@ -2,9 +2,8 @@
 
 use crate::world::World;
 use crate::world::protocol::JobId;
-use crate::world::scheduler::input::{NewJob, StartTime};
-use crate::world::scheduler::limits::rules::KeySource;
-use crate::world::scheduler::unique::{Clear, OnDuplicate, UniqueRule};
+use crate::world::scheduler::limits::rules::{Clear, KeySource, OnDuplicate, UniqueRule};
+use crate::world::scheduler::new_jobs::{NewJob, StartTime};
 
 /// `unique=tenant duplicate=replace clear=success`; the key is a label, or what the request overrides with `unique=overrides`.
 pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {

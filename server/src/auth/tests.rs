@@ -2,8 +2,8 @@
 
 use data_encoding::BASE64URL_NOPAD;
 use protocol::{Timestamp, WORKER_SCHEME, WorkerId};
+use scheduler::fleet::row::WorkerRow;
 use scheduler::input::JoinPermit;
-use scheduler::step::WorkerRow;
 
 use super::role::Permission::{Administer, Connect, Open, Read, Submit};
 use super::*;

@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use data_encoding::BASE64URL_NOPAD;
 use protocol::Timestamp;
+use scheduler::ids::JoinTokenId;
 use scheduler::input::JoinPermit;
-use scheduler::step::JoinTokenId;
 use subtle::ConstantTimeEq;
 
 use super::Denial;

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use protocol::WorkerId;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::JoinTokenId;
 use scheduler::input::{Connected, JoinPermit};
-use scheduler::step::{Change, JoinTokenId, WorkerRow};
+use scheduler::step::Change;
 use subtle::ConstantTimeEq;
 
 use crate::store::{TokenId, TokenRow};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use protocol::report::{Chunk, ChunkData, Outcome, OutputLengths, Stream};
 use protocol::{AttemptNo, Epoch, Fence, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 use tempfile::TempDir;

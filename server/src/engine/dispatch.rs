@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::JobId;
-use scheduler::input::Ticket;
+use scheduler::ids::Ticket;
 use scheduler::job::State;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Answer, Effect};

@@ -1,7 +1,8 @@
 //! Steps inputs into the open group, one after another. A suspected input gets a group of its own; a blocked one is rejected.
 
 use protocol::{Now, Report, SessionId};
-use scheduler::input::{Connected, Input, Ticket};
+use scheduler::ids::Ticket;
+use scheduler::input::{Connected, Input};
 use scheduler::step::{Answer, Rejection};
 
 use super::joins::JOINS_PER_MINUTE;

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use protocol::{Uptime, WorkerId};
-use scheduler::step::{Change, WorkerRow};
+use scheduler::fleet::row::WorkerRow;
+use scheduler::step::Change;
 
 /// Workers that may join for the first time in a minute: as many as a whole large fleet has. More come from a loop that makes up a new
 /// secret for each connection.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::order::Intervals;
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 

@@ -32,9 +32,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use protocol::{ClusterId, Epoch, Now, SessionId, Timestamp, Token};
+use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
-    BackfillRequest, CancelRequest, GroupNo, Input, PauseRequest, ReleaseRequest, Submit, Ticket,
-    UpdateRequest,
+    BackfillRequest, CancelRequest, Input, PauseRequest, ReleaseRequest, Submit, UpdateRequest,
 };
 use scheduler::step::{Change, Step};
 use scheduler::{Scheduler, TICK_WITHIN};

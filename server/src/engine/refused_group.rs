@@ -168,9 +168,11 @@ mod tests {
     use protocol::container::Overrides;
     use protocol::report::{Outcome, OutputLengths};
     use protocol::{Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
-    use scheduler::input::{JobDetails, KeyHolder};
+    use scheduler::details::JobDetails;
+    use scheduler::fleet::row::WorkerRow;
+    use scheduler::input::KeyHolder;
     use scheduler::job::State;
-    use scheduler::step::{Ended, WorkerRow};
+    use scheduler::step::Ended;
 
     use super::*;
     use crate::store::StoredDefinition;

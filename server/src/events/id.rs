@@ -3,7 +3,7 @@
 use std::fmt;
 
 use protocol::Epoch;
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 
 /// The place of an event in the order of all events, shown as `epoch.group.index`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

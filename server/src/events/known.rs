@@ -7,12 +7,13 @@ use std::sync::Arc;
 use protocol::report::Outcome;
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use scheduler::expectations::ExpectationRow;
-use scheduler::input::GroupNo;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
 use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;
 use scheduler::snapshot::{Snapshot, WorkerFacts};
-use scheduler::step::{Change, WorkerRow};
+use scheduler::step::Change;
 
 use super::id::EventId;
 use super::live_jobs::{DefinitionIndex, JobFacts, LiveJobs};

@@ -6,12 +6,12 @@ use protocol::order::StopCause;
 use protocol::report::{Outcome, ReleaseCause};
 use protocol::{AttemptNo, ClusterId, Fence, JobId, Revision, Timestamp, Usage, WorkerId};
 use scheduler::expectations::ExpectationRow;
+use scheduler::fleet::row::WorkerRow;
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedules::FireRow;
 use scheduler::snapshot::WorkerFacts;
-use scheduler::step::WorkerRow;
 
 use super::id::EventId;
 

@@ -91,7 +91,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use protocol::{Epoch, Timestamp};
-    use scheduler::input::GroupNo;
+    use scheduler::ids::GroupNo;
 
     use super::*;
     use crate::events::record::Subject;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use scheduler::input::NewJob;
+use scheduler::new_jobs::NewJob;
 
 use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;

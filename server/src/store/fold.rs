@@ -15,6 +15,7 @@ use protocol::order::StopCause;
 use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
 use scheduler::batches::NewBatch;
 use scheduler::expectations::ExpectationRow;
+use scheduler::fleet::row::WorkerRow;
 use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
@@ -22,7 +23,7 @@ use scheduler::limits::LimitId;
 use scheduler::pauses::PauseTarget;
 use scheduler::run_on::{MemberRow, ParentRow, WorkerUse};
 use scheduler::schedules::{FireRow, ScheduleRow};
-use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Updated, WorkerRow};
+use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note, Updated};
 use scheduler::unique::{UniqueHolder, UniqueId};
 
 pub(super) use expected::{Expected, expectation};

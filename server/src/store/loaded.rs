@@ -4,11 +4,12 @@ use protocol::{ClusterId, Epoch, Fence, JobId, Timestamp, WorkerId};
 use scheduler::batches::LiveBatch;
 use scheduler::dependencies::LiveDependency;
 use scheduler::expectations::ExpectationRow;
-use scheduler::input::GroupNo;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
 use scheduler::limits::RateRow;
-use scheduler::restore::{LiveJob, LiveSchedules, Unconfirmed};
+use scheduler::restore::{LiveJob, Unconfirmed};
 use scheduler::run_on::LiveParent;
-use scheduler::step::WorkerRow;
+use scheduler::schedules::LiveSchedules;
 use scheduler::unique::UniqueRow;
 
 use super::StoredDefinition;

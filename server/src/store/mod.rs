@@ -41,11 +41,14 @@ pub use notification_rows::{
 };
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use run_on_rows::{MemberPlace, SetPart};
-use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
-pub use scheduler::restore::{LiveAttempt, LiveJob, LiveSchedules, Unconfirmed};
+pub use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::schedule::backfill::LedgerReading;
-use scheduler::step::{Change, WorkerRow};
+pub use scheduler::schedules::LiveSchedules;
+use scheduler::step::Change;
 
 pub use schedule_rows::{FireRecord, JobSlot, ScheduleState};
 

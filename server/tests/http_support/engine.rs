@@ -10,11 +10,13 @@ use longshore_server::store::{
 };
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
-use scheduler::input::{GroupNo, JobUpdate, KeyHolder, Operation};
+use scheduler::fleet::row::{Drain, WorkerRow};
+use scheduler::ids::GroupNo;
+use scheduler::input::{JobUpdate, KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
 use scheduler::snapshot::{Snapshot, WorkerState};
-use scheduler::step::{Accepted, Answer, Drain, Note, PendingReason, Rejection, WorkerRow};
+use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
 
 use super::world::{CREATED_AT, World};

@@ -13,11 +13,12 @@ use protocol::{
     WorkerId,
 };
 use scheduler::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
-use scheduler::input::GroupNo;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
 use scheduler::placement::rules::PlacementRules;
 use scheduler::schedule::Timetable;
 use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
-use scheduler::step::{PendingReason, WorkerRow};
+use scheduler::step::PendingReason;
 
 /// The state of the event feed before the first group: definitions and workers, no job.
 pub fn event_state() -> Known {

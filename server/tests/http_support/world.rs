@@ -8,11 +8,13 @@ use longshore_server::store::{FireRecord, JobRecord, JobRow, ScheduleState, Stor
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
 use scheduler::explain::Explanation;
-use scheduler::input::{KeyHolder, NewJob, Operation};
+use scheduler::fleet::row::WorkerRow;
+use scheduler::input::{KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::limits::{LimitSelection, LimitsFacts};
+use scheduler::new_jobs::NewJob;
 use scheduler::pauses::PauseTarget;
-use scheduler::step::{PendingReason, WorkerRow};
+use scheduler::step::PendingReason;
 use tokio::sync::oneshot;
 
 use super::facts::attempt;

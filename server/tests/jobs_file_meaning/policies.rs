@@ -8,9 +8,10 @@ use protocol::order::Intervals;
 use protocol::report::Outcome;
 use scheduler::definition::{Backoff, Delays, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits};
 use scheduler::hooks::HookEvent;
-use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::limits::rules::{
+    Clear, Concurrency, KeySource, LimitRules, OnDuplicate, OnFull, RateLimit, UniqueRule,
+};
 use scheduler::placement::rules::RunOn;
-use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
 use super::only;
 

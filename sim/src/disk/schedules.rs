@@ -10,10 +10,9 @@ use std::sync::Arc;
 use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
 use scheduler::pauses::PauseTarget;
-use scheduler::restore::LiveSchedules;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::{Rule, Schedule, ScheduleId, Zone};
-use scheduler::schedules::{FireRow, FireVerdict, MissReason, ScheduleRow};
+use scheduler::schedules::{FireRow, FireVerdict, LiveSchedules, MissReason, ScheduleRow};
 use scheduler::step::{AddedJob, Change};
 
 use super::row::Row;

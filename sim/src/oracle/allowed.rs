@@ -47,7 +47,8 @@ impl Oracle {
                 self.fault(now, "placement: a job runs where its definition allows it", what);
             }
             let is_over = |facts: &&WorkerFacts| {
-                Reservation::is_made_by(definition) && (is_overbooked(facts) || lacks_gpu(facts, it))
+                Reservation::is_made_by(&definition.container.resources)
+                    && (is_overbooked(facts) || lacks_gpu(facts, it))
             };
             if let Some(facts) = worker.filter(is_over) {
                 let what = format!(

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use protocol::{Order, Token, WorkerId};
-use scheduler::step::{Effect, Step, WorkerRow};
+use scheduler::fleet::row::WorkerRow;
+use scheduler::step::{Effect, Step};
 
 use super::{End, Oracle};
 use crate::clock::Moment;

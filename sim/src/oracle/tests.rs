@@ -6,7 +6,7 @@ use protocol::{
     AttemptNo, ClusterId, Epoch, Fence, JobId, Nonce, Order, Report, ReportNo, SessionId, Timestamp, Token,
     WorkerId,
 };
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 

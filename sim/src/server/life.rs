@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use protocol::order::GoAway;
 use protocol::{Order, SessionId};
-use scheduler::input::{GroupNo, Input};
+use scheduler::ids::GroupNo;
+use scheduler::input::Input;
 
 use super::Process;
 use crate::agenda::Event;

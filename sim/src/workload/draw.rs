@@ -9,13 +9,14 @@ use scheduler::definition::{
     Backoff, Definition, Expect, LossPolicy, OnLost, RetryOn, RetryPolicy, WaitLimits,
 };
 use scheduler::hooks::Hooks;
-use scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use scheduler::limits::rules::{
+    Clear, Concurrency, KeySource, LimitRules, OnDuplicate, OnFull, RateLimit, UniqueRule,
+};
 use scheduler::placement::rules::{
     Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn, WorkerSelector,
 };
 use scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
-use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
 use super::{GROUP, LABEL, MEMORY_BYTES, Nature, has_memory_limit};
 use crate::dice::Dice;

@@ -34,7 +34,7 @@ impl Need {
             requires: rules.requires.clone(),
             prefers: rules.prefers.clone(),
             workers: workers.to_vec(),
-            reserves: Reservation::of(definition),
+            reserves: Reservation::of(&definition.container.resources),
         }
     }
 

@@ -3,7 +3,7 @@
 use protocol::WorkerId;
 
 use crate::core::Scheduler;
-use crate::definitions::DefinitionNo;
+use crate::ids::DefinitionNo;
 use crate::job::Job;
 use crate::run_on::{MemberRow, SetRole};
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Condition, LabelRule};
-use crate::definition::is_default;
+use crate::defaults::is_default;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct RuleForm {

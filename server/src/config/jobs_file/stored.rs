@@ -99,13 +99,12 @@ mod tests {
     use protocol::WorkerId;
     use protocol::container::{ContainerSpec, Resources, Volume};
     use scheduler::definition::{Backoff, Delays, Expect, LossPolicy, RetryPolicy, WaitLimits};
-    use scheduler::limits::rules::{KeySource, LimitRules};
+    use scheduler::limits::rules::{Clear, KeySource, LimitRules, OnDuplicate, UniqueRule};
     use scheduler::placement::rules::{
         Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn,
         WorkerSelector,
     };
     use scheduler::schedule::Timetable;
-    use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
     use super::*;
     use crate::config::jobs_file::keys;

@@ -1,7 +1,7 @@
 //! Reads `unique`.
 
+use scheduler::limits::rules::{Clear, OnDuplicate, UniqueRule};
 use scheduler::params::Params;
-use scheduler::unique::{Clear, OnDuplicate, UniqueRule};
 
 use super::fault::Code;
 use super::key_source;

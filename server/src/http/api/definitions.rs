@@ -11,12 +11,11 @@ use protocol::container::{PullPolicy, Volume};
 use scheduler::definition::{Definition, Expect, OnLost, RetryOn, RetryPolicy};
 use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::{HookEvent, Hooks};
-use scheduler::limits::rules::{Concurrency, OnFull, RateLimit};
+use scheduler::limits::rules::{Concurrency, OnDuplicate, OnFull, RateLimit, UniqueRule};
 use scheduler::params::{Absence, Param, ParamKind, Word};
 use scheduler::placement::rules::{Preference, RunOn};
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
-use scheduler::unique::{OnDuplicate, UniqueRule};
 
 use crate::catalogue::{Definitions, Entry};
 use crate::config::jobs_file;

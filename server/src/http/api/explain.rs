@@ -195,7 +195,7 @@ impl ObstacleText<'_> {
 
     /// A resource with the amounts that decide: what the job reserves, and what the worker offers and others have reserved.
     fn resource(&self, kind: ResourceKind, with_use: bool) -> String {
-        let wanted = Reservation::of(self.definition);
+        let wanted = Reservation::of(&self.definition.container.resources);
         let offer = self.facts.map(|facts| &facts.offer);
         let used = self.facts.map(|facts| &facts.in_use).filter(|_| with_use);
         let cores = |milli: u64| format!("{}.{:03}", milli / 1_000, milli % 1_000);

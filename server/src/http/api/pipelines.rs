@@ -9,8 +9,8 @@ use axum::response::Response;
 use protocol::JobId;
 use scheduler::batches::BatchOptions;
 use scheduler::dependencies::{Dependency, Predecessor};
-use scheduler::input::NewJob;
 use scheduler::job::State as JobState;
+use scheduler::new_jobs::NewJob;
 
 use crate::http::api::batches::submit_many::{answer, replayed};
 use crate::http::api::jobs::{find, find_as_submitted};

@@ -2,7 +2,8 @@
 //! It takes no slot, and does not count as one of the schedule's runs.
 
 use scheduler::definition::Definition;
-use scheduler::input::{JobDetails, NewJob};
+use scheduler::details::JobDetails;
+use scheduler::new_jobs::NewJob;
 use scheduler::schedule::Schedule;
 
 use crate::clock;

@@ -8,8 +8,10 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::JoinTokenId;
 use scheduler::input::Operation;
-use scheduler::step::{Answer, JoinTokenId, Rejection, WorkerRow};
+use scheduler::step::{Answer, Rejection};
 use serde::Deserialize;
 use utoipa::ToSchema;
 

@@ -11,10 +11,11 @@ use protocol::report::Availability;
 use protocol::wire::SLOTS_MAX;
 use protocol::{ClusterId, Fence, JobId, Uptime, WorkerId};
 use scheduler::fleet::breaker::{FAILURES_MAX, SUSPECT_BACKOFF};
+use scheduler::fleet::row::WorkerRow;
 use scheduler::input::Operation;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::snapshot::{Snapshot, Suspicion, WorkerFacts};
-use scheduler::step::{Answer, WorkerRow};
+use scheduler::step::Answer;
 use serde::Deserialize;
 use utoipa::ToSchema;
 

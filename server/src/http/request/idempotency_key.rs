@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 use scheduler::batches::BatchOptions;
-use scheduler::input::{Key, KeyHolder, NewJob};
-use scheduler::new_jobs::NewJobs;
+use scheduler::input::{Key, KeyHolder};
+use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::step::{Answer, Rejection};
 use sha2::{Digest, Sha256};
 

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use protocol::JobId;
 use scheduler::dependencies::{self, Dependency, Predecessor, RequiredEnd};
-use scheduler::input::NewJob;
 use scheduler::job::State;
-use scheduler::new_jobs::NewJobs;
+use scheduler::new_jobs::{NewJob, NewJobs};
 
 use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;

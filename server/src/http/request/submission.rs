@@ -1,7 +1,8 @@
 //! Completes a parsed request by its definition: refuses what the definition does not allow, and resolves the parameters.
 
 use scheduler::definition::Definition;
-use scheduler::input::{JobDetails, NewJob};
+use scheduler::details::JobDetails;
+use scheduler::new_jobs::NewJob;
 use scheduler::params::{Field, JobParams, SubmissionRules};
 use serde_json::Value;
 

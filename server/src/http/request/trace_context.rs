@@ -4,7 +4,7 @@
 //! the submission sets itself takes precedence. A malformed `traceparent` is ignored, as the standard demands: tracing never fails a request.
 
 use axum::http::HeaderMap;
-use scheduler::input::NewJob;
+use scheduler::new_jobs::NewJob;
 
 use crate::http::middleware::front::{REQUEST_ID, is_request_id};
 use crate::http::request::job_request;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use protocol::order::Intervals;
 use protocol::{JobId, Uptime};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Ended};
 

@@ -3,7 +3,7 @@
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{ClusterId, Fence, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, ClosedAttempt, Ended, Note};
 

@@ -8,9 +8,10 @@ use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{
     AttemptNo, Epoch, Fence, Incarnation, JobId, Nonce, Revision, SessionId, Timestamp, Token, WorkerId,
 };
-use scheduler::input::GroupNo;
+use scheduler::fleet::row::{Process, WorkerRow};
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
-use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Process, WorkerRow};
+use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 
 use super::Backend;
 use crate::store::{

@@ -7,7 +7,7 @@ use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, WorkerId};
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
 use scheduler::job::{AttemptTimeout, LastPlacement, State};
 use scheduler::step::{AddedJob, Change, ClosedAttempt, Updated};
 

@@ -3,7 +3,8 @@
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{Fence, JobId, Timestamp, WorkerId};
-use scheduler::input::{JobDetails, KeyHolder};
+use scheduler::details::JobDetails;
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Note};
 

@@ -3,10 +3,13 @@
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::details::JobDetails;
+use scheduler::fleet::row::{Drain, WorkerRow};
+use scheduler::ids::{GroupNo, JoinTokenId};
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::params::{JobParam, JobParams, ParamValue};
-use scheduler::step::{AddedJob, Change, Drain, JoinTokenId, Note, WorkerRow};
+use scheduler::step::{AddedJob, Change, Note};
 
 use super::Backend;
 use super::harness::*;
@@ -101,9 +104,8 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     };
     harness.commit(vec![Change::Worker(joined.clone())]);
     assert_eq!(harness.restart().0.workers[1], joined);
-    let process = None;
-    harness.commit(vec![Change::Worker(WorkerRow { process, ..renamed.clone() })]);
-    assert_eq!(harness.restart().0.workers[1].process, process);
+    harness.commit(vec![Change::Worker(WorkerRow { process: None, ..renamed.clone() })]);
+    assert_eq!(harness.restart().0.workers[1].process, None);
     harness.commit(vec![Change::Worker(WorkerRow { cordoned: false, slots: None, ..renamed.clone() })]);
     let workers = harness.archive().workers().unwrap();
     assert_eq!(workers.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["one", "zwei"]);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Timestamp, WorkerId};
-use scheduler::input::{JobDetails, KeyHolder};
+use scheduler::details::JobDetails;
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Note};
 

@@ -2,7 +2,7 @@
 
 use protocol::container::Overrides;
 use protocol::{JobId, Timestamp, WorkerId};
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
 use scheduler::job::State;
 use scheduler::run_on::{LiveParent, MemberPlan, MemberRow, ParentCounts, ParentRow, WorkerUse};
 use scheduler::step::{AddedJob, Change};

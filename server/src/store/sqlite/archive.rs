@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::details::JobDetails;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::GroupNo;
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::schedule::backfill::LedgerReading;
-use scheduler::step::WorkerRow;
 
 use super::connections::open_reader;
 use super::{batches, dependencies, faults, list, pending_batch, record, rows, run_on, schedules};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use protocol::{ClusterId, Epoch, Fence, JobId, Timestamp, WorkerId};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 
 use super::connections::open_reader;
 use super::{faults, migrate, schedules};

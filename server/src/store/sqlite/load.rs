@@ -7,9 +7,9 @@ use protocol::report::Outcome;
 use protocol::{AttemptNo, ClusterId, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::LastPlacement;
-use scheduler::restore::LiveSchedules;
+use scheduler::schedules::LiveSchedules;
 
 use super::{
     batches, codes, dependencies, expectations, faults, gpus, limits, rows, run_on, schedules, unique,

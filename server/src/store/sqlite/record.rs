@@ -2,7 +2,7 @@
 
 use protocol::{AttemptNo, JobId};
 use rusqlite::{Connection, OptionalExtension};
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
 use scheduler::job::State;
 
 use super::{dependencies, hooks, rows, run_on, schedules};

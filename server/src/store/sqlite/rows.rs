@@ -8,9 +8,11 @@ use protocol::report::OutputLengths;
 use protocol::{AttemptNo, Fence, Incarnation, JobId, Nonce, Revision, Timestamp, Token, WorkerId};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row};
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
+use scheduler::fleet::row::{Drain, Process, WorkerRow};
+use scheduler::ids::JoinTokenId;
 use scheduler::job::AttemptTimeout;
-use scheduler::step::{Drain, JoinTokenId, Note, Process, WorkerRow};
+use scheduler::step::Note;
 
 use super::{codes, json_column, param_rows, usage_column};
 use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};

@@ -7,11 +7,10 @@ use protocol::{JobId, Timestamp};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use scheduler::pauses::PauseTarget;
-use scheduler::restore::LiveSchedules;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::catch_up::SlotCount;
-use scheduler::schedules::{FireRow, FireVerdict, LastFire, ScheduleRow};
+use scheduler::schedules::{FireRow, FireVerdict, LastFire, LiveSchedules, ScheduleRow};
 
 use super::{expectations, pauses};
 use crate::store::fold::ScheduleChange;

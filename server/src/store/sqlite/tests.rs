@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::{Fence, Nonce, Revision, SessionId, Timestamp, Token, WorkerId};
 use rusqlite::Connection;
-use scheduler::input::GroupNo;
+use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change};
 use tempfile::TempDir;

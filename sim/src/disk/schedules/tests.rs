@@ -1,7 +1,7 @@
 //! The checks of the schedule rows find what a restore or a wrong scheduler does to them.
 
 use protocol::Revision;
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
 use scheduler::job::State;
 
 use super::*;

@@ -1,7 +1,6 @@
 //! The keys about limits.
 
-use scheduler::limits::rules::OnFull;
-use scheduler::unique::OnDuplicate;
+use scheduler::limits::rules::{OnDuplicate, OnFull};
 
 use super::{Key, Range, Shape, key, names, range};
 

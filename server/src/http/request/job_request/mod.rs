@@ -15,7 +15,8 @@ use std::borrow::Cow;
 
 use protocol::container::Overrides;
 use scheduler::dependencies::RequiredEnd;
-use scheduler::input::{JobDetails, NewJob};
+use scheduler::details::JobDetails;
+use scheduler::new_jobs::NewJob;
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
@@ -196,8 +197,8 @@ mod tests {
     use std::time::Duration;
 
     use protocol::Timestamp;
-    use scheduler::input::StartTime;
     use scheduler::job::AttemptTimeout;
+    use scheduler::new_jobs::StartTime;
 
     use super::*;
 

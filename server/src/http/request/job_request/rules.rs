@@ -7,8 +7,9 @@ use std::time::Duration;
 use protocol::Timestamp;
 use protocol::container::{INPUT_BYTES_MAX, Overrides};
 use protocol::wire::body_fits_with;
-use scheduler::input::{JobDetails, StartTime};
+use scheduler::details::JobDetails;
 use scheduler::job::AttemptTimeout;
+use scheduler::new_jobs::StartTime;
 
 use super::array::{ArrayRequest, EntryKind};
 use super::collector::FaultCollector;

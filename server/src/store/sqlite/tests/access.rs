@@ -1,6 +1,7 @@
 //! Tokens and the audit log in the store.
 
-use scheduler::step::{JoinTokenId, WorkerRow};
+use scheduler::fleet::row::WorkerRow;
+use scheduler::ids::JoinTokenId;
 
 use super::*;
 use crate::auth::actor::Scope;

@@ -1,7 +1,7 @@
 //! Large batches: what a crash leaves of them, and what other steps must leave alone.
 
 use protocol::JobId;
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
 use scheduler::limits::keys::JobKeys;
 
 use super::*;

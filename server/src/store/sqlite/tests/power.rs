@@ -18,8 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use baddisk::{Disk, Event, Image, Loss, Recording, Rng};
 use protocol::JobId;
+use scheduler::fleet::row::WorkerRow;
 use scheduler::input::KeyHolder;
-use scheduler::step::WorkerRow;
 
 use super::super::wal::WalBounds;
 use super::*;

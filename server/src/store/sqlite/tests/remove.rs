@@ -42,7 +42,7 @@ fn nothing_is_left_of_what_was_removed_and_its_pages_are_used_again() {
         let labelled = |job: u64| {
             let Change::Added(added) = added(job) else { unreachable!("it is one") };
             let labels = vec![("n".to_owned(), job.to_string())];
-            let details = scheduler::input::JobDetails { labels, ..Default::default() };
+            let details = scheduler::details::JobDetails { labels, ..Default::default() };
             Change::Added(AddedJob { details: Some(Box::new(details)), ..added })
         };
         store.commit(&group(&loaded, 2 * round + 1, jobs.clone().map(labelled).collect())).unwrap();

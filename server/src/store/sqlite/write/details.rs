@@ -1,7 +1,7 @@
 //! Writes the details that only some jobs have: labels, overrides, parameters.
 
 use rusqlite::params;
-use scheduler::input::JobDetails;
+use scheduler::details::JobDetails;
 
 use super::{Failure, TransactionWriter};
 use crate::store::sqlite::{json_column, param_rows, rows};

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use protocol::{Epoch, JobId, Revision, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
-use scheduler::input::{GroupNo, KeyHolder};
+use scheduler::ids::GroupNo;
+use scheduler::input::KeyHolder;
 use scheduler::step::Assigned;
 
 pub(super) use self::cache::WriteCache;

@@ -4,7 +4,7 @@
 
 use protocol::WorkerId;
 use rusqlite::{Connection, params};
-use scheduler::step::JoinTokenId;
+use scheduler::ids::JoinTokenId;
 
 use super::{TransactionWriter, WriteResult};
 use crate::store::fold::WorkerChange;

@@ -4,7 +4,9 @@ use baddisk::Rng;
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, JobId, Timestamp};
-use scheduler::input::{GroupNo, JobDetails, KeyHolder};
+use scheduler::details::JobDetails;
+use scheduler::ids::GroupNo;
+use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Note};
 

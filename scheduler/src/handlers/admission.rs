@@ -11,13 +11,13 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::definitions::DefinitionNo;
 use crate::handlers::{cancel, dependency};
-use crate::input::NewJob;
+use crate::ids::DefinitionNo;
 use crate::job::Job;
 use crate::limits::LimitId;
 use crate::limits::keys::JobKeys;
 use crate::limits::rules::OnFull;
+use crate::new_jobs::NewJob;
 use crate::placement;
 use crate::step::Rejection;
 

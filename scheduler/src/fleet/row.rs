@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::ids::JoinTokenId;
 use protocol::{Incarnation, Timestamp, WorkerId};
 
 /// The stored row of a worker.
@@ -36,10 +37,6 @@ pub struct WorkerRow {
     /// Wall-clock time at which an operator revoked it: its secret is refused from then on.
     pub revoked_at: Option<Timestamp>,
 }
-
-/// Number of a join token in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JoinTokenId(pub u64);
 
 /// A process of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use protocol::milliseconds::Milliseconds;
 use serde::{Deserialize, Serialize};
 
-use super::{Backoff, Delays, is_default};
+use super::{Backoff, Delays};
+use crate::defaults::is_default;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct BackoffForm {

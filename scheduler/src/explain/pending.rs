@@ -1,0 +1,144 @@
+//! The pending reason of a job: why it waits.
+
+use alloc::collections::BTreeSet;
+
+use protocol::{JobId, RuntimeKind, WorkerId};
+
+use super::obstacles::{Obstacle, obstacles};
+use crate::core::Scheduler;
+use crate::definition::Definition;
+use crate::fleet::Worker;
+use crate::fleet::classes::Need;
+use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
+use crate::ids::NeedId;
+use crate::job::LiveState;
+use crate::limits::gate;
+use crate::queue::LaneKey;
+use crate::state::State;
+use crate::step::PendingReason;
+
+/// The state of a job and its pending reason. `by_workers` answers why the workers do not take the jobs of a lane.
+pub(crate) fn state_and_reason(
+    scheduler: &Scheduler,
+    id: JobId,
+    by_workers: fn(&Scheduler, LaneKey) -> PendingReason,
+) -> (State, Option<PendingReason>) {
+    let Some(job) = scheduler.jobs.get(&id) else {
+        return (State::Queued, None);
+    };
+    let pending = match &job.live_state {
+        LiveState::Scheduled if scheduler.dependencies.holds_back(id) => Some(PendingReason::Dependencies),
+        LiveState::Scheduled if scheduler.unique.holds_back(id) => Some(PendingReason::Replacing),
+        LiveState::Scheduled => Some(PendingReason::NotDue),
+        LiveState::Queued(lane) => Some(why_queued(scheduler, *lane, by_workers(scheduler, *lane))),
+        LiveState::Quarantined => Some(PendingReason::Quarantined),
+        LiveState::Parent { has_started: false } => Some(PendingReason::Members),
+        LiveState::Held(_) | LiveState::Parent { has_started: true } => None,
+    };
+    (job.state(), pending)
+}
+
+/// The reason why the jobs of a lane wait: a pause, the workers' if that takes longest to overcome, else that of their limits.
+fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: PendingReason) -> PendingReason {
+    if scheduler.ready.is_paused(lane.definition()) {
+        return PendingReason::Paused;
+    }
+    let by_limits =
+        if by_workers < PendingReason::ServerFull { None } else { gate::why_limited(scheduler, lane) };
+    by_limits.unwrap_or(by_workers)
+}
+
+/// The reason why jobs of a lane wait: the first obstacle of the nearest worker. It follows from the groups of workers, which must be up
+/// to date ([`Fleet::regroup`](crate::fleet::Fleet::regroup)).
+pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
+    let definition = scheduler.definitions.at(lane.definition());
+    let need = scheduler.fleet.classes().need_of(lane.definition());
+    let is_general = lane.pinned_to().is_none() && lane.distinct_of().is_none();
+    let (true, Some(definition), Some((need_id, need))) = (is_general, definition, need) else {
+        return why_waiting_by_search(scheduler, lane);
+    };
+    if need.workers.is_empty() {
+        return nearest_group(scheduler, definition, (need_id, need));
+    }
+    let listed: BTreeSet<WorkerId> =
+        need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
+    let listed = listed.into_iter().filter_map(|id| scheduler.fleet.worker(id));
+    let (count, nearest) = listed.fold((0, None), |(count, nearest), worker| {
+        (count + 1, nearest.max(Some(reason_of(scheduler, worker, lane))))
+    });
+    let others = (scheduler.fleet.len() > count).then_some(PendingReason::NoMatch);
+    nearest.max(others).unwrap_or(PendingReason::NoWorker)
+}
+
+/// The same answer as that of [`why_waiting`], found by looking at each worker.
+pub(crate) fn why_waiting_by_search(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
+    let reason = |worker| reason_of(scheduler, worker, lane);
+    match lane.pinned_to() {
+        Some(only) => scheduler
+            .fleet
+            .worker(only)
+            .map_or(PendingReason::NoWorker, reason)
+            .max(PendingReason::PinnedWorkerAway),
+        None => {
+            scheduler.fleet.iter().map(|(_, worker)| reason(worker)).max().unwrap_or(PendingReason::NoWorker)
+        }
+    }
+}
+
+fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> PendingReason {
+    obstacles(scheduler, worker, lane).next().map_or(PendingReason::Soon, Obstacle::reason)
+}
+
+/// The best reason of all groups, for a need without a list of workers.
+fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, &Need)) -> PendingReason {
+    let mut best = PendingReason::NoWorker;
+    for (group, count) in scheduler.fleet.groups().of_revision(definition.revision) {
+        let reason = reason_of_group(scheduler, group, definition.runtime(), need);
+        if count.others > 0 {
+            best = best.max(reason);
+        }
+        if count.excluding > 0 {
+            best = best.max(reason.min(PendingReason::Excluded));
+        }
+        if best == PendingReason::Soon {
+            break;
+        }
+    }
+    best
+}
+
+/// The reason that follows from the first obstacle of the workers of a group, in the order of [`obstacles`].
+fn reason_of_group(
+    scheduler: &Scheduler,
+    group: &WorkerGroup,
+    runtime: RuntimeKind,
+    (need_id, need): (NeedId, &Need),
+) -> PendingReason {
+    let WorkerGroup::Connected { class, runtimes, intake, fitting } = group else {
+        return PendingReason::NoWorker;
+    };
+    let of_runtime = RuntimeKind::ALL.into_iter().zip(runtimes).find(|(kind, _)| *kind == runtime);
+    let state = of_runtime.map_or(RuntimeState::Missing, |(_, state)| *state);
+    let has_labels = || {
+        let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
+        facts.is_none_or(|facts| facts.meets_by_labels(need))
+    };
+    let reservation = scheduler.fleet.classes().reservation_of(need_id);
+    let is_large_enough = || {
+        let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
+        facts.is_none_or(|facts| facts.meets_by_resources(reservation))
+    };
+    match (state, intake) {
+        (RuntimeState::Missing, _) => PendingReason::NoRuntime,
+        _ if !has_labels() => PendingReason::NoMatch,
+        _ if !is_large_enough() => PendingReason::TooLarge,
+        (RuntimeState::Unavailable, _) => PendingReason::RuntimeUnavailable,
+        (_, Intake::Withdrawn) => PendingReason::Cordoned,
+        (RuntimeState::Excluded, _) | (_, Intake::Probing) => PendingReason::Excluded,
+        (RuntimeState::Available, Intake::Full) => PendingReason::Busy,
+        (RuntimeState::Available, Intake::Open) => match reservation {
+            Some(reservation) if fitting.binary_search(&reservation).is_err() => PendingReason::Resources,
+            _ => PendingReason::Soon,
+        },
+    }
+}

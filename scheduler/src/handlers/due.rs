@@ -1,0 +1,17 @@
+//! Scheduled jobs that become due.
+
+use protocol::JobId;
+
+use crate::core::Scheduler;
+use crate::handlers::close;
+use crate::job::{Job, LiveState};
+use crate::step::Change;
+
+/// Queues a scheduled job, unless it waits for another one.
+pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
+    let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
+    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !close::is_held_back(scheduler, id) {
+        close::queue(scheduler, id);
+        scheduler.change(Change::Due { job: id });
+    }
+}
