@@ -123,6 +123,12 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     })
 }
 
+/// The first page of a list of jobs.
+pub(super) async fn first_page(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
+    let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Ok(jobs::page(state, Query::new(pairs.collect())).await?.jobs)
+}
+
 /// `GET /jobs.csv`: what a link can ask for, since it has no `Accept` of its own.
 pub(crate) async fn csv(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     export(&state, ListAddress::of(&uri)?.query(), ExportFormat::Csv).await
