@@ -23,7 +23,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::auth::role::Permission;
 use crate::engine::Busy;
-use crate::http::api::jobs::{already_finished, check_scope, find, requester, unexpected_answer};
+use crate::http::api::jobs::{already_finished, check_scope, find, requester};
 use crate::http::api::submit::{self, json, read_body, repeat_of};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -325,7 +325,7 @@ impl Operation {
                 }
             }
             Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(unexpected_answer(&answer)),
+            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 
@@ -335,7 +335,7 @@ impl Operation {
             Answer::Done => Ok(Effect::Done),
             Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),
             Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(unexpected_answer(&answer)),
+            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 
@@ -349,7 +349,7 @@ impl Operation {
             Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
             Answer::Duplicate(other) => Err(Rejection::Duplicate { job: Some(other) }.into()),
             Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(unexpected_answer(&answer)),
+            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 

@@ -96,7 +96,7 @@ pub(crate) async fn one(
     uri: Uri,
 ) -> Result<Json<shapes::FullJob>, Problem> {
     let mut query = Query::of(&uri)?;
-    let timeout = query.duration("wait", WAIT_MAX)?;
+    let timeout = query.wait()?;
     query.finish()?;
     let job = JobId(id);
     let mut record = find(&state, job).await?;
@@ -121,7 +121,7 @@ pub(crate) async fn cancel(
         Answer::Cancelling(_) => StatusCode::ACCEPTED,
         Answer::Rejected(Rejection::NotLive) => return answer_repeated_cancel(&state, job).await,
         Answer::Rejected(rejection) => return Err(rejection.into()),
-        answer => return Err(unexpected_answer(&answer)),
+        answer => return Err(Problem::unexpected_answer(&answer)),
     };
     let record = find(&state, job).await?;
     let full = state.full_job(record);
@@ -162,7 +162,7 @@ async fn changed(state: &AppState, job: JobId, answer: Answer) -> Result<Json<sh
         Answer::Done => {}
         Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(state, job).await?)),
         Answer::Rejected(rejection) => return Err(rejection.into()),
-        answer => return Err(unexpected_answer(&answer)),
+        answer => return Err(Problem::unexpected_answer(&answer)),
     }
     let record = find(state, job).await?;
     Ok(Json(state.full_job(record)))
@@ -235,15 +235,6 @@ pub(crate) async fn find(state: &AppState, job: JobId) -> Result<JobRecord, Prob
     }
 }
 
-/// An answer of the engine that does not fit the request: a bug, answered with 500.
-pub(crate) fn unexpected_answer(answer: &Answer) -> Problem {
-    Problem::internal(UnexpectedAnswer(format!("{answer:?}")))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the engine answered {0}")]
-struct UnexpectedAnswer(String);
-
 /// A second cancel of a cancelled job succeeds; a cancel of a job that ended otherwise is a conflict.
 async fn answer_repeated_cancel(state: &AppState, job: JobId) -> Result<Response, Problem> {
     let record = find(state, job).await?;
@@ -285,9 +276,6 @@ pub(crate) fn next_page(state: &AppState, list: &str, uri: &Uri, cursor: &str) -
 /// Pause between two tries to get an answer, and the time for all tries of a request that has waited already.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const FIND_WITHIN: Duration = Duration::from_secs(5);
-
-/// Proxies cut longer connections.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Default and largest page size.
 const LIMIT: usize = 100;

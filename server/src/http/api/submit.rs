@@ -22,8 +22,7 @@ use crate::config::jobs_file;
 use crate::engine::Busy;
 use crate::http::api::admission;
 use crate::http::api::batches::{array, position};
-use crate::http::api::definitions;
-use crate::http::api::jobs::{find, find_with_retries, location, unexpected_answer, wait_until_ended};
+use crate::http::api::jobs::{find, find_with_retries, location, wait_until_ended};
 use crate::http::api::logs;
 use crate::http::api::members;
 use crate::http::api::schedule_choice::ScheduleChoice;
@@ -33,6 +32,7 @@ use crate::http::middleware::problem::{Problem, pending_text};
 use crate::http::present::presenter::{self, job_in_state, pending};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
+use crate::http::request::definition;
 use crate::http::request::idempotency_key::{explain_pruned, find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::{self, JobRequest};
 use crate::http::request::path::{Id, Name};
@@ -148,7 +148,7 @@ pub(crate) async fn repeat_of(
     }
     let definition = match revision {
         RevisionChoice::Original => revision_of(state, &record.row).await?,
-        RevisionChoice::Current => match definitions::find(&definitions, &record.row.definition) {
+        RevisionChoice::Current => match definition::find(&definitions, &record.row.definition) {
             Ok(entry) => Arc::clone(&entry.definition),
             Err(problem) => {
                 return Err(problem.hint("?revision=original runs it as it was when the job was made"));
@@ -264,7 +264,7 @@ async fn submit_and_answer(
             Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
         }
         Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
+        answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 

@@ -19,7 +19,6 @@ use crate::auth::records::{ChangeError, NewToken};
 use crate::auth::role::Role;
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::api::jobs::unexpected_answer;
 use crate::http::api::submit::json;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -151,7 +150,7 @@ async fn revoke_workers(state: &AppState, id: TokenId) -> Result<u32, Problem> {
             // It may have been forgotten meanwhile.
             Answer::Done | Answer::Rejected(Rejection::UnknownWorker) => count += 1,
             Answer::Rejected(rejection) => return Err(rejection.into()),
-            answer => return Err(unexpected_answer(&answer)),
+            answer => return Err(Problem::unexpected_answer(&answer)),
         }
     }
     Ok(count)

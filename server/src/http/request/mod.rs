@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod cursor;
+pub(crate) mod definition;
 pub(crate) mod field_errors;
 pub(crate) mod idempotency_key;
 pub(crate) mod job_filter;

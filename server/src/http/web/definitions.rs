@@ -20,6 +20,7 @@ use super::schedules::ScheduleRow;
 use crate::http::api::{definitions, jobs};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, Pause, RateLimit};
+use crate::http::request::definition;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -153,7 +154,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
     let runs = last_runs(&state, &name, RUNS).await?;
     let expect = definition.expect.as_ref();
     let current = state.services.catalogue.current();
-    let entry = definitions::find(&current, &name)?;
+    let entry = definition::find(&current, &name)?;
     let waiting = definition.waiting.iter().map(|waiting| waiting.count).sum();
     render(&DefinitionPage {
         frame: Frame::new(&state, "definitions", &name),

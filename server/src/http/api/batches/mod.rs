@@ -16,7 +16,7 @@ use scheduler::batches::BatchMember;
 
 use crate::excerpt::excerpt;
 use crate::http::api::bulk::{self, Verb};
-use crate::http::api::jobs::{WAIT_MAX, limit, next_page};
+use crate::http::api::jobs::{limit, next_page};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
@@ -74,7 +74,7 @@ pub(crate) async fn one(
     uri: Uri,
 ) -> Result<Json<shapes::FullBatch>, Problem> {
     let mut query = Query::of(&uri)?;
-    let timeout = query.duration("wait", WAIT_MAX)?;
+    let timeout = query.wait()?;
     query.finish()?;
     if let Some(timeout) = timeout {
         wait_until_ended(&state, JobId(id), timeout).await?;
