@@ -12,6 +12,7 @@ pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod health;
 pub(crate) mod job_export;
+pub(crate) mod job_list;
 pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod logs;

@@ -17,7 +17,7 @@ use crate::http::api::jobs::find;
 use crate::http::api::submit::{read_body, repeat_of};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::earlier::dependency;
+use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
 use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::JobRequest;

@@ -4,7 +4,7 @@ pub(crate) mod batch;
 mod committed;
 pub(crate) mod csv;
 pub(crate) mod definition;
-pub(crate) mod earlier;
+mod earlier;
 pub(crate) mod ending;
 mod members;
 pub(crate) mod notification;

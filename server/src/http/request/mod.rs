@@ -8,6 +8,7 @@ pub(crate) mod idempotency_key;
 pub(crate) mod job_filter;
 pub(crate) mod job_request;
 pub(crate) mod labels;
+pub(crate) mod paging;
 pub(crate) mod path;
 pub(crate) mod predecessors;
 pub(crate) mod query;

@@ -17,7 +17,7 @@ use super::page_links::PageLinks;
 use super::revisions;
 use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
-use crate::http::api::{definitions, jobs};
+use crate::http::api::{definitions, job_list};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, Pause, RateLimit};
 use crate::http::request::definition;
@@ -113,7 +113,7 @@ fn group(target: &PauseTarget) -> Option<String> {
 async fn last_runs(state: &AppState, name: &str, limit: &str) -> Result<Vec<Job>, Problem> {
     let pairs = [("name", name), ("limit", limit)];
     let query = Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
-    Ok(jobs::page(state, query).await?.jobs)
+    Ok(job_list::page(state, query).await?.jobs)
 }
 
 #[derive(Template)]

@@ -16,12 +16,12 @@ use scheduler::batches::BatchMember;
 
 use crate::excerpt::excerpt;
 use crate::http::api::bulk::{self, Verb};
-use crate::http::api::jobs::{limit, next_page};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
+use crate::http::request::paging::{limit, next_page};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::JobRequest;
 use super::after::After;
-use super::array::{ArrayRequest, EntryKind};
+use super::array::ArrayRequest;
 use super::collector::FaultCollector;
-use super::rules::FIELDS;
+use super::fields::{EntryKind, FIELDS};
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
