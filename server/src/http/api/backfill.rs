@@ -18,7 +18,7 @@ use crate::clock;
 use crate::engine::Busy;
 use crate::http::api::admission;
 use crate::http::api::schedule_choice;
-use crate::http::api::submit::json;
+use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};

@@ -19,7 +19,7 @@ use crate::auth::records::{ChangeError, NewToken};
 use crate::auth::role::Role;
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::api::submit::json;
+use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};

@@ -12,7 +12,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::JobId;
-use scheduler::batches::BatchMember;
 
 use crate::excerpt::excerpt;
 use crate::http::api::bulk::{self, Verb};
@@ -121,14 +120,6 @@ async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
         Problem::new(Code::BatchNotFound, format!("there is no batch {first}"))
             .hint("a batch has the number of its first job; GET /api/batches lists the batches")
     })
-}
-
-/// The variables that told a member of a batch its position. A job that repeats it is no member, and gets the same.
-pub(crate) async fn position(state: &AppState, row: &JobRow) -> Result<Vec<(String, String)>, Problem> {
-    let Some(first) = row.batch else { return Ok(Vec::new()) };
-    let Some(batch) = state.read(move |archive| archive.batch(first)).await? else { return Ok(Vec::new()) };
-    let index = u32::try_from(row.job.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
-    Ok(BatchMember { batch: first, index, size: batch.count }.variables())
 }
 
 /// Waits until a batch has ended, the time is up, or the server shuts down.

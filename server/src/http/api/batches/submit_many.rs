@@ -19,7 +19,7 @@ use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::excerpt::excerpt;
 use crate::http::api::admission;
-use crate::http::api::submit::{DUPLICATE, REPLAYED, YES, json, warning};
+use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
