@@ -1,5 +1,6 @@
 //! Parsing of requests: path, query, headers and body. A handler sees only values that passed the checks here.
 
+pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod cursor;
 pub(crate) mod definition;
@@ -12,6 +13,7 @@ pub(crate) mod paging;
 pub(crate) mod path;
 pub(crate) mod predecessors;
 pub(crate) mod query;
+pub(crate) mod request_id;
 pub(crate) mod submission;
 pub(crate) mod submit_params;
 pub(crate) mod trace_context;
