@@ -11,7 +11,7 @@
 mod check;
 mod error;
 mod hello;
-mod limits;
+pub(crate) mod limits;
 mod pack;
 mod tags;
 
