@@ -6,9 +6,9 @@ use std::time::Duration;
 use protocol::{ClusterId, Token};
 
 use crate::agenda::Event;
+use crate::connection::End;
 use crate::docker::{Container, State};
 use crate::machine::Directory;
-use crate::network::End;
 use crate::world::World;
 
 /// The content of a machine's disk.

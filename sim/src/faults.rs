@@ -8,9 +8,9 @@ use scheduler::input::{Input, Operation};
 use crate::agenda::Event;
 use crate::clients::Command;
 use crate::clock::Moment;
+use crate::connection::End;
 use crate::docker::{CliStage, Condition};
 use crate::machine;
-use crate::network::End;
 use crate::script::{Act, What};
 use crate::world::World;
 

@@ -16,6 +16,7 @@
 mod agenda;
 mod clients;
 mod clock;
+mod connection;
 mod copies;
 mod coverage;
 mod dice;
@@ -30,6 +31,7 @@ mod oracle;
 mod quiet;
 mod restore;
 mod result;
+mod run;
 mod runs;
 mod script;
 mod server;

@@ -22,9 +22,9 @@ pub(crate) use life::Doom;
 
 use crate::agenda::Event;
 use crate::clock::{Clock, Moment};
+use crate::connection::{ConnectionNo, End};
 use crate::dice::Dice;
 use crate::disk::{Disk, Group};
-use crate::network::{ConnectionNo, End};
 use crate::oracle::{Caller, Scene};
 use crate::world::World;
 

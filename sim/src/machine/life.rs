@@ -12,7 +12,7 @@ use super::Task;
 use super::task::happened;
 use crate::agenda::Event;
 use crate::clock::Moment;
-use crate::network::{ConnectionNo, End};
+use crate::connection::{ConnectionNo, End};
 use crate::world::World;
 
 #[derive(Debug)]

@@ -10,8 +10,9 @@ use scheduler::input::{GroupNo, Input};
 use super::Process;
 use crate::agenda::Event;
 use crate::clock::Moment;
+use crate::connection::{ConnectionNo, End};
 use crate::disk::Group;
-use crate::network::{ConnectionNo, End, Parcel};
+use crate::network::Parcel;
 use crate::world::World;
 
 /// The point at which a process crashes.
