@@ -14,6 +14,7 @@
 //! A *transition* is a step of a state machine that changed something or had an effect; a worker's `flush` is one, if it says something.
 
 mod agenda;
+mod backup;
 mod clients;
 mod clock;
 mod connection;
@@ -29,6 +30,7 @@ mod network;
 mod options;
 mod oracle;
 mod quiet;
+mod request;
 mod restore;
 mod result;
 mod run;
