@@ -14,6 +14,7 @@ mod hello;
 pub(crate) mod limits;
 mod pack;
 mod tags;
+mod values;
 
 use alloc::vec::Vec;
 
