@@ -13,7 +13,7 @@ pub enum LogsError {
         what: String,
         /// Why it failed.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The writer has ended: nothing is written any more.
     #[error("the log writer has stopped")]
