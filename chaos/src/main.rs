@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
-use longshore_chaos::round::{self, Plan, RoundPaths};
+use longshore_chaos::round::{self, Plan};
 use longshore_chaos::stats::RoundStats;
+use longshore_chaos::system::RoundPaths;
 use longshore_chaos::{check, engine, plans};
 use testkit::SeededRng;
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,7 +1,7 @@
 //! One round: start the system, put it under load, inject faults in random order, wait until all jobs end, and check the records.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,19 +17,8 @@ use crate::load::jobs::runtime_in;
 use crate::marks;
 use crate::stats::RoundStats;
 use crate::store::StoreContents;
-use crate::system::{NetworkKind, TestSystem};
+use crate::system::{NetworkKind, RoundPaths, TestSystem};
 use testkit::{SeededRng, wait_at_most};
-
-/// Files and directories that a round uses.
-#[derive(Clone, Debug)]
-pub struct RoundPaths {
-    /// The longshore program.
-    pub longshore: PathBuf,
-    /// The statically linked test job program.
-    pub test_job: PathBuf,
-    /// The directory in which rounds create theirs.
-    pub directory: PathBuf,
-}
 
 /// The engine that runs containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +64,7 @@ pub async fn run(plan: &Plan, paths: &RoundPaths) -> RoundStats {
         Containers::Private { live_restore } => Some(Engine::private(&paths.directory, live_restore).await),
     };
     let mut rng = SeededRng::new(plan.seed);
-    let system = Arc::new(TestSystem::start(paths, engine, plan, WORKERS).await);
+    let system = Arc::new(TestSystem::start(paths, engine, plan.network, plan.small_disk, WORKERS).await);
     let clients = Clients::new(system.cluster.api(), Arc::clone(&system.history));
     let runs = [system.marking_definitions.as_slice(); RUNS].concat();
     let threads = clients.spawn(FLOODS, &runs, &mut rng);

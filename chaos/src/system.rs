@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +16,6 @@ use crate::history::{Event, History};
 use crate::link::{Link, Network, Proxy};
 use crate::load::jobs::{self, JobsFileParams, Runtime};
 use crate::marks;
-use crate::round::{Plan, RoundPaths};
 use testkit::{Cluster, Process, ProcessSpec, wait_at_most, wait_for};
 
 /// One process that faults stop and start again.
@@ -69,6 +68,17 @@ pub struct TestSystem {
     _network: Option<Network>,
 }
 
+/// Files and directories that a round uses.
+#[derive(Clone, Debug)]
+pub struct RoundPaths {
+    /// The longshore program.
+    pub longshore: PathBuf,
+    /// The statically linked test job program.
+    pub test_job: PathBuf,
+    /// The directory in which rounds create theirs.
+    pub directory: PathBuf,
+}
+
 /// The kind of network between workers and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkKind {
@@ -79,11 +89,17 @@ pub enum NetworkKind {
 }
 
 impl TestSystem {
-    /// Sets up and starts everything.
-    pub async fn start(paths: &RoundPaths, engine: Option<Engine>, plan: &Plan, workers: u32) -> Self {
+    /// Sets up and starts everything. With `small_disk` the server's data is on a disk that can be filled.
+    pub async fn start(
+        paths: &RoundPaths,
+        engine: Option<Engine>,
+        network: NetworkKind,
+        small_disk: bool,
+        workers: u32,
+    ) -> Self {
         let mut cluster = Cluster::new_in(&paths.directory, &paths.longshore, "");
-        let disk = plan.small_disk.then(|| AsyncMutex::new(Disk::mount(cluster.path("data"))));
-        let network = (plan.network == NetworkKind::Namespaces).then(|| Network::new(cluster.port()));
+        let disk = small_disk.then(|| AsyncMutex::new(Disk::mount(cluster.path("data"))));
+        let network = (network == NetworkKind::Namespaces).then(|| Network::new(cluster.port()));
         let mut flags = vec!["--heartbeat", "500ms", "--lease", "3s"];
         if let Some(network) = &network {
             cluster.set_host(network.host());

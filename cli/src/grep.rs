@@ -10,7 +10,8 @@ use crate::failure::{Exit, Failure};
 use crate::jobs::Filters;
 use crate::logs::retry_or_fail;
 use crate::records;
-use crate::screen::{self, Format, Stream};
+use crate::screen::{self, Format};
+use crate::stream::Stream;
 use crate::utf8::Utf8Stream;
 
 /// Search the output of jobs, the newest job first.

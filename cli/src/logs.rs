@@ -22,8 +22,9 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::records;
-use crate::screen::{self, Stream};
+use crate::screen;
 use crate::sse::Events;
+use crate::stream::Stream;
 use crate::utf8::Utf8Streams;
 use crate::view::{self, JobView as _};
 

@@ -52,6 +52,7 @@ mod server;
 mod settings;
 mod show;
 mod sse;
+mod stream;
 mod submit;
 mod systemd;
 mod tokens;

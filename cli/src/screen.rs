@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::failure::{Exit, Failure};
+use crate::stream::Stream;
 use crate::utf8::Utf8Stream;
 
 /// Output format.
@@ -93,26 +94,6 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> anyhow::Result<()> {
         line(&format!("{name:<12} {}", visible(value)))?;
     }
     Ok(())
-}
-
-/// One of the two output streams of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-impl Stream {
-    /// The name in the API.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
-    }
 }
 
 /// Writes job output unchanged to a file, or with visible control characters to a terminal.

@@ -2,7 +2,7 @@
 //!
 //! At most three bytes of an incomplete character wait for the next chunk of their stream.
 
-use crate::screen::Stream;
+use crate::stream::Stream;
 
 /// The decoder of one stream.
 #[derive(Debug, Default)]

@@ -26,6 +26,7 @@ pub mod secret;
 pub mod signal;
 pub mod time;
 pub mod usage;
+pub mod version;
 pub mod wire;
 
 pub use container::{ContainerSpec, RuntimeKind};
@@ -49,4 +50,4 @@ pub const WORKER_SCHEME: &str = "Longshore-Worker";
 pub const WIRE_FORMAT: u16 = 5;
 
 /// The lowest and the highest protocol version that this build speaks.
-pub const VERSIONS: order::VersionRange = order::VersionRange { lowest: 1, highest: 1 };
+pub const VERSIONS: version::VersionRange = version::VersionRange { lowest: 1, highest: 1 };

@@ -12,6 +12,7 @@ use crate::container::{ContainerSpec, Overrides};
 use crate::ids::{ClusterId, Epoch, ReportNo, Revision, SessionId, Token, WorkerId};
 use crate::report::{Phase, Stream};
 use crate::secret::AttemptSecrets;
+pub use crate::version::VersionRange;
 
 /// One message from the server to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,24 +41,6 @@ pub enum Order {
     Refused(Refused),
     /// The server leaves; reconnect later.
     GoAway(GoAway),
-}
-
-/// A range of protocol versions, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct VersionRange {
-    /// The oldest version.
-    pub lowest: u16,
-    /// The newest version.
-    pub highest: u16,
-}
-
-impl VersionRange {
-    /// The newest version that both sides speak.
-    #[must_use]
-    pub fn common(self, other: Self) -> Option<u16> {
-        let highest = self.highest.min(other.highest);
-        (highest >= self.lowest.max(other.lowest)).then_some(highest)
-    }
 }
 
 /// The answer to an accepted Hello.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bincode::{Decode, Encode};
 
 use crate::ids::Token;
-use crate::wire::CHUNK_WEIGHT;
+use crate::wire::limits::CHUNK_WEIGHT;
 
 /// Bytes of output.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
-use crate::order::VersionRange;
 pub use crate::output::{Chunk, ChunkData, Stream};
 use crate::resources::OfferedResources;
 pub use crate::usage::{Usage, UsageSample};
+use crate::version::VersionRange;
 
 /// One message from a worker to its server.
 #[derive(Clone, Debug, PartialEq)]

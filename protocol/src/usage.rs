@@ -6,7 +6,7 @@
 use bincode::{Decode, Encode};
 
 use crate::ids::Token;
-use crate::wire::OFFSET_MAX;
+use crate::wire::limits::OFFSET_MAX;
 
 /// Resources that an attempt has used since its start. A figure that its worker could not measure is absent, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]

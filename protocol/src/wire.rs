@@ -11,9 +11,10 @@
 mod check;
 mod error;
 mod hello;
-mod limits;
+pub(crate) mod limits;
 mod pack;
 mod tags;
+mod values;
 
 use alloc::vec::Vec;
 

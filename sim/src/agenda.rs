@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use worker::input::Leave;
 
 use crate::clock::Moment;
-use crate::network::{ConnectionNo, End};
+use crate::connection::{ConnectionNo, End};
 
 /// Something that is going to happen. It names the life of the process that it is for: what comes for an earlier one is nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,51 +1,23 @@
 //! Clients of the server. One with a key asks again until it is answered; one without gives up.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use protocol::{JobId, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
 use scheduler::input::{
-    BackfillRequest, CancelRequest, CancelScope, Input, Key, Operation, PauseRequest, ReleaseRequest, Submit,
+    BackfillRequest, CancelRequest, CancelScope, Input, Key, PauseRequest, ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
-use scheduler::pauses::PauseTarget;
-use scheduler::schedule::Schedule;
 use scheduler::schedule::backfill::{SlotFate, plan};
 use scheduler::step::Answer;
 
 use crate::agenda::Event;
+use crate::request::{Command, Request};
 use crate::script::Order;
 use crate::workload::LABEL;
 use crate::world::World;
-
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) command: Command,
-    pub(crate) key: Option<Arc<str>>,
-    pub(crate) answered: bool,
-    tries: u32,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Command {
-    Jobs(Order),
-    Cancel(JobId),
-    Release(JobId),
-    Operate(WorkerId, Operation),
-    /// True to pause, false to resume.
-    Pause(PauseTarget, bool),
-    /// The jobs of slots up to `since` ago.
-    Backfill {
-        definition: Arc<str>,
-        schedule: Schedule,
-        since: Duration,
-        interval: Duration,
-    },
-}
 
 impl World {
     pub(crate) fn ask(&mut self, command: Command) {

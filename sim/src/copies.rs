@@ -6,18 +6,10 @@ use std::time::Duration;
 use protocol::{ClusterId, Token};
 
 use crate::agenda::Event;
-use crate::docker::{Container, State};
-use crate::machine::Directory;
-use crate::network::End;
+use crate::connection::End;
+use crate::docker::State;
+use crate::machine::{Directory, Snapshot};
 use crate::world::World;
-
-/// The content of a machine's disk.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    machine: u16,
-    directory: Directory,
-    containers: Vec<Container>,
-}
 
 impl World {
     /// The state directory of a machine takes the place of another one's, whose worker starts from it; until somebody finds that out.

@@ -1,17 +1,13 @@
 //! A machine's engine: containers, the `docker run`s that watch them, and what can go wrong with it. What is in here is the truth about
 //! what ran; the state machines know of it only what the program around them reports.
 
+mod outage;
 mod run;
-
-use std::time::Duration;
 
 use protocol::{Token, WorkerId};
 use worker::input::Exit;
 
-use crate::agenda::Event;
 use crate::clock::Moment;
-use crate::oracle::End;
-use crate::world::World;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -90,10 +86,22 @@ pub(crate) enum State {
 
 impl Container {
     /// Since when it had run, and its end.
-    pub(crate) fn ended(&self) -> Option<(Moment, End)> {
+    pub(crate) fn ended(&self) -> Option<(Moment, ContainerEnd)> {
         let State::Ended { since, at, code, oom, by_engine } = self.state else { return None };
-        Some((since, End { at, code, oom, by_engine, by_us: self.is_stopped }))
+        Some((since, ContainerEnd { at, code, oom, by_engine, by_us: self.is_stopped }))
     }
+}
+
+/// How a container ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContainerEnd {
+    pub(crate) at: Moment,
+    pub(crate) code: i32,
+    pub(crate) oom: bool,
+    /// It went down with its engine.
+    pub(crate) by_engine: bool,
+    /// It ended because we had asked it to.
+    pub(crate) by_us: bool,
 }
 
 /// A `docker run`.
@@ -152,82 +160,5 @@ impl Engine {
 impl Container {
     pub(crate) const fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })
-    }
-}
-
-impl World {
-    /// The daemon stops, or hangs; it is back after a while.
-    pub(crate) fn fail_engine(
-        &mut self,
-        no: u16,
-        condition: Condition,
-        keeps_containers: bool,
-        lasts: Duration,
-    ) {
-        let machine = &mut self.machines[usize::from(no)];
-        self.oracle.troubled(self.now, no);
-        let engine = &mut machine.engine;
-        engine.condition = condition;
-        engine.spell += 1;
-        let spell = engine.spell;
-        self.agenda.note(self.now + lasts, Event::EngineBack { machine: no, spell });
-        if condition == Condition::Down {
-            if !keeps_containers {
-                for container in &mut engine.containers {
-                    if let State::Running { since, .. } = container.state {
-                        container.turn += 1;
-                        let code = 137;
-                        container.state =
-                            State::Ended { since, at: self.now, code, oom: false, by_engine: true };
-                        let end = End { at: self.now, code, oom: false, by_engine: true, by_us: false };
-                        self.oracle.container_ended(container.token, end);
-                    }
-                }
-            }
-            // Clients that wait for a container lose their connection.
-            let clis: Vec<Cli> =
-                engine.clis.iter().filter(|it| it.stage == CliStage::Attached).cloned().collect();
-            for cli in clis {
-                self.cli_ends(no, cli.no, CliEnd::Unreachable);
-            }
-        }
-        let machine = &mut self.machines[usize::from(no)];
-        let noticed = if condition == Condition::Down {
-            machine.dice.millis(0, 500)
-        } else {
-            machine.dice.millis(0, 15_000)
-        };
-        let life = machine.life;
-        self.agenda.note(self.now + noticed, Event::Health { machine: no, life });
-    }
-
-    pub(crate) fn engine_back(&mut self, no: u16, spell: u32) {
-        let machine = &mut self.machines[usize::from(no)];
-        if machine.engine.spell != spell || machine.engine.answers() {
-            return;
-        }
-        machine.engine.condition = Condition::Up;
-        self.oracle.troubled(self.now, no);
-        self.trace.say(self.now, || format!("w{no}      engine is back"));
-        self.catch_up(no);
-        let machine = &mut self.machines[usize::from(no)];
-        let (life, noticed) = (machine.life, machine.dice.millis(0, 2_000));
-        self.agenda.note(self.now + noticed, Event::Health { machine: no, life });
-    }
-
-    /// Clients that waited for a container while its engine was away learn what they have missed.
-    fn catch_up(&mut self, no: u16) {
-        let engine = &self.machines[usize::from(no)].engine;
-        let ended = engine.containers.iter().filter_map(|it| match it.state {
-            State::Ended { code, .. } => Some((it.token, code)),
-            _ => None,
-        });
-        for (token, code) in ended.collect::<Vec<_>>() {
-            let engine = &self.machines[usize::from(no)].engine;
-            match engine.cli(token).filter(|it| it.stage == CliStage::Attached).map(|it| it.no) {
-                Some(cli) => self.cli_ends(no, cli, CliEnd::Code(code)),
-                None => self.followed_end(no, token),
-            }
-        }
     }
 }

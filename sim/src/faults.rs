@@ -6,11 +6,11 @@ use protocol::{JobId, Token};
 use scheduler::input::{Input, Operation};
 
 use crate::agenda::Event;
-use crate::clients::Command;
 use crate::clock::Moment;
+use crate::connection::End;
 use crate::docker::{CliStage, Condition};
 use crate::machine;
-use crate::network::End;
+use crate::request::Command;
 use crate::script::{Act, What};
 use crate::world::World;
 

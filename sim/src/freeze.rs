@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::agenda::Event;
 use crate::clock::Moment;
-use crate::network::{ConnectionNo, End};
+use crate::connection::{ConnectionNo, End};
 use crate::world::World;
 
 /// The process that an event is for, if that is a process.

@@ -5,6 +5,7 @@
 mod life;
 mod link;
 mod perform;
+mod process;
 mod stop;
 mod survey;
 mod task;
@@ -19,13 +20,12 @@ use protocol::{ClusterId, Timestamp, Token, Uptime, WorkerId};
 use worker::input::{Exit, Stopping};
 use worker::step::Launch;
 
-pub(crate) use life::{Doom, Process};
-pub(crate) use task::{Stage, Task};
+pub(crate) use process::{Doom, Process, Stage};
 
 use crate::agenda::Event;
 use crate::clock::{Clock, Moment};
 use crate::dice::Dice;
-use crate::docker::Engine;
+use crate::docker::{Container, Engine};
 
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -70,6 +70,14 @@ pub(crate) struct Directory {
     pub(crate) attempts: Vec<Kept>,
     /// True if it was copied from another machine, which the worker does not know.
     pub(crate) is_copy: bool,
+}
+
+/// The content of a machine's disk.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) machine: u16,
+    pub(crate) directory: Directory,
+    pub(crate) containers: Vec<Container>,
 }
 
 /// The identity that the server has given this worker.

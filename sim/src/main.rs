@@ -14,8 +14,10 @@
 //! A *transition* is a step of a state machine that changed something or had an effect; a worker's `flush` is one, if it says something.
 
 mod agenda;
+mod backup;
 mod clients;
 mod clock;
+mod connection;
 mod copies;
 mod coverage;
 mod dice;
@@ -28,8 +30,10 @@ mod network;
 mod options;
 mod oracle;
 mod quiet;
+mod request;
 mod restore;
 mod result;
+mod run;
 mod runs;
 mod script;
 mod server;

@@ -43,6 +43,7 @@ use worker::Worker;
 
 use crate::clock::Moment;
 use crate::disk::Disk;
+use crate::docker::ContainerEnd;
 use crate::oracle::contact::Contact;
 pub(crate) use crate::oracle::copies::Caller;
 use crate::oracle::copies::Homes;
@@ -52,7 +53,6 @@ use crate::oracle::places::Places;
 pub(crate) use crate::oracle::rows::Scene;
 use crate::oracle::scan::Ending;
 use crate::oracle::starts::Gate;
-pub(crate) use crate::oracle::truth::End;
 use crate::oracle::truth::Truth;
 use crate::oracle::waits::FailedHosts;
 use crate::workload::Workload;
@@ -109,7 +109,7 @@ pub(crate) struct Oracle {
     /// By job: how it ended, when it was last looked at.
     endings: Vec<Option<Ending>>,
     /// How attempts had ended before their machine was set back to another time: what was told of that may be believed later.
-    other_ends: Vec<(Token, End)>,
+    other_ends: Vec<(Token, ContainerEnd)>,
     /// Up to this one, fences were given by a life of the store that was undone.
     undone: Fence,
     /// Up to this one, by a life that was undone by an old state that came back as it was: nobody can know, and they may be given again.

@@ -9,18 +9,8 @@ use std::time::Duration;
 use scheduler::job::State;
 
 use crate::agenda::Event;
-use crate::disk::Disk;
+use crate::backup::Backup;
 use crate::world::World;
-
-/// A state of the store that may come back.
-#[derive(Debug)]
-pub(crate) struct Backup {
-    disk: Disk,
-    /// True if it comes back as it was.
-    is_raw: bool,
-    /// How long the server is away then.
-    away: Duration,
-}
 
 impl World {
     /// The store is kept as it is, and comes back after a while. A proper backup is made when something is assigned in it: what becomes of

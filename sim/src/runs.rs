@@ -1,6 +1,5 @@
 //! Many runs, over all cores; and one run, looked at closely.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +10,11 @@ use crate::clock::Moment;
 use crate::options::Options;
 use crate::oracle::Violation;
 use crate::result::{Failure, Sum};
+use crate::run::run;
 use crate::script::Script;
 use crate::shrink;
 use crate::swarm::Swarm;
-use crate::world::{Outcome, World};
+use crate::world::Outcome;
 
 /// Runs seeds until there are enough transitions, or something is wrong.
 pub(crate) fn many(options: &Options) -> ExitCode {
@@ -72,22 +72,6 @@ pub(crate) fn replay(seed: u64, options: &Options) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// One run. A panic of a state machine is a violation like any other.
-pub(crate) fn run(seed: u64, swarm: &Swarm, script: Script, trace: bool) -> Outcome {
-    let world = World::new(seed, swarm.clone(), script, trace);
-    catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
-        let what = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()))
-            .unwrap_or_default();
-        Outcome {
-            violation: Some(Violation { at: Moment(0), rule: "nobody panics", what }),
-            ..Outcome::default()
-        }
-    })
 }
 
 struct Shared {

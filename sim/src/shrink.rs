@@ -1,7 +1,7 @@
 //! A run that fails is tried again with parts of its script left out, until nothing more can be; what is left is the story.
 
 use crate::oracle::Violation;
-use crate::runs::run;
+use crate::run::run;
 use crate::script::Script;
 use crate::swarm::Swarm;
 

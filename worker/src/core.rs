@@ -1,27 +1,24 @@
-//! [`Worker`] holds the state. [`Worker::step`] calls the handler of each input.
+//! [`Worker`] holds the state. `dispatch` calls the handler of each input.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::mem;
 
-use protocol::order::{Intervals, Order};
+use protocol::order::Intervals;
 use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
 use protocol::resources::OfferedResources;
-use protocol::{ClusterId, Incarnation, Now, Revision, RuntimeKind, Token, Uptime};
+use protocol::{ClusterId, Incarnation, Revision, RuntimeKind, Token, Uptime};
 
 use crate::attempt::{Attempt, Ended, Stage};
 use crate::backlog::Backlog;
 use crate::definitions::Definitions;
-use crate::end_facts::EndFacts;
-use crate::handlers;
-use crate::input::{Input, Leave, RuntimeEvent};
+use crate::input::Leave;
 use crate::outbox::Outbox;
 use crate::policy::Policy;
 use crate::pulls::Pulls;
 use crate::session::Link;
 use crate::slots::Slots;
-use crate::step::{Effect, Step};
+use crate::step::Effect;
 use crate::unsent_output::UnsentOutput;
 
 /// Settings of a worker process.
@@ -157,45 +154,6 @@ impl Worker {
         self.config.cluster = None;
     }
 
-    /// Applies one input and returns immediate effects. Messages wait for [`Worker::flush`].
-    pub fn step(&mut self, now: Now, input: Input) -> Step {
-        let now = now.up;
-        match input {
-            Input::Restored { attempts, foreign, contact } => {
-                handlers::restore::restored(self, now, attempts, foreign, contact)
-            }
-            Input::Connected => handlers::connect::connected(self, now),
-            Input::Disconnected => handlers::connect::disconnected(self),
-            Input::MessageRefused => self.outbox.message_refused(),
-            Input::Ordered(order) => self.on_order(now, order),
-            Input::Happened(event) => self.on_runtime_event(now, event),
-            Input::OutputDone(token) => handlers::end::output_done(self, token),
-            Input::DiskIsLow(is_low) => handlers::end::disk_is_low(self, now, is_low),
-            Input::Leave(leave) => handlers::leave::leave(self, now, leave),
-            Input::Tick => handlers::tick::tick(self, now),
-        }
-        self.run_prepared(now);
-        self.fill_slots(now);
-        self.run_prepared(now);
-        Step { effects: mem::take(&mut self.effects) }
-    }
-
-    /// Returns pending messages, packed. The caller calls it after a batch of steps and before waiting.
-    pub fn flush(&mut self, now: Now) -> Step {
-        if self.link.is_joined() {
-            self.send_pending(now.up);
-        }
-        handlers::leave::exit_if_done(self);
-        Step { effects: mem::take(&mut self.effects) }
-    }
-
-    /// Time at which the next [`Input::Tick`] is due.
-    #[must_use]
-    pub fn wake_at(&self) -> Option<Uptime> {
-        let alarm = self.alarms.first().map(|(at, _)| *at);
-        [alarm, self.link.wake_at(), handlers::tick::next_self_fence(self)].into_iter().flatten().min()
-    }
-
     /// End of the lease by this machine's clock.
     #[must_use]
     pub fn lease_end(&self) -> Option<Uptime> {
@@ -220,55 +178,6 @@ impl Worker {
     pub fn wanted_images(&self) -> BTreeSet<String> {
         let live = self.attempts.values().filter(|attempt| !matches!(attempt.stage, Stage::Ended(_)));
         live.filter_map(|attempt| Some(attempt.definition.as_ref()?.spec.image.clone())).collect()
-    }
-
-    fn on_order(&mut self, now: Uptime, order: Order) {
-        match order {
-            Order::Welcome(it) => return handlers::connect::welcome(self, now, it),
-            Order::Refused(it) => return handlers::connect::refused(self, it),
-            Order::GoAway(it) => return handlers::connect::go_away(self, it),
-            _ => {}
-        }
-        if !self.link.is_joined() {
-            return; // Said before Welcome, or to a connection that we have given up: nobody may rely on it.
-        }
-        match order {
-            Order::Definitions(list) => handlers::enqueue::definitions(self, list),
-            Order::Enqueue(list) => handlers::enqueue::enqueue(self, now, list),
-            Order::Reconciled(list) => handlers::connect::reconciled(self, now, list),
-            Order::Cancel(it) => handlers::stop::cancel(self, now, it),
-            Order::Recall(tokens) => handlers::stop::recall(self, tokens),
-            Order::Acknowledge(last) => handlers::end::acknowledged(self, now, last),
-            Order::Pulse(number) => handlers::connect::pulse(self, number),
-            Order::Configure(it) => handlers::leave::configure(self, it),
-            // Output bypasses the state machine; the client has handled it.
-            Order::OutputAcknowledge(_) | Order::Welcome(_) | Order::Refused(_) | Order::GoAway(_) => {}
-        }
-    }
-
-    fn on_runtime_event(&mut self, now: Uptime, event: RuntimeEvent) {
-        match event {
-            RuntimeEvent::ImageMissing(token) => handlers::pull::image_missing(self, token),
-            RuntimeEvent::Progressed(token, phase) => handlers::pull::progressed(self, token, phase),
-            RuntimeEvent::Prepared(token) => handlers::run::prepared(self, token),
-            RuntimeEvent::Started { token, container, at } => {
-                handlers::run::started(self, now, token, container, at)
-            }
-            RuntimeEvent::Ended { token, exit, output, usage, at } => {
-                handlers::end::ended(self, token, exit, EndFacts { output, usage, at })
-            }
-            RuntimeEvent::Overdue(token) => handlers::stop::overdue(self, now, token),
-            RuntimeEvent::Refused { token, cause, why } => {
-                handlers::end::refused(self, now, token, cause, why)
-            }
-            RuntimeEvent::Surveyed { attempts, foreign } => {
-                handlers::restore::surveyed(self, now, attempts, foreign)
-            }
-            RuntimeEvent::Foreign(foreign) => handlers::run::update_foreign(self, foreign),
-            RuntimeEvent::Availability(kind, availability) => {
-                handlers::run::availability(self, kind, availability)
-            }
-        }
     }
 
     /// The stronger of the two requests to leave.

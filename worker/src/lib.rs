@@ -25,6 +25,7 @@ mod backlog;
 mod classify;
 mod core;
 mod definitions;
+mod dispatch;
 mod end_facts;
 mod flush;
 mod handlers;

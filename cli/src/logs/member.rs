@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::screen::{self, Stream};
+use crate::screen;
+use crate::stream::Stream;
 use crate::utf8::Utf8Stream;
 
 /// A member of a batch whose output is printed beside that of others.

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::Member;
-use crate::screen::{self, Stream};
+use crate::screen;
+use crate::stream::Stream;
 
 /// The output to print.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Times at the beginning of lines.
 
-use crate::screen::Stream;
+use crate::stream::Stream;
 
 /// Puts the time of receipt in front of each line of both streams.
 #[derive(Debug, Default)]

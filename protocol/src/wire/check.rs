@@ -7,16 +7,16 @@ mod container;
 
 use alloc::format;
 use alloc::string::String;
-use core::time::Duration;
 
 pub use container::container_fits;
 
 use super::InvalidField;
+use super::hello::check_hello;
 use super::limits::{
-    BODY_BYTES_MAX, DURATION_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, INNER_ENTRIES_MAX, NUMBER_MAX,
-    OFFSET_MAX, OUTPUT_BYTES_MAX, PLAIN_BYTES_MAX, RESULT_BYTES_MAX, SECRET_BYTES_MAX, SECRETS_BYTES_MAX,
-    SHOWN_BYTES_MAX, SLOTS_MAX, TEXT_BYTES_MAX,
+    BODY_BYTES_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, NUMBER_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX,
+    SECRET_BYTES_MAX, SECRETS_BYTES_MAX, TEXT_BYTES_MAX,
 };
+use super::values::{Checked, duration, ensure, inner, offset, plain, runtimes, slots};
 use crate::container::{Overrides, RuntimeKind};
 use crate::ids::{ReportNo, Token};
 use crate::order::{Intervals, Order};
@@ -25,8 +25,6 @@ use crate::report::{
     UsageSample,
 };
 use crate::secret::{AttemptSecrets, SecretValues, is_secret_name};
-
-pub(super) type Checked = Result<(), InvalidField>;
 
 /// The overrides of a job fit into an Enqueue. A server checks this at submission, so that no job is accepted
 /// that could never be sent.
@@ -139,7 +137,7 @@ pub(super) fn report(report: &mut Report) -> Checked {
     match report {
         Report::Hello(it) => {
             availabilities(&mut it.runtimes);
-            super::check_hello(it)
+            check_hello(it)
         }
         Report::Running(it) => numbered(it, |it| {
             cut_text(&mut it.container);
@@ -262,15 +260,6 @@ fn phase((of, phase): &(Token, Phase)) -> Checked {
     }
 }
 
-pub(super) fn runtimes(runtimes: &[(RuntimeKind, Availability)]) -> Checked {
-    for (index, (kind, _)) in runtimes.iter().enumerate() {
-        ensure(runtimes[..index].iter().all(|(other, _)| other != kind), "runtimes", || {
-            format!("{kind} is given twice")
-        })?;
-    }
-    Ok(())
-}
-
 fn availabilities(runtimes: &mut [(RuntimeKind, Availability)]) {
     for (_, availability) in runtimes {
         if let Availability::Unavailable(why) = availability {
@@ -298,50 +287,14 @@ fn exit_code(code: i32) -> Checked {
     })
 }
 
-pub(super) fn slots(field: &'static str, count: u32) -> Checked {
-    ensure(count <= SLOTS_MAX, field, || format!("{count} is not between 0 and {SLOTS_MAX}"))
-}
-
-fn duration(field: &'static str, duration: Duration) -> Checked {
-    ensure(duration <= DURATION_MAX, field, || format!("{} s is more than ten years", duration.as_secs()))
-}
-
-fn offset(field: &'static str, offset: u64) -> Checked {
-    ensure(offset <= OFFSET_MAX, field, || format!("{offset} is above {OFFSET_MAX}"))
-}
-
-fn inner(field: &'static str, count: usize) -> Checked {
-    ensure(count <= INNER_ENTRIES_MAX, field, || {
-        format!("there are {count} entries, at most {INNER_ENTRIES_MAX} are allowed")
-    })
-}
-
-/// A short text on one line without control characters.
-pub(super) fn plain(field: &'static str, text: &str, bytes_min: usize) -> Checked {
-    let fits = (bytes_min..=PLAIN_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-    ensure(fits, field, || {
-        format!(
-            "{:?} is not {bytes_min} to {PLAIN_BYTES_MAX} bytes without control characters",
-            shortened(text)
-        )
-    })
-}
-
-fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]
-}
-
-#[inline]
-pub(super) fn ensure(holds: bool, field: &'static str, why: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(InvalidField { field, why: why() }) }
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use super::*;
+    use crate::wire::limits::{DURATION_MAX, INNER_ENTRIES_MAX};
 
     #[test]
     fn what_could_never_be_sent_is_told_before_it_is_accepted() {

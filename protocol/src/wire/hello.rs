@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::check::{Checked, ensure, plain, runtimes, slots};
 use super::limits::{LABELS_MAX, NAME_BYTES_MAX};
+use super::values::{Checked, ensure, plain, runtimes, slots};
 use crate::report::Hello;
 use crate::resources::{OfferedResources, RESOURCE_NAME_BYTES_MAX, RESOURCES_MAX, is_resource_name};
 

@@ -8,10 +8,12 @@
 //! the jobs; its hash is the revision.
 
 mod advice;
+mod annotate;
 mod backoff;
 mod container;
 mod fault;
 mod grammar;
+mod hook_graph;
 mod hooks;
 mod image;
 mod input;
@@ -126,7 +128,7 @@ fn parse_within(
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut reader = Reader::new(environment, directory, &mut collector, resolved_bytes_max);
     let definitions = read_root(root.as_ref(), &mut reader);
-    let warnings = collector.finish(text, root.as_ref())?;
+    let warnings = annotate::annotate(collector.finish(), &name, text, root.as_ref())?;
     Ok(LoadedFile { definitions, warnings })
 }
 

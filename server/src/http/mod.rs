@@ -4,6 +4,7 @@
 //! and from the published snapshot. `docs/http-api.md` describes the interface.
 
 mod api;
+mod ends_count;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod middleware;

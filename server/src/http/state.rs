@@ -14,11 +14,11 @@ use crate::auth::records::AccessRecords;
 use crate::catalogue::Catalogue;
 use crate::engine::{Busy, Handle};
 use crate::events::Events;
+use crate::http::ends_count::EndsCount;
 use crate::http::middleware::body_budget::BodyBudget;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::openapi::Description;
-use crate::http::web::Activity;
+use crate::http::openapi::description::Description;
 use crate::listener::expiry::CertificateExpiry;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
@@ -78,8 +78,9 @@ pub(crate) struct AppState {
     pub(crate) body_budget: BodyBudget,
     parse_blocking: Arc<Semaphore>,
     /// Ends of the last day, for the dashboard.
-    pub(crate) activity: Activity,
-    openapi: OnceLock<Description>,
+    pub(crate) ends: EndsCount,
+    /// The description of the API; `openapi` writes it.
+    pub(crate) openapi: OnceLock<Description>,
     started: u32,
     requests: AtomicU64,
 }
@@ -93,16 +94,11 @@ impl AppState {
             searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             body_budget,
             parse_blocking: Arc::new(Semaphore::new(1)),
-            activity: Activity::default(),
+            ends: EndsCount::default(),
             openapi: OnceLock::new(),
             started: rand::random(),
             requests: AtomicU64::new(0),
         }
-    }
-
-    /// The description of the API, written when somebody first asks for it.
-    pub(crate) fn openapi(&self) -> &Description {
-        self.openapi.get_or_init(|| Description::write(&self.services.base_path))
     }
 
     /// Reads from the archive.

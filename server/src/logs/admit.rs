@@ -7,7 +7,7 @@ use protocol::Token;
 use protocol::order::OutputMark;
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 
-use super::PieceData;
+use super::output::PieceData;
 
 /// How long a stream is.
 pub(super) const fn length(lengths: &OutputLengths, stream: Stream) -> u64 {

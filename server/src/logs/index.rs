@@ -18,8 +18,8 @@ use std::path::Path;
 use protocol::report::OutputLengths;
 use protocol::{Fence, JobId};
 
+use super::output::{AttemptKey, Streams};
 use super::record::{self, RecordCode, RecordPosition};
-use super::{AttemptKey, Streams};
 
 /// The records of a segment that still grows.
 #[derive(Debug, Default)]

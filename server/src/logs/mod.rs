@@ -9,153 +9,39 @@
 //! Not here: the right to write (sessions check tokens), and the end of an attempt's output (its final report carries the lengths).
 
 mod admit;
+mod error;
 mod examine;
 mod index;
+mod limits;
+mod output;
 mod read;
 mod record;
 mod scan;
 mod segment_writer;
 mod segments;
+mod shared;
 mod writer;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use bytes::Bytes;
 use protocol::order::OutputMark;
-use protocol::report::{Chunk, OutputLengths, Stream};
-use protocol::{Fence, JobId, Timestamp, Token};
+use protocol::report::{Chunk, OutputLengths};
+use protocol::{JobId, Timestamp};
 use tokio::sync::{Semaphore, oneshot, watch};
 
+pub use error::LogsError;
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
+pub use limits::Limits;
+use limits::SEGMENT_BYTES_MAX;
+pub use output::{AttemptKey, Page, Piece, PieceData, Streams};
 use segments::SegmentSet;
+use shared::Shared;
 use writer::Request;
 
 use crate::clock;
-
-/// The attempt that wrote some output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AttemptKey {
-    /// The job.
-    pub job: JobId,
-    /// The attempt's fence.
-    pub fence: Fence,
-}
-
-impl From<Token> for AttemptKey {
-    fn from(token: Token) -> Self {
-        Self { job: token.job, fence: token.fence }
-    }
-}
-
-/// A selection of an attempt's streams. It also selects the numbering of positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Streams {
-    /// One stream; positions are its own offsets.
-    Only(Stream),
-    /// Both, as they arrived; positions count the bytes of both.
-    Both,
-}
-
-impl Streams {
-    /// True if this stream is selected.
-    #[must_use]
-    pub fn has(self, stream: Stream) -> bool {
-        match self {
-            Self::Only(only) => only == stream,
-            Self::Both => true,
-        }
-    }
-}
-
-/// A part of an attempt's output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The pieces, in order, without holes: each begins where the one before it ends.
-    pub pieces: Vec<Piece>,
-    /// The position to continue from.
-    pub next: u64,
-}
-
-/// A stretch of output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The stream that the program wrote to.
-    pub stream: Stream,
-    /// Its position, by the numbering asked for.
-    pub at: u64,
-    /// The time at which the server received it, or noticed that it is missing. After a lost connection that is the time of the
-    /// reconnection. Absent for output that an earlier version stored, and for output that is no longer here.
-    pub received_at: Option<Timestamp>,
-    /// The bytes, or how many are missing.
-    pub data: PieceData,
-}
-
-/// The content of a piece of output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PieceData {
-    /// As it was written.
-    Bytes(Bytes),
-    /// Read again from the engine's log: the same for text, not always for binary.
-    Replayed(Bytes),
-    /// This many bytes are missing.
-    Gap(u64),
-}
-
-impl PieceData {
-    /// How many bytes of output it stands for.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) | Self::Replayed(bytes) => bytes.len() as u64,
-            Self::Gap(bytes) => *bytes,
-        }
-    }
-
-    /// True if it stands for no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// Limits of the logs.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// A segment is sealed when it has grown to this size, in bytes.
-    pub segment_bytes: u64,
-    /// Syncs are at least this far apart while there is much to write. The first chunk after a pause is synced at once.
-    pub sync_interval: Duration,
-    /// This many bytes may wait to be written; an append beyond them waits for room.
-    pub waiting_bytes: u32,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { segment_bytes: 64 << 20, sync_interval: Duration::from_millis(10), waiting_bytes: 16 << 20 }
-    }
-}
-
-/// The logs cannot be opened, written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum LogsError {
-    /// The disk says no.
-    #[error("{what}")]
-    Io {
-        /// The operation that failed, with the file's name.
-        what: String,
-        /// Why it failed.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The writer has ended: nothing is written any more.
-    #[error("the log writer has stopped")]
-    Stopped,
-}
 
 /// The output of all attempts. Shared by all sessions and readers.
 #[derive(Debug)]
@@ -165,14 +51,6 @@ pub struct Logs {
     room_bytes: u32,
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// State that the writer and the readers share.
-#[derive(Debug)]
-struct Shared {
-    segments: RwLock<SegmentSet>,
-    /// Counts the appends to each followed attempt.
-    followed: Mutex<HashMap<AttemptKey, watch::Sender<u64>>>,
 }
 
 /// A sealed segment: it no longer changes.
@@ -331,16 +209,6 @@ impl Drop for Logs {
     }
 }
 
-impl Shared {
-    fn segments(&self) -> RwLockReadGuard<'_, SegmentSet> {
-        self.segments.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn segments_mut(&self) -> RwLockWriteGuard<'_, SegmentSet> {
-        self.segments.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Waits for growth of an attempt's output.
 #[derive(Debug)]
 pub struct Follow {
@@ -368,9 +236,6 @@ impl Drop for Follow {
         }
     }
 }
-
-/// Positions within a segment have 32 bits; a batch may still go beyond this limit.
-const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use protocol::Timestamp;
 
 use super::admit::{self, Tail};
+use super::error::LogsError;
+use super::output::{Page, Piece, PieceData, Streams};
 use super::record::{self, Kind, RecordPosition};
 use super::segments::SegmentPart;
-use super::{LogsError, Page, Piece, PieceData, Streams};
 
 /// See [`super::Logs::read`].
 pub(super) fn page(

@@ -10,7 +10,7 @@
 use protocol::report::{OutputLengths, Stream};
 use protocol::{Fence, JobId, Timestamp};
 
-use super::{AttemptKey, PieceData, Streams};
+use super::output::{AttemptKey, PieceData, Streams};
 
 /// The header of a record without a time: what every header has.
 pub(super) const SHORT_HEADER_BYTES: usize = 41;

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use protocol::wire::FRAME_BYTES_MAX;
 
-use super::AttemptKey;
 use super::index::SegmentIndex;
+use super::output::AttemptKey;
 use super::record::{self, RecordCode, RecordPosition, SHORT_HEADER_BYTES, TIMED_HEADER_BYTES};
 
 /// The content of a segment.

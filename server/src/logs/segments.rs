@@ -8,11 +8,12 @@ use std::sync::Arc;
 use protocol::JobId;
 use protocol::report::OutputLengths;
 
+use super::error::{LogsError, failed};
 use super::index::{IndexSummary, IndexedRecords, SegmentIndex};
+use super::output::{AttemptKey, Streams};
 use super::record::RecordPosition;
 use super::scan::Scan;
 use super::segment_writer::SegmentWriter;
-use super::{AttemptKey, LogsError, Streams};
 use crate::store::directory;
 
 /// Every segment, the oldest first.
@@ -378,10 +379,6 @@ pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
         }
     }
     Ok(numbers)
-}
-
-pub(super) fn failed(what: &str, path: &Path, source: io::Error) -> LogsError {
-    LogsError::Io { what: format!("cannot {what} {}", path.display()), source }
 }
 
 pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {

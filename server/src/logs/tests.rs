@@ -4,17 +4,18 @@ mod damage;
 mod power;
 mod times;
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use protocol::Nonce;
+use bytes::Bytes;
+use protocol::report::{ChunkData, Stream};
+use protocol::{Fence, Nonce, Token};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tempfile::TempDir;
-
-use protocol::report::ChunkData;
 
 use super::*;
 

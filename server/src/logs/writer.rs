@@ -15,8 +15,11 @@ use protocol::report::{Chunk, OutputLengths};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::{self, Marks};
+use super::error::LogsError;
+use super::limits::{Limits, SEGMENT_BYTES_MAX};
+use super::output::AttemptKey;
 use super::record::{self, RecordPosition};
-use super::{AttemptKey, Limits, LogsError, SEGMENT_BYTES_MAX, Shared};
+use super::shared::Shared;
 
 /// Chunks to be stored, and where the answer goes.
 pub(super) struct Request {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use protocol::{Revision, Token, WorkerId};
 use worker::input::{Exit, StartFailure};
 
-use super::{Cli, CliEnd, CliStage, Condition, Container, State};
+use super::{Cli, CliEnd, CliStage, Condition, Container, ContainerEnd, State};
 use crate::agenda::Event;
 use crate::clock::Moment;
-use crate::oracle::End;
 use crate::world::World;
 
 impl World {
@@ -148,7 +147,7 @@ impl World {
         let State::Running { since, code, oom } = container.state else { return };
         container.state = State::Ended { since, at: self.now, code, oom, by_engine: false };
         let token = container.token;
-        let end = End { at: self.now, code, oom, by_engine: false, by_us: container.is_stopped };
+        let end = ContainerEnd { at: self.now, code, oom, by_engine: false, by_us: container.is_stopped };
         self.oracle.container_ended(token, end);
         self.trace.say(self.now, || format!("w{no}      container {token} ends with {code}"));
         let engine = &self.machines[usize::from(no)].engine;

@@ -6,50 +6,14 @@ use protocol::report::Availability;
 use protocol::resources::OfferedResources;
 use protocol::{Incarnation, RuntimeKind};
 use worker::input::{Leave, RuntimeEvent};
-use worker::{Config, Effect, Input, Policy, Worker};
+use worker::{Config, Input, Policy, Worker};
 
-use super::Task;
+use super::Process;
 use super::task::happened;
 use crate::agenda::Event;
 use crate::clock::Moment;
-use crate::network::{ConnectionNo, End};
+use crate::connection::End;
 use crate::world::World;
-
-#[derive(Debug)]
-pub(crate) struct Process {
-    /// Absent while it looks at what an earlier process has left.
-    pub(crate) worker: Option<Worker>,
-    /// As it says in Hello.
-    pub(crate) number: u64,
-    pub(crate) link: Option<ConnectionNo>,
-    /// Counts links, so that the timers of an earlier one are known.
-    pub(crate) link_no: u32,
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) tasks_given: u32,
-    /// True if it believes that its engine answers.
-    pub(crate) trusts_engine: bool,
-    /// True if the engine was silent when it was asked what an earlier process has left.
-    pub(crate) is_unlisted: bool,
-    /// True if it believes that its disk is nearly full.
-    pub(crate) is_short_of_room: bool,
-    /// True if nothing is started until a probe has worked.
-    pub(crate) has_unconfirmed_attempts: bool,
-    /// Events of runtimes that came before the state machine was made.
-    pub(crate) early: VecDeque<Input>,
-    /// The tick that counts.
-    pub(crate) wake: Moment,
-    /// Effects that it was frozen in front of.
-    pub(crate) stuck: Vec<Effect>,
-}
-
-/// The point at which a fault hits a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doom {
-    /// It crashes behind so many further effects.
-    Crash { effects: u32, back_after: std::time::Duration },
-    /// It freezes in front of its next `docker run`.
-    Freeze { lasts: std::time::Duration },
-}
 
 impl World {
     /// A process begins: it asks its engine and its directories before it says a word.

@@ -6,7 +6,8 @@ use protocol::Order;
 use worker::Input;
 
 use crate::agenda::Event;
-use crate::network::{ConnectionNo, End, Parcel};
+use crate::connection::{ConnectionNo, End};
+use crate::network::Parcel;
 use crate::world::World;
 
 /// How long a call may take where packets vanish.

@@ -5,7 +5,8 @@ use worker::Effect;
 
 use super::{Doom, Membership};
 use crate::agenda::Event;
-use crate::network::{End, Parcel};
+use crate::connection::End;
+use crate::network::Parcel;
 use crate::world::World;
 
 impl World {

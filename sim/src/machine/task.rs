@@ -7,71 +7,16 @@
 //! ```
 //! The CLI is only a witness; what the engine says is believed. Until it answers, nothing is said.
 
-use protocol::order::StopCause;
 use protocol::report::{OutputLengths, Phase, ReleaseCause};
 use protocol::{Token, Uptime};
 use worker::Input;
 use worker::input::{Exit, ResultFile, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
-use super::{Ending, Kept, Machine};
+use super::{Ending, Kept, Stage};
 use crate::agenda::Event;
 use crate::docker::{CliEnd, State};
 use crate::world::World;
-
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) no: u32,
-    pub(crate) launch: Launch,
-    pub(crate) stage: Stage,
-    /// The number that its next event must have.
-    pub(super) turn: u32,
-    pub(crate) stop: Option<StopCause>,
-    /// With which grace it is being asked to stop.
-    pub(super) asked: Option<std::time::Duration>,
-    /// True if the worker knows that its container has started.
-    pub(crate) started: bool,
-    /// How often `docker run` was tried; what an earlier process has begun is not tried again.
-    pub(super) tries: u32,
-}
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The leftovers of the same attempt are being removed.
-    Waiting,
-    Preparing,
-    /// Its image is missing; the state machine says when it may be pulled.
-    Imageless,
-    Pulling,
-    /// The worker is asked whether its container may be made.
-    Prepared,
-    /// `docker run` is under way.
-    Running,
-    /// Its container runs, and no CLI of ours is there to tell its end.
-    Following,
-    /// The engine is asked what became of it.
-    Settling(CliEnd),
-    /// The worker knows its end.
-    Ended,
-    /// Container and directory are being removed.
-    Discarding,
-}
-
-impl Machine {
-    pub(crate) fn task(&mut self, token: Token) -> Option<&mut Task> {
-        let process = self.process.as_mut()?;
-        process.tasks.iter_mut().find(|it| it.launch.token == token && it.stage != Stage::Discarding)
-    }
-
-    /// Takes an attempt into the books.
-    pub(super) fn add_task(&mut self, launch: Launch, stage: Stage, stop: Option<StopCause>) {
-        let Some(process) = &mut self.process else { return };
-        process.tasks_given += 1;
-        let no = process.tasks_given;
-        process.tasks.push(Task { no, launch, stage, turn: 0, stop, asked: None, started: false, tries: 0 });
-    }
-}
 
 impl World {
     pub(super) fn start_task(&mut self, no: u16, launch: Launch) {

@@ -10,8 +10,9 @@ use protocol::{Order, Token, WorkerId};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::step::{Effect, Step};
 
-use super::{End, Oracle};
+use super::Oracle;
 use crate::clock::Moment;
+use crate::docker::ContainerEnd;
 use crate::machine::Machine;
 
 /// Facts about workers' processes.
@@ -125,7 +126,7 @@ impl Oracle {
 
     /// A container is as it was when its machine's disk was kept: nobody there knows what became of it since, nor that its attempt may have
     /// run once more on a machine that for a while was older still.
-    pub(crate) fn container_set_back(&mut self, token: Token, ended: Option<(Moment, End)>) {
+    pub(crate) fn container_set_back(&mut self, token: Token, ended: Option<(Moment, ContainerEnd)>) {
         let truth = self.truth(token);
         (truth.removed, truth.unseen) = (true, true);
         if let Some((since, end)) = ended {

@@ -10,10 +10,11 @@ use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 
-use super::{End, Oracle, Scene};
+use super::{Oracle, Scene};
 use crate::clock::Moment;
 use crate::dice::Dice;
 use crate::disk::{Disk, Group};
+use crate::docker::ContainerEnd;
 use crate::workload::{AspectDice, Workload};
 
 const JOB: JobId = JobId(1);
@@ -133,7 +134,7 @@ fn a_success_that_never_ran_is_no_success() {
     honest.ran(Moment(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), revision));
     honest.container_ended(
         token(1),
-        End { at: Moment(2), code: 0, oom: false, by_engine: false, by_us: false },
+        ContainerEnd { at: Moment(2), code: 0, oom: false, by_engine: false, by_us: false },
     );
     let _ = verdict(&mut honest, vec![added(&workload), assigned(1, 1), over]);
     assert_eq!(honest.violation, None);
@@ -172,7 +173,7 @@ fn an_attempt_that_runs_twice_is_seen() {
 /// ends is true, and no other one.
 #[test]
 fn oracle_accepts_either_outcome_after_a_snapshot_restore() {
-    let end = |code| End { at: Moment(2), code, oom: false, by_engine: false, by_us: false };
+    let end = |code| ContainerEnd { at: Moment(2), code, oom: false, by_engine: false, by_us: false };
     let is_true = |outcome, code| {
         let mut oracle = Oracle::new(1, false);
         let (workload, disk) = (workload(), Disk::new(ClusterId(1)));
@@ -238,7 +239,7 @@ fn cancelled_at(second: u64) -> Oracle {
     let workload = workload();
     let at = |second: u64| Moment(second * 1_000_000_000);
     oracle.ran(at(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), workload.revision(0)));
-    let end = End { at: at(2), code: 3, oom: false, by_engine: false, by_us: false };
+    let end = ContainerEnd { at: at(2), code: 3, oom: false, by_engine: false, by_us: false };
     oracle.container_ended(token(1), end);
     oracle.truth(token(1)).stopped = Some(at(second));
     let stopping =

@@ -4,6 +4,7 @@ use protocol::Token;
 
 use super::Oracle;
 use crate::clock::Moment;
+use crate::docker::ContainerEnd;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Truth {
@@ -12,7 +13,7 @@ pub(super) struct Truth {
     /// How often a container of it has started.
     pub(super) runs: u8,
     pub(super) since: Moment,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<ContainerEnd>,
     /// Its container was removed: by us, or behind our back.
     pub(super) removed: bool,
     /// The evidence of its run was lost, and no state machine had a part in that: nobody can know that it ran.
@@ -29,17 +30,6 @@ pub(super) struct Truth {
     pub(super) fenced: bool,
     /// When its worker was last told to keep it, having come back.
     pub(super) kept: Option<Moment>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    pub(crate) at: Moment,
-    pub(crate) code: i32,
-    pub(crate) oom: bool,
-    /// It went down with its engine.
-    pub(crate) by_engine: bool,
-    /// It ended because we had asked it to.
-    pub(crate) by_us: bool,
 }
 
 impl Oracle {
@@ -65,14 +55,14 @@ impl Oracle {
         truth.runs > 0 && truth.end.is_none()
     }
 
-    pub(crate) fn container_ended(&mut self, token: Token, end: End) {
+    pub(crate) fn container_ended(&mut self, token: Token, end: ContainerEnd) {
         self.truth(token).end = Some(end);
     }
 
     pub(crate) fn container_removed(&mut self, now: Moment, token: Token) {
         let truth = self.truth(token);
         if truth.runs > 0 && truth.end.is_none() {
-            truth.end = Some(End { at: now, code: 137, oom: false, by_engine: false, by_us: true });
+            truth.end = Some(ContainerEnd { at: now, code: 137, oom: false, by_engine: false, by_us: true });
         }
         truth.removed = true;
     }

@@ -6,9 +6,9 @@ use scheduler::job::State;
 use scheduler::step::Answer;
 
 use super::Oracle;
-use crate::clients::{Command, Request};
 use crate::clock::Moment;
 use crate::disk::Disk;
+use crate::request::{Command, Request};
 
 impl Oracle {
     /// I1, I2, I18: a client is answered.

@@ -11,24 +11,10 @@ use scheduler::input::Input;
 use super::Process;
 use crate::agenda::Event;
 use crate::clock::Moment;
+use crate::connection::{ConnectionNo, End};
 use crate::disk::Group;
-use crate::network::{ConnectionNo, End, Parcel};
+use crate::network::Parcel;
 use crate::world::World;
-
-/// The point at which a process crashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doom {
-    /// Behind the next decision that changes something.
-    Decided,
-    /// While the next group is being synced: nothing of it is durable.
-    Undone,
-    /// When the store refuses the next group: what was decided contradicts it, and only a new start can know better.
-    Refused,
-    /// Behind the sync, before anybody is told.
-    Untold,
-    /// Behind so many further effects.
-    Said(u32),
-}
 
 impl World {
     /// A process begins: the disk is loaded under a new epoch.

@@ -6,7 +6,8 @@ use scheduler::input::Input;
 use scheduler::step::{Effect, Grant};
 
 use super::Doom;
-use crate::network::{ConnectionNo, End, Parcel};
+use crate::connection::{ConnectionNo, End};
+use crate::network::Parcel;
 use crate::world::World;
 
 impl World {

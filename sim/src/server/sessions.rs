@@ -4,8 +4,9 @@ use protocol::report::Hello;
 use protocol::{Report, SessionId, Token};
 use scheduler::input::{Connected, Input};
 
+use crate::connection::{ConnectionNo, End};
 use crate::machine::Machine;
-use crate::network::{ConnectionNo, End, Parcel};
+use crate::network::Parcel;
 use crate::oracle::Caller;
 use crate::world::World;
 

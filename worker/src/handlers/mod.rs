@@ -1,5 +1,6 @@
 //! One file per kind of input.
 
+pub(crate) mod availability;
 pub(crate) mod connect;
 pub(crate) mod end;
 pub(crate) mod enqueue;

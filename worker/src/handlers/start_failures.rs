@@ -8,7 +8,7 @@ use protocol::wire::cut_text;
 use protocol::{RuntimeKind, Token};
 
 use crate::core::Worker;
-use crate::handlers::run;
+use crate::handlers::availability;
 use crate::step::Effect;
 
 /// A start succeeded, so earlier failures were not the host's.
@@ -37,7 +37,7 @@ pub(crate) fn start_failed(worker: &mut Worker, token: Token, message: &str) {
     let mut why = format!("three starts in a row failed and a probe is tried, last: {message}");
     cut_text(&mut why);
     worker.effects.push(Effect::Probe { like, why: why.clone() });
-    run::availability(worker, runtime, Availability::Unavailable(why));
+    availability::update(worker, runtime, Availability::Unavailable(why));
 }
 
 fn is_available(worker: &Worker, runtime: RuntimeKind) -> bool {

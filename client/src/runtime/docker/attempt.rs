@@ -66,7 +66,7 @@ pub(super) struct Attempt {
     /// Number of bytes that are known to be missing at the end of its output.
     missing: Mutex<OutputLengths>,
     /// Orders the file work of replays of its output.
-    pub(super) replay_turn: DiskTurn,
+    replay_turn: DiskTurn,
     /// Id of its container, set once the start is reported and the output is followed.
     started: OnceCell<String>,
     oom: AtomicBool,

@@ -12,25 +12,45 @@ mod position;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use protocol::Token;
 use protocol::report::{ChunkData, OutputLengths, Stream};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
-use self::append::{Replay, ReplayWriter, append};
+use self::append::{DiskTurn, Replay, ReplayWriter, append};
 use self::cli_messages::cli_death_message_len;
 use self::position::{FileSamples, LogPosition};
 use super::DockerContext;
-use super::attempt::Attempt;
 use crate::attempt_dir::{AttemptDir, Error};
 use crate::error_chain::error_chain;
 use crate::runtime::argv;
 use crate::runtime::blocking::try_blocking;
 
+/// The attempt whose output is read again.
+pub(super) struct ReplayedAttempt<'a> {
+    pub(super) token: Token,
+    /// The name of its container.
+    pub(super) name: &'a str,
+    pub(super) dir: &'a AttemptDir,
+    pub(super) log_bytes_max: u64,
+    /// Orders the file work of replays of its output.
+    pub(super) turn: &'a DiskTurn,
+    /// Number of bytes that are known to be missing at the end of its output.
+    pub(super) missing: &'a Mutex<OutputLengths>,
+}
+
+impl ReplayedAttempt<'_> {
+    fn missing(&self) -> MutexGuard<'_, OutputLengths> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Writes down the output of a running container until it has ended or the engine is gone.
-pub(super) async fn follow(shared: &DockerContext, attempt: &Attempt) {
-    let Ok(mut waiter) = shared.engine.cli.spawn(["wait", "--", &attempt.name]) else { return };
-    let args = ["logs", "-f", "--", &attempt.name];
+pub(super) async fn follow(shared: &DockerContext, attempt: &ReplayedAttempt<'_>) {
+    let Ok(mut waiter) = shared.engine.cli.spawn(["wait", "--", attempt.name]) else { return };
+    let args = ["logs", "-f", "--", attempt.name];
     let copying = copy(shared, attempt, &args, OnMismatch::SkipByCount);
     tokio::pin!(copying);
     let copied = tokio::select! {
@@ -46,13 +66,13 @@ pub(super) async fn follow(shared: &DockerContext, attempt: &Attempt) {
         },
     };
     if let Err(error) = copied {
-        tracing::warn!(attempt = %attempt.token(), %error, "cannot follow the log of the engine; it is read once more after the end");
+        tracing::warn!(attempt = %attempt.token, %error, "cannot follow the log of the engine; it is read once more after the end");
     }
 }
 
 /// Writes down the missing output of an ended container. It waits for an engine that becomes unreachable meanwhile.
-pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
-    let limit = complete_limit(attempt.launch.spec.log_bytes_max);
+pub(super) async fn complete(shared: &DockerContext, attempt: &ReplayedAttempt<'_>) {
+    let limit = complete_limit(attempt.log_bytes_max);
     for _ in 0..TRIES {
         // If no bytes are known to be missing, a difference comes from the encoding of the log.
         let dir = attempt.dir.clone();
@@ -63,7 +83,7 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
             OnMismatch::KeepFile
         };
         let reading = async {
-            copy(shared, attempt, &["logs", "--", &attempt.name], on_mismatch).await?;
+            copy(shared, attempt, &["logs", "--", attempt.name], on_mismatch).await?;
             // A daemon that shuts down may end a log without an error before its end.
             shared.engine.ping().await.map_err(io::Error::other)
         };
@@ -71,7 +91,7 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
         match read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(()) => return,
             Err(error) => {
-                tracing::warn!(attempt = %attempt.token(), %error, "cannot read the log of the engine")
+                tracing::warn!(attempt = %attempt.token, %error, "cannot read the log of the engine")
             }
         }
         tokio::time::sleep(TRY_AGAIN).await;
@@ -80,7 +100,7 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &Attempt) {
         shared.engine.health.wait_until_up().await;
     }
     // A write that was under way when the time was up belongs to the output.
-    drop(attempt.replay_turn.lock().await);
+    drop(attempt.turn.lock().await);
     let mut missing = attempt.missing();
     missing.stdout = missing.stdout.max(ChunkData::UNKNOWN_GAP);
     missing.stderr = missing.stderr.max(ChunkData::UNKNOWN_GAP);
@@ -166,15 +186,15 @@ impl OutputFile {
 /// The CLI reports a failure, or the files cannot be read.
 async fn copy(
     shared: &DockerContext,
-    attempt: &Attempt,
+    attempt: &ReplayedAttempt<'_>,
     args: &[&str],
     on_mismatch: OnMismatch,
 ) -> io::Result<()> {
     let replay = Replay {
-        attempt: attempt.token(),
+        attempt: attempt.token,
         dir: attempt.dir.clone(),
         logs: shared.logs.clone(),
-        turn: attempt.replay_turn.clone(),
+        turn: attempt.turn.clone(),
     };
     let found = locate(shared, attempt, &replay).await?;
     let gaps = replay.clone();
@@ -208,13 +228,17 @@ async fn copy(
 }
 
 /// Reads the log up to now to find the positions at which it continues.
-async fn locate(shared: &DockerContext, attempt: &Attempt, replay: &Replay) -> io::Result<[OutputFile; 2]> {
+async fn locate(
+    shared: &DockerContext,
+    attempt: &ReplayedAttempt<'_>,
+    replay: &Replay,
+) -> io::Result<[OutputFile; 2]> {
     let dir = attempt.dir.clone();
     let open = move || Ok([OutputFile::open(&dir, Stream::Stdout)?, OutputFile::open(&dir, Stream::Stderr)?]);
     // It reads samples of all of the files.
     let mut found: [OutputFile; 2] = replay.on_disk(open).await?;
     if found.iter().any(|it| it.known.bytes > 0) {
-        let mut logs = shared.engine.cli.spawn(["logs", "--", &attempt.name]).map_err(io::Error::other)?;
+        let mut logs = shared.engine.cli.spawn(["logs", "--", attempt.name]).map_err(io::Error::other)?;
         let (stdout, stderr) = outputs(&mut logs)?;
         let places = tokio::try_join!(found[0].known.find(stdout), found[1].known.find(stderr))?;
         let status = logs.wait().await?;

@@ -3,8 +3,8 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{Checked, duration, ensure, inner};
 use crate::container::{ContainerSpec, INPUT_BYTES_MAX, LOG_MASK_BYTES_MAX, LOG_MASKS_MAX, MEMORY_BYTES_MAX};
+use crate::wire::values::{Checked, duration, ensure, inner};
 
 /// The lists of a definition fit into a frame. A server checks this when it reads a definition.
 ///

@@ -1,12 +1,9 @@
 //! Faults of a jobs file: each with its position, a stable code and what to do about it.
 //!
-//! A fault never repeats a secret (see [`snippet`]). Quoted input is escaped and cut to 80 characters.
+//! `annotate` adds the key and the line of the file. A fault never repeats a secret; quoted input is escaped and cut to 80 characters.
 
 use std::fmt;
 use std::sync::Arc;
-
-use super::tree::Node;
-use super::{key_names, snippet};
 
 /// A position in a file: line and column, both from 1, counted in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,17 +172,14 @@ pub struct Fault {
     pub text: String,
     /// The line of the file with a mark under the position, if it may be shown.
     pub snippet: Option<String>,
-    private: bool,
+    /// True if the line is shown only up to the position.
+    pub(super) private: bool,
 }
 
 impl Fault {
     /// A fault of the file as a whole.
     pub(super) fn of_file(file: &str, code: Code, text: impl Into<String>) -> Self {
         Self { file: file.into(), at: Position::FILE, code, text: text.into(), snippet: None, private: false }
-    }
-
-    fn quote_line(&mut self, lines: &[&str]) {
-        self.snippet = snippet::quote(lines, self.at, self.private);
     }
 }
 
@@ -304,20 +298,12 @@ impl Collector {
         self.faults.is_empty()
     }
 
-    /// The warnings if there are no faults, otherwise the faults, sorted, with the keys in `root` and their lines of `text`.
-    pub(super) fn finish(mut self, text: &str, root: Option<&Node>) -> Result<Vec<Fault>, Faults> {
+    /// The warnings if there are no faults, otherwise the faults, sorted.
+    pub(super) fn finish(mut self) -> Result<Vec<Fault>, Faults> {
         let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
         list.sort_by_key(|fault| (fault.file != self.file, fault.at));
         let more = list.len().saturating_sub(FAULTS_MAX) + self.uncounted;
         list.truncate(FAULTS_MAX);
-        if let Some(root) = root {
-            key_names::add(self.faults.iter_mut().filter(|fault| fault.file == self.file), root);
-        }
-        let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
-        let lines: Vec<&str> = text.lines().collect();
-        for fault in list.iter_mut().filter(|fault| fault.file == self.file) {
-            fault.quote_line(&lines);
-        }
         if self.faults.is_empty() { Ok(self.warnings) } else { Err(Faults { list: self.faults, more }) }
     }
 

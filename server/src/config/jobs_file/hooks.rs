@@ -2,56 +2,19 @@
 //!
 //! A hostile file can have a chain of 40,000 jobs, so the check walks without recursion.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use scheduler::definition::Definition;
 use scheduler::hooks::{DEPTH_MAX, HookEvent, Hooks};
-use scheduler::params::ParamDefaults;
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{Code, quoted};
 use super::grammar;
+use super::hook_graph::{Chains, HookGraph, HookRef};
 use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 
 /// How many jobs one event may have: each end of a job makes as many, in one step.
 const TARGETS_MAX: usize = 8;
-
-/// The jobs of a file and the hooks between them.
-#[derive(Debug, Default)]
-pub(super) struct HookGraph {
-    /// Every name in the file, whether or not its job could be read.
-    names: BTreeSet<String>,
-    /// Jobs with a parameter that must be given.
-    needy: BTreeSet<String>,
-    hooks: BTreeMap<String, Vec<HookRef>>,
-}
-
-/// A job that a hook names.
-#[derive(Clone, Debug)]
-struct HookRef {
-    target: String,
-    at: Position,
-}
-
-impl HookGraph {
-    /// Adds a name of the file.
-    pub(super) fn add_name(&mut self, name: &str) {
-        self.names.insert(name.to_owned());
-    }
-
-    /// Adds a job that was read.
-    pub(super) fn add_job(&mut self, definition: &Definition) {
-        if definition.submission.defaults == ParamDefaults::Missing {
-            self.needy.insert(definition.name.clone());
-        }
-    }
-
-    /// The hooks of a job that name jobs of the file.
-    fn known(&self, job: &str) -> impl Iterator<Item = &HookRef> {
-        self.hooks.get(job).into_iter().flatten().filter(|hook| self.names.contains(&hook.target))
-    }
-}
 
 /// Reads the hooks of the job `name`.
 pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Reader<'_>) -> Hooks {
@@ -69,8 +32,7 @@ pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Read
                 continue;
             }
             if is_job {
-                let hook = HookRef { target: target.clone(), at };
-                reader.hooks.hooks.entry(name.to_owned()).or_default().push(hook);
+                reader.hooks.add_hook(name, &target, at);
             }
             targets.push(target);
         }
@@ -121,43 +83,6 @@ pub(super) fn check(reader: &mut Reader<'_>) {
         }
     }
     report_loops(&graph, &chains.looping, reader);
-}
-
-/// The chains of hooks of a file.
-struct Chains<'g> {
-    /// The longest chain of hooks that begins with each job; without those that lead into a loop.
-    lengths: BTreeMap<&'g str, usize>,
-    /// Jobs whose hooks lead into a loop.
-    looping: BTreeSet<&'g str>,
-}
-
-impl<'g> Chains<'g> {
-    /// Takes away jobs without hooks, then those whose hooks all lead to such jobs, and so on. A loop is never taken away.
-    fn of(graph: &'g HookGraph) -> Self {
-        let mut left: BTreeMap<&str, usize> =
-            graph.names.iter().map(|job| (job.as_str(), graph.known(job).count())).collect();
-        let mut parents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for job in graph.hooks.keys() {
-            graph.known(job).for_each(|hook| parents.entry(&hook.target).or_default().push(job));
-        }
-        let mut lengths = BTreeMap::new();
-        let mut next: Vec<&str> =
-            left.iter().filter(|(_, hooks)| **hooks == 0).map(|(job, _)| *job).collect();
-        while let Some(job) = next.pop() {
-            left.remove(job);
-            let behind = graph.known(job).filter_map(|hook| lengths.get(hook.target.as_str()));
-            let length = behind.max().map_or(0, |longest| longest + 1);
-            lengths.insert(job, length);
-            for parent in parents.get(job).into_iter().flatten() {
-                let Some(hooks) = left.get_mut(parent) else { continue };
-                *hooks -= 1;
-                if *hooks == 0 {
-                    next.push(parent);
-                }
-            }
-        }
-        Self { lengths, looping: left.into_keys().collect() }
-    }
 }
 
 /// Reports each loop once, at the hook with which it begins.

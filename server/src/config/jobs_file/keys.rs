@@ -1,5 +1,6 @@
 //! The one table of keys. The reader, the JSON Schema and the reference in the documentation follow from it.
 
+mod choices;
 pub(super) mod limits;
 mod misnomers;
 pub(super) mod notify;
@@ -9,11 +10,10 @@ pub(super) mod retention;
 mod shape;
 pub(super) mod time;
 
-use protocol::RuntimeKind;
-use protocol::container::PullPolicy;
-use protocol::report::Outcome;
-use scheduler::definition::{OnLost, RetryOn};
-
+pub(super) use choices::{
+    BACKOFF_KINDS, BackoffKind, ON_LOST, PROFILES, PULL_POLICIES, Profile, RETRY_ON, RUNTIMES,
+    retry_outcomes, strategies,
+};
 pub(super) use misnomers::MISNOMERS;
 pub(super) use ranges::{
     AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, FACTOR_MILLI_MAX,
@@ -173,7 +173,7 @@ pub(super) const JOB: &[Key] = &[
     key("workers", Shape::LooseTexts, "The only workers that may run the job, by id or name."),
     key(
         "strategy",
-        Shape::Choice(|| names(&super::placement::strategies())),
+        Shape::Choice(|| names(&strategies())),
         "Which of several workers gets the job: spread, the least loaded; pack, the most loaded; random. spread if absent.",
     ),
     key(
@@ -351,50 +351,6 @@ pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
 const NO_IMAGE: &str = "it has no image, but is a program of the worker's machine";
 const NO_FILES: &str = "it has the files of the worker's machine";
 const NO_RIGHTS: &str = "it has the rights of the worker's user";
-
-/// Sets of defaults for a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Profile {
-    /// Docker's own defaults.
-    Default,
-    /// As few rights and resources as most jobs can do with.
-    Restricted,
-}
-
-pub(super) const PROFILES: [(&str, Profile); 2] =
-    [("default", Profile::Default), ("restricted", Profile::Restricted)];
-pub(super) const PULL_POLICIES: [(&str, PullPolicy); 3] =
-    [("always", PullPolicy::Always), ("missing", PullPolicy::Missing), ("never", PullPolicy::Never)];
-pub(super) const RUNTIMES: [(&str, RuntimeKind); 3] = [
-    (RuntimeKind::Docker.name(), RuntimeKind::Docker),
-    (RuntimeKind::Process.name(), RuntimeKind::Process),
-    (RuntimeKind::Fake.name(), RuntimeKind::Fake),
-];
-pub(super) const RETRY_ON: [(&str, RetryOn); 3] =
-    [("any", RetryOn::Any), ("same", RetryOn::Same), ("other", RetryOn::Other)];
-/// How the waits before further attempts grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BackoffKind {
-    Exponential,
-    Linear,
-    Fixed,
-    List,
-}
-
-pub(super) const BACKOFF_KINDS: [(&str, BackoffKind); 4] = [
-    ("exponential", BackoffKind::Exponential),
-    ("linear", BackoffKind::Linear),
-    ("fixed", BackoffKind::Fixed),
-    ("list", BackoffKind::List),
-];
-
-pub(super) const ON_LOST: [(&str, OnLost); 3] =
-    [("retry", OnLost::Retry), ("fail", OnLost::Fail), ("wait", OnLost::Wait)];
-
-/// The outcomes after which a job may be tried again at its own cost.
-pub(super) fn retry_outcomes() -> [(&'static str, Outcome); 5] {
-    scheduler::definition::RetryPolicy::JOB_BUDGET.map(|outcome| (outcome.name(), outcome))
-}
 
 /// The words of a table of choices.
 pub(super) fn names<T>(choices: &[(&'static str, T)]) -> Vec<&'static str> {

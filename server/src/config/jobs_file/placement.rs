@@ -4,7 +4,7 @@
 
 use protocol::WorkerId;
 use scheduler::placement::rules::{
-    Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
+    Comparison, Condition, LabelRule, PlacementRules, Preference, WorkerSelector,
 };
 
 use super::fault::{Code, Position, quoted};
@@ -17,7 +17,7 @@ use super::tree::{Node, Value};
 
 /// Reads the placement keys of a job.
 pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> PlacementRules {
-    let strategy = scope.find("strategy").and_then(|node| reader.choice(node, &strategies()));
+    let strategy = scope.find("strategy").and_then(|node| reader.choice(node, &keys::strategies()));
     PlacementRules {
         requires: scope.find("requires").map(|node| requires(node, reader)).unwrap_or_default(),
         prefers: scope.find("prefers").map(|node| prefers(node, reader)).unwrap_or_default(),
@@ -25,11 +25,6 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> PlacementRules 
         strategy: strategy.unwrap_or_default(),
         run_on: run_on::read(scope, reader),
     }
-}
-
-/// The choices of `strategy`.
-pub(super) fn strategies() -> [(&'static str, PlacementStrategy); 3] {
-    PlacementStrategy::ALL.map(|strategy| (strategy.name(), strategy))
 }
 
 fn requires(node: &Node, reader: &mut Reader<'_>) -> Vec<LabelRule> {

@@ -13,7 +13,7 @@ use scheduler::params::Word;
 
 use super::fault::{Code, Collector, Position, quoted};
 use super::grammar::{self, ValueFault};
-use super::hooks::HookGraph;
+use super::hook_graph::HookGraph;
 use super::keys::Range;
 use super::quantity;
 use super::rule_cache::RuleCache;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::annotate::annotate;
 use super::fault::{Code, Collector, Faults, Position, quoted};
 use super::tree::{self, Map, Node, Value};
 
@@ -54,7 +55,7 @@ impl References {
             );
             collector.fault_without_value(*at, Code::UnsetVariable, text);
         }
-        collector.finish(text, None).map(drop)
+        annotate(collector.finish(), file, text, None).map(drop)
     }
 
     fn add(&mut self, path: &str, node: &Node) {

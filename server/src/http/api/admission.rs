@@ -7,10 +7,10 @@ use scheduler::job::AttemptTimeout;
 
 use crate::auth::role::Role;
 use crate::catalogue::{Definitions, Entry};
-use crate::http::api::definitions::find;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
+use crate::http::request::definition::find;
 
 /// The definition with this name, for a job that somebody with this role makes of it. `timeout` is the job's own.
 ///

@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use protocol::JobId;
 
 use crate::auth::role::Role;
-use crate::http::api::jobs::{limit, next_page};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::cursor;
+use crate::http::request::paging::{limit, next_page};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::store::{AuditFilter, AuditRow};

@@ -16,9 +16,9 @@ use scheduler::step::{Answer, Rejection};
 use crate::auth::actor::Actor;
 use crate::clock;
 use crate::engine::Busy;
-use crate::http::api::jobs::unexpected_answer;
-use crate::http::api::submit::json;
-use crate::http::api::{admission, schedule_choice};
+use crate::http::api::admission;
+use crate::http::api::schedule_choice;
+use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
@@ -160,7 +160,7 @@ async fn submit(
         Answer::Done => Ok(Submitted::NothingOpen),
         Answer::Rejected(Rejection::LedgerReadingTooOld) => Ok(Submitted::LedgerChanged),
         Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
+        answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 

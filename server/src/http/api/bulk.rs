@@ -23,8 +23,10 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::auth::role::Permission;
 use crate::engine::Busy;
-use crate::http::api::jobs::{already_finished, check_scope, find, requester, unexpected_answer};
-use crate::http::api::submit::{self, json, read_body, repeat_of};
+use crate::http::api::jobs::{already_finished, check_scope, find, requester};
+use crate::http::api::repeat::repeat_of;
+use crate::http::api::submission_answer::json;
+use crate::http::api::submit;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
@@ -110,7 +112,7 @@ enum Effect {
 
 async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let (text, _held) = read_body(&state, &parts, body).await?;
+    let (text, _held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let has_filter = parts.uri.query().is_some_and(|query| names_a_filter(query, verb));
     let has_ids =
         serde_json::from_slice::<serde_json::Value>(&text).is_ok_and(|body| body.get("ids").is_some());
@@ -323,7 +325,7 @@ impl Operation {
                 }
             }
             Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(unexpected_answer(&answer)),
+            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 
@@ -333,7 +335,7 @@ impl Operation {
             Answer::Done => Ok(Effect::Done),
             Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),
             Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(unexpected_answer(&answer)),
+            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 
@@ -348,7 +350,7 @@ impl Operation {
             Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
             Answer::Duplicate(other) => Err(Rejection::Duplicate { job: Some(other) }.into()),
             Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(unexpected_answer(&answer)),
+            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 

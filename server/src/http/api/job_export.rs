@@ -13,11 +13,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
-use super::jobs::{LIMIT_MAX, Slice, slice};
+use super::job_list::{Slice, slice};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::csv;
 use crate::http::present::shapes::Job;
 use crate::http::request::job_filter;
+use crate::http::request::paging::LIMIT_MAX;
 use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 use crate::store::JobFilter;

@@ -14,22 +14,21 @@ use scheduler::step::{Answer, Rejection};
 use tokio::time::Instant;
 
 use super::job_export::{ExportFormat, export};
+use super::job_list::page;
 use super::result_params;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
-use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::body;
-use crate::http::request::cursor;
-use crate::http::request::job_filter;
 use crate::http::request::job_request;
+use crate::http::request::paging::next_page;
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::listener::Peer;
-use crate::store::{JOBS_MAX, JobFilter, JobRecord};
+use crate::store::JobRecord;
 
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
@@ -50,54 +49,13 @@ pub(crate) async fn list(
     Ok(response)
 }
 
-/// A page of jobs, newest first.
-pub(crate) struct Page {
-    pub(crate) jobs: Vec<shapes::Job>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
-}
-
-/// Reads the page of jobs that a query asks for.
-///
-/// # Errors
-/// Those of [`job_filter::read`], `invalid_limit`, and those of a read.
-pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
-    let filter = job_filter::read(state, &mut query).await?;
-    let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
-    query.finish()?;
-    let Slice { jobs, last } = slice(state, filter, limit).await?;
-    Ok(Page { jobs, next: last.map(cursor::write) })
-}
-
-/// Jobs that follow each other in a list.
-pub(crate) struct Slice {
-    pub(crate) jobs: Vec<shapes::Job>,
-    /// The last of them, if there are more behind it.
-    pub(crate) last: Option<JobId>,
-}
-
-/// Reads the first jobs that fit a filter, at most `limit`.
-///
-/// # Errors
-/// Those of a read.
-pub(crate) async fn slice(state: &AppState, mut filter: JobFilter, limit: usize) -> Result<Slice, Problem> {
-    // One extra row shows whether there are more.
-    filter.limit = limit + 1;
-    let mut rows = state.read(move |archive| archive.jobs(&filter)).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let last = rows.last().filter(|_| more).map(|row| row.job);
-    let presenter = state.presenter();
-    Ok(Slice { jobs: rows.into_iter().map(|row| presenter.job(row)).collect(), last })
-}
-
 pub(crate) async fn one(
     State(state): State<Arc<AppState>>,
     Id(id): Id,
     uri: Uri,
 ) -> Result<Json<shapes::FullJob>, Problem> {
     let mut query = Query::of(&uri)?;
-    let timeout = query.duration("wait", WAIT_MAX)?;
+    let timeout = query.wait()?;
     query.finish()?;
     let job = JobId(id);
     let mut record = find(&state, job).await?;
@@ -122,7 +80,7 @@ pub(crate) async fn cancel(
         Answer::Cancelling(_) => StatusCode::ACCEPTED,
         Answer::Rejected(Rejection::NotLive) => return answer_repeated_cancel(&state, job).await,
         Answer::Rejected(rejection) => return Err(rejection.into()),
-        answer => return Err(unexpected_answer(&answer)),
+        answer => return Err(Problem::unexpected_answer(&answer)),
     };
     let record = find(&state, job).await?;
     let full = state.full_job(record);
@@ -163,7 +121,7 @@ async fn changed(state: &AppState, job: JobId, answer: Answer) -> Result<Json<sh
         Answer::Done => {}
         Answer::Rejected(Rejection::NotLive) => return Err(already_finished(&find(state, job).await?)),
         Answer::Rejected(rejection) => return Err(rejection.into()),
-        answer => return Err(unexpected_answer(&answer)),
+        answer => return Err(Problem::unexpected_answer(&answer)),
     }
     let record = find(state, job).await?;
     Ok(Json(state.full_job(record)))
@@ -244,15 +202,6 @@ pub(crate) async fn find_as_submitted(state: &AppState, job: JobId) -> Result<Jo
     }
 }
 
-/// An answer of the engine that does not fit the request: a bug, answered with 500.
-pub(crate) fn unexpected_answer(answer: &Answer) -> Problem {
-    Problem::internal(UnexpectedAnswer(format!("{answer:?}")))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the engine answered {0}")]
-struct UnexpectedAnswer(String);
-
 /// A second cancel of a cancelled job succeeds; a cancel of a job that ended otherwise is a conflict.
 async fn answer_repeated_cancel(state: &AppState, job: JobId) -> Result<Response, Problem> {
     let record = find(state, job).await?;
@@ -271,36 +220,9 @@ pub(crate) fn already_finished(record: &JobRecord) -> Problem {
         .hint("to run it once more, retry it")
 }
 
-pub(crate) fn limit(text: &str) -> Result<usize, Problem> {
-    text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(|| {
-        Problem::new(Code::InvalidLimit, format!("\"{}\" is not within 1 to {LIMIT_MAX}", excerpt(text)))
-            .field("?limit")
-    })
-}
-
-/// The `Link` value of the next page of a list: the same query behind the last entry shown.
-pub(crate) fn next_page(state: &AppState, list: &str, uri: &Uri, cursor: &str) -> String {
-    let mut query: Vec<String> = uri
-        .query()
-        .unwrap_or_default()
-        .split('&')
-        .filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="))
-        .map(|pair| pair.replace('<', "%3C").replace('>', "%3E").replace('"', "%22"))
-        .collect();
-    query.push(format!("cursor={cursor}"));
-    format!("<{}/api/{list}?{}>; rel=\"next\"", state.services.base_path, query.join("&"))
-}
-
 /// Pause between two tries to get an answer, and the time for all tries of a request that has waited already.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const FIND_WITHIN: Duration = Duration::from_secs(5);
-
-/// Proxies cut longer connections.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
-
-/// Default and largest page size.
-const LIMIT: usize = 100;
-pub(crate) const LIMIT_MAX: usize = JOBS_MAX - 1;
 
 /// The `Location` header of a job.
 pub(crate) fn location(state: &AppState, job: JobId) -> HeaderMap {

@@ -13,16 +13,16 @@ use utoipa::ToSchema;
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
-use crate::http::api::jobs::{limit, next_page};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{self, Time};
+use crate::http::present::notification::{notification, target};
+use crate::http::present::shapes;
 use crate::http::request::body;
 use crate::http::request::cursor;
+use crate::http::request::paging::{limit, next_page};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::notifications::target::Target;
-use crate::store::{NotificationFilter, NotificationRow, NotificationState};
+use crate::store::{NotificationFilter, NotificationState};
 
 /// The body of `POST /api/notifications/test`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -109,17 +109,6 @@ pub(crate) async fn test(
     Ok(Json(results.into_iter().map(result).collect()))
 }
 
-/// The JSON of a target: its URL and secrets are not shown.
-pub(crate) fn target(target: &Target) -> shapes::NotifyTarget {
-    shapes::NotifyTarget {
-        kind: target.kind().name().into(),
-        host: target.host(),
-        on: target.on.iter().map(|occasion| occasion.name().into()).collect(),
-        period_ms: shapes::millis(target.period),
-        signed: target.is_signed(),
-    }
-}
-
 fn read_state(text: &str) -> Result<NotificationState, Problem> {
     NotificationState::find(text).ok_or_else(|| {
         let all = NotificationState::ALL.map(NotificationState::name).join(", ");
@@ -127,26 +116,6 @@ fn read_state(text: &str) -> Result<NotificationState, Problem> {
             .field("?state")
             .hint(format!("the states are {all}"))
     })
-}
-
-fn notification(row: NotificationRow) -> shapes::Notification {
-    let is_waiting = row.state == NotificationState::Waiting;
-    shapes::Notification {
-        id: row.id.0,
-        definition: row.definition.to_string(),
-        kind: row.kind.name().into(),
-        host: row.host,
-        occasion: row.occasion.name().into(),
-        count: row.count,
-        first_at: Time(row.first_at),
-        last_at: Time(row.last_at),
-        job: row.job.map(|job| job.0),
-        state: row.state.name().into(),
-        tries: row.tries,
-        tried_at: row.tried_at.map(Time),
-        due_at: is_waiting.then_some(Time(row.due_at)),
-        error: row.error,
-    }
 }
 
 /// Default page size.

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{StatusCode, Uri};
-use scheduler::definition::Definition;
 use scheduler::pauses::{PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
-use scheduler::snapshot::Snapshot;
 use scheduler::step::{Answer, Rejection};
 
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
-use crate::http::api::definitions::find;
-use crate::http::api::jobs::unexpected_answer;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::body;
+use crate::http::request::definition::find;
 use crate::http::request::path::{Name, NameAndVerb};
 use crate::http::request::query::{Query, nearest};
 use crate::http::state::AppState;
@@ -104,7 +101,7 @@ async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<
         Answer::Done => Ok(StatusCode::NO_CONTENT),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
         Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
+        answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 
@@ -136,13 +133,4 @@ fn no_schedule(target: &PauseTarget) -> Problem {
         other => format!("there is no schedule of {other}"),
     };
     Problem::new(Code::UnknownSchedule, detail).hint("GET /api/schedules lists all schedules")
-}
-
-/// The pauses that hold back the jobs of a definition.
-pub(crate) fn of_definition(snapshot: &Snapshot, definition: &Definition) -> Vec<shapes::Pause> {
-    snapshot
-        .pauses
-        .of_jobs(definition)
-        .map(|(target, since)| shapes::Pause::of(&target, Some(since)))
-        .collect()
 }

@@ -14,11 +14,12 @@ use scheduler::new_jobs::NewJob;
 
 use crate::http::api::batches::submit_many::{answer, replayed};
 use crate::http::api::jobs::{find, find_as_submitted};
-use crate::http::api::submit::{read_body, repeat_of};
+use crate::http::api::repeat::repeat_of;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::earlier::dependency;
+use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
+use crate::http::request::body;
 use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::JobRequest;
 use crate::http::request::path::Id;
@@ -70,7 +71,7 @@ pub(crate) async fn retry(
     let mut query = Query::of(&parts.uri)?;
     let revision = RevisionChoice::read(&mut query)?;
     query.finish()?;
-    let (text, _held) = read_body(&state, &parts, body).await?;
+    let (text, _held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     if !text.is_empty() {
         return Err(Problem::new(Code::UnknownField, "this request has no body"));
     }

@@ -18,9 +18,10 @@ use crate::auth::audit::note;
 use crate::catalogue::Entry;
 use crate::clock;
 use crate::config::jobs_file::FILE_BYTES_MAX;
-use crate::http::api::definitions::{self, Waiting};
+use crate::http::api::definitions;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::present::definition::{Waiting, count_waiting, definition};
 use crate::http::present::shapes::{self, ChangedDefinition, KeyChange, PlannedDefinition, Time};
 use crate::http::request::body;
 use crate::http::request::path::Name;
@@ -69,7 +70,7 @@ fn in_words(plan: &shapes::Plan) -> String {
 
 fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
     let Proposed { current, definitions, warnings } = proposed;
-    let waiting = definitions::count_waiting(snapshot);
+    let waiting = count_waiting(snapshot);
     let mut plan = shapes::Plan {
         current_revision: current.revision().to_string(),
         revision: definitions.revision().to_string(),
@@ -175,7 +176,7 @@ const LIMITS: [&str; 4] = ["concurrency.limit", "rate_limit.limit", "rate_limit.
 /// Each key with its value, as the API shows it.
 pub(crate) fn shown(entry: &Entry) -> BTreeMap<String, Value> {
     // Without a state of the scheduler, so that only the file counts.
-    let shape = definitions::definition(entry, &Waiting::new(), &Snapshot::default());
+    let shape = definition(entry, &Waiting::new(), &Snapshot::default());
     let mut keys = BTreeMap::new();
     if let Ok(Value::Object(map)) = serde_json::to_value(&shape) {
         flatten("", map, &mut keys);

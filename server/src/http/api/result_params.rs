@@ -5,8 +5,8 @@
 use scheduler::results::takes_params;
 use scheduler::step::Note;
 
-use super::definitions;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::definition;
 use crate::http::state::AppState;
 use crate::params::params_of_predecessors;
 use crate::store::JobRecord;
@@ -19,7 +19,7 @@ pub(super) async fn add(state: &AppState, mut record: JobRecord) -> Result<JobRe
     if record.after.is_empty() {
         return Ok(record);
     }
-    let Some(definition) = definitions::of_revision(state, record.row.revision).await? else {
+    let Some(definition) = definition::of_revision(state, record.row.revision).await? else {
         return Ok(record);
     };
     if !takes_params(&definition.submission) {

@@ -8,12 +8,11 @@ use scheduler::schedule::Schedule;
 
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::api::submit::merge_overrides;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::{self, JobRequest};
 use crate::http::request::query::{Query, invalid_query, nearest};
-use crate::http::request::submission;
+use crate::http::request::submission::{self, merge_overrides};
 use crate::params::{self, Checker};
 
 /// The schedule whose environment and arguments a submitted job gets.

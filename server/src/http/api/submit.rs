@@ -4,42 +4,38 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use protocol::JobId;
-use protocol::container::Overrides;
 use scheduler::definition::Definition;
-use scheduler::details::JobDetails;
 use scheduler::input::KeyHolder;
 use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
-use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
+use scheduler::step::{Accepted, Answer, Rejection};
 
 use crate::auth::actor::Actor;
 use crate::engine::Busy;
-use crate::http::api::batches::{array, position};
-use crate::http::api::jobs::{find, find_with_retries, location, unexpected_answer, wait_until_ended};
+use crate::http::api::admission;
+use crate::http::api::batches::array;
+use crate::http::api::jobs::{find, find_with_retries, location, wait_until_ended};
+use crate::http::api::logs;
+use crate::http::api::repeat::repeat_of;
 use crate::http::api::schedule_choice::ScheduleChoice;
-use crate::http::api::{admission, definitions, logs, members};
+use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
 use crate::http::middleware::body_budget::BodyReservation;
-use crate::http::middleware::code::Code;
-use crate::http::middleware::problem::{Problem, pending_text};
+use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, job_in_state, pending};
 use crate::http::present::shapes::{self, Time};
+use crate::http::request::body;
 use crate::http::request::idempotency_key::{explain_pruned, find_accepted, parse_key, submit_with_key};
-use crate::http::request::job_request::{self, JobRequest};
+use crate::http::request::job_request::{self};
 use crate::http::request::path::{Id, Name};
 use crate::http::request::query::Query;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice, SubmitParams};
 use crate::http::request::trace_context::TraceContext;
-use crate::http::request::{body, submission};
 use crate::http::state::AppState;
-use crate::params::{self, Checker};
-use crate::store::{JobRecord, JobRow};
+use crate::params::Checker;
 
 /// `POST /api/jobs/{name}`
 pub(crate) async fn one(
@@ -52,7 +48,7 @@ pub(crate) async fn one(
     let mut query = Query::of(&parts.uri)?;
     let schedule = ScheduleChoice::read(&mut query)?;
     let params = SubmitParams::read(query)?;
-    let (text, held) = read_body(&state, &parts, body).await?;
+    let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let actor = Actor::current();
     actor.check_scope(&name)?;
     let mut request = job_request::read_submission(&text)?;
@@ -89,7 +85,7 @@ pub(crate) async fn retry(
     let revision = RevisionChoice::read(&mut query)?;
     let members = MembersChoice::read(&mut query)?;
     let params = SubmitParams::read(query)?;
-    let (text, held) = read_body(&state, &parts, body).await?;
+    let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let changes = job_request::read_one(&text)?;
     let key = parse_key(&parts, &members.fingerprint_text(&revision.fingerprint_text(id)), &text)?;
     let repeated = match find(&state, JobId(id)).await {
@@ -104,123 +100,6 @@ pub(crate) async fn retry(
         }
         Err(refusal) => replay(&state, find_accepted(&state, key, refusal).await?, params).await,
     }
-}
-
-/// Reads the body of a single submission. Its memory is reserved until the returned reservation is dropped.
-pub(crate) async fn read_body(
-    state: &AppState,
-    parts: &Parts,
-    body: Body,
-) -> Result<(Bytes, BodyReservation), Problem> {
-    let mut held = state.body_budget.reservation_at_once();
-    if body.is_end_stream() {
-        return Ok((Bytes::new(), held));
-    }
-    let pieces = body::pieces(body, BODY_BYTES_MAX, body::TIMEOUT, &mut held).await?;
-    let text = Bytes::from(pieces.concat());
-    if !text.is_empty() {
-        body::form(&parts.headers, false)?;
-    }
-    Ok((text, held))
-}
-
-/// The job that repeats an ended one, with `changes` laid over its overrides.
-pub(crate) async fn repeat_of(
-    state: &Arc<AppState>,
-    record: JobRecord,
-    revision: RevisionChoice,
-    members: MembersChoice,
-    changes: JobRequest<'_>,
-) -> Result<(Arc<Definition>, NewJob), Problem> {
-    let id = record.row.job;
-    let actor = Actor::current();
-    actor.check_scope(&record.row.definition)?;
-    let job_state = record.row.state;
-    if !job_state.has_ended() {
-        return Err(Problem::new(Code::NotFinished, format!("job {id} is {}", job_state.name()))
-            .state(job_state.name())
-            .hint("wait until it has ended, or cancel it first; for another job like it, submit one"));
-    }
-    let definitions = state.services.catalogue.current();
-    // A disabled definition disables its older revisions, too.
-    if definitions.find(&record.row.definition).is_some_and(|entry| !entry.definition.enabled) {
-        return Err(Rejection::Disabled.into());
-    }
-    let definition = match revision {
-        RevisionChoice::Original => revision_of(state, &record.row).await?,
-        RevisionChoice::Current => match definitions::find(&definitions, &record.row.definition) {
-            Ok(entry) => Arc::clone(&entry.definition),
-            Err(problem) => {
-                return Err(problem.hint("?revision=original runs it as it was when the job was made"));
-            }
-        },
-    };
-    let position = position(state, &record.row).await?;
-    let members = members::repeated(state, &record.row, members).await?;
-    let mut details =
-        JobDetails { overrides: record.overrides, labels: record.row.labels, ..JobDetails::default() };
-    merge_pairs(&mut details.overrides.environment, position);
-    let checker = Checker::new(&definition.submission.params);
-    let kept = record.params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
-    let (changes, resolved) =
-        submission::resolve_over_earlier_params(kept.collect(), changes, &definition, &checker)?;
-    details.params = resolved;
-    if let Some(changes) = changes.details {
-        merge_overrides(&mut details.overrides, changes.overrides);
-        merge_pairs(&mut details.labels, changes.labels);
-        job_request::check_totals(&details)?;
-    }
-    job_request::check_size(&details.sent())?;
-    let has_details = !details.is_empty();
-    let job = NewJob {
-        priority: changes.priority.or(Some(record.row.priority)),
-        timeout: changes.timeout.or(record.row.timeout),
-        retry_of: Some(id),
-        unique_key: changes.unique_key,
-        after: changes.after,
-        members,
-        details: has_details.then(|| Box::new(details)),
-        ..NewJob::default()
-    };
-    admission::check_policy(&definitions, &definition, job.timeout, actor.role)?;
-    Ok((definition, job))
-}
-
-/// Merges later overrides into earlier ones: variables by name, arguments and input as a whole.
-pub(crate) fn merge_overrides(overrides: &mut Overrides, changes: Overrides) {
-    merge_pairs(&mut overrides.environment, changes.environment);
-    if !changes.args.is_empty() {
-        overrides.args = changes.args;
-    }
-    if changes.input.is_some() {
-        overrides.input = changes.input;
-    }
-}
-
-/// Replaces the values of names that are there, and adds the others.
-fn merge_pairs(pairs: &mut Vec<(String, String)>, changes: Vec<(String, String)>) {
-    for (name, value) in changes {
-        match pairs.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = value,
-            None => pairs.push((name, value)),
-        }
-    }
-}
-
-/// Finds the revision of a job, and registers it with the engine if jobs.yaml has changed since.
-async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definition>, Problem> {
-    if let Some(entry) = state.services.catalogue.current().find_revision(row.revision) {
-        return Ok(entry.definition.clone());
-    }
-    let definition = definitions::of_revision(state, row.revision).await?.ok_or_else(|| {
-        Problem::new(
-            Code::RevisionGone,
-            format!("\"{}\" as it was for job {} is gone", row.definition, row.job),
-        )
-        .hint("make a new job of the definition as it is now")
-    })?;
-    state.services.engine.learn(definition.clone())?;
-    Ok(definition)
 }
 
 /// Submits one job to the engine and answers.
@@ -261,7 +140,7 @@ async fn submit_and_answer(
             Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
         }
         Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
+        answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 
@@ -332,43 +211,3 @@ async fn answer(
         }
     }
 }
-
-/// A warning beside an accepted job: it is paused, or no worker can run it at present.
-pub(crate) fn warning(reason: PendingReason) -> Option<shapes::Reason> {
-    if reason == PendingReason::Paused {
-        return Some(presenter::pending(reason));
-    }
-    let matches_none = matches!(
-        reason,
-        PendingReason::NoWorker
-            | PendingReason::NoRuntime
-            | PendingReason::NoMatch
-            | PendingReason::TooLarge
-            | PendingReason::Cordoned
-            | PendingReason::RuntimeUnavailable
-    );
-    matches_none
-        .then(|| shapes::Reason { code: "no_worker_matches".into(), text: pending_text(reason).into() })
-}
-
-/// A JSON answer.
-pub(crate) fn json(status: StatusCode, headers: HeaderMap, value: &impl serde::Serialize) -> Response {
-    let mut text = Vec::with_capacity(JOB_BYTES);
-    match serde_json::to_writer(&mut text, value) {
-        Ok(()) => (status, headers, [(header::CONTENT_TYPE, JSON)], text).into_response(),
-        Err(error) => Problem::internal(error).into_response(),
-    }
-}
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-pub(crate) const YES: HeaderValue = HeaderValue::from_static("true");
-/// Header that marks the answer to a repeated request.
-pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
-
-/// Header that marks the answer to a submission that made no job, because another one has its unique key.
-pub(crate) const DUPLICATE: HeaderName = HeaderName::from_static("unique-duplicate");
-
-/// Initial size of the buffer; most jobs fit.
-const JOB_BYTES: usize = 512;
-
-const BODY_BYTES_MAX: usize = 1 << 20;

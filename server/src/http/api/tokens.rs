@@ -21,8 +21,7 @@ use crate::auth::records::{ChangeError, NewToken};
 use crate::auth::role::Role;
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::api::jobs::unexpected_answer;
-use crate::http::api::submit::json;
+use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
@@ -153,7 +152,7 @@ async fn revoke_workers(state: &AppState, id: TokenId) -> Result<u32, Problem> {
             // It may have been forgotten meanwhile.
             Answer::Done | Answer::Rejected(Rejection::UnknownWorker) => count += 1,
             Answer::Rejected(rejection) => return Err(rejection.into()),
-            answer => return Err(unexpected_answer(&answer)),
+            answer => return Err(Problem::unexpected_answer(&answer)),
         }
     }
     Ok(count)

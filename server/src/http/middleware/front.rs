@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -18,6 +18,8 @@ use crate::http::middleware::audited::AuditedExchange;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::cut_at_revocation;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::accept::accepts;
+use crate::http::request::request_id::{REQUEST_ID, is_request_id};
 use crate::http::state::AppState;
 use crate::http::web;
 use crate::listener::Peer;
@@ -187,28 +189,6 @@ fn is_output(path: &str) -> bool {
     below.is_some_and(|(_, what)| what == "logs")
 }
 
-/// True if a client accepts this type. Weights are not compared, except for zero.
-pub(crate) fn accepts(headers: &HeaderMap, offer: &str) -> bool {
-    let kind = offer.split('/').next().unwrap_or_default();
-    let mut any = false;
-    for value in headers.get_all(header::ACCEPT) {
-        any = true;
-        let Ok(value) = value.to_str() else { continue };
-        for range in value.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let name = parts.next().unwrap_or_default();
-            let refused = parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
-            let matches = name == "*/*"
-                || name.eq_ignore_ascii_case(offer)
-                || name.strip_suffix("/*").is_some_and(|name| name.eq_ignore_ascii_case(kind));
-            if matches && !refused {
-                return true;
-            }
-        }
-    }
-    !any
-}
-
 /// The problem of a response, including those that only the router knows.
 fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
@@ -235,18 +215,10 @@ fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> 
         })
 }
 
-/// Returns true if a client may choose this request id.
-pub(crate) fn is_request_id(value: &HeaderValue) -> bool {
-    let bytes = value.as_bytes();
-    (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
-}
-
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// A day: a site that gives TLS up is reachable again soon.
 const STRICT_TRANSPORT: HeaderValue = HeaderValue::from_static("max-age=86400");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// Longer than any URL of the API.
 const URI_BYTES_MAX: usize = 8 << 10;
@@ -258,31 +230,12 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 mod tests {
     use super::*;
 
-    fn accept(value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_str(value).unwrap())])
-    }
-
-    #[test]
-    fn a_request_without_accept_takes_any_type() {
-        assert!(accepts(&HeaderMap::new(), "application/json"));
-    }
-
     #[test]
     fn only_the_whole_path_names_output() {
         assert!(is_output("/api/jobs/12/logs"));
         for other in ["/api/jobs/logs", "/api/definitions/logs", "/api/jobs/1/2/logs", "/api/workers/1/logs"]
         {
             assert!(!is_output(other), "{other}");
-        }
-    }
-
-    #[test]
-    fn types_match_by_name_family_or_star() {
-        for value in ["*/*", "application/*", "text/html, application/JSON;q=0.5"] {
-            assert!(accepts(&accept(value), "application/json"), "{value}");
-        }
-        for value in ["application/xml", "application/json;q=0", "text/*"] {
-            assert!(!accepts(&accept(value), "application/json"), "{value}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use scheduler::step::PendingReason;
+use scheduler::step::{Answer, PendingReason};
 
 use crate::engine::Busy;
 use crate::http::middleware::code::Code;
@@ -56,6 +56,11 @@ impl Problem {
     #[must_use]
     pub fn internal(cause: impl Error + Send + Sync + 'static) -> Self {
         Self::new(Code::Internal, "the cause is in the server's log").because(cause)
+    }
+
+    /// An answer of the engine that does not fit the request: a bug, answered with 500.
+    pub(crate) fn unexpected_answer(answer: &Answer) -> Self {
+        Self::internal(UnexpectedAnswer(format!("{answer:?}")))
     }
 
     /// A failed read of the store. The cause goes to the log only.
@@ -321,6 +326,10 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         }
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("the engine answered {0}")]
+struct UnexpectedAnswer(String);
 
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

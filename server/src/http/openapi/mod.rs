@@ -1,7 +1,8 @@
 //! The description of the API in OpenAPI 3.1: served at `/openapi.json`, shown at `/api-docs`, and kept in `docs/openapi.json`.
 //!
-//! `operations` is the table of all operations, `operation` has the words in which it is written, and `document` writes the description.
+//! `description` holds what was written; `operations` is the table of all operations, `operation` has the words in which it is written, and `document` writes the description.
 
+pub(crate) mod description;
 mod document;
 mod operation;
 mod operations;
@@ -11,29 +12,18 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use serde_json::Value;
 
 use crate::http::state::AppState;
+use description::Description;
 
 /// `GET /openapi.json`
 pub(crate) async fn serve(State(state): State<Arc<AppState>>) -> Response {
-    ([(header::CONTENT_TYPE, JSON)], state.openapi().text.clone()).into_response()
+    ([(header::CONTENT_TYPE, JSON)], description(&state).text.clone()).into_response()
 }
 
-/// The description of the API.
-pub(crate) struct Description {
-    pub(crate) document: Value,
-    /// The document as text.
-    text: Bytes,
-}
-
-impl Description {
-    /// Writes the description for a server with this prefix of paths.
-    pub(crate) fn write(base: &str) -> Self {
-        let document = document::write(base);
-        Self { text: document.to_string().into(), document }
-    }
+/// The description of this server's API, written when somebody first asks for it.
+pub(crate) fn description(state: &AppState) -> &Description {
+    state.openapi.get_or_init(|| Description::new(document::write(&state.services.base_path)))
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -43,11 +33,13 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
+    use serde_json::Value;
+
     use super::*;
     use crate::http::middleware::code::Code;
 
     fn describe(base: &str) -> Value {
-        Description::write(base).document
+        document::write(base)
     }
 
     /// Paths and methods of the router, from its source.

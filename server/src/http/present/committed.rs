@@ -5,11 +5,11 @@ use scheduler::job::State;
 use scheduler::pauses::PauseTarget;
 
 use crate::events::{AttemptSubject, EventRecord, JobSubject, Subject, WorkerName};
-use crate::http::api::definitions::expectation;
-use crate::http::api::schedules::fire;
-use crate::http::api::workers::{live_worker, stored_worker};
+use crate::http::present::definition::expectation;
 use crate::http::present::presenter::{hook, job_in_state};
+use crate::http::present::schedule::fire;
 use crate::http::present::shapes::{self, Time};
+use crate::http::present::worker::{live_worker, stored_worker};
 use crate::http::state::AppState;
 
 impl AppState {

@@ -1,10 +1,10 @@
 //! Jobs that wait for the end of another one.
 
+use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
-use super::presenter::Presenter;
 use crate::http::present::shapes;
-use crate::store::{DependencyRecord, JobRow};
+use crate::store::JobRow;
 
 /// The text for a job that comes after others (`after`).
 fn waits_for_predecessor(row: &JobRow) -> Option<shapes::Reason> {
@@ -12,38 +12,26 @@ fn waits_for_predecessor(row: &JobRow) -> Option<shapes::Reason> {
     Some(shapes::Reason { code: PendingReason::Dependencies.name().into(), text })
 }
 
-/// One end of a dependency.
-pub(crate) fn dependency(record: &DependencyRecord) -> shapes::Dependency {
-    shapes::Dependency {
-        job: record.job.0,
-        name: Some(record.definition.clone()).filter(|name| !name.is_empty()),
-        outcome: record.requires.name().into(),
-        state: record.state.map(|state| state.name().into()),
-    }
+/// The text for a job that waits for the end of another one.
+pub(super) fn waits_for_another(row: &JobRow, snapshot: &Snapshot) -> Option<shapes::Reason> {
+    waits_for_predecessor(row)
+        .or_else(|| waits_for_replaced(row, snapshot))
+        .or_else(|| waits_for_earlier(row, snapshot))
 }
 
-impl Presenter {
-    /// The text for a job that waits for the end of another one.
-    pub(super) fn waits_for_another(&self, row: &JobRow) -> Option<shapes::Reason> {
-        waits_for_predecessor(row)
-            .or_else(|| self.waits_for_replaced(row))
-            .or_else(|| self.waits_for_earlier(row))
-    }
+/// The text for a job that waits for the one that it replaces (`unique`).
+fn waits_for_replaced(row: &JobRow, snapshot: &Snapshot) -> Option<shapes::Reason> {
+    let replacing = &snapshot.replacing;
+    let (_, before) = replacing[replacing.binary_search_by_key(&row.job, |(job, _)| *job).ok()?];
+    let text = format!("job {before}, which it replaces, must end first (unique)").into();
+    Some(shapes::Reason { code: PendingReason::Replacing.name().into(), text })
+}
 
-    /// The text for a job that waits for the one that it replaces (`unique`).
-    fn waits_for_replaced(&self, row: &JobRow) -> Option<shapes::Reason> {
-        let replacing = &self.snapshot.replacing;
-        let (_, before) = replacing[replacing.binary_search_by_key(&row.job, |(job, _)| *job).ok()?];
-        let text = format!("job {before}, which it replaces, must end first (unique)").into();
-        Some(shapes::Reason { code: PendingReason::Replacing.name().into(), text })
-    }
-
-    /// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
-    fn waits_for_earlier(&self, row: &JobRow) -> Option<shapes::Reason> {
-        row.slot.as_ref()?;
-        let mut queues = self.snapshot.schedule_queues.iter();
-        let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;
-        let text = format!("job {first} of the same schedules must end first (overlap)").into();
-        Some(shapes::Reason { code: "earlier_job".into(), text })
-    }
+/// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
+fn waits_for_earlier(row: &JobRow, snapshot: &Snapshot) -> Option<shapes::Reason> {
+    row.slot.as_ref()?;
+    let mut queues = snapshot.schedule_queues.iter();
+    let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;
+    let text = format!("job {first} of the same schedules must end first (overlap)").into();
+    Some(shapes::Reason { code: "earlier_job".into(), text })
 }

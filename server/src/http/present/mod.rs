@@ -1,12 +1,16 @@
-//! Answers as JSON: `shapes` declares them, `presenter`, `timeline` and `ending` fill them from rows of the store and the snapshot.
+//! Answers as JSON: `shapes` declares them, the other modules fill them from rows of the store and the snapshot.
 
 pub(crate) mod batch;
 mod committed;
 pub(crate) mod csv;
-pub(crate) mod earlier;
+pub(crate) mod definition;
+mod earlier;
 pub(crate) mod ending;
 mod members;
+pub(crate) mod notification;
 pub(crate) mod presenter;
+pub(crate) mod schedule;
 pub mod shapes;
 pub(crate) mod span;
 pub(crate) mod timeline;
+pub(crate) mod worker;

@@ -17,14 +17,14 @@ use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
 use crate::http::middleware::problem::pending_text;
-use crate::http::present::earlier::dependency;
+use crate::http::present::earlier;
 use crate::http::present::members::{member_of, members};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, DependencyRecord, JobRecord, JobRow, SetPart};
 
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
@@ -129,7 +129,7 @@ impl Presenter {
     pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
-                if let Some(reason) = self.waits_for_another(row) {
+                if let Some(reason) = earlier::waits_for_another(row, &self.snapshot) {
                     return Some(reason);
                 }
                 let what = match row.attempts.0 {
@@ -298,6 +298,16 @@ pub(crate) fn hook(row: &HookRow, state: Option<State>) -> shapes::Hook {
         job: row.result.job().map(|job| job.0),
         state: state.map(|state| state.name().into()),
         left_out,
+    }
+}
+
+/// One end of a dependency.
+pub(crate) fn dependency(record: &DependencyRecord) -> shapes::Dependency {
+    shapes::Dependency {
+        job: record.job.0,
+        name: Some(record.definition.clone()).filter(|name| !name.is_empty()),
+        outcome: record.requires.name().into(),
+        state: record.state.map(|state| state.name().into()),
     }
 }
 

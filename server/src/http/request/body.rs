@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::body_budget::BodyReservation;
+use crate::http::middleware::body_budget::{BodyBudget, BodyReservation};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::field_errors;
@@ -82,6 +82,27 @@ pub(crate) async fn pieces(
     }
     pieces.push(small.freeze());
     Ok(pieces)
+}
+
+/// Reads the body of a single submission. Its memory is reserved until the returned reservation is dropped.
+///
+/// # Errors
+/// As [`pieces`], and `unsupported_media_type`.
+pub(crate) async fn submission(
+    budget: &BodyBudget,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Bytes, BodyReservation), Problem> {
+    let mut held = budget.reservation_at_once();
+    if body.is_end_stream() {
+        return Ok((Bytes::new(), held));
+    }
+    let pieces = pieces(body, SUBMISSION_BYTES_MAX, TIMEOUT, &mut held).await?;
+    let text = Bytes::from(pieces.concat());
+    if !text.is_empty() {
+        form(headers, false)?;
+    }
+    Ok((text, held))
 }
 
 fn must_fit(body: &Body, bytes_max: usize) -> Result<(), Problem> {
@@ -264,6 +285,9 @@ const LINES: [&str; 4] =
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// The largest body of a single submission.
+const SUBMISSION_BYTES_MAX: usize = 1 << 20;
 
 /// Smaller pieces of a large body are joined as they arrive.
 const SMALL_PIECE_BYTES: usize = 8 << 10;

@@ -11,7 +11,6 @@ use scheduler::step::{Answer, Rejection};
 use sha2::{Digest, Sha256};
 
 use crate::engine::Busy;
-use crate::http::api::jobs::unexpected_answer;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::predecessors;
@@ -108,7 +107,7 @@ pub(crate) async fn find_accepted(
         Answer::Replayed(holder) => Ok(holder),
         Answer::Rejected(Rejection::UnknownDefinition) => Err(refusal),
         Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
+        answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 

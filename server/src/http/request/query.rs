@@ -119,6 +119,14 @@ impl Query {
         }
     }
 
+    /// Reads `wait`: how long the answer may wait for an end.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn wait(&mut self) -> Result<Option<Duration>, Problem> {
+        self.duration("wait", WAIT_MAX)
+    }
+
     /// Refuses parameters that were not read.
     ///
     /// # Errors
@@ -132,6 +140,9 @@ impl Query {
         Err(if near.is_empty() { problem } else { problem.near(near) })
     }
 }
+
+/// Proxies cut longer connections.
+const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Middleware of paths without parameters.
 ///

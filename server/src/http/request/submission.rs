@@ -1,5 +1,7 @@
-//! Completes a parsed request by its definition: refuses what the definition does not allow, and resolves the parameters.
+//! Completes a parsed request by its definition: refuses what the definition does not allow, resolves the parameters, and lays overrides
+//! over earlier ones.
 
+use protocol::container::Overrides;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::new_jobs::NewJob;
@@ -75,6 +77,27 @@ pub(crate) fn resolve_over_earlier_params(
     });
     faults.truncate(FAULTS_MAX);
     if faults.is_empty() { Ok((job, resolved)) } else { Err(Problem::faults(faults)) }
+}
+
+/// Merges later overrides into earlier ones: variables by name, arguments and input as a whole.
+pub(crate) fn merge_overrides(overrides: &mut Overrides, changes: Overrides) {
+    merge_pairs(&mut overrides.environment, changes.environment);
+    if !changes.args.is_empty() {
+        overrides.args = changes.args;
+    }
+    if changes.input.is_some() {
+        overrides.input = changes.input;
+    }
+}
+
+/// Replaces the values of names that are there, and adds the others.
+pub(crate) fn merge_pairs(pairs: &mut Vec<(String, String)>, changes: Vec<(String, String)>) {
+    for (name, value) in changes {
+        match pairs.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => pairs.push((name, value)),
+        }
+    }
 }
 
 fn no_unique_key() -> Problem {

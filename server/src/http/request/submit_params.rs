@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::http::api::jobs::WAIT_MAX;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::query::{Query, invalid_query};
 
@@ -30,7 +29,7 @@ impl SubmitParams {
 
     pub(crate) fn read(mut query: Query) -> Result<Self, Problem> {
         let params = Self {
-            wait: query.duration("wait", WAIT_MAX)?,
+            wait: query.wait()?,
             follow: query.switch("follow")?,
             require_worker: query.switch("require_worker")?,
         };

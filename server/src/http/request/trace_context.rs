@@ -6,8 +6,8 @@
 use axum::http::HeaderMap;
 use scheduler::new_jobs::NewJob;
 
-use crate::http::middleware::front::{REQUEST_ID, is_request_id};
 use crate::http::request::job_request;
+use crate::http::request::request_id::{REQUEST_ID, is_request_id};
 
 /// The variables that the jobs of a request get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::page::{Frame, render};
 use crate::http::middleware::problem::Problem;
+use crate::http::openapi;
 use crate::http::state::AppState;
 
 /// The operations of a tag.
@@ -82,7 +83,7 @@ struct ApiPage<'d> {
 
 /// `GET /api-docs`
 pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
-    let document = &state.openapi().document;
+    let document = &openapi::description(&state).document;
     let tags = document["tags"].as_array().into_iter().flatten();
     let groups = tags.map(|tag| {
         let name = text(&tag["name"]);

@@ -10,9 +10,9 @@ use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
 use super::format;
-use super::overview::{HOUR_MS, HOURS, list as jobs};
+use super::jobs::first_page;
+use super::last_day;
 use super::workers::WorkerRow;
-use crate::clock;
 use crate::http::api::{health, notifications};
 use crate::http::middleware::problem::{Problem, pending_text};
 use crate::http::present::shapes::{Pause, Worker};
@@ -56,7 +56,7 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
         let text = format!("notifications to {} {} fail: {error}", message.kind, message.host);
         all.push(entry("bad", text, "/notifications"));
     }
-    let quarantined = jobs(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
+    let quarantined = first_page(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
     if quarantined > 0 {
         let text = match quarantined {
             1 => "1 job is quarantined: it waits for a decision".to_owned(),
@@ -67,10 +67,10 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
     }
     let missed = snapshot.missed.iter().map(|row| missed(state, row)).collect();
     all.extend(capped(missed, "/definitions", "more definitions are stale or slow"));
-    let since = Time(Timestamp(clock::now().utc.0 - HOURS * HOUR_MS)).to_string();
+    let since = Time(last_day::begin()).to_string();
     let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", ENDS)];
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-    for job in jobs(state, &bad).await? {
+    for job in first_page(state, &bad).await? {
         *by_name.entry(job.name).or_default() += 1;
     }
     for (name, count) in by_name {

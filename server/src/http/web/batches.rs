@@ -12,7 +12,7 @@ use super::format::{self, Moment};
 use super::jobs::Row;
 use super::list_address::ListAddress;
 use super::page::{Frame, render};
-use crate::http::api::{batches, jobs};
+use crate::http::api::{batches, job_list};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::BatchSummary;
 use crate::http::request::path::Id;
@@ -99,7 +99,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         true => Vec::new(),
         false => {
             let address = format!("/jobs?{selection}").parse().map_err(Problem::internal)?;
-            jobs::page(&state, Query::of(&address)?).await?.jobs
+            job_list::page(&state, Query::of(&address)?).await?.jobs
         }
     };
     render(&BatchPage {

@@ -17,9 +17,10 @@ use super::page_links::PageLinks;
 use super::revisions;
 use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
-use crate::http::api::{definitions, jobs};
+use crate::http::api::{definitions, job_list};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, Pause, RateLimit};
+use crate::http::request::definition;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -112,7 +113,7 @@ fn group(target: &PauseTarget) -> Option<String> {
 async fn last_runs(state: &AppState, name: &str, limit: &str) -> Result<Vec<Job>, Problem> {
     let pairs = [("name", name), ("limit", limit)];
     let query = Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
-    Ok(jobs::page(state, query).await?.jobs)
+    Ok(job_list::page(state, query).await?.jobs)
 }
 
 #[derive(Template)]
@@ -153,7 +154,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
     let runs = last_runs(&state, &name, RUNS).await?;
     let expect = definition.expect.as_ref();
     let current = state.services.catalogue.current();
-    let entry = definitions::find(&current, &name)?;
+    let entry = definition::find(&current, &name)?;
     let waiting = definition.waiting.iter().map(|waiting| waiting.count).sum();
     render(&DefinitionPage {
         frame: Frame::new(&state, "definitions", &name),

@@ -11,7 +11,7 @@ use super::format::{self, Moment};
 use super::list_address::ListAddress;
 use super::page::{Frame, render, see_other};
 use crate::http::api::job_export::{ExportFormat, export};
-use crate::http::api::jobs;
+use crate::http::api::job_list;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Job, Time};
 use crate::http::request::query::{Query, encode};
@@ -101,7 +101,7 @@ struct JobsPage {
 /// `GET /jobs`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let address = ListAddress::of(&uri)?;
-    let page = jobs::page(&state, address.query()).await?;
+    let page = job_list::page(&state, address.query()).await?;
     let frame = Frame::new(&state, "jobs", "Jobs");
     render(&JobsPage {
         may_act: frame.may_run_all(page.jobs.iter().map(|job| job.name.as_str())),
@@ -121,6 +121,12 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         older: address.next_page(page.next.as_deref()),
         selection: address.selection(),
     })
+}
+
+/// The first page of a list of jobs.
+pub(super) async fn first_page(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
+    let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Ok(job_list::page(state, Query::new(pairs.collect())).await?.jobs)
 }
 
 /// `GET /jobs.csv`: what a link can ask for, since it has no `Accept` of its own.

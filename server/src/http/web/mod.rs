@@ -14,6 +14,7 @@ mod definitions;
 mod format;
 mod job;
 mod jobs;
+mod last_day;
 mod limits;
 mod list_address;
 mod login;
@@ -37,7 +38,6 @@ use axum::routing::{get, post};
 
 use crate::http::state::AppState;
 pub(crate) use login::redirect_to_login;
-pub(crate) use overview::Activity;
 
 /// The routes of the dashboard.
 pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {

@@ -1,28 +1,23 @@
 //! `/`: what needs attention, what runs, and how the last day went.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use protocol::Timestamp;
 
 use super::attention::{self, Attention};
 use super::chart::{self, Bar, Hour};
 use super::format;
-use super::jobs::Row;
+use super::jobs::{self, Row};
+use super::last_day;
 use super::page::{Frame, render};
 use super::schedules::ScheduleRow;
 use crate::clock;
-use crate::http::api::{jobs, schedules, workers};
+use crate::http::api::{schedules, workers};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::Job;
-use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::rfc3339::Time;
-use crate::store::HourlyEnds;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -53,23 +48,20 @@ struct OverviewPage {
 
 /// Rows of each table.
 const ROWS: &str = "8";
-pub(super) const HOURS: i64 = 24;
-pub(super) const HOUR_MS: i64 = 3_600_000;
-const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// `GET /`
 pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
     let workers = workers::list(State(Arc::clone(&state)), Uri::from_static("/")).await?.0;
-    let running = list(&state, &[("state", "running"), ("limit", ROWS)]).await?;
+    let running = jobs::first_page(&state, &[("state", "running"), ("limit", ROWS)]).await?;
     let ended = "succeeded,failed,cancelled,expired,lost";
-    let last = list(&state, &[("state", ended), ("limit", ROWS)]).await?;
+    let last = jobs::first_page(&state, &[("state", ended), ("limit", ROWS)]).await?;
     let mut schedules = schedules::selected(&state, |_| true, 1).await?;
     let attention = attention::list(&state, &workers).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));
     schedules.truncate(8);
     let snapshot = state.services.engine.snapshot();
-    let hours = state.activity.hours(&state).await;
+    let hours = last_day::hours(&state).await;
     let reasons = attention::by_reason(&snapshot);
     let oldest = state.services.metrics.oldest_due().filter(|_| !reasons.is_empty());
     let connected = workers.iter().filter(|worker| worker.connected);
@@ -93,89 +85,4 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
         last: last.into_iter().map(Row::of).collect(),
         next: schedules.into_iter().map(ScheduleRow::of).collect(),
     })
-}
-
-/// The first page of a list of jobs.
-pub(super) async fn list(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
-    let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Ok(jobs::page(state, Query::new(pairs.collect())).await?.jobs)
-}
-
-/// The ends of the last 24 hours, counted now and then: counting reads every job that ended.
-#[derive(Debug, Default)]
-pub(crate) struct Activity {
-    counted: Mutex<Option<Counted>>,
-    counting: tokio::sync::Mutex<()>,
-}
-
-#[derive(Clone, Debug)]
-struct Counted {
-    at: Instant,
-    hours: Arc<Vec<HourlyEnds>>,
-}
-
-/// A count is good for this long.
-const FRESH: Duration = Duration::from_secs(20);
-/// A page waits this long for the first count.
-const COUNT_TIMEOUT: Duration = Duration::from_millis(40);
-
-impl Activity {
-    /// The last count, which may be some seconds old; a new one is begun behind the page's back. `None` if there was none yet.
-    async fn hours(&self, state: &Arc<AppState>) -> Option<Vec<Hour>> {
-        let counted = self.last();
-        if counted.as_ref().is_none_or(|counted| counted.at.elapsed() > FRESH) {
-            let counter = tokio::spawn(count(Arc::clone(state)));
-            if counted.is_none() {
-                // Without a count after this time, the page says that it is being counted.
-                let _ = tokio::time::timeout(COUNT_TIMEOUT, counter).await;
-            }
-        }
-        self.last().map(|counted| by_hour(&counted.hours, clock::now().utc))
-    }
-
-    fn last(&self) -> Option<Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-async fn count(state: Arc<AppState>) {
-    let Ok(_turn) = state.activity.counting.try_lock() else { return };
-    let since = Timestamp(clock::now().utc.0 - i64::try_from(DAY.as_millis()).unwrap_or(0));
-    match state.read(move |archive| archive.ends_by_hour(since)).await {
-        Ok(hours) => {
-            let counted = Counted { at: Instant::now(), hours: Arc::new(hours) };
-            *state.activity.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some(counted);
-        }
-        Err(problem) => tracing::debug!(code = problem.code().name(), "ends were not counted"),
-    }
-}
-
-fn by_hour(ends: &[HourlyEnds], now: Timestamp) -> Vec<Hour> {
-    let last = now.0.div_euclid(HOUR_MS);
-    let hour = |number: i64| {
-        let of_hour = || ends.iter().filter(|ends| ends.hour == number);
-        let label = Time(Timestamp(number * HOUR_MS)).to_string();
-        Hour {
-            label: label.get(11..16).unwrap_or_default().to_owned(),
-            from: label,
-            until: Time(Timestamp((number + 1) * HOUR_MS)).to_string(),
-            succeeded: of_hour().map(|ends| ends.succeeded).sum(),
-            failed: of_hour().map(|ends| ends.failed).sum(),
-        }
-    };
-    (last - HOURS + 1..=last).map(hour).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_day_has_24_hours_with_the_present_one_last() {
-        let ends = [HourlyEnds { hour: 100, succeeded: 5, failed: 2 }];
-        let hours = by_hour(&ends, Timestamp(100 * HOUR_MS + 5));
-        assert_eq!(hours.len(), 24);
-        assert_eq!((hours[23].succeeded, hours[23].failed, hours[23].label.as_str()), (5, 2, "04:00"));
-        assert_eq!(hours[22].succeeded, 0);
-    }
 }

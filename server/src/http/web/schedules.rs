@@ -13,9 +13,10 @@ use super::format::{self, Moment};
 use super::page::{Frame, render};
 use super::page_links::PageLinks;
 use crate::clock;
-use crate::http::api::{definitions, schedules};
+use crate::http::api::schedules;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Fire, Schedule, Time};
+use crate::http::request::definition;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 
@@ -111,7 +112,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let page = query.number("page")?;
     query.finish()?;
     if !name.is_empty() {
-        definitions::find(&state.services.catalogue.current(), &name)?;
+        definition::find(&state.services.catalogue.current(), &name)?;
     }
     // Many slots are computed for those only that have a line.
     let mut all = schedules::selected(&state, |it| name.is_empty() || it == name, 1).await?;

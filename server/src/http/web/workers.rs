@@ -11,7 +11,7 @@ use super::format::{self, Moment};
 use super::jobs::Row;
 use super::page::{Frame, render};
 use super::page_links::PageLinks;
-use crate::http::api::{jobs, workers};
+use crate::http::api::{job_list, workers};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Exclusion, ResourceAmounts, Worker, WorkerResources};
 use crate::http::request::path::Id;
@@ -174,8 +174,8 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         let pairs = [("worker", id.as_str()), ("state", states), ("limit", limit)];
         Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
     };
-    let running = jobs::page(&state, of_worker("assigned,running", "100")).await?.jobs;
-    let last = jobs::page(&state, of_worker("succeeded,failed,cancelled,expired,lost", "20")).await?.jobs;
+    let running = job_list::page(&state, of_worker("assigned,running", "100")).await?.jobs;
+    let last = job_list::page(&state, of_worker("succeeded,failed,cancelled,expired,lost", "20")).await?.jobs;
     render(&WorkerPage {
         frame: Frame::new(&state, "workers", &worker.name),
         suspect: worker.suspect.as_ref().map(|it| SuspectRow {

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::connections::open_writing;
 use super::faults;
-use super::wal::WalState;
+use super::wal_state::WalState;
 use crate::store::{CommitError, LoadError};
 
 /// The writer's end of the thread.

@@ -40,6 +40,7 @@ pub mod upgrade;
 mod upkeep;
 mod usage_column;
 mod wal;
+mod wal_state;
 mod write;
 
 use std::path::PathBuf;

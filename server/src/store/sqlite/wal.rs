@@ -20,6 +20,7 @@ use super::archive::Pool;
 use super::checkpointer::Checkpointer;
 use super::connections::WRITER_TIMEOUT;
 use super::faults;
+use super::wal_state::WalState;
 use crate::store::CommitError;
 
 /// How long the log may become, in pages of 4 KiB.
@@ -146,28 +147,6 @@ impl WalKeeper {
             self.not_before = log.pages + self.bounds.rest;
         }
         Ok(())
-    }
-}
-
-/// How much is in the log, and how much of that is in the file as well.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WalState {
-    pub(super) pages: i64,
-    pub(super) moved_pages: i64,
-    /// True if the requested checkpoint was completed.
-    is_done: bool,
-}
-
-impl WalState {
-    const fn left(self) -> i64 {
-        self.pages - self.moved_pages
-    }
-
-    /// After a checkpoint of this kind (`NOOP` moves nothing).
-    pub(super) fn of(connection: &Connection, kind: &str) -> rusqlite::Result<Self> {
-        connection.prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))?.query_row([], |row| {
-            Ok(Self { is_done: row.get::<_, i64>(0)? == 0, pages: row.get(1)?, moved_pages: row.get(2)? })
-        })
     }
 }
 

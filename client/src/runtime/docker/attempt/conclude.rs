@@ -85,7 +85,7 @@ impl Attempt {
                 Lifecycle::Running => {
                     let at = self.start_of(shared, &container).await;
                     self.report_start(shared, &container.id, at).await;
-                    replay::follow(shared, self).await;
+                    replay::follow(shared, &self.replayed()).await;
                     replayed = true;
                 }
                 Lifecycle::Ended => {
@@ -94,7 +94,7 @@ impl Attempt {
                     let saw_all =
                         [CliExit::Observed, CliExit::Code(container.exit_code())].contains(&cli_exit);
                     if replayed || !saw_all {
-                        replay::complete(shared, self).await;
+                        replay::complete(shared, &self.replayed()).await;
                     }
                     if let Some(exit) = self.verdict(shared, &container, (cli_exit, since), &cli_stderr).await
                     {

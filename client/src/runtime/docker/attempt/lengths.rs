@@ -1,17 +1,18 @@
-//! Lengths of an attempt's output, and its writer.
+//! Lengths of an attempt's output, its writer, and the view of it that a replay needs.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use protocol::report::OutputLengths;
 
 use super::Attempt;
 use crate::runtime::blocking::run_blocking;
+use crate::runtime::docker::replay::ReplayedAttempt;
 
 impl Attempt {
     /// Bytes in the files, and the missing ones, which are reported as a gap.
     pub(super) async fn output_lengths(&self) -> OutputLengths {
         let there = self.lengths().await;
-        let missing = *self.missing();
+        let missing = *self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |of: fn(OutputLengths) -> u64| of(there).saturating_add(of(missing));
         OutputLengths { stdout: sum(|it| it.stdout), stderr: sum(|it| it.stderr) }
     }
@@ -28,7 +29,15 @@ impl Attempt {
         run_blocking(move || Ok(dir.is_being_written())).await.unwrap_or(true)
     }
 
-    pub(in crate::runtime::docker) fn missing(&self) -> MutexGuard<'_, OutputLengths> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The parts of this attempt that a replay of its output needs.
+    pub(super) fn replayed(&self) -> ReplayedAttempt<'_> {
+        ReplayedAttempt {
+            token: self.token(),
+            name: &self.name,
+            dir: &self.dir,
+            log_bytes_max: self.launch.spec.log_bytes_max,
+            turn: &self.replay_turn,
+            missing: &self.missing,
+        }
     }
 }

@@ -12,9 +12,9 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::http::api::admission;
-use crate::http::api::definitions;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, submit_with_key};
 use crate::http::request::job_request::{ArrayRequest, JobRequest, MANY_MAX};
 use crate::http::request::submission;
@@ -64,7 +64,7 @@ fn copies(
     trace: &TraceContext,
     count: u32,
 ) -> Result<NewJobs, Problem> {
-    let definition = &definitions::find(definitions, name)?.definition;
+    let definition = &definition::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
     let mut job = submission::complete(request, definition, &checker)?;
     trace.add_to(&mut job);
@@ -85,7 +85,7 @@ fn one_for_each(
     if each.len() > MANY_MAX {
         return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
     }
-    let definition = &definitions::find(definitions, name)?.definition;
+    let definition = &definition::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
     let mut jobs = Vec::with_capacity(each.len());
     for (index, own) in each.into_iter().enumerate() {

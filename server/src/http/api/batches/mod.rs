@@ -12,16 +12,15 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::JobId;
-use scheduler::batches::BatchMember;
 
 use crate::excerpt::excerpt;
 use crate::http::api::bulk::{self, Verb};
-use crate::http::api::jobs::{WAIT_MAX, limit, next_page};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
+use crate::http::request::paging::{limit, next_page};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -74,7 +73,7 @@ pub(crate) async fn one(
     uri: Uri,
 ) -> Result<Json<shapes::FullBatch>, Problem> {
     let mut query = Query::of(&uri)?;
-    let timeout = query.duration("wait", WAIT_MAX)?;
+    let timeout = query.wait()?;
     query.finish()?;
     if let Some(timeout) = timeout {
         wait_until_ended(&state, JobId(id), timeout).await?;
@@ -121,14 +120,6 @@ async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
         Problem::new(Code::BatchNotFound, format!("there is no batch {first}"))
             .hint("a batch has the number of its first job; GET /api/batches lists the batches")
     })
-}
-
-/// The variables that told a member of a batch its position. A job that repeats it is no member, and gets the same.
-pub(crate) async fn position(state: &AppState, row: &JobRow) -> Result<Vec<(String, String)>, Problem> {
-    let Some(first) = row.batch else { return Ok(Vec::new()) };
-    let Some(batch) = state.read(move |archive| archive.batch(first)).await? else { return Ok(Vec::new()) };
-    let index = u32::try_from(row.job.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
-    Ok(BatchMember { batch: first, index, size: batch.count }.variables())
 }
 
 /// Waits until a batch has ended, the time is up, or the server shuts down.

@@ -19,13 +19,13 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::excerpt::excerpt;
-use crate::http::api::jobs::unexpected_answer;
-use crate::http::api::submit::{DUPLICATE, REPLAYED, YES, json, warning};
-use crate::http::api::{admission, definitions};
+use crate::http::api::admission;
+use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body::{self, Form};
+use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
 use crate::http::request::predecessors::EntryNames;
@@ -130,7 +130,7 @@ pub(crate) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<R
         }
         Answer::Replayed(holder) => Ok(replayed(state, holder)),
         Answer::Rejected(rejection) => Err(rejection.into()),
-        answer => Err(unexpected_answer(&answer)),
+        answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn read_many(
             _ => {
                 seen.add(&name);
                 actor.check_scope(&name).map_err(|denial| Problem::from(denial).field("name"))?;
-                let entry = definitions::find(definitions, &name).map_err(|problem| problem.field("name"))?;
+                let entry = definition::find(definitions, &name).map_err(|problem| problem.field("name"))?;
                 if !entry.definition.enabled {
                     return Err(Problem::from(Rejection::Disabled).field("name"));
                 }

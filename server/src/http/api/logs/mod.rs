@@ -23,9 +23,9 @@ use protocol::report::Stream as Written;
 
 use crate::http::api::jobs::find;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::front::accepts;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
+use crate::http::request::accept::accepts;
 use crate::http::request::path::Id;
 use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;

@@ -83,8 +83,7 @@ mod tests {
 
     use utoipa::PartialSchema;
 
-    use super::super::array::EntryKind;
-    use super::super::rules::FIELDS;
+    use super::super::fields::{EntryKind, FIELDS};
     use super::*;
 
     /// The names of all fields, also of those that are flattened into the type.

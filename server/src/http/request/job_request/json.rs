@@ -8,11 +8,11 @@ use scheduler::details::JobDetails;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::JobRequest;
 use super::after::After;
-use super::array::{ArrayRequest, EntryKind};
+use super::array::ArrayRequest;
 use super::collector::FaultCollector;
-use super::rules::FIELDS;
+use super::fields::{EntryKind, FIELDS};
+use super::job::JobRequest;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;

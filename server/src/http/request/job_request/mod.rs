@@ -7,18 +7,15 @@ mod after;
 mod array;
 mod collector;
 mod described;
+mod fields;
+mod job;
 mod json;
 mod rules;
 mod update;
 
-use std::borrow::Cow;
-
 use protocol::container::Overrides;
-use scheduler::dependencies::RequiredEnd;
 use scheduler::details::JobDetails;
-use scheduler::new_jobs::NewJob;
 use serde::de::DeserializeSeed;
-use serde_json::Value;
 
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -26,29 +23,13 @@ use crate::http::request::field_errors;
 use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
 pub(crate) use after::AFTER_MAX;
 pub(crate) use array::ArrayRequest;
-use array::EntryKind;
 use collector::FaultCollector;
 pub(crate) use described::{JobChanges, Member, Submission};
+use fields::EntryKind;
+pub(crate) use job::JobRequest;
 use json::{Entries, Entry};
 pub(crate) use rules::{MANY_MAX, batch_name, count, label_fault};
 pub(crate) use update::{JobPatch, read_update};
-
-/// A parsed request for one job; its revision is not known yet.
-#[derive(Debug, Default)]
-pub(crate) struct JobRequest<'b> {
-    /// The definition's name, in entries of a batch.
-    pub(crate) name: Option<Cow<'b, str>>,
-    /// Its own name within its list.
-    pub(crate) entry_name: Option<String>,
-    /// Names of entries of its list that it comes after.
-    pub(crate) after_entries: Vec<(String, RequiredEnd)>,
-    /// The job with its overrides.
-    pub(crate) job: NewJob,
-    /// Values for the parameters of the definition; not checked yet.
-    pub(crate) params: Vec<(String, Value)>,
-    /// Present if it asks for several jobs.
-    pub(crate) array: Option<Box<ArrayRequest>>,
-}
 
 /// Parses the body of a request for one job. An empty body has no overrides.
 ///

@@ -11,8 +11,9 @@ use scheduler::details::JobDetails;
 use scheduler::job::AttemptTimeout;
 use scheduler::new_jobs::StartTime;
 
-use super::array::{ArrayRequest, EntryKind};
+use super::array::ArrayRequest;
 use super::collector::FaultCollector;
+use super::fields::{EntryKind, FIELDS};
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -259,28 +260,6 @@ fn is_variable_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.len() <= NAME_BYTES_MAX
 }
-
-/// All fields, in an order in which those of each [`EntryKind`] stand together.
-pub(super) const FIELDS: [&str; 18] = [
-    "as",
-    "name",
-    "params",
-    "environment",
-    "args",
-    "input",
-    "priority",
-    "timeout",
-    "run_at",
-    "delay",
-    "labels",
-    "unique_key",
-    "after",
-    "count",
-    "each",
-    "batch_name",
-    "max_failures",
-    "concurrency",
-];
 
 /// Room for the variables that tell a member of a batch its position.
 const POSITION_VARIABLES: usize = 3;

@@ -12,8 +12,9 @@ use protocol::JobId;
 
 use super::actions::{Fields, request_for, split, to_job};
 use super::page::{Frame, render};
-use crate::http::api::{definitions, jobs, submit};
+use crate::http::api::{jobs, submit};
 use crate::http::middleware::problem::Problem;
+use crate::http::request::definition;
 use crate::http::request::path::{Id, Name};
 use crate::http::state::AppState;
 use form::can_be_mended;
@@ -78,7 +79,7 @@ pub(crate) async fn run_again(
 
 fn page_of_definition(state: &AppState, name: String) -> Result<RunPage, Problem> {
     let definitions = state.services.catalogue.current();
-    let form = RunForm::of_definition(&definitions::find(&definitions, &name)?.definition);
+    let form = RunForm::of_definition(&definition::find(&definitions, &name)?.definition);
     Ok(RunPage { frame: Frame::new(state, "definitions", format!("Run {name}")), again: None, name, form })
 }
 

@@ -79,7 +79,7 @@ fn a_reader_that_stays_makes_the_log_longer_only_until_it_leaves() {
     }
     reader.execute_batch("COMMIT").unwrap();
     let pages =
-        |store: &SqliteStore| super::super::wal::WalState::of(&store.connection, "NOOP").unwrap().pages;
+        |store: &SqliteStore| super::super::wal_state::WalState::of(&store.connection, "NOOP").unwrap().pages;
     let until = Instant::now() + Duration::from_secs(20);
     while pages(&store) >= SMALL.most {
         assert!(Instant::now() < until, "the log was not begun anew");

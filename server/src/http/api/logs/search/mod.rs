@@ -18,11 +18,12 @@ use protocol::report::Stream;
 
 use super::which;
 use crate::auth::actor::Actor;
-use crate::http::api::jobs::{find, limit};
+use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::OutputSearch;
 use crate::http::request::cursor;
 use crate::http::request::job_filter;
+use crate::http::request::paging::limit;
 use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 use matcher::{Kind, Matcher};

@@ -1,0 +1,108 @@
+//! The job that repeats an ended one.
+
+use std::sync::Arc;
+
+use scheduler::batches::BatchMember;
+use scheduler::definition::Definition;
+use scheduler::details::JobDetails;
+use scheduler::new_jobs::NewJob;
+use scheduler::step::Rejection;
+
+use crate::auth::actor::Actor;
+use crate::http::api::admission;
+use crate::http::api::members;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::definition;
+use crate::http::request::job_request::{self, JobRequest};
+use crate::http::request::submission::{self, merge_overrides, merge_pairs};
+use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
+use crate::http::state::AppState;
+use crate::params::{self, Checker};
+use crate::store::{JobRecord, JobRow};
+
+/// The job that repeats an ended one, with `changes` laid over its overrides.
+pub(crate) async fn repeat_of(
+    state: &Arc<AppState>,
+    record: JobRecord,
+    revision: RevisionChoice,
+    members: MembersChoice,
+    changes: JobRequest<'_>,
+) -> Result<(Arc<Definition>, NewJob), Problem> {
+    let id = record.row.job;
+    let actor = Actor::current();
+    actor.check_scope(&record.row.definition)?;
+    let job_state = record.row.state;
+    if !job_state.has_ended() {
+        return Err(Problem::new(Code::NotFinished, format!("job {id} is {}", job_state.name()))
+            .state(job_state.name())
+            .hint("wait until it has ended, or cancel it first; for another job like it, submit one"));
+    }
+    let definitions = state.services.catalogue.current();
+    // A disabled definition disables its older revisions, too.
+    if definitions.find(&record.row.definition).is_some_and(|entry| !entry.definition.enabled) {
+        return Err(Rejection::Disabled.into());
+    }
+    let definition = match revision {
+        RevisionChoice::Original => revision_of(state, &record.row).await?,
+        RevisionChoice::Current => match definition::find(&definitions, &record.row.definition) {
+            Ok(entry) => Arc::clone(&entry.definition),
+            Err(problem) => {
+                return Err(problem.hint("?revision=original runs it as it was when the job was made"));
+            }
+        },
+    };
+    let position = position(state, &record.row).await?;
+    let members = members::repeated(state, &record.row, members).await?;
+    let mut details =
+        JobDetails { overrides: record.overrides, labels: record.row.labels, ..JobDetails::default() };
+    merge_pairs(&mut details.overrides.environment, position);
+    let checker = Checker::new(&definition.submission.params);
+    let kept = record.params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
+    let (changes, resolved) =
+        submission::resolve_over_earlier_params(kept.collect(), changes, &definition, &checker)?;
+    details.params = resolved;
+    if let Some(changes) = changes.details {
+        merge_overrides(&mut details.overrides, changes.overrides);
+        merge_pairs(&mut details.labels, changes.labels);
+        job_request::check_totals(&details)?;
+    }
+    job_request::check_size(&details.sent())?;
+    let has_details = !details.is_empty();
+    let job = NewJob {
+        priority: changes.priority.or(Some(record.row.priority)),
+        timeout: changes.timeout.or(record.row.timeout),
+        retry_of: Some(id),
+        unique_key: changes.unique_key,
+        after: changes.after,
+        members,
+        details: has_details.then(|| Box::new(details)),
+        ..NewJob::default()
+    };
+    admission::check_policy(&definitions, &definition, job.timeout, actor.role)?;
+    Ok((definition, job))
+}
+
+/// Finds the revision of a job, and registers it with the engine if jobs.yaml has changed since.
+async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definition>, Problem> {
+    if let Some(entry) = state.services.catalogue.current().find_revision(row.revision) {
+        return Ok(entry.definition.clone());
+    }
+    let definition = definition::of_revision(state, row.revision).await?.ok_or_else(|| {
+        Problem::new(
+            Code::RevisionGone,
+            format!("\"{}\" as it was for job {} is gone", row.definition, row.job),
+        )
+        .hint("make a new job of the definition as it is now")
+    })?;
+    state.services.engine.learn(definition.clone())?;
+    Ok(definition)
+}
+
+/// The variables that told a member of a batch its position. A job that repeats it is no member, and gets the same.
+async fn position(state: &AppState, row: &JobRow) -> Result<Vec<(String, String)>, Problem> {
+    let Some(first) = row.batch else { return Ok(Vec::new()) };
+    let Some(batch) = state.read(move |archive| archive.batch(first)).await? else { return Ok(Vec::new()) };
+    let index = u32::try_from(row.job.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
+    Ok(BatchMember { batch: first, index, size: batch.count }.variables())
+}

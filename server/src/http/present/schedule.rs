@@ -1,0 +1,91 @@
+//! Fills the JSON of schedules and of the fire ledger.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use protocol::Timestamp;
+use scheduler::definition::Definition;
+use scheduler::pauses::{Pauses, group_of};
+use scheduler::schedule::Schedule;
+use scheduler::schedules::{FireRow, ScheduleRow};
+
+use crate::clock;
+use crate::http::present::shapes::{self, Time};
+use crate::store::ScheduleState;
+
+/// The stored state of schedules, to be looked up.
+pub(crate) struct StoredSchedules<'k> {
+    rows: BTreeMap<(&'k str, &'k str), &'k ScheduleRow>,
+    pauses: Pauses,
+    now: Timestamp,
+    next: u64,
+}
+
+impl<'k> StoredSchedules<'k> {
+    /// The state, for schedules that are shown with this many next slots.
+    pub(crate) fn new(state: &'k ScheduleState, next: u64) -> Self {
+        let key = |row: &'k ScheduleRow| ((&*row.definition, row.schedule.as_str()), row);
+        let pauses = Pauses::of(state.paused.iter().cloned());
+        Self { rows: state.rows.iter().map(key).collect(), pauses, now: clock::now().utc, next }
+    }
+
+    /// The JSON of the schedules of a definition.
+    pub(crate) fn schedules_of(&self, definition: &Definition) -> impl Iterator<Item = shapes::Schedule> {
+        definition.timetable.schedules.iter().map(|schedule| self.schedule(definition, schedule))
+    }
+
+    fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {
+        let name = definition.name.as_str();
+        let row = self.rows.get(&(name, schedule.id.as_str()));
+        let own_name = Arc::from(name);
+        let pauses = self.pauses.of_schedule(&own_name, group_of(definition), &schedule.id);
+        let paused_since = pauses.map(|(_, since)| since).min();
+        let last_fire = row.and_then(|row| row.last_fire).map(|last| shapes::LastFire {
+            slot: Time(last.slot),
+            at: Time(last.at),
+            job: last.job.0,
+            lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
+        });
+        // A slot that fired stays fired, also while the clock stands before it.
+        let mut slot = row.map_or(self.now, |row| row.cursor.max(self.now));
+        let next = std::iter::from_fn(|| {
+            slot = schedule.next_slot_after(slot)?;
+            Some(Time(slot))
+        });
+        let next: Vec<Time> = next.zip(0..self.next).map(|(slot, _)| slot).collect();
+        // As the ledger tells it: a pause of a disabled schedule changes nothing.
+        let state = match (definition.enabled, paused_since) {
+            (false, _) => "disabled",
+            (true, Some(_)) => "paused",
+            (true, None) if next.is_empty() => "over",
+            (true, None) => "active",
+        };
+        shapes::Schedule {
+            name: name.to_owned(),
+            id: schedule.id.to_string(),
+            rule: schedule.rule.to_string(),
+            description: schedule.describe(),
+            timezone: schedule.zone.name().to_owned(),
+            state: state.into(),
+            paused_since: paused_since.map(Time),
+            next,
+            last_fire,
+        }
+    }
+}
+
+/// The JSON of a row of the ledger.
+pub(crate) fn fire(row: &FireRow) -> shapes::Fire {
+    shapes::Fire {
+        schedule: row.schedule.to_string(),
+        from: Time(row.from),
+        to: Time(row.to),
+        count: row.count.count,
+        at_least: !row.count.exact,
+        verdict: row.verdict.name().into(),
+        reason: row.verdict.reason().map(Into::into),
+        job: row.verdict.job().map(|job| job.0),
+        decided_at: Time(row.at),
+        lateness_ms: shapes::millis(row.at.since(row.to)),
+    }
+}
