@@ -128,7 +128,7 @@ impl ParentCounts {
         self.failed + self.expired + self.lost
     }
 
-    pub(crate) fn count(&mut self, state: State) {
+    pub(crate) fn add_ended(&mut self, state: State) {
         match state {
             State::Succeeded => self.succeeded += 1,
             State::Failed => self.failed += 1,

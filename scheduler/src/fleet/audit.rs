@@ -15,8 +15,10 @@ impl Fleet {
     pub fn faults(&self) -> Vec<&'static str> {
         let mut faults = Vec::new();
         for (id, worker) in &self.workers {
-            let indexed = worker.load.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
-            if worker.load_now() != worker.load.map(|(load, _)| load) || worker.load.is_some() != indexed {
+            let indexed = worker.listed_at.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
+            if worker.compute_load() != worker.listed_at.map(|(load, _)| load)
+                || worker.listed_at.is_some() != indexed
+            {
                 faults.push("a worker's load is not what the order says");
             }
             let in_use = worker.holdings.in_use();
@@ -41,7 +43,7 @@ impl Fleet {
             if !is_indexed {
                 faults.push("a worker is not found by its secret or name");
             }
-            let position = worker.load.map(|(load, tie)| (load, tie, *id));
+            let position = worker.listed_at.map(|(load, tie)| (load, tie, *id));
             let facts = worker.class_facts(&self.classes);
             let is_of_class = |class| {
                 self.classes.facts(class) == Some(&facts)

@@ -19,14 +19,14 @@ impl Fleet {
             worker.holdings.mark_changed();
             return self.refresh(id);
         }
-        let position = worker.load.map(|(load, tie)| (load, tie, id));
+        let position = worker.listed_at.map(|(load, tie)| (load, tie, id));
         if let Some(old) = worker.class.take() {
             if let Some(position) = position {
                 self.classes.close(old, position, &worker.fitting);
             }
             self.classes.leave(old, id);
         }
-        worker.fitting = worker.fitting_now(&self.classes);
+        worker.fitting = worker.compute_fitting(&self.classes);
         let class = self.classes.join(facts, id);
         worker.class = Some(class);
         if let Some(position) = position {

@@ -295,21 +295,21 @@ impl Fleet {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        let load = worker.load_now();
-        let fitting = worker.holdings.take_changed().then(|| worker.fitting_now(&self.classes));
+        let load = worker.compute_load();
+        let fitting = worker.holdings.take_changed().then(|| worker.compute_fitting(&self.classes));
         let fitting = fitting.filter(|fitting| *fitting != worker.fitting);
-        if worker.load.map(|(old, _)| old) == load && fitting.is_none() {
+        if worker.listed_at.map(|(old, _)| old) == load && fitting.is_none() {
             return;
         }
         self.touched.insert(id);
         let has_free_slot = |load: Option<u32>| load.is_some_and(|load| load < FULL);
-        let has_gained = || fitting.iter().flatten().any(|it| !worker.has_room_for(*it));
-        let has_slot_now = has_free_slot(load) && !has_free_slot(worker.load.map(|(old, _)| old));
+        let has_gained = || fitting.iter().flatten().any(|it| !worker.fits(*it));
+        let has_slot_now = has_free_slot(load) && !has_free_slot(worker.listed_at.map(|(old, _)| old));
         // Without a free slot, a job that lacked resources waits for one from now on, and holds back jobs that may be prefetched.
         if has_slot_now || (load.is_some() && has_gained()) {
             self.freed.insert(id);
         }
-        if let Some((old, tie)) = worker.load.take() {
+        if let Some((old, tie)) = worker.listed_at.take() {
             self.open.remove(&(old, tie, id));
             if let Some(class) = worker.class {
                 self.classes.close(class, (old, tie, id), &worker.fitting);
@@ -322,7 +322,7 @@ impl Fleet {
         }
         if let Some(load) = load {
             let tie = self.ties.next_u32();
-            worker.load = Some((load, tie));
+            worker.listed_at = Some((load, tie));
             self.open.insert((load, tie, id));
             if let Some(class) = worker.class {
                 self.classes.open(class, (load, tie, id), &worker.fitting);

@@ -36,21 +36,21 @@ pub struct Worker {
     pub holdings: Holdings,
     /// Consequences of its failures.
     pub health: Health,
-    /// Facts for people.
+    /// Its own description.
     pub info: WorkerInfo,
     /// Other processes that claim to be this worker.
     pub claims: Claims,
     /// The last report of its process; unknown after a restart of the server.
     pub last_report: Option<ReportNo>,
-    /// Its class; absent until it connects for the first time in this life of the server.
+    /// Its class; absent until it connects for the first time since the server started.
     pub(super) class: Option<ClassId>,
-    /// Load and tie-breaker under which the fleet lists it, if it has room.
-    pub(super) load: Option<(u32, u32)>,
+    /// Load and tie-breaker under which the fleet lists it; absent if it may get no further attempt.
+    pub(super) listed_at: Option<(u32, u32)>,
     /// Reservations that fit into the resources it has left, ordered.
     pub(super) fitting: Vec<ReservationId>,
 }
 
-/// Facts that a worker reports about itself, for people.
+/// The description that a worker gives when it connects. Jobs are placed by its labels; the rest is for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
     /// Its own labels, without those that an operator set or a join token granted.
@@ -76,7 +76,7 @@ impl Worker {
             claims: Claims::default(),
             last_report: None,
             class: None,
-            load: None,
+            listed_at: None,
             fitting: Vec::new(),
             row,
         }
@@ -100,19 +100,19 @@ impl Worker {
         Configure { slots: self.row.slots, drain: self.row.drain.is_some(), intervals: None }
     }
 
-    /// It is not ready, and its lease lasts: it may connect or reconcile soon.
+    /// It is not ready and not revoked, and its lease lasts: it may connect or reconcile soon.
     #[must_use]
     pub fn may_reconnect(&self) -> bool {
         !self.link.is_ready() && !self.lease.is_expired && self.row.revoked_at.is_none()
     }
 
-    /// It may get attempts.
+    /// It is ready, not cordoned, not leaving, and its lease lasts. Room and health decide besides whether it gets attempts.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.link.is_ready() && !self.row.cordoned && !self.link.is_leaving() && !self.lease.is_expired
     }
 
-    /// Its labels: those that an operator set, those that its join token granted, and its own. Of one name the first counts.
+    /// Its labels: those that an operator set, those that its join token granted, and its own. Of labels with the same name the first one counts.
     fn labels(&self) -> impl Iterator<Item = &(String, String)> {
         self.row.labels.iter().chain(&self.row.granted).chain(&self.info.labels)
     }
@@ -123,24 +123,24 @@ impl Worker {
         self.labels().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
     }
 
-    /// Its class; absent until it connects for the first time in this life of the server.
+    /// Its class; absent until it connects for the first time since the server started.
     #[must_use]
     pub const fn class(&self) -> Option<ClassId> {
         self.class
     }
 
-    /// Load and tie-breaker, if it has room.
-    pub(crate) const fn position(&self) -> Option<(u32, u32)> {
-        self.load
+    /// Load and tie-breaker under which the fleet lists it; absent if it may get no further attempt.
+    pub(crate) const fn listed_at(&self) -> Option<(u32, u32)> {
+        self.listed_at
     }
 
     /// A reservation fits into the resources that it has left.
-    pub(crate) fn has_room_for(&self, reservation: ReservationId) -> bool {
+    pub(crate) fn fits(&self, reservation: ReservationId) -> bool {
         self.fitting.binary_search(&reservation).is_ok()
     }
 
     /// Reservations that fit into the resources that it has left, ordered.
-    pub(super) fn fitting_now(&self, classes: &Classes) -> Vec<ReservationId> {
+    pub(super) fn compute_fitting(&self, classes: &Classes) -> Vec<ReservationId> {
         classes.fitting(&self.capacity.offer, self.holdings.in_use())
     }
 
@@ -184,7 +184,7 @@ impl Worker {
     }
 
     /// Attempts per 1,000 slots, if there is room for one more.
-    pub(super) fn load_now(&self) -> Option<u32> {
+    pub(super) fn compute_load(&self) -> Option<u32> {
         let held = u64::from(self.holdings.count());
         (self.is_open() && self.has_room() && self.health.allows_more())
             .then(|| u32::try_from(held * u64::from(FULL) / u64::from(self.slots())).unwrap_or(u32::MAX))

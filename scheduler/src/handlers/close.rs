@@ -66,7 +66,7 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
             match goes_on {
                 // Its timer has fired if it was recalled for its deadline, and a clock that was set back gives it time again.
                 true => expire::watch(scheduler, id),
-                false => expire::limit_queue(scheduler, id, due_at.max(now.utc)),
+                false => expire::start_queue_timeout(scheduler, id, due_at.max(now.utc)),
             }
             false
         }

@@ -111,7 +111,7 @@ pub(crate) fn pass_on(scheduler: &mut Scheduler, now: Now) {
 
 fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(due_at) = scheduler.jobs.get(&id).map(|job| job.due_at) else { return };
-    expire::limit_queue(scheduler, id, due_at.max(now.utc));
+    expire::start_queue_timeout(scheduler, id, due_at.max(now.utc));
     if due_at <= now.utc {
         due::start_due_job(scheduler, id);
     } else {

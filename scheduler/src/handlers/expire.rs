@@ -29,7 +29,7 @@ pub(crate) const NOT_STARTED: &str = "it did not start within its queue_timeout"
 const NOT_RELEASED: &str = "nobody released it from quarantine within its quarantine_timeout";
 
 /// Begins the wait for a start.
-pub(crate) fn limit_queue(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
+pub(crate) fn start_queue_timeout(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
     limit(scheduler, id, from, |waits| waits.queue);
 }
 

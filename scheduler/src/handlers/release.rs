@@ -71,7 +71,7 @@ fn requeue(scheduler: &mut Scheduler, now: Now, id: JobId) {
     }
     close::queue(scheduler, id);
     scheduler.change(Change::Freed { job: id });
-    expire::limit_queue(scheduler, id, now.utc);
+    expire::start_queue_timeout(scheduler, id, now.utc);
 }
 
 fn note_released(scheduler: &mut Scheduler, now: Now, request: &ReleaseRequest) {

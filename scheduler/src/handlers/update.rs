@@ -1,4 +1,4 @@
-//! Changes the start or the priority of a job that waits. A job that a worker has cannot be changed any more.
+//! Changes the due time or the priority of a job that waits. A job that a worker has cannot be changed any more.
 
 use protocol::Now;
 
@@ -30,7 +30,7 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
             job.live_state = LiveState::Scheduled;
         }
         let state = if due_at > now.utc || close::is_held_back(scheduler, id) {
-            // A job that must wait for an earlier one is looked at again when that ends.
+            // If the job is held back by an earlier one, this has no effect: the end of that job queues it.
             scheduler.timers.set_date(due_at, Date::Due(id));
             State::Scheduled
         } else {
@@ -40,8 +40,9 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
         let note = Note::Updated { by, due_at, priority };
         scheduler.change(Change::Noted { job: id, at: now.utc, note });
         scheduler.change(Change::Updated(Updated { job: id, state, due_at, priority }));
+        // The time in the queue of a job that comes after others begins when they have ended.
         if update.run_at.is_some() && !scheduler.dependencies.holds_back(id) {
-            expire::limit_queue(scheduler, id, due_at);
+            expire::start_queue_timeout(scheduler, id, due_at);
         }
     }
     scheduler.reply(ticket, Answer::Done);

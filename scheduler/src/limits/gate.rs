@@ -139,7 +139,7 @@ pub(crate) fn is_held_back(scheduler: &mut Scheduler, now: Now, position: QueueK
 pub(crate) fn can_run(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> bool {
     let classes = scheduler.fleet.classes();
     let reservation = classes.need_of(lane.definition()).and_then(|(need, _)| classes.reservation_of(need));
-    placement::may_run(scheduler, lane, worker) && reservation.is_none_or(|it| worker.has_room_for(it))
+    placement::may_run(scheduler, lane, worker) && reservation.is_none_or(|it| worker.fits(it))
 }
 
 /// A worker with room may take the first job of this lane.

@@ -86,7 +86,7 @@ pub(crate) fn find(
 
 /// One of these workers has room.
 pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor) -> bool {
-    let is_open = |id| fleet.worker(id).and_then(Worker::position).is_some();
+    let is_open = |id| fleet.worker(id).and_then(Worker::listed_at).is_some();
     match parked_for {
         ParkedFor::Worker(only) => is_open(only),
         ParkedFor::Need(id) => {
@@ -106,7 +106,7 @@ pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor) -> bool {
     let need_id = match parked_for {
         // Other lanes of this worker may reserve less.
         ParkedFor::Worker(only) => {
-            let position = fleet.worker(only).and_then(Worker::position);
+            let position = fleet.worker(only).and_then(Worker::listed_at);
             return position.is_some_and(|(load, _)| load < FULL);
         }
         ParkedFor::Need(id) => id,
@@ -118,11 +118,10 @@ pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor) -> bool {
         let open = classes.meeting(need_id).filter_map(|(class, _)| classes.open_for(class, need_id));
         return open.into_iter().any(|workers| workers.by_load.range(..full).next().is_some());
     }
-    let has_room =
-        |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.has_room_for(it));
+    let has_room = |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.fits(it));
     need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(|id| {
         let worker = fleet.worker(id).filter(has_room);
-        let load = worker.and_then(Worker::position).map(|(load, _)| load);
+        let load = worker.and_then(Worker::listed_at).map(|(load, _)| load);
         load.is_some_and(|load| load < FULL)
     })
 }
@@ -206,10 +205,10 @@ impl Search<'_> {
 
     /// Absent if the worker has no room, or too little left of a resource.
     fn rank(&self, worker: &Worker) -> Option<Rank> {
-        let (load, tie) = worker.position()?;
+        let (load, tie) = worker.listed_at()?;
         let classes = self.scheduler.fleet.classes();
         let score = classes.score(self.need, worker.class()?)?;
-        if classes.reservation_of(self.need).is_some_and(|it| !worker.has_room_for(it)) {
+        if classes.reservation_of(self.need).is_some_and(|it| !worker.fits(it)) {
             return None;
         }
         let is_full = load >= FULL;

@@ -31,8 +31,7 @@ pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
         let Some(worker) = scheduler.fleet.worker(id) else { continue };
         if let Some(class) = worker.class() {
             let classes = scheduler.fleet.classes();
-            let has_room =
-                |need: &NeedId| classes.reservation_of(*need).is_none_or(|it| worker.has_room_for(it));
+            let has_room = |need: &NeedId| classes.reservation_of(*need).is_none_or(|it| worker.fits(it));
             for need in classes.needs_met(class, id, &worker.row.name).filter(has_room) {
                 scheduler.ready.stir_slots(ParkedFor::Need(need));
             }

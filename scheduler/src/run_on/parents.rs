@@ -218,7 +218,7 @@ impl Parents {
         if let Some(parent) = self.live.get_mut(&parent)
             && parent.live.remove(&member)
         {
-            parent.row.counts.count(state);
+            parent.row.counts.add_ended(state);
         }
         self.note_starved(parent);
     }
@@ -295,11 +295,10 @@ impl Parents {
             self.restored.insert(member.job, member);
         }
         parent.used.extend(live.used.iter().map(|of| (of.worker, of.member)));
-        let is_cancelled = parent.row.cancelled_by.is_some();
-        self.live.insert(id, parent);
-        if is_cancelled {
+        if parent.row.cancelled_by.is_some() {
             self.cancel(id);
         }
+        self.live.insert(id, parent);
         self.to_review.push_back(id);
     }
 

@@ -18,7 +18,15 @@ use crate::workload::Workload;
 /// Failures of hosts that the present process of the server has decided on.
 #[derive(Debug, Default)]
 pub(super) struct FailedHosts {
-    at: BTreeMap<(WorkerId, Revision), Moment>,
+    first_failures: BTreeMap<(WorkerId, Revision), HostFailure>,
+}
+
+/// The failure that an exclusion began with.
+#[derive(Debug)]
+struct HostFailure {
+    at: Moment,
+    /// The worker has not connected since. With another process it would have another host, and no exclusion.
+    is_same_session: bool,
 }
 
 impl Oracle {
@@ -35,7 +43,7 @@ impl Oracle {
                 // A start shows that the host works.
                 Change::Started { token, .. } => {
                     if let Some((worker, revision)) = place_of(disk, token.job) {
-                        self.failed_hosts.at.remove(&(worker, revision));
+                        self.failed_hosts.first_failures.remove(&(worker, revision));
                     }
                 }
                 Change::Waiting { closed, due_at, state, .. } => {
@@ -50,9 +58,10 @@ impl Oracle {
             }
         }
         for effect in &step.effects {
-            // Another process of a worker may have another host.
             if let Effect::Send(_, Order::Welcome(it)) = effect {
-                self.failed_hosts.at.retain(|(worker, _), _| *worker != it.worker);
+                let failures = self.failed_hosts.first_failures.iter_mut();
+                let of_worker = failures.filter(|((worker, _), _)| *worker == it.worker);
+                of_worker.for_each(|(_, failure)| failure.is_same_session = false);
             }
         }
     }
@@ -67,16 +76,20 @@ impl Oracle {
             && let Some(place) = place_of(disk, closed.token.job)
         {
             // A failure during an exclusion belongs to the same fault.
-            let at = self.failed_hosts.at.entry(place).or_insert(now);
-            *at = if now.since(*at) < EXCLUDED_FOR { *at } else { now };
+            let earlier = self.failed_hosts.first_failures.get(&place);
+            if earlier.is_none_or(|earlier| now.since(earlier.at) >= EXCLUDED_FOR) {
+                let failure = HostFailure { at: now, is_same_session: true };
+                self.failed_hosts.first_failures.insert(place, failure);
+            }
         }
     }
 
     /// Q7: a worker whose host failed to start a definition gets none of its jobs for a minute.
     fn is_not_excluded(&mut self, scene: Scene<'_>, disk: &Disk, it: &Assigned) {
         let Some(row) = disk.row(it.token.job) else { return };
-        let Some(at) = self.failed_hosts.at.get(&(it.worker, row.revision)) else { return };
-        let since = scene.now.since(*at);
+        let failure = self.failed_hosts.first_failures.get(&(it.worker, row.revision));
+        let Some(failure) = failure.filter(|failure| failure.is_same_session) else { return };
+        let since = scene.now.since(failure.at);
         if since < shortened(EXCLUDED_FOR, scene.drift_ppm) {
             let what = format!("{} goes to worker {} {since:?} after its host failed", it.token, it.worker);
             self.fault(scene.now, "Q7 a host that failed is excluded", what);

@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use protocol::{Revision, Timestamp};
 
-use super::definition_ends::EndKey;
 use crate::store::sqlite::member_counts::MemberCounts;
+
+/// A row of `definition_ends`: the definition's name, whether the ends are bad, the block.
+pub(super) type EndKey = (i64, bool, i64);
 
 /// Facts that are known to be in the database already, to save writes. Cleared when a group fails, because its rows are rolled back.
 #[derive(Debug, Default)]

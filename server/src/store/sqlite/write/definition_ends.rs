@@ -8,12 +8,9 @@ use protocol::JobId;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::WriteResult;
-use super::cache::WriteCache;
+use super::cache::{EndKey, WriteCache};
 use crate::store::sqlite::blocks::BLOCK_SHIFT;
 use crate::store::sqlite::run_on;
-
-/// A row of `definition_ends`: the definition's name, whether the ends are bad, the block.
-pub(super) type EndKey = (i64, bool, i64);
 
 /// A job that ended, with the row of its definition and the code of its state.
 #[derive(Clone, Copy, Debug)]

@@ -262,7 +262,7 @@ impl BlockRow {
     fn write(
         self,
         connection: &Connection,
-        key: definition_ends::EndKey,
+        key: super::cache::EndKey,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
         let (name, is_bad, block) = key;
