@@ -206,7 +206,7 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
     match &job.live_state {
         LiveState::Scheduled
             if !scheduler.timers.has_date(job.due_at, Date::Due(id))
-                && !handlers::close::is_held_back(scheduler, id) =>
+                && !handlers::close::waits_for_another(scheduler, id) =>
         {
             Some("scheduled without a timer")
         }

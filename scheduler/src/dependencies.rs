@@ -167,7 +167,7 @@ impl Dependencies {
 
     /// The job waits for others.
     #[must_use]
-    pub fn holds_back(&self, job: JobId) -> bool {
+    pub fn must_wait(&self, job: JobId) -> bool {
         self.waiting.contains_key(&job)
     }
 
@@ -315,10 +315,10 @@ mod tests {
         dependencies.add(JOB(3), [(JOB(1), RequiredEnd::Success), (JOB(2), RequiredEnd::Any)]);
         dependencies.record_end(JOB(2), Some(State::Failed));
         assert_eq!(decided(&mut dependencies), []);
-        assert!(dependencies.holds_back(JOB(3)));
+        assert!(dependencies.must_wait(JOB(3)));
         dependencies.record_end(JOB(1), Some(State::Succeeded));
         assert_eq!(decided(&mut dependencies), [(3, Verdict::Met)]);
-        assert!(!dependencies.holds_back(JOB(3)) && !dependencies.has_work());
+        assert!(!dependencies.must_wait(JOB(3)) && !dependencies.has_work());
     }
 
     #[test]

@@ -316,7 +316,7 @@ impl Schedules {
     }
 
     /// True if a job must wait for an earlier one of the schedules of its definition.
-    pub(crate) fn holds_back(&self, job: JobId) -> bool {
+    pub(crate) fn must_wait(&self, job: JobId) -> bool {
         let Some(state) = self.jobs.get(&job).and_then(|name| self.names.get(name)) else { return false };
         state.current.is_some_and(|current| current.overlap != Overlap::Allow)
             && state.live.first().is_some_and(|first| *first < job)

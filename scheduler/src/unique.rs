@@ -128,7 +128,7 @@ impl UniqueKeys {
 
     /// The job waits for its predecessor.
     #[must_use]
-    pub fn holds_back(&self, job: JobId) -> bool {
+    pub fn must_wait(&self, job: JobId) -> bool {
         self.predecessor(job).is_some()
     }
 

@@ -400,7 +400,7 @@ impl Disk {
                 self.may_follow(it.token.job)?;
                 self.may_go(it)?;
                 let definition = self.row(it.token.job).and_then(|row| self.definitions.get(&row.revision));
-                if definition.is_some_and(|definition| self.schedules.holds_back(definition)) {
+                if definition.is_some_and(|definition| self.schedules.must_wait(definition)) {
                     return Err(format!(
                         "I28 {} is given to a worker while its definition is paused",
                         it.token

@@ -27,8 +27,8 @@ pub(crate) fn state_and_reason(
         return (State::Queued, None);
     };
     let pending = match &job.live_state {
-        LiveState::Scheduled if scheduler.dependencies.holds_back(id) => Some(PendingReason::Dependencies),
-        LiveState::Scheduled if scheduler.unique.holds_back(id) => Some(PendingReason::Replacing),
+        LiveState::Scheduled if scheduler.dependencies.must_wait(id) => Some(PendingReason::Dependencies),
+        LiveState::Scheduled if scheduler.unique.must_wait(id) => Some(PendingReason::Replacing),
         LiveState::Scheduled => Some(PendingReason::NotDue),
         LiveState::Queued(lane) => Some(why_queued(scheduler, *lane, by_workers(scheduler, *lane))),
         LiveState::Quarantined => Some(PendingReason::Quarantined),

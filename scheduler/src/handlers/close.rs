@@ -366,10 +366,10 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
 }
 
 /// A scheduled job waits for the end of another one: of one that it comes after, that it replaces, or that its schedule made earlier.
-pub(crate) fn is_held_back(scheduler: &Scheduler, id: JobId) -> bool {
-    scheduler.dependencies.holds_back(id)
-        || scheduler.unique.holds_back(id)
-        || scheduler.schedules.holds_back(id)
+pub(crate) fn waits_for_another(scheduler: &Scheduler, id: JobId) -> bool {
+    scheduler.dependencies.must_wait(id)
+        || scheduler.unique.must_wait(id)
+        || scheduler.schedules.must_wait(id)
 }
 
 /// Lets a job that may have waited for an earlier one become due with the next tick.

@@ -115,7 +115,7 @@ fn release(scheduler: &mut Scheduler) {
         .flat_map(|state| state.live.iter().copied())
         .collect();
     for job in waiting {
-        if !scheduler.schedules.holds_back(job) {
+        if !scheduler.schedules.must_wait(job) {
             close::wake(scheduler, job);
         }
     }

@@ -29,8 +29,8 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
             (job.due_at, job.priority) = (due_at, priority);
             job.live_state = LiveState::Scheduled;
         }
-        let state = if due_at > now.utc || close::is_held_back(scheduler, id) {
-            // If the job is held back by an earlier one, this has no effect: the end of that job queues it.
+        let state = if due_at > now.utc || close::waits_for_another(scheduler, id) {
+            // If the job waits for an earlier one, this has no effect: the end of that job queues it.
             scheduler.timers.set_date(due_at, Date::Due(id));
             State::Scheduled
         } else {
@@ -41,7 +41,7 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
         scheduler.change(Change::Noted { job: id, at: now.utc, note });
         scheduler.change(Change::Updated(Updated { job: id, state, due_at, priority }));
         // The time in the queue of a job that comes after others begins when they have ended.
-        if update.run_at.is_some() && !scheduler.dependencies.holds_back(id) {
+        if update.run_at.is_some() && !scheduler.dependencies.must_wait(id) {
             expire::start_queue_timeout(scheduler, id, due_at);
         }
     }

@@ -47,9 +47,9 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Ne
         return Next::Nothing;
     }
     let Some((position, lane)) = scheduler.ready.first_unlimited() else { return Next::Nothing };
-    let is_held_back = is_held_back(scheduler, now, position);
+    let is_behind_limited = is_behind_limited(scheduler, now, position);
     match scheduler.ready.head(lane) {
-        Some(head) if !is_held_back => Next::Lane { lane, job: head.job(), free_only: false },
+        Some(head) if !is_behind_limited => Next::Lane { lane, job: head.job(), free_only: false },
         _ => Next::Nothing,
     }
 }
@@ -118,7 +118,7 @@ fn wake(scheduler: &mut Scheduler, now: Now) {
 
 /// Nothing behind this position may be prefetched: a job with limits waits before it that lacks only a free slot. Lanes that turn out to
 /// wait for something else are parked for that.
-pub(crate) fn is_held_back(scheduler: &mut Scheduler, now: Now, position: QueueKey) -> bool {
+pub(crate) fn is_behind_limited(scheduler: &mut Scheduler, now: Now, position: QueueKey) -> bool {
     loop {
         wake(scheduler, now);
         let waiter = scheduler.ready.first_slot_waiter();

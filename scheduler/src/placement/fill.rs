@@ -74,7 +74,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut Budget) -> bool {
             continue;
         }
         match choice::choose(scheduler, lane, job, free_only) {
-            Choice::Worker(worker, free) if free || !is_held_back(scheduler, now, lane) => {
+            Choice::Worker(worker, free) if free || !is_behind_limited(scheduler, now, lane) => {
                 grant::grant(scheduler, now, lane, job, worker, free);
                 budget.assignments -= 1;
                 is_outdated = !held_back.is_empty();
@@ -98,9 +98,9 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut Budget) -> bool {
 /// Lanes that one step parks at most.
 const PARKED_PER_STEP: usize = 10_000;
 
-fn is_held_back(scheduler: &mut Scheduler, now: Now, lane: LaneKey) -> bool {
+fn is_behind_limited(scheduler: &mut Scheduler, now: Now, lane: LaneKey) -> bool {
     let head = scheduler.ready.head(lane);
-    head.is_some_and(|head| gate::is_held_back(scheduler, now, head))
+    head.is_some_and(|head| gate::is_behind_limited(scheduler, now, head))
 }
 
 #[cfg(test)]

@@ -285,7 +285,7 @@ impl Schedules {
     }
 
     /// No job of this definition may get an attempt.
-    pub(super) fn holds_back(&self, definition: &Definition) -> bool {
+    pub(super) fn must_wait(&self, definition: &Definition) -> bool {
         let group = definition.limits.concurrency.as_ref().and_then(|it| it.group.as_deref());
         self.paused.keys().any(|target| match target {
             PauseTarget::Server => true,
