@@ -96,7 +96,7 @@ impl World {
                 self.network.break_off(&mut self.agenda, self.now, connection, [true, true]);
             }
             Parcel::Order(order) => {
-                self.oracle.worker_hears_order(self.now, no, &order);
+                self.oracle.worker_hears_order(no, &order);
                 self.step_worker(no, Input::Ordered(order));
             }
             Parcel::Goodbye => self.worker_loses(no, connection),

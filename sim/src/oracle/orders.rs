@@ -17,7 +17,7 @@ pub(super) struct LocalQueue {
     waiting: BTreeMap<Token, Waiting>,
     /// Attempts of which the worker was told, or has said, that they wait no more. An order that crosses that on its way changes nothing.
     left: BTreeSet<Token>,
-    /// An attempt that it has begun with, and one that seemed to go first. Perhaps it gives that one back in the same step.
+    /// An attempt that it has begun with, and one that seemed to go first. Perhaps it gives that one back with its next reports.
     suspicion: Option<(Token, Token)>,
 }
 
@@ -95,8 +95,9 @@ impl Oracle {
         self.queues[usize::from(machine.no)].begin(machine, launch);
     }
 
-    /// Q4: of its queue a worker begins with the attempt that has the highest priority. It has said since whether it gives one back.
-    pub(super) fn began_in_order(&mut self, now: Moment, no: u16) {
+    /// Q4: of its queue a worker begins with the attempt that has the highest priority. It has sent its reports, so it has said whether it
+    /// gives one back.
+    pub(crate) fn began_in_order(&mut self, now: Moment, no: u16) {
         if let Some((token, first)) = self.queues[usize::from(no)].take_confirmed() {
             let what = format!("w{no} begins with {token} before {first}");
             self.fault(now, "Q4 a worker starts the highest priority first", what);

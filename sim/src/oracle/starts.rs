@@ -78,8 +78,7 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn worker_hears_order(&mut self, now: Moment, no: u16, order: &Order) {
-        self.began_in_order(now, no);
+    pub(crate) fn worker_hears_order(&mut self, no: u16, order: &Order) {
         self.queues[usize::from(no)].hear(order);
         let gate = &mut self.gates[usize::from(no)];
         let mut allowed = Vec::new();
