@@ -1,5 +1,5 @@
 //! The result of a job, passed on to the jobs of its hooks: as a variable, and as values of parameters that the hook's definition declares.
-//! A job that comes after others (`dependencies`) gets such values as well; the server adds them when it hands the job to a worker.
+//! A job that comes after others (`dependencies`) takes such values as well. The store, which has those results, adds them to the job.
 //!
 //! A result is JSON, and the rules of parameters have regular expressions. The scheduler knows neither: the server passes it a function for
 //! both. The variable needs no more than that line breaks stand between the values of JSON only, never within a text.
@@ -32,8 +32,7 @@ pub fn ignore_result(_: &SubmissionRules, _: &str) -> ResultParams {
 }
 
 /// A result gives parameters to jobs of a definition with these rules.
-#[must_use]
-pub fn takes_params(rules: &SubmissionRules) -> bool {
+pub(crate) fn takes_params(rules: &SubmissionRules) -> bool {
     let is_allowed = rules.allow.as_ref().is_none_or(|allowed| allowed.contains(&Field::Params));
     is_allowed && !rules.params.declared.is_empty()
 }

@@ -64,6 +64,14 @@ impl ParentRow {
         !self.is_complete && self.cancelled_by.is_none()
     }
 
+    /// As many members were made as there are to be.
+    const fn has_all_members(&self) -> bool {
+        match &self.plan {
+            MemberPlan::Count { members, .. } => self.counts.total >= *members,
+            MemberPlan::All | MemberPlan::Workers(_) => self.is_complete,
+        }
+    }
+
     /// The state in which the parent ends, and the reason.
     #[must_use]
     pub fn end(&self) -> (State, String) {
@@ -83,11 +91,11 @@ impl ParentRow {
         };
         match &self.cancelled_by {
             // All members were made, and the cancel stopped none of them.
-            Some(_) if self.is_complete && counts.total > 0 && counts.succeeded == counts.total => {
+            Some(_) if self.has_all_members() && counts.total > 0 && counts.succeeded == counts.total => {
                 (State::Succeeded, String::new())
             }
             Some(by) if counts.total == 0 => (State::Cancelled, format!("cancelled by {by}")),
-            Some(by) if !self.is_complete => {
+            Some(by) if !self.has_all_members() => {
                 (State::Cancelled, format!("cancelled by {by} before all members were made: {}", reason()))
             }
             Some(by) => (State::Cancelled, format!("cancelled by {by}: {}", reason())),

@@ -109,6 +109,14 @@ pub enum Change {
     Updated(Updated),
     /// A job waits for another one; or it has learned how this one ended.
     Dependency(DependencyRow),
+    /// The jobs that this one came after have ended as required: it takes parameters from their results by the rules of its definition. Only
+    /// if the definition has parameters.
+    ResultsTaken {
+        /// The job.
+        job: JobId,
+        /// Its definition.
+        definition: Arc<Definition>,
+    },
     /// A job waits for no others any more, because it ends.
     DependenciesDropped {
         /// The job that ends.

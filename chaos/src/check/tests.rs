@@ -146,7 +146,7 @@ fn missing_accepted_job_is_lost() {
 }
 
 #[test]
-fn partial_batch_is_torn() {
+fn a_batch_that_exists_in_part_is_found() {
     assert_found(Violation::PartialBatch, |it| drop_job(it, 3));
     assert_found(Violation::PartialBatch, |it| {
         it.store.jobs[3].id = 9;
@@ -187,7 +187,7 @@ fn end_of_a_superseded_attempt_is_found() {
 }
 
 #[test]
-fn outcome_without_a_mark_is_invented() {
+fn an_outcome_without_a_mark_is_wrong() {
     assert_found(Violation::WrongOutcome, |it| it.store.attempts[1].exit_code = Some(137));
     assert_found(Violation::WrongOutcome, |it| {
         it.marks.retain(|mark| (mark.fence, mark.mark) != (15, MarkKind::Stop))

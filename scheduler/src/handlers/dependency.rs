@@ -11,6 +11,7 @@ use crate::core::Scheduler;
 use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Unmet, Verdict};
 use crate::handlers::{close, due, expire};
 use crate::new_jobs::NewJobs;
+use crate::results;
 use crate::state::State;
 use crate::step::{Change, Rejection};
 
@@ -56,6 +57,9 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
         scheduler.change(Change::Dependency(DependencyRow { job, on, requires, ended }));
     }
     if left.is_empty() {
+        if !after.is_empty() {
+            take_results(scheduler, job);
+        }
         return;
     }
     let ended = left.iter().filter_map(|(on, _)| Some((*on, end_since_check(scheduler, job, *on)?)));
@@ -109,7 +113,16 @@ pub(crate) fn pass_on(scheduler: &mut Scheduler, now: Now) {
     }
 }
 
+/// The results of the jobs that this one came after give it parameters.
+fn take_results(scheduler: &mut Scheduler, job: JobId) {
+    let definition = scheduler.jobs.get(&job).and_then(|job| scheduler.definition(job));
+    if let Some(definition) = definition.filter(|definition| results::takes_params(&definition.submission)) {
+        scheduler.change(Change::ResultsTaken { job, definition });
+    }
+}
+
 fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
+    take_results(scheduler, id);
     let Some(due_at) = scheduler.jobs.get(&id).map(|job| job.due_at) else { return };
     expire::start_queue_timeout(scheduler, id, due_at.max(now.utc));
     if due_at <= now.utc {

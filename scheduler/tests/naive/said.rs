@@ -54,6 +54,7 @@ pub(super) fn change(change: &Change) -> Option<String> {
         Change::Hook(row) => format!("j{} {} {}: {:?}", row.parent, row.event.name(), row.target, row.result),
         Change::Dependency(row) => format!("{row:?}"),
         Change::DependenciesDropped { job, .. } => format!("j{job} waits for no others"),
+        Change::ResultsTaken { job, .. } => format!("j{job} takes results"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         // The model runs each job on one worker.
         Change::Parent(row) => format!("{row:?}"),

@@ -229,6 +229,15 @@ impl Ledger {
             Change::DependenciesDropped { job, .. } => {
                 self.after.remove(job);
             }
+            Change::ResultsTaken { job, .. } => {
+                let unmet = self
+                    .after
+                    .get(job)
+                    .into_iter()
+                    .flatten()
+                    .find(|(_, (requires, ended))| ended.is_none_or(|state| !requires.is_met_by(state)));
+                prop_assert!(unmet.is_none(), "job {} takes results before {:?}", job, unmet);
+            }
             // The rules of these are in `sets`.
             Change::Parent(it) => {
                 if let (Some(row), true) = (self.rows.get_mut(&it.job), it.started_at.is_some()) {

@@ -44,7 +44,7 @@ impl Sets {
             }
             Change::Member(member) => {
                 let parent = self.parent(member.parent);
-                prop_assert!(parent.is_some_and(|parent| !parent.is_complete), "{:?} is too much", member);
+                prop_assert!(parent.is_some_and(ParentRow::gets_members), "{:?} is too much", member);
                 prop_assert!(self.end_of(member.parent).is_none(), "{:?} comes after the end", member);
                 let pinned = |it: &&MemberRow| it.parent == member.parent && it.pinned == member.pinned;
                 let twin = self.members.iter().find(pinned).filter(|_| member.pinned.is_some());

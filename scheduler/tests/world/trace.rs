@@ -130,6 +130,7 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             let ended = row.ended.map(|state| format!(", which ended {}", state.name())).unwrap_or_default();
             format!("change j{} after j{} {}{ended}", row.job, row.on, row.requires.name())
         }
+        Change::ResultsTaken { job, .. } => format!("change j{job} takes results"),
         Change::DependenciesDropped { job, is_skipped } => {
             format!("change j{job} waits for no others{}", if *is_skipped { ", skipped" } else { "" })
         }

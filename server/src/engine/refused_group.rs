@@ -102,6 +102,7 @@ fn describe_change(change: &Change) -> String {
             format!("job {} comes after job {} ({}): {:?}", row.job, row.on, row.requires.name(), row.ended)
         }
         Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others any more"),
+        Change::ResultsTaken { job, .. } => format!("job {job} takes parameters from results"),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Parent(row) => format!("job {} has members: {:?}", row.job, row.counts),
         Change::Member(row) => format!("job {} is a member of job {}", row.job, row.parent),

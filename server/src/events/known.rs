@@ -189,6 +189,7 @@ impl Known {
                 // cancellation that follows.
                 Change::Dependency(_)
                 | Change::DependenciesDropped { .. }
+                | Change::ResultsTaken { .. }
                 | Change::WorkerUsed(_)
                 | Change::Schedule(_)
                 | Change::Keyed { .. }

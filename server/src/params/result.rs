@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use protocol::container::Overrides;
 use protocol::wire::{BODY_BYTES_MAX, body_fits_with};
+use scheduler::details::JobDetails;
 use scheduler::params::{JobParam, JobParams, SubmissionRules};
-use scheduler::results::{ResultParams, takes_params};
+use scheduler::results::{RESULT_VARIABLE_BYTES_MAX, ResultParams};
 use serde_json::{Map, Value};
 
 use super::{Checker, to_json};
-use crate::store::{PREDECESSORS_BYTES_MAX, StoredOverrides};
 
 /// Reads the parameters of a hook's job. They follow from the arguments alone, because decisions depend on them.
 pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultParams {
@@ -24,15 +24,16 @@ pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultP
 }
 
 /// Reads the parameters of a job that came after others: those that its submission gave, and of the rest those that the results have. If
-/// several results have one, that of the highest job number counts. Absent if the results give nothing.
-pub(crate) fn params_of_predecessors(rules: &SubmissionRules, stored: &StoredOverrides) -> ResultParams {
-    let Some(predecessors) = stored.predecessors.as_ref().filter(|_| takes_params(rules)) else {
-        return ResultParams::default();
-    };
-    let results: Vec<&str> = predecessors.results.iter().map(String::as_str).collect();
-    take(rules, &stored.params.given, &results, |params| {
-        let sent = params.applied_to(&stored.overrides);
-        body_fits_with(&sent, FACTS, FACTS_BYTES + PREDECESSORS_BYTES_MAX).is_ok()
+/// several results have one, that of the last result counts. Absent if the results give nothing.
+pub(crate) fn params_of_predecessors(
+    rules: &SubmissionRules,
+    details: &JobDetails,
+    results: &[String],
+) -> ResultParams {
+    let results: Vec<&str> = results.iter().map(String::as_str).collect();
+    take(rules, &details.params.given, &results, |params| {
+        let sent = params.applied_to(&details.overrides);
+        body_fits_with(&sent, FACTS, FACTS_BYTES + RESULT_VARIABLE_BYTES_MAX).is_ok()
     })
 }
 
@@ -84,7 +85,7 @@ fn take(
 
 /// Variables that the job gets beside its parameters, at most: the facts about its parent or its predecessors, its position, and its trace.
 const FACTS: usize = 32;
-/// Bytes of these variables, without the results among them.
+/// Bytes of these variables, without the one that has results.
 const FACTS_BYTES: usize = 4 << 10;
 /// Bytes of all words and variables from parameters. A job may have 16 hooks that all take the same value, and a command may name it often, so
 /// less than a submission may have; with the facts they fit into a message to the worker.
@@ -96,7 +97,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::store::PredecessorEnds;
 
     fn rules() -> SubmissionRules {
         let param = |name: &str, kind, absence| Param {
@@ -164,13 +164,9 @@ mod tests {
     }
 
     fn after(given: Vec<JobParam>, results: &[Value]) -> ResultParams {
-        let results = results.iter().map(Value::to_string).collect();
-        let predecessors = Some(PredecessorEnds { results, ..PredecessorEnds::default() });
+        let results: Vec<String> = results.iter().map(Value::to_string).collect();
         let params = JobParams { given, ..JobParams::default() };
-        params_of_predecessors(
-            &rules(),
-            &StoredOverrides { params, predecessors, ..StoredOverrides::default() },
-        )
+        params_of_predecessors(&rules(), &JobDetails { params, ..JobDetails::default() }, &results)
     }
 
     #[test]
@@ -187,21 +183,13 @@ mod tests {
 
     #[test]
     fn a_job_after_others_keeps_its_own_where_the_results_do_not_fit() {
-        let input = Some("x".repeat(BODY_BYTES_MAX - PREDECESSORS_BYTES_MAX - FACTS_BYTES - 100));
-        let stored = |results: &[&str]| StoredOverrides {
-            overrides: Overrides { input: input.clone(), ..Overrides::default() },
-            predecessors: Some(PredecessorEnds {
-                results: results.iter().map(|it| (*it).to_owned()).collect(),
-                ..PredecessorEnds::default()
-            }),
-            ..StoredOverrides::default()
-        };
-        assert!(params_of_predecessors(&rules(), &stored(&[r#"{"rows": 7}"#])).params.is_some());
-        let long = format!(r#"{{"long": "{}"}}"#, "x".repeat(100));
-        let taken = params_of_predecessors(&rules(), &stored(&[&long]));
-        assert_eq!(taken.left_out, ["its parameters: they are too long together"]);
-        let closed = SubmissionRules { allow: Some(Vec::new()), ..rules() };
-        assert_eq!(params_of_predecessors(&closed, &stored(&["{\"rows\": 7}"])), ResultParams::default());
+        let input = Some("x".repeat(BODY_BYTES_MAX - RESULT_VARIABLE_BYTES_MAX - FACTS_BYTES - 100));
+        let overrides = Overrides { input, ..Overrides::default() };
+        let details = JobDetails { overrides, ..JobDetails::default() };
+        let taken = |result: Value| params_of_predecessors(&rules(), &details, &[result.to_string()]);
+        assert!(taken(json!({"rows": 7})).params.is_some());
+        let long = taken(json!({"long": "x".repeat(100)}));
+        assert_eq!(long.left_out, ["its parameters: they are too long together"]);
     }
 
     #[test]

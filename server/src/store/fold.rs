@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use protocol::order::StopCause;
 use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
 use scheduler::batches::NewBatch;
+use scheduler::definition::Definition;
 use scheduler::expectations::ExpectationRow;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::hooks::HookRow;
@@ -87,6 +88,8 @@ pub(super) enum SideWrite<'g> {
     Hook(&'g HookRow),
     /// A job waits for another one, has learned how this one ended, or waits for no others any more.
     Dependency(&'g Change),
+    /// A job takes parameters from the results of the jobs that it came after.
+    ResultsTaken(JobId, &'g Definition),
 }
 
 /// A change to a worker's row.
@@ -158,6 +161,9 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             }
             Change::Dependency(_) | Change::DependenciesDropped { .. } => {
                 folded.side_writes.push(SideWrite::Dependency(change));
+            }
+            Change::ResultsTaken { job, definition } => {
+                folded.side_writes.push(SideWrite::ResultsTaken(*job, definition));
             }
             Change::Hook(row) => folded.side_writes.push(SideWrite::Hook(row)),
             Change::Expiry { job, at } => folded.side_writes.push(SideWrite::Expiry(*job, *at)),
@@ -264,6 +270,7 @@ impl<'g> JobWrite<'g> {
             | Change::Hook(_)
             | Change::Dependency(_)
             | Change::DependenciesDropped { .. }
+            | Change::ResultsTaken { .. }
             | Change::Noted { .. }
             | Change::Keyed { .. }
             | Change::Skipped { .. }

@@ -9,7 +9,7 @@ use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, Usage, Worke
 use scheduler::dependencies::RequiredEnd;
 use scheduler::hooks::HookRow;
 use scheduler::job::{AttemptTimeout, State};
-use scheduler::params::{JobParam, JobParams};
+use scheduler::params::JobParam;
 use scheduler::step::Note;
 
 use super::{JobSlot, SetPart};
@@ -133,37 +133,6 @@ pub const PREDECESSORS_VARIABLE: &str = "LONGSHORE_AFTER";
 
 /// Bytes of that variable: as many as a variable of a submission may have. Results that do not fit are left out.
 pub const PREDECESSORS_BYTES_MAX: usize = 32 << 10;
-
-/// The stored part of what a worker gets with a job, beside the definition.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StoredOverrides {
-    /// The overrides of its submission.
-    pub overrides: Overrides,
-    /// Its parameters, with what follows from them.
-    pub params: JobParams,
-    /// How the jobs ended that it came after, if it came after any.
-    pub predecessors: Option<PredecessorEnds>,
-}
-
-impl StoredOverrides {
-    /// All of it in one, as a worker gets it.
-    #[must_use]
-    pub fn sent(&self) -> Overrides {
-        let mut sent = self.params.applied_to(&self.overrides);
-        let ends = self.predecessors.as_ref().map(|ends| ends.as_json.clone());
-        sent.environment.extend(ends.map(|ends| (PREDECESSORS_VARIABLE.to_owned(), ends)));
-        sent
-    }
-}
-
-/// How the jobs ended that a job came after.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PredecessorEnds {
-    /// The value of [`PREDECESSORS_VARIABLE`].
-    pub as_json: String,
-    /// The results that they left, as they wrote them, in the order of the jobs' numbers.
-    pub results: Vec<String>,
-}
 
 /// One end of a dependency, as the other end shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,13 +32,14 @@ pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{
     AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow,
-    PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob, PredecessorEnds, StoredOverrides,
+    PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use notification_rows::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
     NotificationState, NotifyRule, NotifyRules,
 };
+use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use run_on_rows::{MemberPlace, SetPart};
 use scheduler::fleet::row::WorkerRow;
@@ -176,7 +177,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, StoredOverrides)>, ReadError>;
+    fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError>;
 
     /// Those of these attempts that were handed to this worker, in the order of `tokens`.
     ///

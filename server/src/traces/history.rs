@@ -62,8 +62,7 @@ impl HistoryReader {
     /// The jobs with their traces, in the same order.
     fn traces(&self, jobs: &[JobId]) -> Result<Vec<(JobId, JobTrace)>, ReadError> {
         // As a worker gets them: the same variables have to give the same trace.
-        let stored = self.archive.overrides(jobs)?.into_iter();
-        let overrides: HashMap<_, _> = stored.map(|(job, stored)| (job, stored.sent())).collect();
+        let overrides: HashMap<_, _> = self.archive.overrides(jobs)?.into_iter().collect();
         let trace = |job: &JobId| {
             let environment = overrides.get(job).map_or(&[][..], |overrides| &overrides.environment);
             (*job, self.tracer.trace(*job, environment))

@@ -1,14 +1,12 @@
 //! Turns messages of the engine into frames: joins neighbours of one kind, adds overrides and definitions.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::close::{self, Close};
 use protocol::container::Overrides;
 use protocol::order::{Assignment, Definition};
-use protocol::{JobId, Order, ReportNo, Revision, wire};
+use protocol::{JobId, Order, ReportNo, wire};
 use scheduler::batches::BatchMember;
-use scheduler::results::takes_params;
 use scheduler::step::{CloseReason, Grant};
 
 use super::acceptor::WorkerAcceptor;
@@ -20,8 +18,6 @@ use super::unsent::UnsentAttempts;
 use crate::clock;
 use crate::engine::ToSession;
 use crate::listener::ConnectionPermit;
-use crate::params;
-use crate::store::ReadError;
 
 /// The state of the session after these frames.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,8 +35,6 @@ pub(super) struct Orders {
     refusal: Close,
     session_log: SessionLog,
     secrets: SessionSecrets,
-    /// Definitions of this session whose jobs take parameters from results.
-    takers: HashMap<Revision, Arc<scheduler::definition::Definition>>,
     audit: JoinAudit,
     /// The permit of the connection. Dropped at Welcome: thousands of workers leave the connections to clients.
     permit: Option<Arc<ConnectionPermit>>,
@@ -56,8 +50,7 @@ impl Orders {
         audit: JoinAudit,
         permit: Option<Arc<ConnectionPermit>>,
     ) -> Self {
-        let (refusal, takers) = (close::NORMAL.plain(), HashMap::new());
-        Self { acceptor, grants, refusal, session_log, secrets, takers, audit, permit }
+        Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, secrets, audit, permit }
     }
 
     /// Logs the end of the session.
@@ -99,9 +92,6 @@ impl Orders {
                 }
                 ToSession::Define(definition) => {
                     self.secrets.define(&definition);
-                    if takes_params(&definition.submission) {
-                        self.takers.insert(definition.revision, definition.clone());
-                    }
                     pack(&define(&definition), frames);
                 }
                 ToSession::Close(reason) => {
@@ -168,25 +158,12 @@ impl Orders {
         for grant in grants.iter().filter(|grant| grant.has_overrides) {
             match self.acceptor.overrides.take(grant.token.job) {
                 Some(body) => filled.overrides.push((grant.token.job, body)),
-                None => missing.push((grant.token.job, self.takers.get(&grant.revision).cloned())),
+                None => missing.push(grant.token.job),
             }
         }
         if !missing.is_empty() {
             let archive = self.acceptor.archive.clone();
-            let read = move || {
-                let jobs: Vec<JobId> = missing.iter().map(|(job, _)| *job).collect();
-                let takers: HashMap<JobId, _> = missing.into_iter().collect();
-                let stored = archive.overrides(&jobs)?;
-                let sent = stored.into_iter().map(|(job, mut stored)| {
-                    if let Some(Some(definition)) = takers.get(&job) {
-                        let taken = params::params_of_predecessors(&definition.submission, &stored).params;
-                        stored.params = taken.unwrap_or(stored.params);
-                    }
-                    (job, stored.sent())
-                });
-                Ok::<_, ReadError>(sent.collect::<Vec<_>>())
-            };
-            let read = tokio::task::spawn_blocking(read).await;
+            let read = tokio::task::spawn_blocking(move || archive.overrides(&missing)).await;
             match read {
                 Ok(Ok(overrides)) => filled.overrides.extend(overrides),
                 Ok(Err(error)) => return Err(unreadable(&error)),

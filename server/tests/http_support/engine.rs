@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_server::engine::Command;
 use longshore_server::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace,
-    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition, StoredOverrides,
+    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
+use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::fleet::row::{Drain, WorkerRow};
@@ -111,7 +112,7 @@ impl Archive for StandInEngine {
         Ok((self.read()?.keys.get(key).copied(), GroupNo(1)))
     }
 
-    fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, StoredOverrides)>, ReadError> {
+    fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
         Ok(Vec::new())
     }
 

@@ -110,6 +110,7 @@ pub(crate) fn change(change: &Change) -> String {
             format!("job {} after job {} has {}{ended}", row.job, row.on, row.requires.name())
         }
         Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others"),
+        Change::ResultsTaken { job, .. } => format!("job {job} takes results"),
         Change::Parent(row) => format!("parent {}: {:?} {:?}", row.job, row.plan, row.counts),
         Change::Member(row) => format!("{row:?}"),
         Change::WorkerUsed(of) => format!("{of:?}"),

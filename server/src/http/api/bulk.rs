@@ -340,9 +340,8 @@ impl Operation {
     }
 
     async fn retry(&self, job: JobId) -> Result<Effect, Problem> {
-        let record = find(&self.state, job).await?;
         let (definition, new) =
-            repeat_of(&self.state, record, self.revision, MembersChoice::All, JobRequest::default()).await?;
+            repeat_of(&self.state, job, self.revision, MembersChoice::All, JobRequest::default()).await?;
         let new = NewJob { revision: definition.revision, ..new };
         let key = self.key.as_ref().map(|(key, digest)| (format!("{key}:{job}").into(), *digest));
         match submit_with_key(&self.state, vec![new], None, false, key).await? {

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use super::job_export::{ExportFormat, export};
 use super::job_list::page;
-use super::result_params;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
 use crate::http::middleware::code::Code;
@@ -178,19 +177,11 @@ pub(crate) async fn find_with_retries(state: &AppState, job: JobId) -> Result<Jo
     }
 }
 
-/// Finds a job with attempts and notes, and with the parameters that it took from the results of the jobs before it.
+/// Finds a job with attempts and notes.
 ///
 /// # Errors
 /// `job_not_found`, or `pruned` if it has been removed.
 pub(crate) async fn find(state: &AppState, job: JobId) -> Result<JobRecord, Problem> {
-    result_params::add(state, find_as_submitted(state, job).await?).await
-}
-
-/// Finds a job with attempts and notes, and with the parameters of its submission only.
-///
-/// # Errors
-/// `job_not_found`, or `pruned` if it has been removed.
-pub(crate) async fn find_as_submitted(state: &AppState, job: JobId) -> Result<JobRecord, Problem> {
     if let Some(record) = state.read(move |archive| archive.job(job)).await? {
         return Ok(record);
     }

@@ -24,7 +24,6 @@ pub(crate) mod pipelines;
 pub(crate) mod plan;
 pub(crate) mod reload;
 pub(crate) mod repeat;
-mod result_params;
 pub(crate) mod schedule_choice;
 pub(crate) mod schedules;
 pub(crate) mod submission_answer;

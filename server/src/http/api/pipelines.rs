@@ -13,7 +13,7 @@ use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 
 use crate::http::api::batches::submit_many::{answer, replayed};
-use crate::http::api::jobs::{find, find_as_submitted};
+use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -105,10 +105,8 @@ async fn repetitions(
     }
     let mut jobs = Vec::with_capacity(repeated.len());
     for job in &repeated {
-        // The new job comes after the same jobs, or after their repetitions, and takes what their results have.
-        let record = find_as_submitted(state, job.job).await?;
         let (definition, new) =
-            repeat_of(state, record, revision, MembersChoice::All, JobRequest::default()).await?;
+            repeat_of(state, job.job, revision, MembersChoice::All, JobRequest::default()).await?;
         jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated), ..new });
     }
     Ok(jobs)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol::JobId;
 use scheduler::batches::BatchMember;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
@@ -10,6 +11,7 @@ use scheduler::step::Rejection;
 
 use crate::auth::actor::Actor;
 use crate::http::api::admission;
+use crate::http::api::jobs::find;
 use crate::http::api::members;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -19,17 +21,17 @@ use crate::http::request::submission::{self, merge_overrides, merge_pairs};
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
-use crate::store::{JobRecord, JobRow};
+use crate::store::JobRow;
 
 /// The job that repeats an ended one, with `changes` laid over its overrides.
 pub(crate) async fn repeat_of(
     state: &Arc<AppState>,
-    record: JobRecord,
+    id: JobId,
     revision: RevisionChoice,
     members: MembersChoice,
     changes: JobRequest<'_>,
 ) -> Result<(Arc<Definition>, NewJob), Problem> {
-    let id = record.row.job;
+    let record = find(state, id).await?;
     let actor = Actor::current();
     actor.check_scope(&record.row.definition)?;
     let job_state = record.row.state;

@@ -88,10 +88,7 @@ pub(crate) async fn retry(
     let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let changes = job_request::read_one(&text)?;
     let key = parse_key(&parts, &members.fingerprint_text(&revision.fingerprint_text(id)), &text)?;
-    let repeated = match find(&state, JobId(id)).await {
-        Ok(record) => repeat_of(&state, record, revision, members, changes).await,
-        Err(problem) => Err(problem),
-    };
+    let repeated = repeat_of(&state, JobId(id), revision, members, changes).await;
     drop(text);
     match repeated {
         Ok((definition, mut job)) => {

@@ -23,7 +23,7 @@ pub(super) fn members(set: &SetPart) -> Option<shapes::Members> {
             MemberPlan::Count { members, .. } => shapes::Workers::Count(*members),
             MemberPlan::Workers(ids) => shapes::Workers::Ids(ids.iter().map(|id| id.0).collect()),
         },
-        complete: row.is_complete,
+        complete: !row.gets_members(),
         total: counts.total,
         live: counts.total - counts.ended(),
         succeeded: counts.succeeded,

@@ -1,13 +1,20 @@
 //! Stories of jobs that come after others.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use protocol::{JobId, Timestamp};
 use scheduler::batches::{BatchOptions, NewBatch};
+use scheduler::definition::Definition;
 use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
+use scheduler::details::JobDetails;
 use scheduler::job::State;
+use scheduler::params::{JobParam, ParamValue};
 use scheduler::step::{AddedJob, Change};
 
 use super::Backend;
 use super::harness::*;
+use crate::config::jobs_file;
 use crate::store::{BatchState, JobFilter, PREDECESSORS_VARIABLE, RetentionCutoffs};
 
 fn row(number: u64, on: u64, requires: RequiredEnd, ended: Option<State>) -> DependencyRow {
@@ -70,10 +77,36 @@ pub(in crate::store) fn a_job_is_told_how_its_predecessors_ended(backend: &mut d
         ended_at(1, State::Failed, 5_000),
         Change::Dependency(row(2, 1, RequiredEnd::Success, Some(State::Failed))),
     ]);
-    let told = harness.archive().overrides(&[JobId(2), JobId(3)]).unwrap();
-    let [(JobId(2), stored)] = told.as_slice() else { panic!("{told:?}") };
+    let told = harness.sent(&[JobId(2), JobId(3)]);
+    let [(JobId(2), sent)] = told.as_slice() else { panic!("{told:?}") };
     let ends = format!(r#"[{{"job":1,"name":"{}","state":"failed"}}]"#, definition(1).name);
-    assert_eq!(stored.sent().environment, [(PREDECESSORS_VARIABLE.to_owned(), ends)]);
+    assert_eq!(sent.environment, [(PREDECESSORS_VARIABLE.to_owned(), ends)]);
+}
+
+/// Also when retention has deleted the job that left the result.
+pub(in crate::store) fn a_job_keeps_the_parameters_that_it_took_from_results(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let details = JobDetails { has_predecessors: true, ..JobDetails::default() };
+    let waiting = AddedJob { state: State::Scheduled, details: Some(Box::new(details)), ..job(2) };
+    harness.commit(vec![added(1), assigned(1, 1), Change::Added(waiting), after(2, 1)]);
+    harness.commit(vec![
+        succeeded(1, 1),
+        Change::Dependency(row(2, 1, RequiredEnd::Success, Some(State::Succeeded))),
+        Change::ResultsTaken { job: JobId(2), definition: with_params() },
+    ]);
+    assert_eq!(harness.remove_all(RetentionCutoffs { ended_since: Timestamp(9_000), ..KEEP }), 1);
+    harness.restart();
+    let given = JobParam { name: "n".to_owned(), value: ParamValue::Integer(1), secret: false };
+    let record = harness.archive().job(JobId(2)).unwrap().unwrap();
+    assert_eq!(record.params, [given]);
+    let sent = harness.sent(&[JobId(2)]);
+    assert!(sent[0].1.environment.contains(&("PARAM_N".to_owned(), "1".to_owned())), "{sent:?}");
+}
+
+fn with_params() -> Arc<Definition> {
+    let text = "jobs: {load: {image: x, params: {n: {type: integer, default: 0}}}}";
+    let loaded = jobs_file::parse(text, Path::new("jobs.yaml"), &Default::default()).unwrap();
+    loaded.definitions[0].definition.clone()
 }
 
 pub(in crate::store) fn a_pipeline_is_found_from_each_of_its_jobs(backend: &mut dyn Backend) {

@@ -125,8 +125,7 @@ impl<'b> Harness<'b> {
 
     /// The overrides of those of these jobs that have any.
     pub(in crate::store) fn sent(&self, jobs: &[JobId]) -> Vec<(JobId, Overrides)> {
-        let stored = self.archive().overrides(jobs).unwrap();
-        stored.into_iter().map(|(job, stored)| (job, stored.sent())).collect()
+        self.archive().overrides(jobs).unwrap()
     }
 
     pub(in crate::store) fn state(&self, job: u64) -> State {

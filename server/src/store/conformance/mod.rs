@@ -109,6 +109,7 @@ macro_rules! conforms {
             output_has_an_age_of_its_own,
             dependencies_outlive_a_restart_until_they_are_decided,
             a_job_is_told_how_its_predecessors_ended,
+            a_job_keeps_the_parameters_that_it_took_from_results,
             a_pipeline_is_found_from_each_of_its_jobs,
             dependencies_go_with_the_job_that_waited,
             a_batch_whose_other_members_were_skipped_succeeds,

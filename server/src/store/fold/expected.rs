@@ -74,6 +74,7 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         | Change::Hook(_)
         | Change::Dependency(_)
         | Change::DependenciesDropped { .. }
+        | Change::ResultsTaken { .. }
         | Change::Noted { .. }
         | Change::Keyed { .. }
         | Change::Skipped { .. }

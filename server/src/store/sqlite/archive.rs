@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
-use scheduler::details::JobDetails;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
@@ -19,7 +19,7 @@ use super::{batches, dependencies, faults, list, pending_batch, record, rows, ru
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
-    MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition, StoredOverrides,
+    MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -202,22 +202,24 @@ impl Archive for SqliteArchive {
         self.read(|connection| run_on::places(connection, parent, limit))
     }
 
-    fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, StoredOverrides)>, ReadError> {
+    fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
         self.read(|connection| {
             let hidden = pending_batch::ranges(connection)?;
             let is_hidden = |id: &JobId| {
                 hidden.iter().any(|(first, last)| (*first..=*last).contains(&id.0.cast_signed()))
             };
-            let mut found = Vec::with_capacity(ids.len());
+            let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
-                let details = rows::details(connection, *id)?;
-                let predecessors = dependencies::ends(connection, *id)?;
-                if details.is_some() || predecessors.is_some() {
-                    let JobDetails { overrides, params, .. } = details.unwrap_or_default();
-                    found.push((*id, StoredOverrides { overrides, params, predecessors }));
+                let body = rows::details(connection, *id)?.map(|details| details.sent());
+                let ends = dependencies::ends(connection, *id)?;
+                if body.is_none() && ends.is_none() {
+                    continue;
                 }
+                let mut body = body.unwrap_or_default();
+                body.environment.extend(ends.map(|ends| (PREDECESSORS_VARIABLE.to_owned(), ends)));
+                bodies.push((*id, body));
             }
-            Ok(found)
+            Ok(bodies)
         })
     }
 

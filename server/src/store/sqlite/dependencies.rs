@@ -10,7 +10,7 @@ use scheduler::job::State;
 use scheduler::step::Change;
 
 use super::codes;
-use crate::store::{DependencyRecord, PREDECESSORS_BYTES_MAX, Pipeline, PipelineJob, PredecessorEnds};
+use crate::store::{DependencyRecord, PREDECESSORS_BYTES_MAX, Pipeline, PipelineJob};
 
 /// Writes a dependency, the end of the job that is waited for, or that a job waits for no others any more. Other changes are none of these.
 pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
@@ -133,9 +133,22 @@ fn records(
     found.collect()
 }
 
-/// The ends of the jobs that this one came after; none if it came after no job. A member of a job on several workers came after what its
-/// parent came after.
-pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Option<PredecessorEnds>> {
+/// The results of the jobs that this one came after: the last so many, in the order of the jobs' numbers.
+pub(super) fn results(connection: &Connection, job: JobId, limit: usize) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT ended.result FROM dependencies CROSS JOIN ended ON ended.id = dependencies.on_job
+         WHERE dependencies.job = ?1 AND ended.result IS NOT NULL ORDER BY dependencies.on_job DESC LIMIT ?2",
+    )?;
+    let found =
+        statement.query_map((number(job), i64::try_from(limit).unwrap_or(i64::MAX)), |row| row.get(0))?;
+    let mut results: Vec<String> = found.collect::<rusqlite::Result<_>>()?;
+    results.reverse();
+    Ok(results)
+}
+
+/// The ends of the jobs that this one came after, as JSON in one line for its variable; none if it came after no job. A member of a job on
+/// several workers came after what its parent came after. Results are left out where they do not fit, and the last jobs if even they do not.
+pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
     let mut statement = connection.prepare_cached(
         "SELECT on_job, ended FROM dependencies
          WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1) AND ended IS NOT NULL
@@ -155,14 +168,9 @@ pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Opti
         let end = PredecessorEnd { job: on.0, name, state, exit_code, ..PredecessorEnd::default() };
         found.push((end, result));
     }
-    if found.is_empty() {
-        return Ok(None);
-    }
-    let results = found.iter().filter_map(|(_, result)| result.clone()).collect();
-    Ok(Some(PredecessorEnds { as_json: ends_in_one_line(found), results }))
+    Ok((!found.is_empty()).then(|| ends_in_one_line(found)))
 }
 
-/// The ends as JSON in one line. Results are left out where they do not fit, and the last jobs if even they do not.
 fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
     let mut left = PREDECESSORS_BYTES_MAX - "[]".len();
     let mut fits = |text: &str| {

@@ -1,10 +1,15 @@
 //! Writes the details that only some jobs have: labels, overrides, parameters.
 
+use protocol::{JobId, Timestamp};
 use rusqlite::params;
+use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
+use scheduler::results::ResultParams;
+use scheduler::step::Note;
 
 use super::{Failure, TransactionWriter};
-use crate::store::sqlite::{json_column, param_rows, rows};
+use crate::params::params_of_predecessors;
+use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows};
 
 impl TransactionWriter<'_> {
     /// Stores labels, overrides and parameters of a job. Returns the bit flags for `jobs.details`.
@@ -38,4 +43,33 @@ impl TransactionWriter<'_> {
         }
         Ok(detail_flags)
     }
+
+    /// Adds the parameters that a job takes from the results of the jobs that it came after, and a note about those that are left out.
+    pub(super) fn take_results(
+        &self,
+        job: JobId,
+        definition: &Definition,
+        at: Timestamp,
+    ) -> Result<(), Failure> {
+        let results = dependencies::results(self.connection, job, RESULTS_MAX)?;
+        let details = rows::details(self.connection, job)?.unwrap_or_default();
+        let ResultParams { params, left_out } =
+            params_of_predecessors(&definition.submission, &details, &results);
+        if let Some(params) = params {
+            self.connection
+                .prepare_cached("UPDATE details SET params = ?2, filled_in = ?3 WHERE job = ?1")?
+                .execute(params![
+                    job.0.cast_signed(),
+                    param_rows::given_code(&params),
+                    param_rows::filled_in_code(&params),
+                ])?;
+        }
+        if !left_out.is_empty() {
+            notes::write(self.connection, job, at, &Note::ResultLeftOut { why: left_out.join("; ") })?;
+        }
+        Ok(())
+    }
 }
+
+/// Results that one job takes parameters from: those with the highest numbers. Each may have 64 KiB, and the writer reads them.
+const RESULTS_MAX: usize = 100;

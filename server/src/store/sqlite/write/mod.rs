@@ -202,6 +202,7 @@ fn in_transaction(
             SideWrite::Expiry(job, at) => writer.expiry(*job, *at)?,
             SideWrite::Hook(row) => hooks::write(connection, row)?,
             SideWrite::Dependency(change) => dependencies::write(connection, change)?,
+            SideWrite::ResultsTaken(job, definition) => writer.take_results(*job, definition, group.at)?,
         }
     }
     notifications::write_ends(connection, group)?;
