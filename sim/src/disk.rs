@@ -357,9 +357,8 @@ impl Disk {
                 self.hooks.decide(row, made.as_deref());
                 return Ok(());
             }
-            Change::Dependency(_) | Change::DependenciesDropped { .. } | Change::ResultsTaken { .. } => {
-                return self.depend(change);
-            }
+            Change::Dependency(_) | Change::DependenciesDropped { .. } => return self.depend(change),
+            Change::ResultsTaken { job, .. } => return self.may_follow(*job),
             Change::Unique(row) => return self.claim(row),
             Change::Parent(_) | Change::Member(_) | Change::WorkerUsed(_) => return self.take_set(change),
             Change::RateUsed(row) => return self.use_rate(row),

@@ -12,7 +12,7 @@ use super::Disk;
 pub(super) type Dependencies = BTreeMap<JobId, BTreeMap<JobId, DependencyRow>>;
 
 impl Disk {
-    /// A job comes after another one, has learned how this one ended, takes parameters from results, or waits for no others any more.
+    /// A job comes after another one, has learned how this one ended, or waits for no others any more.
     ///
     /// # Errors
     /// The other job has not ended so.
@@ -34,7 +34,6 @@ impl Disk {
                     rows.retain(|_, row| row.ended.is_some());
                 }
             }
-            Change::ResultsTaken { job, .. } => return self.may_follow(*job),
             _ => {}
         }
         Ok(())
