@@ -110,7 +110,7 @@ async fn flood_of_empty_messages_is_closed() {
         peer.flood(&junk, 5_000).await;
         let (code, why) = peer.goodbye().await.unwrap();
         assert_eq!(code, close::RATE_LIMITED.code, "{what}: {why}");
-        assert!(why.contains("more than 1000 empty messages within a second"), "{what}: {why}");
+        assert!(why.contains("more than 1000 messages within a second were empty"), "{what}: {why}");
     }
     assert!(server.is_running());
 }

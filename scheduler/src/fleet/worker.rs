@@ -112,7 +112,8 @@ impl Worker {
         self.link.is_ready() && !self.row.cordoned && !self.link.is_leaving() && !self.lease.is_expired
     }
 
-    /// Its labels: those that an operator set, those that its join token granted, and its own. Of labels with the same name the first one counts.
+    /// Its labels: those that an operator set, those that its join token granted, and its own. Of labels with the same name the first one
+    /// counts.
     fn labels(&self) -> impl Iterator<Item = &(String, String)> {
         self.row.labels.iter().chain(&self.row.granted).chain(&self.info.labels)
     }

@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// A worker sent too many empty messages.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "more than {MESSAGES_MAX} empty messages within a second (unknown skippable tags, empty lists, pings)"
+    "more than {MESSAGES_MAX} messages within a second were empty (unknown skippable tags, empty lists, pings)"
 )]
 pub(super) struct TooManyEmptyMessages;
 

@@ -173,7 +173,10 @@ impl Oracle {
 
     /// I17: the server says that nothing is left of a job: neither of this attempt nor of any other.
     pub(super) fn is_gone(&mut self, scene: Scene<'_>, job: JobId, named: Option<Token>) {
-        let is_running = |it: &&Truth| it.token.job == job && it.runs > 0 && it.end.is_none();
+        // Of a command that was under way when the machine was wiped nobody knows.
+        let is_unknown = |it: &Truth| it.unseen && it.removed;
+        let is_running =
+            |it: &&Truth| it.token.job == job && it.runs > 0 && it.end.is_none() && !is_unknown(it);
         let running = self.truths.iter().chain(self.namesakes.values()).filter(is_running).map(|it| it.token);
         let holder = |token| scene.machines.iter().find_map(|machine| machine.engine.container(token));
         // Nobody knows the attempts of an undone life of the store.

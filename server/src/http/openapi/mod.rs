@@ -1,6 +1,7 @@
 //! The description of the API in OpenAPI 3.1: served at `/openapi.json`, shown at `/api-docs`, and kept in `docs/openapi.json`.
 //!
-//! `description` holds what was written; `operations` is the table of all operations, `operation` has the words in which it is written, and `document` writes the description.
+//! `description` holds what was written; `operations` is the table of all operations, `operation` has the words in which it is written, and
+//! `document` writes the description.
 
 pub(crate) mod description;
 mod document;
