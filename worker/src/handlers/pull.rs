@@ -1,14 +1,17 @@
 //! Pull slots: which attempt may have its image pulled, and what follows a pull.
 
-use protocol::Token;
-use protocol::report::Phase;
+use alloc::string::String;
 
-use crate::attempt::Stage;
+use protocol::Token;
+use protocol::report::{Phase, ReleaseCause};
+
+use crate::attempt::{Attempt, Stage};
 use crate::core::Worker;
 use crate::pulls::Image;
 use crate::step::Effect;
 
-/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot.
+/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A leaving worker gives it back
+/// instead.
 pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
@@ -25,6 +28,10 @@ pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     worker.armed_self_fences.remove(&token);
     worker.pulls.wait(position, token, image);
     begin_pulls(worker);
+    let waits = worker.attempts.get(&token).is_some_and(Attempt::is_unstarted);
+    if waits && worker.leaving().is_some() {
+        worker.release(token, ReleaseCause::Draining, String::new());
+    }
 }
 
 /// Lets attempts pull while pull slots are free.
