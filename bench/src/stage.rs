@@ -202,13 +202,9 @@ impl Stage {
                 return Ok(workers);
             }
             if began.elapsed() > WAIT_TIMEOUT {
-                let is_ready = |n: &u32| {
-                    let named = |worker: &serde_json::Value| worker["name"] == format!("bench-{n}").as_str();
-                    listed.as_array().into_iter().flatten().any(|it| named(it) && it["state"] == "ready")
-                };
-                let missing = (1..=pool.workers).find(|n| !is_ready(n)).unwrap_or(1);
-                let log = self.tail(&format!("worker-{missing}.log"));
-                bail!("only {ready} of {} workers are ready; worker {missing} says:\n{log}", pool.workers);
+                let logs = (1..=pool.workers).map(|n| self.tail(&format!("worker-{n}.log")));
+                let logs = logs.collect::<Vec<_>>().join("\n");
+                bail!("only {ready} of {} workers are ready:\n{logs}", pool.workers);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

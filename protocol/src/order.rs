@@ -12,7 +12,6 @@ use crate::container::{ContainerSpec, Overrides};
 use crate::ids::{ClusterId, Epoch, ReportNo, Revision, SessionId, Token, WorkerId};
 use crate::report::{Phase, Stream};
 use crate::secret::AttemptSecrets;
-pub use crate::version::VersionRange;
 
 /// One message from the server to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -244,47 +244,25 @@ fn attempt_fault(scheduler: &Scheduler, id: JobId, attempt: &Attempt) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use alloc::sync::Arc;
     use alloc::vec;
     use core::time::Duration;
 
-    use protocol::container::ContainerSpec;
     use protocol::{Now, Revision, Timestamp, Uptime};
 
     use super::*;
     use crate::config::{Config, Counters};
-    use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
+    use crate::definition::Definition;
     use crate::fleet::row::{Drain, WorkerRow};
     use crate::ids::Ticket;
     use crate::input::{Input, Submit};
     use crate::new_jobs::{NewJob, StartTime};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
-    use crate::placement::rules::PlacementRules;
-    use crate::schedule::Timetable;
 
     /// A scheduler with one queued job, one scheduled job and one disconnected worker.
     fn scheduler() -> Scheduler {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
-        let definition = Definition {
-            name: "job".into(),
-            revision: Revision(1),
-            enabled: true,
-            priority: 0,
-            timeout: None,
-            retry: RetryPolicy::default(),
-            loss: LossPolicy::default(),
-            waits: WaitLimits::default(),
-            expect: Expect::default(),
-            placement: PlacementRules::default(),
-            timetable: Timetable::default(),
-            hooks: Default::default(),
-            secrets: Default::default(),
-            submission: Default::default(),
-            limits: crate::limits::rules::LimitRules::default(),
-            container: ContainerSpec::default(),
-        };
-        scheduler.step(now, Input::Define(vec![Arc::new(definition)]));
+        scheduler.step(now, Input::Define(vec![Definition::for_tests(1)]));
         let job = NewJob { revision: Revision(1), ..NewJob::default() };
         let later = NewJob { run_at: Some(StartTime::At(Timestamp(1_000))), ..job.clone() };
         let (jobs, ticket) = (vec![job, later], Ticket(1));

@@ -212,3 +212,28 @@ pub enum OnLost {
     /// The job waits for its worker or for an operator.
     Wait,
 }
+
+#[cfg(test)]
+impl Definition {
+    /// A definition with this revision, and defaults for everything else.
+    pub(crate) fn for_tests(revision: u128) -> alloc::sync::Arc<Self> {
+        alloc::sync::Arc::new(Self {
+            name: "job".into(),
+            revision: Revision(revision),
+            enabled: true,
+            priority: 0,
+            timeout: None,
+            retry: RetryPolicy::default(),
+            loss: LossPolicy::default(),
+            waits: WaitLimits::default(),
+            expect: Expect::default(),
+            placement: PlacementRules::default(),
+            timetable: Timetable::default(),
+            hooks: Hooks::default(),
+            secrets: Default::default(),
+            submission: Default::default(),
+            limits: LimitRules::default(),
+            container: ContainerSpec::default(),
+        })
+    }
+}

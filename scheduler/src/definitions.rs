@@ -218,37 +218,12 @@ impl Definitions {
 mod tests {
     use alloc::vec;
 
-    use protocol::container::ContainerSpec;
     use protocol::{Now, Timestamp, Uptime};
 
     use super::*;
     use crate::config::{Config, Counters};
     use crate::core::Scheduler;
-    use crate::definition::{Expect, LossPolicy, RetryPolicy, WaitLimits};
     use crate::input::Input;
-    use crate::placement::rules::PlacementRules;
-    use crate::schedule::Timetable;
-
-    fn definition(revision: u128) -> Arc<Definition> {
-        Arc::new(Definition {
-            name: "resize".into(),
-            revision: Revision(revision),
-            enabled: true,
-            priority: 0,
-            timeout: None,
-            retry: RetryPolicy::default(),
-            loss: LossPolicy::default(),
-            waits: WaitLimits::default(),
-            expect: Expect::default(),
-            placement: PlacementRules::default(),
-            timetable: Timetable::default(),
-            hooks: Default::default(),
-            secrets: Default::default(),
-            submission: Default::default(),
-            limits: crate::limits::rules::LimitRules::default(),
-            container: ContainerSpec::default(),
-        })
-    }
 
     fn published(definitions: &Definitions) -> Vec<u128> {
         definitions.published().keys().map(|revision| revision.0).collect()
@@ -257,28 +232,28 @@ mod tests {
     #[test]
     fn an_older_revision_is_published_as_long_as_a_job_refers_to_it() {
         let mut definitions = Definitions::new(Seed(1));
-        definitions.replace(vec![definition(1)]);
+        definitions.replace(vec![Definition::for_tests(1)]);
         let old = definitions.find(Revision(1)).expect("it is in the file");
         definitions.take(old);
         for revision in 2..5 {
-            definitions.replace(vec![definition(revision)]);
+            definitions.replace(vec![Definition::for_tests(revision)]);
         }
         assert_eq!(published(&definitions), [1, 3, 4], "nobody needs 2 any more");
-        definitions.learn(definition(2));
+        definitions.learn(Definition::for_tests(2));
         assert_eq!(published(&definitions), [1, 2, 3, 4]);
         definitions.drop_one(old);
-        definitions.replace(vec![definition(4)]);
+        definitions.replace(vec![Definition::for_tests(4)]);
         assert_eq!(published(&definitions), [4]);
     }
 
     #[test]
     fn the_published_map_is_shared_until_it_changes() {
         let mut definitions = Definitions::new(Seed(1));
-        definitions.replace(vec![definition(1)]);
+        definitions.replace(vec![Definition::for_tests(1)]);
         let before = definitions.published();
-        definitions.replace(vec![definition(1)]);
+        definitions.replace(vec![Definition::for_tests(1)]);
         assert!(Arc::ptr_eq(&before, &definitions.published()), "the file says the same as before");
-        definitions.replace(vec![definition(2)]);
+        definitions.replace(vec![Definition::for_tests(2)]);
         assert_eq!(
             (before.len(), published(&definitions).len()),
             (1, 2),
@@ -290,7 +265,9 @@ mod tests {
     fn a_new_definition_changes_the_snapshot() {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
-        for (input, shown) in [(Input::Define(vec![definition(1)]), 1), (Input::Learn(definition(2)), 2)] {
+        for (input, shown) in
+            [(Input::Define(vec![Definition::for_tests(1)]), 1), (Input::Learn(Definition::for_tests(2)), 2)]
+        {
             scheduler.take_changed();
             scheduler.step(now, input);
             assert!(scheduler.take_changed());

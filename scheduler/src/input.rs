@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use protocol::order::VersionRange;
 use protocol::report::Availability;
 use protocol::resources::OfferedResources;
+use protocol::version::VersionRange;
 use protocol::{
     ClusterId, Fence, Incarnation, JobId, Report, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId,
 };

@@ -65,7 +65,8 @@ impl ParentRow {
     }
 
     /// As many members were made as there are to be.
-    const fn has_all_members(&self) -> bool {
+    #[must_use]
+    pub const fn has_all_members(&self) -> bool {
         match &self.plan {
             MemberPlan::Count { members, .. } => self.counts.total >= *members,
             MemberPlan::All | MemberPlan::Workers(_) => self.is_complete,

@@ -3,8 +3,8 @@
 
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use protocol::order::VersionRange;
 use protocol::report::Hello;
+use protocol::version::VersionRange;
 use protocol::{ClusterId, Order, Report, VERSIONS, WIRE_FORMAT, close};
 use tokio_tungstenite::tungstenite::Message;
 

@@ -1,8 +1,8 @@
 //! Frames that no receiver may believe, one for each rule of the wire, with the close code and the words that name the rule.
 
 use longshore_protocol::close;
-use longshore_protocol::order::VersionRange;
 use longshore_protocol::report::{Availability, Hello};
+use longshore_protocol::version::VersionRange;
 use longshore_protocol::wire::{self, FRAME_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX};
 use longshore_protocol::{Report, RuntimeKind, WIRE_FORMAT};
 

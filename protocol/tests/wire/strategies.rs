@@ -8,7 +8,7 @@ use std::time::Duration;
 use longshore_protocol::container::{LOG_MASKS_MAX, MEMORY_BYTES_MAX, Overrides, PullPolicy, Volume};
 use longshore_protocol::order::{
     Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
-    Refused, StopCause, VersionRange, Welcome,
+    Refused, StopCause, Welcome,
 };
 use longshore_protocol::registry::RegistryLogin;
 use longshore_protocol::report::{
@@ -16,6 +16,7 @@ use longshore_protocol::report::{
     Outcome, OutputLengths, Phase, ReleaseCause, Released, Started, Stream, Succeeded, Timing,
 };
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
+use longshore_protocol::version::VersionRange;
 use longshore_protocol::{
     ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Order, Report, ReportNo, Revision,
     RuntimeKind, SessionId, Token, WorkerId, wire,

@@ -105,18 +105,16 @@ fn is_behind_limited(scheduler: &mut Scheduler, now: Now, lane: LaneKey) -> bool
 
 #[cfg(test)]
 mod tests {
-    use alloc::sync::Arc;
     use alloc::vec;
     use alloc::vec::Vec;
 
-    use protocol::container::ContainerSpec;
-    use protocol::order::VersionRange;
     use protocol::report::{Availability, Inventory};
+    use protocol::version::VersionRange;
     use protocol::{Incarnation, Now, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime};
 
     use super::*;
     use crate::config::{Config, Counters};
-    use crate::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
+    use crate::definition::Definition;
     use crate::ids::Ticket;
     use crate::input::{Connected, Input, Submit};
     use crate::new_jobs::NewJob;
@@ -148,25 +146,7 @@ mod tests {
             join: Default::default(),
         };
         let inventory = Inventory { runtimes, attempts: Vec::new(), foreign: Vec::new(), last: true };
-        let definition = Definition {
-            name: "job".into(),
-            revision: Revision(1),
-            enabled: true,
-            priority: 0,
-            timeout: None,
-            retry: RetryPolicy::default(),
-            loss: LossPolicy::default(),
-            waits: WaitLimits::default(),
-            expect: Expect::default(),
-            placement: crate::placement::rules::PlacementRules::default(),
-            timetable: crate::schedule::Timetable::default(),
-            hooks: Default::default(),
-            secrets: Default::default(),
-            submission: Default::default(),
-            limits: Default::default(),
-            container: ContainerSpec::default(),
-        };
-        scheduler.step(now, Input::Define(vec![Arc::new(definition)]));
+        scheduler.step(now, Input::Define(vec![Definition::for_tests(1)]));
         scheduler.step(now, Input::Connected(hello));
         scheduler.step(now, Input::Reported(SessionId(1), Report::Inventory(inventory)));
         let jobs = vec![NewJob { revision: Revision(1), ..NewJob::default() }; 1_200];

@@ -19,11 +19,12 @@ use std::time::Duration;
 pub use definition::definition;
 pub use longshore_scheduler as scheduler;
 pub use protocol;
-use protocol::order::{Intervals, VersionRange};
+use protocol::order::Intervals;
 use protocol::report::{
     Availability, Condition, Foreign, Heartbeat, Inventory, Numbered, Phase, ReleaseCause, Released, Started,
 };
 use protocol::resources::OfferedResources;
+use protocol::version::VersionRange;
 use protocol::{
     ClusterId, Epoch, Fence, Incarnation, JobId, Nonce, Now, Report, ReportNo, Revision, RuntimeKind,
     SessionId, Timestamp, Token, Uptime, WorkerId,

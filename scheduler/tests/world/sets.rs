@@ -125,7 +125,8 @@ impl Sets {
         match state {
             State::Succeeded => {
                 let all = ends.iter().all(|end| *end == State::Succeeded);
-                prop_assert!(all && !ends.is_empty(), "{:?} succeeded with {:?}", parent, ends);
+                let is_whole = parent.has_all_members() && !ends.is_empty();
+                prop_assert!(all && is_whole, "{:?} succeeded with {:?}", parent, ends);
             }
             State::Failed => {
                 let is_bad = ends.is_empty() || ends.iter().copied().any(is_failure);

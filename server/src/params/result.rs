@@ -16,7 +16,6 @@ use super::{Checker, to_json};
 
 /// Reads the parameters of a hook's job. They follow from the arguments alone, because decisions depend on them.
 pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultParams {
-    // This runs within a step of the scheduler.
     take(rules, &[], &[result], |params| {
         let sent = params.applied_to(&Overrides::default());
         body_fits_with(&sent, FACTS, BODY_BYTES_MAX - PARAMS_BYTES_MAX).is_ok()
@@ -30,8 +29,7 @@ pub(crate) fn params_of_predecessors(
     details: &JobDetails,
     results: &[String],
 ) -> ResultParams {
-    let results: Vec<&str> = results.iter().map(String::as_str).collect();
-    take(rules, &details.params.given, &results, |params| {
+    take(rules, &details.params.given, results, |params| {
         let sent = params.applied_to(&details.overrides);
         body_fits_with(&sent, FACTS, FACTS_BYTES + RESULT_VARIABLE_BYTES_MAX).is_ok()
     })
@@ -41,14 +39,14 @@ pub(crate) fn params_of_predecessors(
 fn take(
     rules: &SubmissionRules,
     given: &[JobParam],
-    results: &[&str],
+    results: &[impl AsRef<str>],
     fits: impl Fn(&JobParams) -> bool,
 ) -> ResultParams {
     let is_open = |name: &str| given.iter().all(|param| param.name != name);
     let mut found: BTreeMap<&str, Value> = BTreeMap::new();
     // A result that is no object names no parameters.
     for mut members in
-        results.iter().filter_map(|result| serde_json::from_str::<Map<String, Value>>(result).ok())
+        results.iter().filter_map(|it| serde_json::from_str::<Map<String, Value>>(it.as_ref()).ok())
     {
         for param in rules.params.declared.iter().filter(|param| is_open(&param.name)) {
             let value = members.remove(&param.name).filter(|value| !value.is_null());
@@ -58,7 +56,7 @@ fn take(
     if found.is_empty() {
         return ResultParams::default();
     }
-    // Those that were given were checked with the submission.
+    // Patterns of these only, since this runs within a step of the scheduler: what was given was checked with the submission.
     let checker = Checker::for_some(&rules.params, |name| found.contains_key(name));
     let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for param in &rules.params.declared {

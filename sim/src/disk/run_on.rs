@@ -106,7 +106,7 @@ impl Disk {
     /// A member has not ended, or was not made.
     pub(super) fn may_end(&self, job: JobId, state: State) -> Result<(), String> {
         let Some(parent) = self.sets.parents.get(&job) else { return Ok(()) };
-        if state == State::Succeeded && !parent.is_complete {
+        if state == State::Succeeded && !parent.has_all_members() {
             return Err(format!("I27 parent {job} succeeds without all of its members"));
         }
         match self.live_members(job).first() {

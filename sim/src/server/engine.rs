@@ -103,7 +103,12 @@ impl World {
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.let_in(self.now, caller, &step);
-            oracle.keeps_nothing_by_hello(now, undisturbed_since, (&server.disk, workload));
+            // An end that was decided and is not committed is not on the disk.
+            let is_committed =
+                process.under_way.is_none() && process.open.changes.is_empty() && step.changes.is_empty();
+            if is_committed {
+                oracle.keeps_nothing_by_hello(now, undisturbed_since, (&server.disk, workload));
+            }
             let shut_out =
                 step.effects.iter().filter(|it| matches!(it, Effect::Close(_, CloseReason::Refused)));
             self.coverage.copies_shut_out += u64::from(shut_out.count() > 1);

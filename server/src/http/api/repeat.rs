@@ -10,6 +10,7 @@ use scheduler::new_jobs::NewJob;
 use scheduler::step::Rejection;
 
 use crate::auth::actor::Actor;
+use crate::config::jobs_file;
 use crate::http::api::admission;
 use crate::http::api::jobs::find;
 use crate::http::api::members;
@@ -87,10 +88,13 @@ pub(crate) async fn repeat_of(
 
 /// Finds the revision of a job, and registers it with the engine if jobs.yaml has changed since.
 async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definition>, Problem> {
-    if let Some(entry) = state.services.catalogue.current().find_revision(row.revision) {
+    let revision = row.revision;
+    if let Some(entry) = state.services.catalogue.current().find_revision(revision) {
         return Ok(entry.definition.clone());
     }
-    let definition = definition::of_revision(state, row.revision).await?.ok_or_else(|| {
+    let stored = state.read(move |archive| archive.definition(revision)).await?;
+    let definition = stored.and_then(|stored| jobs_file::parse_stored(&stored).ok()).map(Arc::new);
+    let definition = definition.ok_or_else(|| {
         Problem::new(
             Code::RevisionGone,
             format!("\"{}\" as it was for job {} is gone", row.definition, row.job),

@@ -29,7 +29,7 @@ use crate::http::present::presenter::{self, job_in_state, pending};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::idempotency_key::{explain_pruned, find_accepted, parse_key, submit_with_key};
-use crate::http::request::job_request::{self};
+use crate::http::request::job_request;
 use crate::http::request::path::{Id, Name};
 use crate::http::request::query::Query;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice, SubmitParams};
