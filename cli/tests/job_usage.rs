@@ -2,8 +2,6 @@
 //! ended.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
-use std::process::Command;
-
 use serde_json::Value;
 use testkit::{Cluster, Process, docker, wait_for};
 
@@ -13,7 +11,7 @@ struct BusyJob {
     _server: Process,
     worker: Process,
     id: u64,
-    flags: Vec<&'static str>,
+    flags: Vec<String>,
     way: Way,
 }
 
@@ -26,11 +24,16 @@ enum Way {
 impl BusyJob {
     /// Starts a container with this limit. It has 20 MiB when it uses CPU.
     async fn container(name: &str, end: &str) -> Self {
+        Self::container_with(&[], name, end).await
+    }
+
+    /// As [`Self::container`], by a worker with these flags.
+    async fn container_with(flags: &[&str], name: &str, end: &str) -> Self {
         let jobs = format!(
             "version: 1\njobs:\n  {name}:\n    image: busybox\n    resources: {{ memory: 32m }}\n    command:\n      - sh\n      - -c\n      - |\n        dd if=/dev/zero of=/dev/shm/kept bs=1M count=20 2>&1\n        until [ -e /dev/shm/go ]; do :; done\n        {end}\n"
         );
         let way = Way::Container(docker::DefinitionContainers::new(name));
-        Self::start(name, &jobs, way, &["--on-term", "detach"]).await
+        Self::start(name, &jobs, way, &[&["--on-term", "detach"], flags].concat()).await
     }
 
     /// Starts a plain process.
@@ -42,7 +45,7 @@ impl BusyJob {
             .await
     }
 
-    async fn start(name: &str, jobs: &str, way: Way, flags: &[&'static str]) -> Self {
+    async fn start(name: &str, jobs: &str, way: Way, flags: &[&str]) -> Self {
         let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
         let server = cluster.start_server(&[]).await;
         let worker = cluster.start_worker("w1", flags);
@@ -54,7 +57,14 @@ impl BusyJob {
         };
         let job = cluster.api().post(&format!("/api/jobs/{name}"), Some(&body)).await;
         let id = job["id"].as_u64().unwrap();
-        Self { cluster, _server: server, worker, id, flags: flags.to_vec(), way }
+        Self {
+            cluster,
+            _server: server,
+            worker,
+            id,
+            flags: flags.iter().map(|it| (*it).to_owned()).collect(),
+            way,
+        }
     }
 
     async fn job(&self) -> Value {
@@ -78,9 +88,7 @@ impl BusyJob {
     fn let_end(&self) {
         match &self.way {
             Way::Container(containers) => {
-                let ids = containers.ids_for_job(self.id);
-                let touch = Command::new("docker").args(["exec", &ids[0], "touch", "/dev/shm/go"]).output();
-                assert!(touch.unwrap().status.success());
+                assert!(containers.touch(self.id, "/dev/shm/go"));
             }
             Way::Process => std::fs::write(self.cluster.path("gate"), "").unwrap(),
         }
@@ -94,7 +102,8 @@ impl BusyJob {
 
     async fn restart_worker(&mut self) {
         self.worker.kill();
-        self.worker = self.cluster.start_worker("w1", &self.flags);
+        self.worker =
+            self.cluster.start_worker("w1", &self.flags.iter().map(String::as_str).collect::<Vec<_>>());
         self.cluster.api().wait_for_ready_worker("w1").await;
     }
 
@@ -176,6 +185,38 @@ async fn a_kill_for_lack_of_memory_tells_the_limit_and_the_peak() {
     assert!((31 * MIB..=32 * MIB).contains(&peak), "{attempt}");
     let message = attempt["message"].as_str().unwrap();
     assert!(message.starts_with("killed for its memory limit of 32 MiB, at a peak of 3"), "{message}");
+}
+
+/// Passes all commands to the engine, and hides that a container was killed for its memory.
+const SILENT_ABOUT_MEMORY: &str = r#"case "$1" in
+events)
+    for argument; do
+        shift
+        [ "$argument" = event=oom ] && argument=event=rename
+        set -- "$@" "$argument"
+    done ;;
+inspect)
+    docker "$@" >"$0.$$"
+    code=$?
+    sed 's/"OOMKilled":true/"OOMKilled":false/' "$0.$$"
+    rm "$0.$$"
+    exit $code ;;
+esac
+exec docker "$@""#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_for_lack_of_memory_is_seen_in_the_control_group_if_the_engine_does_not_report_it() {
+    if !docker::is_required() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = docker::write_fake_docker(directory.path(), SILENT_ABOUT_MEMORY);
+    let flags = ["--docker", program.to_str().unwrap()];
+    let end = "exec dd if=/dev/zero of=/dev/shm/more bs=1M count=40";
+    let busy = BusyJob::container_with(&flags, &name("silent"), end).await;
+    busy.wait_for_cpu(1).await;
+    let ended = busy.end().await;
+    assert_eq!(ended["attempts"][0]["outcome"], "oom_killed", "{ended}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

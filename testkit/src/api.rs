@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::http;
-use super::wait::{wait_for, wait_until};
+use super::wait::{WAIT_TIMEOUT, wait_at_most, wait_for, wait_until};
 
 /// A client of one server.
 #[derive(Clone, Debug)]
@@ -206,10 +206,16 @@ impl Api {
         .await
     }
 
-    /// Waits until a job meets the condition and returns it.
+    /// Waits until a job meets the condition and returns it. Panics with the job as it was last after a minute.
     pub async fn wait_for_job(&self, id: u64, condition: impl Fn(&Value) -> bool) -> Value {
-        let what = format!("job {id} meets the condition");
-        wait_for(&what, async || Some(self.get(&format!("/api/jobs/{id}")).await).filter(&condition)).await
+        let mut last = Value::Null;
+        let met = wait_at_most(WAIT_TIMEOUT, async || {
+            last = self.get(&format!("/api/jobs/{id}")).await;
+            condition(&last).then_some(())
+        })
+        .await;
+        assert!(met.is_some(), "not within {WAIT_TIMEOUT:?}: job {id} meets the condition: {last}");
+        last
     }
 
     /// Waits until all jobs have ended. The deadline starts anew whenever the number of queued jobs falls.

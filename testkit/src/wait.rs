@@ -33,4 +33,4 @@ pub async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Long enough for a loaded machine; a test that passes does not wait this long.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -9,7 +9,8 @@ use protocol::Usage;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::proc_files::{keyed, network, number, read, read_again};
+use super::group_files::GroupFiles;
+use super::proc_files::{network, read, read_again};
 
 /// Path of a container's group below the mount point, with [`ID`] in the place of the id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,17 +28,11 @@ pub(super) struct Hierarchies {
 /// The group of one container.
 #[derive(Debug)]
 pub(super) struct ContainerGroup {
-    directories: Directories,
+    files: GroupFiles,
     /// `/proc/<pid>/net/dev`, which stays readable after the process.
     network: Option<File>,
     /// The first process of the container, if it can be watched.
     pub(super) first_process: Option<OwnedFd>,
-}
-
-#[derive(Debug)]
-enum Directories {
-    Version1 { cpu: Option<PathBuf>, memory: PathBuf, io: Option<PathBuf> },
-    Version2(PathBuf),
 }
 
 impl Layout {
@@ -108,11 +103,11 @@ impl Hierarchies {
         has_network: bool,
     ) -> Option<ContainerGroup> {
         // A short name could be a part of another container's.
-        let directories = layouts
+        let files = layouts
             .iter()
             .filter(|_| container.len() >= ID_BYTES_MIN && container.bytes().all(|it| it.is_ascii_hexdigit()))
             .find_map(|layout| self.find(&layout.path(container)))?;
-        let mut group = ContainerGroup { directories, network: None, first_process: None };
+        let mut group = ContainerGroup { files, network: None, first_process: None };
         let first = group.find_first_process();
         if let Some((pid, first)) = first {
             let dev = format!("/proc/{pid}/net/dev");
@@ -122,26 +117,31 @@ impl Hierarchies {
         Some(group)
     }
 
-    fn find(&self, group: &Path) -> Option<Directories> {
+    fn find(&self, group: &Path) -> Option<GroupFiles> {
         let below =
             |mount: &Option<PathBuf>| mount.as_ref().map(|it| it.join(group)).filter(|it| it.is_dir());
         if let Some(memory) = below(&self.memory) {
-            return Some(Directories::Version1 { cpu: below(&self.cpu), memory, io: below(&self.io) });
+            return Some(GroupFiles::Version1 { cpu: below(&self.cpu), memory, io: below(&self.io) });
         }
         // With the controllers in version 1 the unified hierarchy may be mounted for other purposes.
-        below(&self.unified).filter(|it| it.join("memory.current").exists()).map(Directories::Version2)
+        below(&self.unified).filter(|it| it.join("memory.current").exists()).map(GroupFiles::Version2)
     }
 }
 
 impl ContainerGroup {
     /// Resources that the container has used, and its memory now. All figures are absent once the group is gone.
     pub(super) fn sample(&self) -> (Usage, Option<u64>) {
-        let (mut usage, memory_bytes) = self.directories.sample();
+        let (mut usage, memory_bytes) = self.files.sample();
         if let Some((received, sent)) = self.network.as_ref().and_then(read_again).map(|dev| network(&dev)) {
             usage.network_received_bytes = Some(received);
             usage.network_sent_bytes = Some(sent);
         }
         (usage, memory_bytes)
+    }
+
+    /// `true` if the kernel has killed one of its processes, and its memory was at the limit. False once the group is gone.
+    pub(super) fn was_killed_for_its_limit(&self) -> bool {
+        self.files.was_killed_for_its_limit()
     }
 
     /// The process with number 1 inside of the container.
@@ -151,87 +151,10 @@ impl ContainerGroup {
             let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
             numbers.is_some_and(|it| it.split_whitespace().next_back() == Some("1"))
         };
-        let pid = self.directories.processes().into_iter().take(PROCESSES_TRIED).find(is_first)?;
+        let pid = self.files.processes().into_iter().take(PROCESSES_TRIED).find(is_first)?;
         let first = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
         // If it is still a member after it was opened, the number was not used again.
-        self.directories.processes().contains(&pid).then_some((pid, first))
-    }
-}
-
-impl Directories {
-    fn sample(&self) -> (Usage, Option<u64>) {
-        match self {
-            Self::Version1 { cpu, memory, io } => {
-                let usage = Usage {
-                    cpu_ms: cpu
-                        .as_ref()
-                        .and_then(|it| number(&it.join("cpuacct.usage")))
-                        .map(|ns| ns / 1_000_000),
-                    memory_peak_bytes: number(&memory.join("memory.max_usage_in_bytes")),
-                    ..io.as_ref()
-                        .and_then(|it| IO_VERSION_1.iter().find_map(|name| read(&it.join(name))))
-                        .map(|it| io_version_1(&it))
-                        .unwrap_or_default()
-                };
-                let stat = || read(&memory.join("memory.stat"));
-                (
-                    usage,
-                    without_cache(number(&memory.join("memory.usage_in_bytes")), stat, "total_inactive_file"),
-                )
-            }
-            Self::Version2(group) => {
-                let now = number(&group.join("memory.current"));
-                let usage = Usage {
-                    cpu_ms: read(&group.join("cpu.stat"))
-                        .and_then(|it| keyed(&it, "usage_usec"))
-                        .map(|us| us / 1_000),
-                    // Before Linux 5.19 there is no peak; the largest sample takes its place.
-                    memory_peak_bytes: number(&group.join("memory.peak")).or(now),
-                    ..read(&group.join("io.stat")).map(|it| io_version_2(&it)).unwrap_or_default()
-                };
-                (usage, without_cache(now, || read(&group.join("memory.stat")), "inactive_file"))
-            }
-        }
-    }
-
-    /// Numbers of its processes. Those of another process namespace are zero and left out.
-    fn processes(&self) -> Vec<u32> {
-        let group = match self {
-            Self::Version1 { memory, .. } => memory,
-            Self::Version2(group) => group,
-        };
-        let listed = read(&group.join("cgroup.procs")).unwrap_or_default();
-        listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
-    }
-}
-
-/// Memory without page cache that was not used lately, as `docker stats` shows it.
-fn without_cache(now: Option<u64>, stat: impl FnOnce() -> Option<String>, key: &str) -> Option<u64> {
-    let now = now?;
-    Some(now.saturating_sub(stat().and_then(|it| keyed(&it, key)).unwrap_or(0)))
-}
-
-/// Lines like `8:0 Read 4096`.
-fn io_version_1(text: &str) -> Usage {
-    let sum = |operation: &str| {
-        let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        lines
-            .filter_map(|it| it.get(1..3).filter(|it| it[0] == operation)?[1].parse().ok())
-            .fold(0, u64::saturating_add)
-    };
-    Usage { disk_read_bytes: Some(sum("Read")), disk_written_bytes: Some(sum("Write")), ..Usage::default() }
-}
-
-/// Lines like `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
-fn io_version_2(text: &str) -> Usage {
-    let sum = |key: &str| {
-        let words = text.split_whitespace().filter_map(|word| word.strip_prefix(key)?.strip_prefix('='));
-        words.filter_map(|it| it.parse().ok()).fold(0, u64::saturating_add)
-    };
-    Usage {
-        disk_read_bytes: Some(sum("rbytes")),
-        disk_written_bytes: Some(sum("wbytes")),
-        ..Usage::default()
+        self.files.processes().contains(&pid).then_some((pid, first))
     }
 }
 
@@ -240,10 +163,6 @@ const ID: &str = "{id}";
 
 /// Ids of containers have 64 digits; 12 is the short form.
 const ID_BYTES_MIN: usize = 12;
-
-/// The second one is of older kernels.
-const IO_VERSION_1: [&str; 2] =
-    ["blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes"];
 
 /// Processes that are looked at for the first one. A container that just started has one or two.
 const PROCESSES_TRIED: usize = 8;
@@ -335,7 +254,7 @@ mod tests {
             ..Usage::default()
         };
         assert_eq!(group.sample(), (usage, Some(39 << 20)));
-        let Directories::Version2(path) = &group.directories else { panic!("{group:?}") };
+        let GroupFiles::Version2(path) = &group.files else { panic!("{group:?}") };
         fs::remove_file(path.join("memory.peak"))
             .and_then(|()| fs::remove_file(path.join("io.stat")))
             .expect("removed");
@@ -349,6 +268,39 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_for_the_limit_is_told_from_one_for_the_machine_s_memory_in_version_1() {
+        let root = version_1();
+        let group = mounts(root.path(), true).open(CONTAINER, &Layout::usual(), true).expect("found");
+        let killed = |oom_control: &str, limit: u64| {
+            let memory = root.path().join("memory/docker").join(CONTAINER);
+            fs::write(memory.join("memory.oom_control"), oom_control)
+                .and_then(|()| fs::write(memory.join("memory.limit_in_bytes"), format!("{limit}\n")))
+                .expect("written");
+            group.was_killed_for_its_limit()
+        };
+        // The peak of this group is 64 MiB.
+        let one = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n";
+        assert_eq!([killed(one, 64 << 20), killed(one, (66 << 20) - 1)], [true; 2]);
+        assert_eq!([killed(one, 66 << 20), killed(one, 9_223_372_036_854_771_712)], [false; 2]);
+        assert!(!killed("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n", 64 << 20));
+        assert!(!killed("oom_kill_disable 0\nunder_oom 0\n", 64 << 20), "an older kernel does not count");
+    }
+
+    #[test]
+    fn a_kill_for_the_limit_is_told_from_one_for_the_machine_s_memory_in_version_2() {
+        let root = tree(&[("docker/{id}/memory.current", "5\n")]);
+        let group = mounts(root.path(), false).open(CONTAINER, &Layout::usual(), true).expect("found");
+        assert!(!group.was_killed_for_its_limit(), "nothing is known");
+        let killed = |oom, kills| {
+            let events = format!("low 0\nhigh 0\nmax 77\noom {oom}\noom_kill {kills}\noom_group_kill 0\n");
+            let file = root.path().join("docker").join(CONTAINER).join("memory.events");
+            fs::write(file, events).expect("written");
+            group.was_killed_for_its_limit()
+        };
+        assert_eq!([killed(1, 2), killed(0, 1), killed(1, 0)], [true, false, false]);
+    }
+
+    #[test]
     fn files_with_other_content_give_no_figures() {
         let root = version_1();
         for name in ["cpu,cpuacct/docker/{id}/cpuacct.usage", "memory/docker/{id}/memory.max_usage_in_bytes"]
@@ -359,8 +311,6 @@ mod tests {
         }
         let group = mounts(root.path(), true).open(CONTAINER, &Layout::usual(), true).expect("found");
         assert_eq!((group.sample().0.cpu_ms, group.sample().0.memory_peak_bytes), (None, None));
-        assert_eq!(io_version_2("8:0 rbytes=x wbytes=\nrbytes\n").disk_read_bytes, Some(0));
-        assert_eq!(io_version_1("8:0 Read\nRead 7\n\n8:0 Read x\n").disk_read_bytes, Some(0));
     }
 
     #[test]

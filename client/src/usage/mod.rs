@@ -3,10 +3,11 @@
 //! Each attempt is sampled often at first and every few seconds later, and once more at the moment in which its first process ends: then
 //! its control group still exists, and its totals are complete. Figures that cannot be read are left out, never guessed.
 //!
-//! [`UsageSampler`] is the handle of the runtimes. `sampler` is the thread, `cgroup` and `process` read the kernel's files. Samples go to
-//! the server as they come; the totals are a part of an attempt's end.
+//! [`UsageSampler`] is the handle of the runtimes. `sampler` is the thread, `cgroup`, `group_files` and `process` read the kernel's files.
+//! Samples go to the server as they come; the totals are a part of an attempt's end.
 
 mod cgroup;
+mod group_files;
 mod proc_files;
 mod process;
 mod record;
@@ -46,9 +47,15 @@ pub(crate) enum Source {
 }
 
 struct Shared {
-    /// The totals of all attempts that are watched.
-    totals: Mutex<HashMap<Token, Usage>>,
+    /// All attempts that are watched.
+    totals: Mutex<HashMap<Token, Total>>,
     thread: SamplerThread,
+}
+
+#[derive(Clone, Copy)]
+struct Total {
+    usage: Usage,
+    was_killed_for_its_limit: bool,
 }
 
 impl UsageSampler {
@@ -68,7 +75,7 @@ impl UsageSampler {
     /// earlier process has seen. Returns false if the source cannot be found.
     pub(crate) fn watch(&self, token: Token, dir: &AttemptDir, source: Source) -> bool {
         let before = dir.usage().unwrap_or_default();
-        self.shared.totals().entry(token).or_insert(before);
+        self.shared.totals().entry(token).or_insert(Total { usage: before, was_killed_for_its_limit: false });
         match self.shared.thread.open(&source) {
             Some(gauge) => {
                 self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) });
@@ -90,13 +97,19 @@ impl UsageSampler {
         }
     }
 
+    /// `true` if the kernel has killed a process of the attempt for its memory limit, as its control group showed when its first process
+    /// ended. False if nothing is known.
+    pub(crate) fn was_killed_for_its_limit(&self, token: Token) -> bool {
+        self.shared.totals().get(&token).is_some_and(|total| total.was_killed_for_its_limit)
+    }
+
     /// Ends the watch. Returns what the attempt has used, as far as it is known.
     pub(crate) fn finish(&self, token: Token) -> Usage {
         let total = self.shared.totals().remove(&token);
         if total.is_some() {
             self.shared.thread.send(Command::Forget(token));
         }
-        total.unwrap_or_default()
+        total.map(|it| it.usage).unwrap_or_default()
     }
 }
 
@@ -118,11 +131,17 @@ impl Shared {
     fn add(&self, sample: &UsageSample) -> Option<Usage> {
         let mut totals = self.totals();
         let total = totals.get_mut(&sample.token)?;
-        *total = total.later(sample.usage);
-        Some(*total)
+        total.usage = total.usage.later(sample.usage);
+        Some(total.usage)
     }
 
-    fn totals(&self) -> MutexGuard<'_, HashMap<Token, Usage>> {
+    fn mark_killed_for_its_limit(&self, token: Token) {
+        if let Some(total) = self.totals().get_mut(&token) {
+            total.was_killed_for_its_limit = true;
+        }
+    }
+
+    fn totals(&self) -> MutexGuard<'_, HashMap<Token, Total>> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -283,6 +283,11 @@ impl Sampler {
         let Some(token) = self.processes.get(&key).copied() else { return };
         self.sample(token);
         if let Some(watched) = self.watched.remove(&token) {
+            if let Gauge::Container(group) = &watched.gauge
+                && group.was_killed_for_its_limit()
+            {
+                self.shared.upgrade().inspect(|it| it.mark_killed_for_its_limit(token));
+            }
             self.due.remove(&(watched.due, token));
             self.drop_process(&watched);
         }

@@ -149,8 +149,8 @@ impl Container {
     }
 
     /// `true` if it ended like a container whose engine died: by a signal that the worker did not send.
-    pub(super) fn looks_like_a_dead_engine(&self) -> bool {
-        !self.state.oom_killed && [137, 143, 255].contains(&self.state.exit_code)
+    pub(super) fn looks_like_a_dead_engine(&self, oom_seen: bool) -> bool {
+        !(self.state.oom_killed || oom_seen) && [137, 143, 255].contains(&self.state.exit_code)
     }
 
     /// `true` if its success may be invented. An engine that dies before it records the end of a container shows that container as ended
@@ -358,9 +358,10 @@ mod tests {
 
     #[test]
     fn an_oom_kill_does_not_look_like_a_dead_engine() {
-        assert!(ended(137, false).looks_like_a_dead_engine());
-        assert!(!ended(137, true).looks_like_a_dead_engine());
-        assert!(!ended(1, false).looks_like_a_dead_engine());
+        assert!(ended(137, false).looks_like_a_dead_engine(false));
+        assert!(!ended(137, false).looks_like_a_dead_engine(true));
+        assert!(!ended(137, true).looks_like_a_dead_engine(false));
+        assert!(!ended(1, false).looks_like_a_dead_engine(false));
         assert!(matches!(ended(0, true).exit(false), Exit::Ran { code: 0, oom: true, .. }));
     }
 

@@ -19,8 +19,11 @@ pub fn inspected(line: &str) {
         container.exit(false),
         container.run_time(),
     );
-    let engine =
-        (container.looks_like_a_dead_engine(), container.was_lost_by_the_engine(), container.exit_code());
+    let engine = (
+        container.looks_like_a_dead_engine(false),
+        container.was_lost_by_the_engine(),
+        container.exit_code(),
+    );
     assert!(!format!("{known:?}{engine:?}").is_empty());
 }
 

@@ -117,7 +117,10 @@ impl Attempt {
         cli_stderr: &str,
     ) -> Option<Exit> {
         let spec = &self.launch.spec;
-        let exit = container.exit(self.oom.load(Ordering::Relaxed));
+        // Engines sometimes miss a kill; the control group has counted it.
+        let oom_seen =
+            self.oom.load(Ordering::Relaxed) || shared.config.usage.was_killed_for_its_limit(self.token());
+        let exit = container.exit(oom_seen);
         if let Some(message) = container::init_failure(spec.init, container.exit_code(), cli_stderr) {
             let code = Some(container.exit_code());
             return Some(Exit::NotStarted { fault: StartFailure::Definition, code, message });
@@ -140,7 +143,7 @@ impl Attempt {
             };
         }
         let was_stopping = self.was_stopping(shared, container);
-        if was_stopping || !container.looks_like_a_dead_engine() {
+        if was_stopping || !container.looks_like_a_dead_engine(oom_seen) {
             return Some(exit);
         }
         if container.was_lost_by_the_engine() {
