@@ -20,7 +20,7 @@ pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> 
     let swarm = Swarm::start(server.address, members)?;
     let joined = swarm.until_ready().await?;
     tell("idle");
-    let idle = share_of_a_core(&server).await?;
+    let idle = percent_of_a_core(&server).await?;
     let memory = server.process.memory_bytes()?.saturating_sub(empty);
 
     let running = workers * u64::from(SLOTS);
@@ -28,7 +28,7 @@ pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> 
     submit(&server, running + waiting).await?;
     swarm.until_arrived(running).await?;
     tell("idle, with waiting jobs");
-    let idle_waiting = share_of_a_core(&server).await?;
+    let idle_waiting = percent_of_a_core(&server).await?;
     let address = server.address;
     server.process.crash().await?;
     let crashed = Instant::now();
@@ -61,7 +61,7 @@ pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> 
 }
 
 /// Processor time of the server as a share of one core, over some heartbeats.
-pub(crate) async fn share_of_a_core(server: &Server) -> anyhow::Result<f64> {
+pub(crate) async fn percent_of_a_core(server: &Server) -> anyhow::Result<f64> {
     tokio::time::sleep(SETTLE).await;
     let (began, before) = (Instant::now(), server.process.cpu_us()?);
     tokio::time::sleep(IDLE).await;

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::database::Counts;
-use crate::fleet::share_of_a_core;
+use crate::fleet::percent_of_a_core;
 use crate::load::{Load, NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::singles::CONNECTIONS;
@@ -60,7 +60,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     swarm.until_ready().await?;
     submit_waiting(&server, around.waiting).await?;
     // A few workers cost a thousandth of a core.
-    let idle = if around.workers > FEW_WORKERS { share_of_a_core(&server).await? / 100.0 } else { 0.0 };
+    let idle = if around.workers > FEW_WORKERS { percent_of_a_core(&server).await? / 100.0 } else { 0.0 };
 
     let load = Load { jobs, batch: 1, connections, name: "flowing" };
     let (before, began) = (server.process.cpu_us()?, Instant::now());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bytes::Bytes;
 
-use crate::fleet::share_of_a_core;
+use crate::fleet::percent_of_a_core;
 use crate::listeners::Listeners;
 use crate::load::{Connection, JSON, Retries};
 use crate::record::{Record, tell};
@@ -45,14 +45,14 @@ async fn quiet(env: &BenchEnv) -> anyhow::Result<()> {
     let job: serde_json::Value = serde_json::from_slice(&answer)?;
     let output = format!("/api/jobs/{}/logs?follow=1", job["id"].as_u64().context("no job was made")?);
     until_started(&mut connection).await?;
-    let alone = share_of_a_core(&server).await?;
+    let alone = percent_of_a_core(&server).await?;
     let empty = server.process.memory_bytes()?;
     let mut listeners = Listeners::default();
     for _ in 0..FOLLOWERS {
         listeners.follow(server.endpoint.clone(), "/api/events").await?;
         listeners.follow(server.endpoint.clone(), &output).await?;
     }
-    let share = share_of_a_core(&server).await?;
+    let share = percent_of_a_core(&server).await?;
     let bytes = server.process.memory_bytes()?.saturating_sub(empty);
     anyhow::ensure!(listeners.are_open(), "the server has closed streams");
     drop(listeners);

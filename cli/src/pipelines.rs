@@ -75,11 +75,11 @@ fn tree(jobs: &[PipelineJob]) -> Vec<String> {
         below.entry(first).or_default().push(job);
     }
     let mut lines = Vec::new();
-    let mut open: Vec<(&PipelineJob, String, &str)> = Vec::new();
+    let mut open: Vec<(&PipelineJob, Option<u64>, String, &str)> = Vec::new();
     let roots = below.remove(&None).unwrap_or_default();
-    open.extend(roots.into_iter().rev().map(|job| (job, String::new(), "")));
-    while let Some((job, indent, branch)) = open.pop() {
-        lines.push(format!("{indent}{branch}{}", text_of(job)));
+    open.extend(roots.into_iter().rev().map(|job| (job, None, String::new(), "")));
+    while let Some((job, parent, indent, branch)) = open.pop() {
+        lines.push(format!("{indent}{branch}{}", text_of(job, parent)));
         let indent = match branch {
             "" => String::new(),
             LAST => format!("{indent}   "),
@@ -89,7 +89,9 @@ fn tree(jobs: &[PipelineJob]) -> Vec<String> {
         let last = children.len().saturating_sub(1);
         let branches = children.into_iter().enumerate().rev();
         open.extend(
-            branches.map(|(at, child)| (child, indent.clone(), if at == last { LAST } else { "├─ " })),
+            branches.map(|(at, child)| {
+                (child, Some(job.id), indent.clone(), if at == last { LAST } else { "├─ " })
+            }),
         );
     }
     lines
@@ -97,20 +99,22 @@ fn tree(jobs: &[PipelineJob]) -> Vec<String> {
 
 const LAST: &str = "└─ ";
 
-fn text_of(job: &PipelineJob) -> String {
+/// The line of a job that stands below the job `parent`, or at the left if no job that it comes after is known.
+fn text_of(job: &PipelineJob, parent: Option<u64>) -> String {
     let mut text = format!("{} {} {}", job.id, job.name, in_words(&job.state));
     if let Some(of) = job.retry_of {
         text += &format!(", retry of {of}");
     }
     let special =
         |outcome: &str| if outcome == "succeeded" { String::new() } else { format!(" if {outcome}") };
-    if let Some(first) = job.after.first() {
-        text += &special(&first.outcome);
+    let (above, others): (Vec<_>, Vec<_>) = job.after.iter().partition(|it| Some(it.job) == parent);
+    for dependency in above {
+        text += &special(&dependency.outcome);
     }
-    let others: Vec<String> =
-        job.after.iter().skip(1).map(|it| format!("{}{}", it.job, special(&it.outcome))).collect();
+    let others: Vec<String> = others.iter().map(|it| format!("{}{}", it.job, special(&it.outcome))).collect();
     if !others.is_empty() {
-        text += &format!(", also after {}", others.join(", "));
+        let also = if parent.is_some() { "also " } else { "" };
+        text += &format!(", {also}after {}", others.join(", "));
     }
     text
 }
@@ -164,6 +168,18 @@ mod tests {
             "│  └─ 4 join queued, also after 3 if failed",
             "└─ 3 right queued if ended",
         ];
+        assert_eq!(tree(&jobs), expected);
+    }
+
+    #[test]
+    fn jobs_that_are_not_in_the_answer_are_named_behind_it() {
+        let jobs = [
+            job(2, "left", &[]),
+            job(3, "join", &[(1, "succeeded"), (2, "failed")]),
+            job(4, "alone", &[(1, "ended")]),
+        ];
+        let expected =
+            ["2 left queued", "└─ 3 join queued if failed, also after 1", "4 alone queued, after 1 if ended"];
         assert_eq!(tree(&jobs), expected);
     }
 

@@ -206,7 +206,7 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
     match &job.live_state {
         LiveState::Scheduled
             if !scheduler.timers.has_date(job.due_at, Date::Due(id))
-                && !handlers::close::waits_for_another(scheduler, id) =>
+                && !handlers::attempt_end::waits_for_another(scheduler, id) =>
         {
             Some("scheduled without a timer")
         }
@@ -235,7 +235,8 @@ fn attempt_fault(scheduler: &Scheduler, id: JobId, attempt: &Attempt) -> Option<
         Some("its expected duration has no timer")
     } else if attempt.loss_at.is_some_and(|at| is_unset(at, Alarm::Loss(id, fence))) {
         Some("its loss has no timer")
-    } else if attempt.offer().is_some_and(|it| is_unset(it.due_at, Alarm::Offer(id, fence))) {
+    } else if attempt.awaited_report().is_some_and(|it| is_unset(it.due_at, Alarm::AwaitedReport(id, fence)))
+    {
         Some("the wait for its first report has no timer")
     } else {
         None

@@ -181,7 +181,7 @@ impl Scheduler {
                 }
                 Alarm::Overrun(..)
                 | Alarm::Slow(..)
-                | Alarm::Offer(..)
+                | Alarm::AwaitedReport(..)
                 | Alarm::ExclusionEnd(_)
                 | Alarm::Recall
                 | Alarm::MembersDue => None,

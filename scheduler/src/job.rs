@@ -13,7 +13,7 @@ use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Timestamp, Token, WorkerId};
 
 pub use crate::state::State;
-pub use attempt::{Attempt, Offer, Presence, Progress, Run, StartState};
+pub use attempt::{Attempt, AwaitedReport, Presence, Progress, Run, StartState};
 
 use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;

@@ -302,8 +302,8 @@ impl Scheduler {
             // clock may have been set meanwhile; the worker reports the true age when it reconnects.
             progress: live.started_at.map_or(Progress::Slot, |at| Progress::Running(Run::since(at))),
             // The server does not know any more which starts it had approved.
-            start: if live.begun { StartState::Begun } else { StartState::Allowed },
-            presence: Presence::Reported,
+            start: if live.begun { StartState::Announced } else { StartState::MayStart },
+            presence: Presence::NotAwaited,
             recalled: false,
             stopping: live.stopping,
             loss_at: None,

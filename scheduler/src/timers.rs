@@ -41,7 +41,7 @@ pub enum Alarm {
     /// An attempt runs longer than expected.
     Slow(JobId, Fence),
     /// A worker has not reported anything about an attempt that was sent to it.
-    Offer(JobId, Fence),
+    AwaitedReport(JobId, Fence),
     /// An exclusion of a worker ends.
     ExclusionEnd(WorkerId),
     /// No two clones of a worker have been heard for a lease.

@@ -60,6 +60,22 @@ async fn a_start_that_only_the_end_tells_is_an_event_before_it() {
 }
 
 #[tokio::test]
+async fn a_job_whose_start_only_the_end_told_waits_again() {
+    let mut server = Server::start().await;
+    let (failed, due_at) = (closed(1, Outcome::Failed, Some(1)), Timestamp(9_000));
+    let waits = Change::Waiting { job: JobId(1), closed: failed, due_at, state: State::Scheduled };
+    publish(&mut server, group(FIRST, vec![added(1, 1, None), assigned(1), waits])).await;
+    let events = kept(&server, "").await;
+    assert_eq!(
+        kinds(&events),
+        ["job.accepted", "job.assigned", "job.started", "attempt.ended", "job.scheduled"]
+    );
+    let states = events[2..].iter().map(|event| event["job"]["state"].as_str().unwrap());
+    assert_eq!(states.collect::<Vec<_>>(), ["running", "scheduled", "scheduled"]);
+    assert_eq!(kinds(&kept(&server, "&state=running").await), ["job.started"]);
+}
+
+#[tokio::test]
 async fn a_lost_attempt_is_an_event_of_its_own_whether_the_job_goes_on_or_not() {
     let mut server = Server::start().await;
     let waits = Change::Waiting {

@@ -106,7 +106,7 @@ impl World {
             self.oracle.container_removed(self.now, token);
         }
         for container in &self.machines[usize::from(no)].engine.containers {
-            self.oracle.container_set_back(container.token, container.ended());
+            self.oracle.container_restored_from_snapshot(container.token, container.ended());
         }
         self.oracle.causes_lost = true;
         let back_after = self.dice.millis(500, 20_000);

@@ -46,7 +46,7 @@ use crate::disk::Disk;
 use crate::docker::ContainerEnd;
 use crate::oracle::contact::Contact;
 pub(crate) use crate::oracle::copies::Caller;
-use crate::oracle::copies::Homes;
+use crate::oracle::copies::WorkerProcesses;
 use crate::oracle::keeping::Promises;
 use crate::oracle::orders::LocalQueue;
 use crate::oracle::places::Places;
@@ -99,7 +99,7 @@ pub(crate) struct Oracle {
     cancelled: BTreeSet<JobId>,
     /// By machine: the most slots that it was ever allowed.
     slots: Vec<u32>,
-    homes: Homes,
+    worker_processes: WorkerProcesses,
     /// By worker.
     contacts: Vec<Contact>,
     places: Places,
@@ -142,7 +142,7 @@ impl Oracle {
             given_up: Vec::new(),
             cancelled: BTreeSet::new(),
             slots: vec![0; machines],
-            homes: Homes::default(),
+            worker_processes: WorkerProcesses::default(),
             contacts: Vec::new(),
             places: Places::default(),
             failed_hosts: FailedHosts::default(),

@@ -15,7 +15,8 @@ impl Fleet {
     pub fn faults(&self) -> Vec<&'static str> {
         let mut faults = Vec::new();
         for (id, worker) in &self.workers {
-            let indexed = worker.listed_at.is_some_and(|(load, tie)| self.open.contains(&(load, tie, *id)));
+            let indexed =
+                worker.listed_at.is_some_and(|(load, tie)| self.with_room.contains(&(load, tie, *id)));
             if worker.compute_load() != worker.listed_at.map(|(load, _)| load)
                 || worker.listed_at.is_some() != indexed
             {
@@ -69,7 +70,7 @@ impl Fleet {
         if self.backlogs != self.workers.values().flat_map(|worker| &worker.holdings.prefetched).collect() {
             faults.push("the count of prefetched attempts is wrong");
         }
-        if self.classes.open_counts() != (self.open.len(), self.open.len()) {
+        if self.classes.open_counts() != (self.with_room.len(), self.with_room.len()) {
             faults.push("the classes list other workers with room");
         }
         if !self.classes.are_matched() {
@@ -81,7 +82,7 @@ impl Fleet {
         if !self.groups.are_counted() {
             faults.push("the groups count other workers");
         }
-        if self.open.len() > self.workers.len()
+        if self.with_room.len() > self.workers.len()
             || (self.is_grouped() && self.groups.len() != self.workers.len())
             || self.sessions.len() > self.workers.len()
             || self.by_secret.len() > self.workers.len()

@@ -31,7 +31,7 @@ impl Fleet {
         worker.class = Some(class);
         if let Some(position) = position {
             self.classes.open(class, position, &worker.fitting);
-            self.grown.insert(id);
+            self.newly_eligible.insert(id);
         }
     }
 

@@ -50,13 +50,13 @@ pub struct Fleet {
     workers: BTreeMap<WorkerId, Worker>,
     sessions: BTreeMap<SessionId, WorkerId>,
     /// Workers with room as (load, random tie-breaker, worker).
-    open: BTreeSet<(u32, u32, WorkerId)>,
+    with_room: BTreeSet<(u32, u32, WorkerId)>,
     classes: Classes,
     ties: SmallRng,
     /// Workers that may take jobs which no worker could take before.
-    grown: BTreeSet<WorkerId>,
+    newly_eligible: BTreeSet<WorkerId>,
     /// Workers that had no free slot and have one, or have got resources back.
-    freed: BTreeSet<WorkerId>,
+    newly_free: BTreeSet<WorkerId>,
     backlogs: Backlogs,
     /// Images that workers have.
     pub images: ImageHolders,
@@ -81,11 +81,11 @@ impl Fleet {
         Self {
             workers: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            open: BTreeSet::new(),
+            with_room: BTreeSet::new(),
             classes: Classes::default(),
             ties,
-            grown: BTreeSet::new(),
-            freed: BTreeSet::new(),
+            newly_eligible: BTreeSet::new(),
+            newly_free: BTreeSet::new(),
             backlogs: Backlogs::new(),
             images: ImageHolders::default(),
             with_backlog: BTreeSet::new(),
@@ -305,17 +305,17 @@ impl Fleet {
         let has_free_slot = |load: Option<u32>| load.is_some_and(|load| load < FULL);
         let has_gained = || fitting.iter().flatten().any(|it| !worker.fits(*it));
         let has_slot_now = has_free_slot(load) && !has_free_slot(worker.listed_at.map(|(old, _)| old));
-        // Without a free slot, a job that lacked resources waits for one from now on, and holds back jobs that may be prefetched.
+        // Also without a free slot: a lane that waits for resources is looked at again, because it may wait for a slot only by now.
         if has_slot_now || (load.is_some() && has_gained()) {
-            self.freed.insert(id);
+            self.newly_free.insert(id);
         }
         if let Some((old, tie)) = worker.listed_at.take() {
-            self.open.remove(&(old, tie, id));
+            self.with_room.remove(&(old, tie, id));
             if let Some(class) = worker.class {
                 self.classes.close(class, (old, tie, id), &worker.fitting);
             }
         } else if load.is_some() {
-            self.grown.insert(id);
+            self.newly_eligible.insert(id);
         }
         if let Some(fitting) = fitting {
             worker.fitting = fitting;
@@ -323,7 +323,7 @@ impl Fleet {
         if let Some(load) = load {
             let tie = self.ties.next_u32();
             worker.listed_at = Some((load, tie));
-            self.open.insert((load, tie, id));
+            self.with_room.insert((load, tie, id));
             if let Some(class) = worker.class {
                 self.classes.open(class, (load, tie, id), &worker.fitting);
             }
@@ -338,33 +338,33 @@ impl Fleet {
 
     /// The worker may take jobs that no worker could take before, for a reason that its load does not show.
     pub fn mark_capacity_grown(&mut self, id: WorkerId) {
-        self.grown.insert(id);
+        self.newly_eligible.insert(id);
     }
 
     /// Takes the workers that may take jobs which no worker could take when this was last asked.
     pub fn take_grown(&mut self) -> BTreeSet<WorkerId> {
-        core::mem::take(&mut self.grown)
+        core::mem::take(&mut self.newly_eligible)
     }
 
     /// Takes the workers that have a free slot or more resources, and did not when this was last asked.
     pub fn take_freed(&mut self) -> BTreeSet<WorkerId> {
-        core::mem::take(&mut self.freed)
+        core::mem::take(&mut self.newly_free)
     }
 
     /// A worker has a free slot.
     #[must_use]
     pub fn has_free_slot(&self) -> bool {
-        self.open.first().is_some_and(|(load, ..)| *load < FULL)
+        self.with_room.first().is_some_and(|(load, ..)| *load < FULL)
     }
 
     /// Workers with room, least loaded first; `true` if a slot is free.
     pub fn open(&self) -> impl Iterator<Item = (&Worker, bool)> {
-        self.open.iter().filter_map(|(load, _, id)| Some((self.workers.get(id)?, *load < FULL)))
+        self.with_room.iter().filter_map(|(load, _, id)| Some((self.workers.get(id)?, *load < FULL)))
     }
 
     /// A worker has room.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        !self.open.is_empty()
+        !self.with_room.is_empty()
     }
 }

@@ -4,7 +4,7 @@ use protocol::{JobId, Now, Timestamp};
 
 use crate::batches::{BatchOptions, LiveBatch, NewBatch};
 use crate::core::Scheduler;
-use crate::handlers::{cancel, close};
+use crate::handlers::{attempt_end, cancel};
 use crate::job::LiveState;
 use crate::state::State;
 use crate::step::Change;
@@ -58,7 +58,7 @@ fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
             cancel::cancel_for(scheduler, now, id, BY_BATCH.into())
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
-            close::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());
+            attempt_end::end_unheld(scheduler, now, id, State::Cancelled, MAX_FAILURES_REACHED.into());
         }
     }
 }

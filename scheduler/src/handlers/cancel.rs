@@ -7,7 +7,7 @@ use protocol::{Fence, JobId, Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::OnLost;
-use crate::handlers::{close, run_on};
+use crate::handlers::{attempt_end, run_on};
 use crate::input::{CancelRequest, CancelScope};
 use crate::job::{Job, LiveState};
 use crate::state::State;
@@ -35,7 +35,7 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             let reason = alloc::format!("cancelled by {}", request.by);
-            close::end_unheld(scheduler, now, request.job, State::Cancelled, reason);
+            attempt_end::end_unheld(scheduler, now, request.job, State::Cancelled, reason);
             scheduler.reply(request.ticket, Answer::Cancelling(State::Cancelled));
         }
         LiveState::Parent { .. }
@@ -60,7 +60,13 @@ pub(crate) fn cancel_for(scheduler: &mut Scheduler, now: Now, id: JobId, by: Str
             stop(scheduler, now, id, fence, StopCause::Cancel, by);
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
-            close::end_unheld(scheduler, now, id, State::Cancelled, alloc::format!("cancelled by {by}"));
+            attempt_end::end_unheld(
+                scheduler,
+                now,
+                id,
+                State::Cancelled,
+                alloc::format!("cancelled by {by}"),
+            );
         }
         LiveState::Parent { .. } => run_on::cancel_parent(scheduler, now, id, by),
     }

@@ -14,7 +14,7 @@ use crate::fleet::health::Health;
 use crate::fleet::row::{Process, WorkerRow};
 use crate::fleet::{Worker, WorkerInfo};
 use crate::handlers::refusal::refused;
-use crate::handlers::{claim, drain, forget, names, reload, revoke};
+use crate::handlers::{drain, forget, reload, revoke, worker_identity, worker_names};
 use crate::ids::JoinTokenId;
 use crate::input::{Connected, JoinPermit};
 use crate::step::{Change, CloseReason, Effect};
@@ -60,8 +60,8 @@ fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(Work
             );
             return Err(refused("wrong_cluster", text));
         }
-        claim::claim(scheduler, now, id, hello)?;
-        return names::check_name(scheduler, Some(id), hello).map(|()| (id, version));
+        worker_identity::claim(scheduler, now, id, hello)?;
+        return worker_names::check_name(scheduler, Some(id), hello).map(|()| (id, version));
     }
     if let Some(cluster) = hello.cluster.filter(|_| !hello.rejoin) {
         let text = if cluster == scheduler.config.cluster {
@@ -84,7 +84,7 @@ fn admit(scheduler: &mut Scheduler, now: Now, hello: &Connected) -> Result<(Work
         );
         return Err(refused("token_used_up", text));
     };
-    names::check_name(scheduler, None, hello)?;
+    worker_names::check_name(scheduler, None, hello)?;
     Ok((join(scheduler, now, hello, *token, labels.clone()), version))
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn record_frames(scheduler: &mut Scheduler, sessions: &[(SessionId, U
     for (session, at) in sessions {
         match scheduler.fleet.by_session(*session) {
             Some(id) => renew_lease(scheduler, id, *at),
-            None => claim::renew_claim(scheduler, *session, *at),
+            None => worker_identity::renew_claim(scheduler, *session, *at),
         }
     }
 }

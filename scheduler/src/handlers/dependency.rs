@@ -9,7 +9,7 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Unmet, Verdict};
-use crate::handlers::{close, due, expire};
+use crate::handlers::{attempt_end, due, expire};
 use crate::new_jobs::NewJobs;
 use crate::results;
 use crate::state::State;
@@ -128,7 +128,7 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     if due_at <= now.utc {
         due::start_due_job(scheduler, id);
     } else {
-        close::wake(scheduler, id);
+        attempt_end::wake(scheduler, id);
     }
 }
 
@@ -136,7 +136,7 @@ fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
     if unmet.is_skipped {
         scheduler.dependencies.skip(id);
     }
-    close::end_unheld(scheduler, now, id, State::Cancelled, reason(unmet));
+    attempt_end::end_unheld(scheduler, now, id, State::Cancelled, reason(unmet));
     scheduler.change(Change::DependenciesDropped { job: id, is_skipped: unmet.is_skipped });
 }
 

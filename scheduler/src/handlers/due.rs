@@ -3,15 +3,15 @@
 use protocol::JobId;
 
 use crate::core::Scheduler;
-use crate::handlers::close;
+use crate::handlers::attempt_end;
 use crate::job::{Job, LiveState};
 use crate::step::Change;
 
 /// Queues a scheduled job, unless it waits for another one.
 pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
     let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
-    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !close::waits_for_another(scheduler, id) {
-        close::queue(scheduler, id);
+    if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !attempt_end::waits_for_another(scheduler, id) {
+        attempt_end::queue(scheduler, id);
         scheduler.change(Change::Due { job: id });
     }
 }

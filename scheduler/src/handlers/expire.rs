@@ -15,7 +15,7 @@ use protocol::{JobId, Now, Order, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::WaitLimits;
-use crate::handlers::{close, offer};
+use crate::handlers::{attempt_end, first_report};
 use crate::job::{Job, LiveState};
 use crate::run_on::SetRole;
 use crate::state::State;
@@ -83,14 +83,18 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
         LiveState::Scheduled | LiveState::Queued(_) => NOT_STARTED,
         LiveState::Quarantined => NOT_RELEASED,
     };
-    close::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
+    attempt_end::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
 }
 
 /// Asks the worker of an expired job to give it back. It does so unless it has begun to prepare it.
 pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
     // The next inventory decides about an unconfirmed attempt.
-    if attempt.recalled || attempt.is_unconfirmed() || attempt.stopping.is_some() || attempt.has_started() {
+    if attempt.recalled
+        || attempt.was_missing_at_reconnect()
+        || attempt.stopping.is_some()
+        || attempt.has_started()
+    {
         return;
     }
     let token = attempt.token(id);
@@ -98,6 +102,6 @@ pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) {
         attempt.recalled = true;
     }
-    offer::recalled(scheduler, now, id);
+    first_report::recalled(scheduler, now, id);
     scheduler.send(session, Order::Recall(vec![token]));
 }

@@ -6,7 +6,7 @@ use protocol::{Now, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::Worker;
-use crate::handlers::{close, drain};
+use crate::handlers::{attempt_end, drain};
 use crate::reconcile::unconfirmed;
 use crate::step::Change;
 use crate::timers::{Alarm, Date};
@@ -24,7 +24,7 @@ pub(crate) fn forget_worker(scheduler: &mut Scheduler, id: WorkerId) {
     scheduler.fleet.remove(id);
     // Jobs pinned to this worker may run anywhere now.
     for job in scheduler.ready.take_pinned(id) {
-        close::queue(scheduler, job);
+        attempt_end::queue(scheduler, job);
     }
     scheduler.change(Change::WorkerForgotten(id));
 }

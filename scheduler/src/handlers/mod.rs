@@ -1,11 +1,10 @@
-//! One file per kind of input.
+//! One file for each input, timer or rule that changes the state of the scheduler.
 
 pub(crate) mod admission;
+pub(crate) mod attempt_end;
 pub(crate) mod backfill;
 pub(crate) mod batch;
 pub(crate) mod cancel;
-pub(crate) mod claim;
-pub(crate) mod close;
 pub(crate) mod connect;
 pub(crate) mod define;
 pub(crate) mod dependency;
@@ -14,11 +13,9 @@ pub(crate) mod due;
 pub(crate) mod expect;
 pub(crate) mod expire;
 pub(crate) mod fire;
+pub(crate) mod first_report;
 pub(crate) mod forget;
 pub(crate) mod hook;
-pub(crate) mod names;
-pub(crate) mod offer;
-pub(crate) mod operate;
 pub(crate) mod overrun;
 pub(crate) mod pause;
 pub(crate) mod pending_batch;
@@ -35,13 +32,15 @@ pub(crate) mod tick;
 pub(crate) mod unique;
 pub(crate) mod unsent;
 pub(crate) mod update;
+pub(crate) mod worker_commands;
+pub(crate) mod worker_identity;
+pub(crate) mod worker_names;
 
+pub(crate) use attempt_end::{assign_lane, queue};
 pub(crate) use cancel::{cancel, stop};
-pub(crate) use close::{assign_lane, queue};
 pub(crate) use connect::{connect, disconnect, record_frames};
 pub(crate) use define::{define, wanted_heartbeat};
 pub(crate) use forget::watch_expiry;
-pub(crate) use operate::operate;
 pub(crate) use pending_batch::queue_batch;
 pub(crate) use release::release;
 pub(crate) use report::report;
@@ -51,3 +50,4 @@ pub(crate) use suspension::detect_suspension;
 pub(crate) use tick::tick;
 pub(crate) use unsent::return_unsent;
 pub(crate) use update::update;
+pub(crate) use worker_commands::operate;

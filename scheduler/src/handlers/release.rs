@@ -4,7 +4,7 @@
 use protocol::{JobId, Now, Token};
 
 use crate::core::Scheduler;
-use crate::handlers::{close, expire, report, unique};
+use crate::handlers::{attempt_end, expire, report, unique};
 use crate::input::ReleaseRequest;
 use crate::job::{Attempt, Job, LiveState};
 use crate::step::{Answer, Change, ClosedAttempt, Note, Rejection};
@@ -41,7 +41,9 @@ pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseReque
 fn is_releasable(scheduler: &Scheduler, job: &Job, attempt: &Attempt) -> bool {
     let Some(worker) = scheduler.fleet.worker(attempt.worker) else { return false };
     let Some(definition) = scheduler.definitions.at(job.definition) else { return false };
-    !worker.link.is_ready() || attempt.is_unconfirmed() || !worker.capacity.offers(definition.runtime())
+    !worker.link.is_ready()
+        || attempt.was_missing_at_reconnect()
+        || !worker.capacity.offers(definition.runtime())
 }
 
 /// Declares the attempt lost, whatever its definition says. It may still run, so its worker is told to stop
@@ -55,7 +57,7 @@ fn give_up(scheduler: &mut Scheduler, now: Now, token: Token) {
         started_at,
         "a person gave it up: its worker could not say what became of it",
     );
-    close::give_up(scheduler, now, token.job, closed);
+    attempt_end::give_up(scheduler, now, token.job, closed);
     if let Some(session) = scheduler.ready_session(worker) {
         report::supersede(scheduler, session, token);
     }
@@ -69,7 +71,7 @@ fn requeue(scheduler: &mut Scheduler, now: Now, id: JobId) {
     if let Some(job) = scheduler.jobs.get_mut(&id) {
         job.history_mut().losses.clear();
     }
-    close::queue(scheduler, id);
+    attempt_end::queue(scheduler, id);
     scheduler.change(Change::Freed { job: id });
     expire::start_queue_timeout(scheduler, id, now.utc);
 }

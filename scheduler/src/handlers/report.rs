@@ -15,7 +15,9 @@ use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Tok
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::breaker::SUSPECT_BACKOFF;
-use crate::handlers::{claim, close, connect, define, expect, expire, hook, offer, overrun};
+use crate::handlers::{
+    attempt_end, connect, define, expect, expire, first_report, hook, overrun, worker_identity,
+};
 use crate::job::{Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
 use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
@@ -25,7 +27,7 @@ use crate::timers::Alarm;
 pub(crate) fn report(scheduler: &mut Scheduler, now: Now, session: SessionId, report: Report) {
     // The frame belongs to an older session.
     let Some(id) = scheduler.fleet.by_session(session) else {
-        claim::renew_claim(scheduler, session, now.up);
+        worker_identity::renew_claim(scheduler, session, now.up);
         return;
     };
     connect::record_message(scheduler, id, now.up);
@@ -94,7 +96,7 @@ fn take_numbered<T>(
 
 fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, started: Started) {
     let token = started.token;
-    offer::reported(scheduler, token, id);
+    first_report::reported(scheduler, token, id);
     let ageing = scheduler.config.priority_ageing;
     let Some(job) = scheduler.held(token, id) else {
         record_late_report(scheduler, now, id, token, "running");
@@ -107,7 +109,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     };
     if attempt.has_started() {
         // The worker repeats it after a restart of the server.
-        if attempt.is_unwatched() {
+        if attempt.has_no_overrun_alarm() {
             overrun::watch(scheduler, now, token, started.ago);
         }
         expect::watch_run(scheduler, now, token, started.ago);
@@ -116,7 +118,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     let at = before(now.utc, started.ago).max(attempt.assigned_at);
     let was_prefetched = attempt.leave_backlog();
     attempt.progress = Progress::Running(Run::since(at));
-    attempt.start.raise(StartState::Allowed);
+    attempt.start.raise(StartState::MayStart);
     let number = attempt.number;
     if was_prefetched {
         scheduler.fleet.leave_backlog(id, key);
@@ -210,7 +212,7 @@ fn finish(scheduler: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedA
     let started_at = closed.started_at.unwrap_or(earliest);
     // By the clock of its engine it may have begun before it was assigned. It ran as long as it ran, and has ended by now.
     closed.ended_at = closed.ended_at.max((started_at + ran).min(now.utc)).max(started_at);
-    close::close(scheduler, now, token.job, closed);
+    attempt_end::close(scheduler, now, token.job, closed);
 }
 
 fn closed(now: Now, token: Token, outcome: Outcome, timing: Timing, output: OutputLengths) -> ClosedAttempt {
@@ -294,7 +296,7 @@ fn exclude(scheduler: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, back
 fn starting(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId, token: Token) {
     if let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) {
         // The container may exist from the acknowledgement on.
-        attempt.start.raise(StartState::Begun);
+        attempt.start.raise(StartState::Announced);
     } else if unknown_attempts::is_unstarted_rival(scheduler, token, Phase::Backlog) {
         // The worker waits for the acknowledgement, so nothing is started yet.
         stop_superseded(scheduler, session, token);
@@ -318,7 +320,7 @@ fn progress(
     token: Token,
     phase: Phase,
 ) {
-    offer::reported(scheduler, token, id);
+    first_report::reported(scheduler, token, id);
     let ageing = scheduler.config.priority_ageing;
     let Some(job) = scheduler.held(token, id) else { return };
     let key = job.queue_key(ageing, token.job);
@@ -326,7 +328,7 @@ fn progress(
     if phase == Phase::Unknown {
         // The runtime did not answer when the worker looked, so the worker does not know. The next inventory
         // decides.
-        if !attempt.is_unconfirmed() {
+        if !attempt.was_missing_at_reconnect() {
             inventory::resolve_absent(scheduler, now, token.job, session);
         }
         return;
@@ -335,8 +337,8 @@ fn progress(
         return;
     }
     // While it pulls the image there is no container, and the worker still has to ask.
-    if inventory::start_state(phase) == StartState::Begun {
-        attempt.start = StartState::Begun;
+    if inventory::start_state(phase) == StartState::Announced {
+        attempt.start = StartState::Announced;
     }
     // An attempt that left the backlog cannot be recalled.
     if phase != Phase::Backlog && attempt.leave_backlog() {

@@ -14,7 +14,7 @@ use protocol::{AttemptNo, JobId, Now, Timestamp, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::explain::obstacles::{Obstacle, obstacles};
-use crate::handlers::{cancel, close, expect, expire, hook, submit};
+use crate::handlers::{attempt_end, cancel, expect, expire, hook, submit};
 use crate::ids::DefinitionNo;
 use crate::job::{Job, LiveState};
 use crate::limits::keys::KeySetNo;
@@ -83,7 +83,7 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
             && matches!(job.live_state, LiveState::Queued(_))
             && let Some(reason) = why_orphan(scheduler, job)
         {
-            close::end_unheld(scheduler, now, orphan, State::Lost, reason.into());
+            attempt_end::end_unheld(scheduler, now, orphan, State::Lost, reason.into());
         }
     }
     let (parent, members) = scheduler.parents.next_to_cancel(MEMBERS_PER_STEP);
@@ -253,7 +253,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
         scheduler.change(Change::Expiry { job: id, at: expires_at });
         expire::watch(scheduler, id);
     }
-    close::queue(scheduler, id);
+    attempt_end::queue(scheduler, id);
 }
 
 /// An attempt of a member ends. One that was given back unstarted leaves its worker to the siblings.
@@ -302,7 +302,7 @@ fn review(scheduler: &mut Scheduler, now: Now, id: JobId) {
         expect::parent_succeeded(scheduler, now, &definition.name);
     }
     scheduler.parents.remove(id);
-    close::end_unheld(scheduler, now, id, state, reason);
+    attempt_end::end_unheld(scheduler, now, id, state, reason);
 }
 
 /// Cancels a parent that is due: no further member is made, and those that have not ended are cancelled, a portion in each step.

@@ -9,7 +9,8 @@ use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{
-    claim, close, drain, due, expect, expire, fire, forget, offer, overrun, pending_batch, suspension,
+    attempt_end, drain, due, expect, expire, fire, first_report, forget, overrun, pending_batch, suspension,
+    worker_identity,
 };
 use crate::job::{Job, StartState};
 use crate::step::{Change, CloseReason, ClosedAttempt, Note};
@@ -38,9 +39,9 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
             Some(Alarm::Loss(job, fence)) => lose(scheduler, now, job, fence),
             Some(Alarm::Overrun(job, fence)) => overrun::stop(scheduler, now, job, fence),
             Some(Alarm::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
-            Some(Alarm::Offer(job, fence)) => offer::ask_again(scheduler, now, job, fence),
+            Some(Alarm::AwaitedReport(job, fence)) => first_report::ask_again(scheduler, now, job, fence),
             Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
-            Some(Alarm::ClonesGone(worker)) => claim::expire_clones(scheduler, worker),
+            Some(Alarm::ClonesGone(worker)) => worker_identity::expire_clones(scheduler, worker),
             // The step itself looks for attempts to recall, and makes members.
             Some(Alarm::Recall | Alarm::MembersDue) => {}
             None => break,
@@ -138,8 +139,8 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
             continue;
         };
         let token = attempt.token(job);
-        if attempt.start == StartState::NotApproved {
-            close::close(scheduler, now, job, never_started(now, token));
+        if attempt.start == StartState::MustAsk {
+            attempt_end::close(scheduler, now, job, never_started(now, token));
             continue;
         }
         let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
@@ -170,7 +171,7 @@ fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
         Some(at) => set_loss_at(scheduler, id, at),
         None => {
             let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
-            close::lose(scheduler, now, id, closed);
+            attempt_end::lose(scheduler, now, id, closed);
         }
     }
 }

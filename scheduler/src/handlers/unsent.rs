@@ -6,7 +6,7 @@ use protocol::report::Outcome;
 use protocol::{Now, SessionId, Token};
 
 use crate::core::Scheduler;
-use crate::handlers::close;
+use crate::handlers::attempt_end;
 use crate::job::{Attempt, Job, StartState};
 use crate::step::ClosedAttempt;
 
@@ -24,7 +24,7 @@ pub(crate) fn return_unsent(scheduler: &mut Scheduler, now: Now, session: Sessio
             Some(_) => (Outcome::Interrupted, "stopped before it was sent"),
         };
         let closed = ClosedAttempt { outcome, ..ClosedAttempt::lost(now, *token, None, message) };
-        close::close(scheduler, now, token.job, closed);
+        attempt_end::close(scheduler, now, token.job, closed);
     }
 }
 
@@ -32,6 +32,6 @@ pub(crate) fn return_unsent(scheduler: &mut Scheduler, now: Now, session: Sessio
 /// holds.
 fn was_never_received(scheduler: &Scheduler, attempt: &Attempt) -> bool {
     let is_away = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.link.is_away());
-    let was_sent_once = attempt.offer().is_some_and(|offer| !offer.repeated);
-    is_away && was_sent_once && !attempt.has_started() && attempt.start < StartState::Begun
+    let was_sent_once = attempt.awaited_report().is_some_and(|awaited| !awaited.repeated);
+    is_away && was_sent_once && !attempt.has_started() && attempt.start < StartState::Announced
 }

@@ -3,7 +3,7 @@
 use protocol::Now;
 
 use crate::core::Scheduler;
-use crate::handlers::{close, expire};
+use crate::handlers::{attempt_end, expire};
 use crate::input::UpdateRequest;
 use crate::job::LiveState;
 use crate::state::State;
@@ -24,17 +24,17 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
     let due_at = update.run_at.map_or(job.due_at, |start| start.resolve(now.utc));
     let priority = update.priority.unwrap_or(job.priority);
     if (due_at, priority) != (job.due_at, job.priority) {
-        close::leave_queue(scheduler, id);
+        attempt_end::leave_queue(scheduler, id);
         if let Some(job) = scheduler.jobs.get_mut(&id) {
             (job.due_at, job.priority) = (due_at, priority);
             job.live_state = LiveState::Scheduled;
         }
-        let state = if due_at > now.utc || close::waits_for_another(scheduler, id) {
+        let state = if due_at > now.utc || attempt_end::waits_for_another(scheduler, id) {
             // If the job waits for an earlier one, this has no effect: the end of that job queues it.
             scheduler.timers.set_date(due_at, Date::Due(id));
             State::Scheduled
         } else {
-            close::queue(scheduler, id);
+            attempt_end::queue(scheduler, id);
             State::Queued
         };
         let note = Note::Updated { by, due_at, priority };

@@ -70,27 +70,27 @@ impl Run {
     }
 }
 
-/// Knowledge of the server that a worker has an attempt.
+/// How sure the server is that a worker has an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It was sent, and nothing was reported about it.
-    Offered(Offer),
-    /// The worker has reported it, or the next inventory decides.
-    Reported,
+    Awaited(AwaitedReport),
+    /// No first report is awaited: the worker has reported it, it was not sent yet, or the next inventory of the worker decides.
+    NotAwaited,
     /// The worker reconnected without it while the runtime did not answer, so that nothing could be concluded.
-    Unconfirmed,
+    MissingAtReconnect,
 }
 
 /// How far the start of an attempt may have come on its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StartState {
     /// Its worker must ask before it starts, and has not: there is no container.
-    NotApproved,
+    MustAsk,
     /// Its worker may start it without a question: its container may exist.
-    Allowed,
+    MayStart,
     /// Its worker has said that it is being started, or it was assigned before the backup that this store was restored from. If its
     /// worker does not hold it any more, its token is not sent again.
-    Begun,
+    Announced,
 }
 
 impl StartState {
@@ -102,7 +102,7 @@ impl StartState {
 
 /// An attempt that was sent to a connected worker, which has not reported anything about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct AwaitedReport {
     /// When it was sent, last.
     pub sent_at: Uptime,
     /// Time of the alarm.
@@ -153,9 +153,10 @@ impl Attempt {
         self.run().is_some()
     }
 
-    /// The container runs without an overrun alarm. That is so after a restart of the server, until the worker reports how long it has run.
+    /// The container runs without an overrun alarm: it has no timeout, or the server was restarted and the worker has not reported yet how
+    /// long it has run.
     #[must_use]
-    pub fn is_unwatched(&self) -> bool {
+    pub fn has_no_overrun_alarm(&self) -> bool {
         self.run().is_some_and(|run| run.overrun_at.is_none()) && self.stopping.is_none()
     }
 
@@ -176,25 +177,25 @@ impl Attempt {
 
     /// The wait for the first report about it.
     #[must_use]
-    pub const fn offer(&self) -> Option<Offer> {
+    pub const fn awaited_report(&self) -> Option<AwaitedReport> {
         match self.presence {
-            Presence::Offered(offer) => Some(offer),
-            Presence::Reported | Presence::Unconfirmed => None,
+            Presence::Awaited(awaited) => Some(awaited),
+            Presence::NotAwaited | Presence::MissingAtReconnect => None,
         }
     }
 
     /// Ends the wait for the first report about it, if there is one.
-    pub const fn take_offer(&mut self) -> Option<Offer> {
-        let offer = self.offer();
-        if offer.is_some() {
-            self.presence = Presence::Reported;
+    pub const fn stop_awaiting(&mut self) -> Option<AwaitedReport> {
+        let awaited = self.awaited_report();
+        if awaited.is_some() {
+            self.presence = Presence::NotAwaited;
         }
-        offer
+        awaited
     }
 
     /// The worker reconnected without it while the runtime did not answer.
     #[must_use]
-    pub const fn is_unconfirmed(&self) -> bool {
-        matches!(self.presence, Presence::Unconfirmed)
+    pub const fn was_missing_at_reconnect(&self) -> bool {
+        matches!(self.presence, Presence::MissingAtReconnect)
     }
 }

@@ -98,14 +98,14 @@ fn wake_earlier_turn(scheduler: &mut Scheduler, lane: LaneKey, now: Now) -> bool
     let head = scheduler.ready.head(earlier);
     let can_start = head.is_some_and(|it| choice::find(scheduler, earlier, it.job(), true).is_some());
     if can_start {
-        scheduler.ready.put_back(earlier);
+        scheduler.ready.unpark_lane(earlier);
     }
     can_start
 }
 
 /// Unparks the next lanes of limits that have room, and of workers with free slots.
 fn wake(scheduler: &mut Scheduler, now: Now) {
-    while let Some(limit) = scheduler.ready.take_stirred_limit() {
+    while let Some(limit) = scheduler.ready.take_limit_to_recheck() {
         if scheduler.limits.has_room(limit, now.up) {
             scheduler.ready.unpark_next_under(limit);
         } else if let Some(at) = scheduler.limits.next_start(limit, now.up) {
@@ -113,7 +113,7 @@ fn wake(scheduler: &mut Scheduler, now: Now) {
         }
     }
     let Scheduler { ready, fleet, .. } = scheduler;
-    ready.unpark_stirred_slots(|parked_for| choice::has_free_slot(fleet, parked_for));
+    ready.unpark_rechecked_slots(|parked_for| choice::has_free_slot(fleet, parked_for));
 }
 
 /// Nothing behind this position may be prefetched: a job with limits waits before it that lacks only a free slot. Lanes that turn out to
@@ -236,9 +236,9 @@ pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_s
         }
     } else {
         scheduler.ready.park(lane, parked_for);
-        scheduler.ready.stir_slots(parked_for);
+        scheduler.ready.recheck_slots(parked_for);
     }
-    stir(scheduler, lane);
+    recheck_limits_of(scheduler, lane);
 }
 
 /// A job of this lane has been assigned to a free slot or a backlog.
@@ -263,15 +263,15 @@ pub(crate) fn left(scheduler: &mut Scheduler, lane: LaneKey) {
 
 /// Lets the next lanes have what a lane does not take: its limits and its slot.
 fn pass_on(scheduler: &mut Scheduler, lane: LaneKey) {
-    stir(scheduler, lane);
+    recheck_limits_of(scheduler, lane);
     let parked_for = placement::parked_for(scheduler, lane);
-    scheduler.ready.stir_slots(parked_for);
+    scheduler.ready.recheck_slots(parked_for);
 }
 
 /// Lets the next lanes of a lane's limits have a look.
-fn stir(scheduler: &mut Scheduler, lane: LaneKey) {
+fn recheck_limits_of(scheduler: &mut Scheduler, lane: LaneKey) {
     for limit in needs(scheduler, lane).all() {
-        scheduler.ready.stir_limit(limit);
+        scheduler.ready.recheck_limit(limit);
     }
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
     };
     let given: Vec<LimitNo> = scheduler.limits.give_back(job, needs).collect();
     for limit in given {
-        scheduler.ready.stir_limit(limit);
+        scheduler.ready.recheck_limit(limit);
     }
 }
 
@@ -306,14 +306,14 @@ pub(crate) fn forget(
 /// Wakes the next lanes of rates that allow a start now, and forgets rates that have recovered and that no job needs.
 pub(crate) fn fire_rates(scheduler: &mut Scheduler, now: Now) {
     while let Some(rate) = scheduler.limits.take_due(now.up) {
-        scheduler.ready.stir_limit(rate);
+        scheduler.ready.recheck_limit(rate);
         forget_rate(scheduler, rate, now);
     }
 }
 
 /// The value of a limit has changed: its next lane may go on sooner or later than it seemed.
 pub(crate) fn changed(scheduler: &mut Scheduler, limit: LimitNo, now: Now) {
-    scheduler.ready.stir_limit(limit);
+    scheduler.ready.recheck_limit(limit);
     forget_rate(scheduler, limit, now);
 }
 

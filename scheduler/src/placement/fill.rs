@@ -33,10 +33,10 @@ pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
             let classes = scheduler.fleet.classes();
             let has_room = |need: &NeedId| classes.reservation_of(*need).is_none_or(|it| worker.fits(it));
             for need in classes.needs_met(class, id, &worker.row.name).filter(has_room) {
-                scheduler.ready.stir_slots(ParkedFor::Need(need));
+                scheduler.ready.recheck_slots(ParkedFor::Need(need));
             }
         }
-        scheduler.ready.stir_slots(ParkedFor::Worker(id));
+        scheduler.ready.recheck_slots(ParkedFor::Worker(id));
     }
     gate::fire_rates(scheduler, now);
     scheduler.has_more_to_place = false;
@@ -90,7 +90,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut Budget) -> bool {
         budget.looks -= 1;
     }
     for lane in held_back {
-        scheduler.ready.put_back(lane);
+        scheduler.ready.unpark_lane(lane);
     }
     is_outdated && !scheduler.has_more_to_place
 }

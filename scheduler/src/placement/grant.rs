@@ -9,7 +9,7 @@ use rand::Rng;
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{define, offer};
+use crate::handlers::{define, first_report};
 use crate::job::{Attempt, LiveState, Presence, Progress, StartState};
 use crate::limits::gate;
 use crate::queue::LaneKey;
@@ -39,15 +39,15 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         assigned_up: now.up,
         session,
         progress: if free { Progress::Slot } else { Progress::Backlog },
-        start: if asks_first { StartState::NotApproved } else { StartState::Allowed },
-        presence: Presence::Reported,
+        start: if asks_first { StartState::MustAsk } else { StartState::MayStart },
+        presence: Presence::NotAwaited,
         recalled: false,
         stopping: None,
         loss_at: None,
         gpus: gpus.clone().into(),
     }));
     let member = scheduler.batches.member(job.role().numbered_as(id));
-    let grant = offer::grant_of(ageing, job, Token { job: id, fence, nonce }, &definition, member);
+    let grant = first_report::grant_of(ageing, job, Token { job: id, fence, nonce }, &definition, member);
     let number_of_definition = job.definition;
     let key = job.queue_key(ageing, id);
     let reserved = Reserved::of(&definition.container.resources, gpus);
@@ -72,7 +72,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     }));
     define::send_definition(scheduler, to, session, number_of_definition);
     scheduler.grant(session, grant);
-    offer::watch(scheduler, now, id);
+    first_report::watch(scheduler, now, id);
 }
 
 /// GPUs for a job of this definition: the first that nobody holds.

@@ -15,7 +15,7 @@ use protocol::{JobId, Now, Order, SessionId, Token, Uptime, WorkerId};
 use crate::core::Scheduler;
 use crate::fleet::Worker;
 use crate::fleet::classes::ClassId;
-use crate::handlers::offer;
+use crate::handlers::first_report;
 use crate::job::{Attempt, Job};
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
@@ -187,7 +187,7 @@ impl BacklogEntry<'_> {
     /// The attempt cannot be recalled. An unconfirmed one may not be there: the worker would answer `unknown`
     /// after it was sent again.
     const fn is_fixed(&self) -> bool {
-        self.attempt.recalled || self.attempt.is_unconfirmed() || self.attempt.stopping.is_some()
+        self.attempt.recalled || self.attempt.was_missing_at_reconnect() || self.attempt.stopping.is_some()
     }
 }
 
@@ -233,7 +233,7 @@ impl Recalls {
             if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut) {
                 attempt.recalled = true;
             }
-            offer::recalled(scheduler, now, token.job);
+            first_report::recalled(scheduler, now, token.job);
             match by_session.iter_mut().find(|(to, _)| *to == session) {
                 Some((_, tokens)) => tokens.push(token),
                 None => by_session.push((session, alloc::vec![token])),

@@ -25,13 +25,13 @@ impl ReadyQueue {
         if (&right.heads, &right.limited) != (&self.heads, &self.limited) {
             faults.push("the heads are not the lanes' first jobs");
         }
-        if (&right.limits, &right.slots, &right.slot_waiters)
-            != (&self.limits, &self.slots, &self.slot_waiters)
+        if (&right.limits, &right.waiting_for_slot, &right.slot_only)
+            != (&self.limits, &self.waiting_for_slot, &self.slot_only)
         {
             faults.push("lanes that wait for limits or slots are not where their first jobs say");
         }
-        if (&right.parked_for, &right.rooms, &right.parked_priorities)
-            != (&self.parked_for, &self.rooms, &self.parked_priorities)
+        if (&right.limited_waiting_for_room, &right.waiting_for_room, &right.parked_priorities)
+            != (&self.limited_waiting_for_room, &self.waiting_for_room, &self.parked_priorities)
         {
             faults.push("the index of parked lanes is wrong");
         }

@@ -49,24 +49,24 @@ pub struct ReadyQueue {
     /// Definitions whose lanes are all parked until somebody resumes them.
     paused: BTreeSet<DefinitionNo>,
     /// Parked lanes with limits by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
-    parked_for: BTreeMap<ParkedFor, BTreeSet<LaneKey>>,
+    limited_waiting_for_room: BTreeMap<ParkedFor, BTreeSet<LaneKey>>,
     /// Parked lanes without limits by the workers that may wake them, in the order of their first jobs. They are woken one by one, so a
     /// worker that grows costs the same however many wait for it.
-    rooms: BTreeMap<ParkedFor, BTreeSet<(QueueKey, LaneKey)>>,
-    /// Workers that may have room for lanes in `rooms`, with the last lane that was woken for them.
-    woken_rooms: BTreeMap<ParkedFor, Option<(QueueKey, LaneKey)>>,
-    /// Number of lanes in `rooms` by the priority of their first job; no entry is zero.
+    waiting_for_room: BTreeMap<ParkedFor, BTreeSet<(QueueKey, LaneKey)>>,
+    /// Workers that may have room for lanes in `waiting_for_room`, with the last lane that was woken for them.
+    last_woken: BTreeMap<ParkedFor, Option<(QueueKey, LaneKey)>>,
+    /// Number of lanes in `waiting_for_room` by the priority of their first job; no entry is zero.
     parked_priorities: BTreeMap<AgedPriority, usize>,
     /// Lanes that wait for a free slot, or for a free slot with resources, by the workers that may run them.
-    slots: BTreeMap<ParkedFor, Heads>,
+    waiting_for_slot: BTreeMap<ParkedFor, Heads>,
     /// Those that wait for a free slot only, by their first job.
-    slot_waiters: BTreeSet<(QueueKey, LaneKey)>,
+    slot_only: BTreeSet<(QueueKey, LaneKey)>,
     /// Lanes that wait for a limit.
     limits: BTreeMap<LimitNo, Heads>,
     /// Limits that may have room for a lane that waits for them, or for which a better lane waits now.
-    stirred_limits: BTreeSet<LimitNo>,
+    limits_to_recheck: BTreeSet<LimitNo>,
     /// Workers of which one may have a free slot for a lane that waits for it.
-    stirred_slots: BTreeSet<ParkedFor>,
+    slots_to_recheck: BTreeSet<ParkedFor>,
     /// Counts turns of lanes.
     turns: u64,
     /// Waiting jobs of each definition, by the worker that they are pinned to.
@@ -192,7 +192,7 @@ impl ReadyQueue {
     /// The first of the lanes that wait for a free slot only.
     #[must_use]
     pub fn first_slot_waiter(&self) -> Option<(QueueKey, LaneKey)> {
-        self.slot_waiters.first().copied()
+        self.slot_only.first().copied()
     }
 
     /// The first job of a lane.
@@ -227,7 +227,7 @@ impl ReadyQueue {
     }
 
     fn parked_unlimited(&self) -> impl Iterator<Item = LaneKey> {
-        self.rooms.values().flatten().map(|(_, lane)| *lane)
+        self.waiting_for_room.values().flatten().map(|(_, lane)| *lane)
     }
 
     /// Parks a lane until [`Self::unpark`].
@@ -251,16 +251,16 @@ impl ReadyQueue {
     }
 
     /// A lane that waits for this limit may go on, if it has room.
-    pub fn stir_limit(&mut self, limit: LimitNo) {
+    pub fn recheck_limit(&mut self, limit: LimitNo) {
         if self.limits.contains_key(&limit) {
-            self.stirred_limits.insert(limit);
+            self.limits_to_recheck.insert(limit);
         }
     }
 
     /// A lane that waits for a slot of these workers may go on, if one is free.
-    pub fn stir_slots(&mut self, parked_for: ParkedFor) {
-        if self.slots.contains_key(&parked_for) {
-            self.stirred_slots.insert(parked_for);
+    pub fn recheck_slots(&mut self, parked_for: ParkedFor) {
+        if self.waiting_for_slot.contains_key(&parked_for) {
+            self.slots_to_recheck.insert(parked_for);
         }
     }
 
@@ -276,20 +276,20 @@ impl ReadyQueue {
         let queue = self.lanes.get(&lane)?;
         let priority = queue.first()?.own_priority();
         let under_limits = limits.into_iter().filter_map(|limit| self.limits.get(&limit));
-        let parked = self.slots.get(&parked_for).into_iter().chain(under_limits);
+        let parked = self.waiting_for_slot.get(&parked_for).into_iter().chain(under_limits);
         let first = parked.filter_map(|heads| heads.first_turn(lane.definition(), priority)).min();
         first.filter(|(turn, _)| *turn < queue.turn).map(|(_, earlier)| earlier)
     }
 
-    /// Takes a limit that was stirred.
-    pub fn take_stirred_limit(&mut self) -> Option<LimitNo> {
-        self.stirred_limits.pop_first()
+    /// Takes a limit that is to be looked at again.
+    pub fn take_limit_to_recheck(&mut self) -> Option<LimitNo> {
+        self.limits_to_recheck.pop_first()
     }
 
     /// Unparks the next lane that waits for this limit.
     pub fn unpark_next_under(&mut self, limit: LimitNo) {
         if let Some(first) = self.limits.get(&limit).and_then(Heads::first) {
-            self.put_back_first(first);
+            self.unpark_first(first);
         }
     }
 
@@ -298,7 +298,7 @@ impl ReadyQueue {
         let stays = |parked: Option<Parked>| matches!(parked, None | Some(Parked::Limit(_) | Parked::Paused));
         let woken = self.lanes.iter().filter(|(_, queue)| !stays(queue.parked));
         let lanes: Vec<LaneKey> = woken.map(|(lane, _)| *lane).collect();
-        lanes.into_iter().for_each(|lane| self.put_back(lane));
+        lanes.into_iter().for_each(|lane| self.unpark_lane(lane));
     }
 
     /// Removes all jobs pinned to this worker.

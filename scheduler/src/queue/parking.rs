@@ -70,9 +70,9 @@ impl ReadyQueue {
         self.put_in(lane, after);
         // It may go before the lane that was unparked last.
         match after.parked {
-            Some(Parked::Limit(limit)) => self.stir_limit(limit),
+            Some(Parked::Limit(limit)) => self.recheck_limit(limit),
             Some(Parked::Workers(parked_for)) => {
-                if let Some(last) = self.woken_rooms.get_mut(&parked_for) {
+                if let Some(last) = self.last_woken.get_mut(&parked_for) {
                     *last = None;
                 }
             }
@@ -109,55 +109,55 @@ impl ReadyQueue {
         let (newly, resumed): (Vec<LaneKey>, Vec<LaneKey>) =
             changed.into_iter().partition(|lane| self.is_paused(lane.definition()));
         newly.iter().for_each(|lane| self.set_parked(*lane, Some(Parked::Paused)));
-        resumed.into_iter().for_each(|lane| self.put_back(lane));
+        resumed.into_iter().for_each(|lane| self.unpark_lane(lane));
         newly
     }
 
-    /// Unparks the next lane for each of the workers whose slots were stirred. One that waits for a free slot only stays parked as long as
+    /// Unparks the next lane for each of the workers that [`Self::recheck_slots`] named. One that waits for a free slot only stays parked as long as
     /// `has_free_slot` says that none of them has one. One that waits for resources is looked at in any case: it may wait for a slot now.
-    pub fn unpark_stirred_slots(&mut self, has_free_slot: impl Fn(ParkedFor) -> bool) {
-        while let Some(parked_for) = self.stirred_slots.pop_first() {
-            let Some(first) = self.slots.get(&parked_for).and_then(Heads::first) else { continue };
+    pub fn unpark_rechecked_slots(&mut self, has_free_slot: impl Fn(ParkedFor) -> bool) {
+        while let Some(parked_for) = self.slots_to_recheck.pop_first() {
+            let Some(first) = self.waiting_for_slot.get(&parked_for).and_then(Heads::first) else { continue };
             let for_slot = Some(Parked::Slot(parked_for));
             let waits_for_slot = |lane| self.lanes.get(lane).is_some_and(|queue| queue.parked == for_slot);
             let is_in_vain =
                 [first.lane, first.holder].iter().all(waits_for_slot) && !has_free_slot(parked_for);
             if !is_in_vain {
-                self.put_back_first(first);
+                self.unpark_first(first);
             }
         }
     }
 
     /// Unparks a lane and the one that holds its position.
-    pub(super) fn put_back_first(&mut self, first: First) {
-        self.put_back(first.lane);
+    pub(super) fn unpark_first(&mut self, first: First) {
+        self.unpark_lane(first.lane);
         if first.holder != first.lane {
-            self.put_back(first.holder);
+            self.unpark_lane(first.holder);
         }
     }
 
     /// Unparks a lane, whatever it waits for.
-    pub fn put_back(&mut self, lane: LaneKey) {
+    pub fn unpark_lane(&mut self, lane: LaneKey) {
         self.set_parked(lane, None);
     }
 
     /// Unparks the lane behind this one, of those that wait for a slot of these workers.
     pub fn unpark_slot_after(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        let next = self.head(lane).and_then(|head| self.slots.get(&parked_for)?.after(lane, head));
+        let next = self.head(lane).and_then(|head| self.waiting_for_slot.get(&parked_for)?.after(lane, head));
         if let Some(next) = next {
-            self.put_back_first(next);
+            self.unpark_first(next);
         }
     }
 
     /// Unparks the lanes with limits that are parked for these workers. Those without limits follow by [`Self::wake_next_for_room`].
     pub fn unpark(&mut self, parked_for: ParkedFor) {
-        for lane in self.parked_for.get(&parked_for).cloned().unwrap_or_default() {
-            self.put_back(lane);
+        for lane in self.limited_waiting_for_room.get(&parked_for).cloned().unwrap_or_default() {
+            self.unpark_lane(lane);
         }
-        if self.rooms.contains_key(&parked_for) {
-            self.woken_rooms.insert(parked_for, None);
+        if self.waiting_for_room.contains_key(&parked_for) {
+            self.last_woken.insert(parked_for, None);
         }
-        self.stir_slots(parked_for);
+        self.recheck_slots(parked_for);
     }
 
     /// Unparks the next lane without limits for each of the workers that were named to [`Self::unpark`], as long as `has_room` says that
@@ -166,23 +166,24 @@ impl ReadyQueue {
         let mut after = None;
         while let Some((parked_for, last)) = self.woken_after(after) {
             after = Some(parked_for);
-            let next = self.rooms.get(&parked_for).filter(|_| has_room(parked_for)).and_then(|lanes| {
-                let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-                lanes.range((from, Bound::Unbounded)).next().copied()
-            });
+            let next =
+                self.waiting_for_room.get(&parked_for).filter(|_| has_room(parked_for)).and_then(|lanes| {
+                    let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+                    lanes.range((from, Bound::Unbounded)).next().copied()
+                });
             match next {
                 Some(next) => {
-                    self.woken_rooms.insert(parked_for, Some(next));
-                    self.put_back(next.1);
+                    self.last_woken.insert(parked_for, Some(next));
+                    self.unpark_lane(next.1);
                 }
-                None => drop(self.woken_rooms.remove(&parked_for)),
+                None => drop(self.last_woken.remove(&parked_for)),
             }
         }
     }
 
     fn woken_after(&self, after: Option<ParkedFor>) -> Option<(ParkedFor, Option<(QueueKey, LaneKey)>)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.woken_rooms.range((from, Bound::Unbounded)).next().map(|(parked_for, last)| (*parked_for, *last))
+        self.last_woken.range((from, Bound::Unbounded)).next().map(|(parked_for, last)| (*parked_for, *last))
     }
 
     /// Adds a lane to the set that its state says.
@@ -191,19 +192,19 @@ impl ReadyQueue {
             None if lane.is_limited() => self.limited.insert(lane, head, turn),
             None => self.heads.insert(lane, head, turn),
             Some(Parked::Workers(parked_for)) if lane.is_limited() => {
-                self.parked_for.entry(parked_for).or_default().insert(lane);
+                self.limited_waiting_for_room.entry(parked_for).or_default().insert(lane);
             }
             Some(Parked::Workers(parked_for)) => {
-                if self.rooms.entry(parked_for).or_default().insert((head, lane)) {
+                if self.waiting_for_room.entry(parked_for).or_default().insert((head, lane)) {
                     *self.parked_priorities.entry(head.priority()).or_default() += 1;
                 }
             }
             Some(Parked::Slot(parked_for)) => {
-                self.slots.entry(parked_for).or_default().insert(lane, head, turn);
-                self.slot_waiters.insert((head, lane));
+                self.waiting_for_slot.entry(parked_for).or_default().insert(lane, head, turn);
+                self.slot_only.insert((head, lane));
             }
             Some(Parked::Resources(parked_for)) => {
-                self.slots.entry(parked_for).or_default().insert(lane, head, turn);
+                self.waiting_for_slot.entry(parked_for).or_default().insert(lane, head, turn);
             }
             Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
             Some(Parked::Paused) => {}
@@ -216,29 +217,29 @@ impl ReadyQueue {
             None if lane.is_limited() => self.limited.remove(lane, head, turn),
             None => self.heads.remove(lane, head, turn),
             Some(Parked::Workers(parked_for)) if lane.is_limited() => {
-                if let Some(lanes) = self.parked_for.get_mut(&parked_for) {
+                if let Some(lanes) = self.limited_waiting_for_room.get_mut(&parked_for) {
                     lanes.remove(&lane);
                     if lanes.is_empty() {
-                        self.parked_for.remove(&parked_for);
+                        self.limited_waiting_for_room.remove(&parked_for);
                     }
                 }
             }
             Some(Parked::Workers(parked_for)) => {
-                let Some(lanes) = self.rooms.get_mut(&parked_for) else { return };
+                let Some(lanes) = self.waiting_for_room.get_mut(&parked_for) else { return };
                 let was_here = lanes.remove(&(head, lane));
                 if lanes.is_empty() {
-                    self.rooms.remove(&parked_for);
+                    self.waiting_for_room.remove(&parked_for);
                 }
                 if was_here {
                     self.drop_parked_priority(head.priority());
                 }
             }
             Some(Parked::Slot(parked_for) | Parked::Resources(parked_for)) => {
-                self.slot_waiters.remove(&(head, lane));
-                if let Some(heads) = self.slots.get_mut(&parked_for) {
+                self.slot_only.remove(&(head, lane));
+                if let Some(heads) = self.waiting_for_slot.get_mut(&parked_for) {
                     heads.remove(lane, head, turn);
                     if heads.is_empty() {
-                        self.slots.remove(&parked_for);
+                        self.waiting_for_slot.remove(&parked_for);
                     }
                 }
             }

@@ -27,7 +27,7 @@ fn parked_for(lane: LaneKey) -> ParkedFor {
 
 fn unpark_all(ready: &mut ReadyQueue) {
     let parked_for: BTreeSet<ParkedFor> =
-        ready.parked_for.keys().chain(ready.rooms.keys()).copied().collect();
+        ready.limited_waiting_for_room.keys().chain(ready.waiting_for_room.keys()).copied().collect();
     for parked_for in parked_for {
         unpark(ready, parked_for);
     }
@@ -36,7 +36,7 @@ fn unpark_all(ready: &mut ReadyQueue) {
 /// Wakes the lanes that wait for these workers, which have room for all of them.
 fn unpark(ready: &mut ReadyQueue, parked_for: ParkedFor) {
     ready.unpark(parked_for);
-    while !ready.woken_rooms.is_empty() {
+    while !ready.last_woken.is_empty() {
         ready.wake_next_for_room(|_| true);
     }
 }
@@ -79,7 +79,7 @@ fn lanes_that_wait_for_the_same_workers_are_woken_one_by_one_in_order_while_ther
     // Room is gone: the others stay parked until it comes back.
     ready.wake_next_for_room(|_| false);
     ready.wake_next_for_room(|_| true);
-    assert_eq!(ready.rooms.get(&ANY).map(BTreeSet::len), Some(2));
+    assert_eq!(ready.waiting_for_room.get(&ANY).map(BTreeSet::len), Some(2));
     unpark(&mut ready, ANY);
     assert_eq!(drain(&mut ready), [9, 4, 3, 2, 1]);
 }

@@ -14,7 +14,7 @@ use protocol::report::{Inventory, Outcome, Phase};
 use protocol::{JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
-use crate::handlers::{close, define, expire, offer, overrun};
+use crate::handlers::{attempt_end, define, expire, first_report, overrun};
 use crate::job::{Job, Presence, Progress, StartState};
 use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
@@ -125,7 +125,7 @@ fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &
         let (Some(attempt), Some(definition)) = (live.attempt(), scheduler.definition(live)) else {
             continue;
         };
-        if !received.is_first && !attempt.is_unconfirmed() {
+        if !received.is_first && !attempt.was_missing_at_reconnect() {
             continue;
         }
         if let Some(phase) = received.known.get(&attempt.token(job)) {
@@ -134,9 +134,9 @@ fn reconcile_held(scheduler: &mut Scheduler, now: Now, id: WorkerId, received: &
             resolve_absent(scheduler, now, job, received.session);
         } else {
             // Absence from an incomplete list proves nothing.
-            offer::end(scheduler, job);
+            first_report::end(scheduler, job);
             if let Some(attempt) = scheduler.jobs.get_mut(&job).and_then(Job::attempt_mut) {
-                attempt.presence = Presence::Unconfirmed;
+                attempt.presence = Presence::MissingAtReconnect;
             }
         }
     }
@@ -151,19 +151,19 @@ fn update_from_phase(
     phase: Phase,
     session: SessionId,
 ) {
-    offer::end(scheduler, job);
+    first_report::end(scheduler, job);
     let Some(live) = scheduler.jobs.get_mut(&job) else { return };
     let key = live.queue_key(scheduler.config.priority_ageing, job);
     let Some(attempt) = live.attempt_mut() else { return };
     let token = attempt.token(job);
     attempt.recalled = false;
-    attempt.presence = Presence::Reported;
+    attempt.presence = Presence::NotAwaited;
     attempt.start.raise(start_state(phase));
     if !attempt.has_started() {
         attempt.progress = if phase == Phase::Backlog { Progress::Backlog } else { Progress::Slot };
     }
     let (prefetched, stopping) = (attempt.is_prefetched(), attempt.stopping);
-    if attempt.is_unwatched() {
+    if attempt.has_no_overrun_alarm() {
         // Its worker should have reported its age before the inventory; count from now.
         overrun::watch(scheduler, now, token, Duration::ZERO);
     }
@@ -187,9 +187,9 @@ fn may_not_start(scheduler: &Scheduler, now: Now, job: &Job) -> bool {
 /// The state of the start that a worker reports by this phase.
 pub(crate) const fn start_state(phase: Phase) -> StartState {
     match phase {
-        Phase::Starting | Phase::Running => StartState::Begun,
-        Phase::Backlog => StartState::NotApproved,
-        _ => StartState::Allowed,
+        Phase::Starting | Phase::Running => StartState::Announced,
+        Phase::Backlog => StartState::MustAsk,
+        _ => StartState::MayStart,
     }
 }
 
@@ -200,8 +200,8 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
     let (has_expired, is_paused) = (live.has_expired(now.utc), scheduler.ready.is_paused(live.definition));
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
-    if started_at.is_some() || (attempt.start == StartState::Begun && attempt.stopping.is_none()) {
-        close::close(
+    if started_at.is_some() || (attempt.start == StartState::Announced && attempt.stopping.is_none()) {
+        attempt_end::close(
             scheduler,
             now,
             job,
@@ -214,7 +214,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
         };
         let closed =
             ClosedAttempt { outcome, ..ClosedAttempt::lost(now, token, None, "stopped before it started") };
-        close::close(scheduler, now, job, closed);
+        attempt_end::close(scheduler, now, job, closed);
     } else if has_expired || is_paused {
         let message = if has_expired {
             "given back: it had waited for too long when its worker came back without it"
@@ -222,7 +222,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
             "given back: its definition was paused when its worker came back without it"
         };
         let lost = ClosedAttempt::lost(now, token, None, message);
-        close::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });
+        attempt_end::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });
     } else {
         enqueue_again(scheduler, now, job, session);
     }
@@ -246,8 +246,8 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
         return;
     };
     let member = scheduler.batches.member(job.role().numbered_as(token.job));
-    let grant = offer::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
+    let grant = first_report::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
     define::send_definition(scheduler, worker, session, number);
     scheduler.grant(session, grant);
-    offer::watch(scheduler, now, id);
+    first_report::watch(scheduler, now, id);
 }

@@ -33,20 +33,26 @@ pub(crate) fn add_unconfirmed(scheduler: &mut Scheduler, id: JobId, attempt: &At
         return;
     };
     let gpus = attempt.gpus.to_vec();
-    await_confirmation(scheduler, attempt.worker, token, (&definition, gpus), attempt.is_unconfirmed());
+    await_confirmation(
+        scheduler,
+        attempt.worker,
+        token,
+        (&definition, gpus),
+        attempt.was_missing_at_reconnect(),
+    );
 }
 
-/// Waits for the worker to confirm this attempt. An attempt that `is_unconfirmed` was not sent in this session, and
+/// Waits for the worker to confirm this attempt. An attempt that `was_missing_at_reconnect` was not sent in this session, and
 /// nothing is sent to a worker before its inventory.
 pub(crate) fn await_confirmation(
     scheduler: &mut Scheduler,
     id: WorkerId,
     token: Token,
     (definition, gpus): (&Definition, Vec<String>),
-    is_unconfirmed: bool,
+    was_missing_at_reconnect: bool,
 ) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let session = worker.link.ready().filter(|_| !is_unconfirmed);
+    let session = worker.link.ready().filter(|_| !was_missing_at_reconnect);
     let attempt = UnconfirmedAttempt { runtime: definition.runtime(), session };
     worker.holdings.await_confirmation(token, attempt, Reserved::of(&definition.container.resources, gpus));
     scheduler.fleet.refresh(id);

@@ -32,6 +32,8 @@ impl Known {
                 self.job_event(token.job, *at, "job.stopping", Some(by), sink);
             }
             Change::Waiting { job, closed, due_at, state } => {
+                // It happened before the job waits again.
+                self.unreported_start(*job, closed, sink);
                 self.jobs.update(*job, |facts| (facts.state, facts.due_at) = (*state, *due_at));
                 self.attempt_ended(*job, closed, sink);
                 let kind = match state {
@@ -45,6 +47,7 @@ impl Known {
                 self.set_state(*job, State::Queued);
                 self.job_event(*job, at, "job.queued", None, sink);
             }
+            // An operator has released a quarantined job. `attempt.released` is something else: a worker hands an attempt back.
             Change::Freed { job } => {
                 self.set_state(*job, State::Queued);
                 self.job_event(*job, at, "job.released", None, sink);
@@ -117,14 +120,13 @@ impl Known {
         self.job_event(token.job, *at, "job.assigned", None, sink);
     }
 
-    /// The end of an attempt whose job goes on, or the loss of one whose job ends with it.
+    /// The end of an attempt whose job waits again.
     fn attempt_ended(&mut self, job: JobId, closed: &ClosedAttempt, sink: &mut EventSink<'_>) {
         let kind = match closed.outcome {
             Outcome::Released => "attempt.released",
             outcome if is_loss(outcome) => "attempt.lost",
             _ => "attempt.ended",
         };
-        self.unreported_start(job, closed, sink);
         self.close_attempt(job, closed);
         self.job_event(job, closed.ended_at, kind, None, sink);
         self.attempts.remove(&job);

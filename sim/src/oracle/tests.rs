@@ -182,7 +182,7 @@ fn oracle_accepts_either_outcome_after_a_snapshot_restore() {
             oracle.container_ended(token(1), end(code));
             oracle.lost_sight(token(1));
         }
-        oracle.container_set_back(token(1), Some((Moment(1), end(0))));
+        oracle.container_restored_from_snapshot(token(1), Some((Moment(1), end(0))));
         let over = ended(State::Cancelled, ClosedAttempt { exit_code: Some(code), ..closed(1, outcome, "") });
         let _ = verdict(&mut oracle, vec![added(&workload), assigned(1, 1), over]);
         oracle.violation.is_none_or(|it| it.rule != "I7 what is believed is true")

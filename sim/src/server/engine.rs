@@ -102,7 +102,7 @@ impl World {
             let (now, ageing) = (self.now, server.ageing);
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
-            oracle.let_in(self.now, caller, &step);
+            oracle.check_admission(self.now, caller, &step);
             // An end that was decided and is not committed is not on the disk.
             let is_committed =
                 process.under_way.is_none() && process.open.changes.is_empty() && step.changes.is_empty();

@@ -57,14 +57,15 @@ impl World {
     }
 
     pub(super) fn caller(&self, hello: &Connected) -> Caller {
-        let is_stray = !hello.rejoin && hello.cluster.is_some_and(|it| it != self.server.disk.cluster);
-        Caller { beside: self.heard_beside(hello), is_stray }
+        let is_of_other_cluster =
+            !hello.rejoin && hello.cluster.is_some_and(|it| it != self.server.disk.cluster);
+        Caller { other_live_machine: self.other_live_machine(hello), is_of_other_cluster }
     }
 
     /// The machine of the process that was let in last as the same worker, if it is another one, connected, and was heard lately.
-    fn heard_beside(&self, hello: &Connected) -> Option<u16> {
+    fn other_live_machine(&self, hello: &Connected) -> Option<u16> {
         let row = self.server.disk.workers.values().find(|row| row.secret_hash == hello.secret_hash)?;
-        let before = self.oracle.let_in_last(row.worker).filter(|process| *process != hello.process)?;
+        let before = self.oracle.admitted_last(row.worker).filter(|process| *process != hello.process)?;
         let is_it = |machine: &&Machine| machine.process.as_ref().is_some_and(|it| it.number == before);
         let no = self.machines.iter().find(is_it)?.no;
         let process = self.server.process.as_ref()?;

@@ -70,7 +70,7 @@ impl AttemptRegistry {
     }
 
     /// The tracked attempts, and those that are being removed.
-    pub(super) fn tracked(&self) -> HashSet<Token> {
+    pub(super) fn tracked_or_being_removed(&self) -> HashSet<Token> {
         // In this order an attempt that moves from one set to the other is seen.
         let known: HashSet<Token> = self.attempts().keys().copied().collect();
         self.removals.pending().into_iter().chain(known).collect()

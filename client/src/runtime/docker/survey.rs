@@ -100,11 +100,11 @@ impl SurveyError {
 
 async fn look(shared: &Arc<DockerContext>, membership: Membership) -> LookResult {
     // An attempt that is tracked before or after the lists are made is no leftover, although it may end and be forgotten in between.
-    let before = shared.registry.tracked();
+    let before = shared.registry.tracked_or_being_removed();
     let containers = shared.engine.list(membership.cluster).await;
     let store = shared.store.clone();
     let entries = try_blocking(move || store.entries()).await;
-    let after = shared.registry.tracked();
+    let after = shared.registry.tracked_or_being_removed();
     let is_new = |token: &Token| !before.contains(token) && !after.contains(token);
 
     let is_listed = containers.is_ok();

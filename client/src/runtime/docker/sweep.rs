@@ -30,7 +30,7 @@ pub(super) async fn run(shared: Arc<DockerContext>, membership: Membership) {
             return;
         }
         // An attempt that is tracked before or after the list is made is no leftover, although it may end and be forgotten in between.
-        let before = shared.registry.tracked();
+        let before = shared.registry.tracked_or_being_removed();
         match shared.engine.list(membership.cluster).await {
             Ok(containers) => {
                 let SortedContainers { ours, probes, foreign } =
@@ -86,7 +86,7 @@ async fn sweep(
     ours: Vec<(Token, Container)>,
     before: &HashSet<Token>,
 ) -> Vec<(Token, Container)> {
-    let (now, after) = (clock::now(), shared.registry.tracked());
+    let (now, after) = (clock::now(), shared.registry.tracked_or_being_removed());
     let mut unknown = Vec::new();
     for (token, container) in ours {
         let (name, lifecycle) = (container.name(), container.lifecycle());

@@ -1,7 +1,6 @@
 //! The line of a fault with a mark under its position, without values that may be secret.
 //!
-//! Hidden are values of the environment (in the line of `environment` or in the block below it) and values of keys whose name sounds like a
-//! secret.
+//! Hidden are the values of keys whose name sounds like a secret, in the line of the key and in the block below it. `environment` is such a key.
 
 use super::fault::{Position, QUOTED_CHARS_MAX};
 
@@ -10,7 +9,7 @@ pub(super) fn quote(lines: &[&str], at: Position, private: bool) -> Option<Strin
     let number = (at.line as usize).checked_sub(1)?;
     let line = *lines.get(number)?;
     let mut shown_chars = secret_offset(line);
-    if is_in_environment(lines, number) {
+    if is_below_secret(lines, number) {
         shown_chars = shown_chars.min(end_of_key(line));
     }
     if private {
@@ -32,7 +31,8 @@ fn mark(line: &str, at: Position, shown_chars: usize) -> String {
 
 /// The first character of a line that must be hidden.
 fn secret_offset(line: &str) -> usize {
-    let lower = line.to_lowercase();
+    // The positions stay the same: all words are ASCII.
+    let lower = line.to_ascii_lowercase();
     let after = |word: &&str| {
         let start = lower.find(word)?;
         let separator = lower[start..].find([':', '='])?;
@@ -41,13 +41,14 @@ fn secret_offset(line: &str) -> usize {
     SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
 }
 
-/// True if a line is in the block below an `environment` key. Works on text alone, because the YAML may be broken.
-fn is_in_environment(lines: &[&str], number: usize) -> bool {
+/// True if a line is in the block below a key that sounds like a secret. Works on text alone, because the YAML may be broken.
+fn is_below_secret(lines: &[&str], number: usize) -> bool {
     let mut depth = depth_of(lines[number]);
-    for line in lines[..number].iter().rev().filter(|line| !line.trim().is_empty()) {
+    let is_text = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    for line in lines[..number].iter().rev().filter(is_text) {
         if depth_of(line) < depth {
             depth = depth_of(line);
-            if line.trim_start_matches([' ', '\t', '-']).starts_with("environment") {
+            if secret_offset(line) != usize::MAX {
                 return true;
             }
         }
@@ -104,6 +105,11 @@ mod tests {
             "    environment:\n    - A=hunter2",
             "  - environment:\n\n      A: b\n      # c\n      C: hunter2",
             "  environment:\n    A: |\n      hunter2",
+            "    environment:\n# note\n      PIN: hunter2",
+            "    environment:\n      A: b\n  # off\n      PIN: hunter2",
+            "    \"environment\":\n      PIN: hunter2",
+            "      api_token:\n        default: hunter2",
+            "    \"DB_İİİİPASSWORD\": hunter2",
         ] {
             for column in [1, 8, 200] {
                 let shown = quote_last(text, column);

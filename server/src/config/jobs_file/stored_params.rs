@@ -1,5 +1,6 @@
 //! The stored form of a definition's parameters. It is not the serde form of their types: defaults and limits are JSON values of the
-//! parameter's own type, and patterns and values are checked when they are read.
+//! parameter's own type, and a number has its shortest decimal form. Defaults are checked when they are read; patterns were when jobs.yaml
+//! was loaded.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ struct StoredParam {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
     #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
-    items: Vec<String>,
+    allowed: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,11 +53,11 @@ struct StoredParam {
     kind: String,
 }
 
-/// The rules; none if a word in them is unknown.
+/// The rules; none if the name of a type is unknown, or a limit or default does not fit its type.
 pub(super) fn rules(allow: Option<Vec<Field>>, params: Option<StoredParams>) -> Option<SubmissionRules> {
     let params = match params {
         None => Params::default(),
-        Some(stored) => stored.params()?,
+        Some(stored) => stored.into_params()?,
     };
     let defaults = crate::params::defaults(&params);
     Some(SubmissionRules { params, allow, defaults })
@@ -78,13 +79,13 @@ impl StoredParams {
         })
     }
 
-    fn params(self) -> Option<Params> {
+    fn into_params(self) -> Option<Params> {
         let word = |word| match word {
             StoredWord::Text(text) => Word::Text(text),
             StoredWord::Param { param } => Word::Param(param),
         };
         Some(Params {
-            declared: self.declared.into_iter().map(StoredParam::param).collect::<Option<_>>()?,
+            declared: self.declared.into_iter().map(StoredParam::into_param).collect::<Option<_>>()?,
             command: self.command.into_iter().map(word).collect(),
             environment: self.environment,
         })
@@ -96,7 +97,7 @@ impl StoredParam {
         let mut stored = Self {
             default: None,
             description: param.description.clone(),
-            items: Vec::new(),
+            allowed: Vec::new(),
             max: None,
             min: None,
             name: param.name.clone(),
@@ -111,39 +112,41 @@ impl StoredParam {
         match &param.kind {
             ParamKind::Text { pattern, length } => {
                 stored.pattern.clone_from(pattern);
-                stored.bounds(length, |it| it.into());
+                stored.set_bounds(length, |it| it.into());
             }
-            ParamKind::Integer(bounds) => stored.bounds(bounds, |it| it.into()),
-            ParamKind::Number(bounds) => stored.bounds(bounds, |it| it.into()),
+            ParamKind::Integer(bounds) => stored.set_bounds(bounds, |it| it.into()),
+            ParamKind::Number(bounds) => stored.set_bounds(bounds, |it| it.into()),
             ParamKind::Boolean => {}
             ParamKind::Duration(bounds) => {
-                stored.bounds(bounds, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX).into());
+                stored.set_bounds(bounds, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX).into());
             }
-            ParamKind::Enum(words) => stored.items.clone_from(words),
+            ParamKind::Enum(words) => stored.allowed.clone_from(words),
             ParamKind::List { pattern, items, length } => {
                 stored.pattern.clone_from(pattern);
-                stored.items.clone_from(items);
-                stored.bounds(length, |it| it.into());
+                stored.allowed.clone_from(items);
+                stored.set_bounds(length, |it| it.into());
             }
         }
         stored
     }
 
-    fn bounds<T: Copy>(&mut self, bounds: &Bounds<T>, write: impl Fn(T) -> Value) {
+    fn set_bounds<T: Copy>(&mut self, bounds: &Bounds<T>, write: impl Fn(T) -> Value) {
         self.min = bounds.min.map(&write);
         self.max = bounds.max.map(&write);
     }
 
-    fn param(self) -> Option<Param> {
-        let length = self.read(Value::as_u64);
+    fn into_param(self) -> Option<Param> {
+        let length = self.read_bounds(Value::as_u64);
         let kind = match self.kind.as_str() {
             "string" => ParamKind::Text { pattern: self.pattern, length: length? },
-            "integer" => ParamKind::Integer(self.read(Value::as_i64)?),
-            "number" => ParamKind::Number(self.read(Value::as_f64)?),
+            "integer" => ParamKind::Integer(self.read_bounds(Value::as_i64)?),
+            "number" => ParamKind::Number(self.read_bounds(Value::as_f64)?),
             "boolean" => ParamKind::Boolean,
-            "duration" => ParamKind::Duration(self.read(|value| value.as_u64().map(Duration::from_millis))?),
-            "enum" => ParamKind::Enum(self.items),
-            "list" => ParamKind::List { pattern: self.pattern, items: self.items, length: length? },
+            "duration" => {
+                ParamKind::Duration(self.read_bounds(|value| value.as_u64().map(Duration::from_millis))?)
+            }
+            "enum" => ParamKind::Enum(self.allowed),
+            "list" => ParamKind::List { pattern: self.pattern, items: self.allowed, length: length? },
             _ => return None,
         };
         let absence = match self.default {
@@ -155,7 +158,7 @@ impl StoredParam {
     }
 
     /// The limits; none if they are of another type.
-    fn read<T>(&self, read: impl Fn(&Value) -> Option<T>) -> Option<Bounds<T>> {
+    fn read_bounds<T>(&self, read: impl Fn(&Value) -> Option<T>) -> Option<Bounds<T>> {
         let bound = |value: &Option<Value>| match value {
             None => Some(None),
             Some(value) => read(value).map(Some),
@@ -164,7 +167,6 @@ impl StoredParam {
     }
 }
 
-/// Defaults are stored in their JSON form; a number is read back as the text that it was.
 #[cfg(test)]
 mod tests {
     use scheduler::params::ParamValue;
@@ -207,7 +209,7 @@ mod tests {
         };
         let written = serde_json::to_string(&StoredParams::of(&params).unwrap()).unwrap();
         let read: StoredParams = serde_json::from_str(&written).unwrap();
-        assert_eq!(read.params(), Some(params));
+        assert_eq!(read.into_params(), Some(params));
         assert!(StoredParams::of(&Params::default()).is_none());
     }
 }

@@ -294,7 +294,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         due_at: instant(4)?,
         expires_at: row.get::<_, Option<i64>>(24)?.map(Timestamp),
         timeout: row.get::<_, Option<i64>>(5)?.map(rows::timeout),
-        has_overrides: row.get::<_, i64>(6)? & rows::HAS_BODY != 0,
+        has_overrides: row.get::<_, i64>(6)? & rows::HAS_OVERRIDES != 0,
         keys: limits::keys(row, 25)?,
         job_failures: row.get(7)?,
         oom_kills: row.get(21)?,

@@ -34,14 +34,14 @@ struct StoredFilledIn {
 }
 
 /// The values that the submission gave; null if there are none.
-pub(super) fn given_code(params: &JobParams) -> Option<String> {
+pub(super) fn given_json(params: &JobParams) -> Option<String> {
     let stored: Vec<_> = params.given.iter().map(stored).collect();
     // Texts, numbers and lists always have a JSON form.
     if stored.is_empty() { None } else { serde_json::to_string(&stored).ok() }
 }
 
 /// Variables and words that follow from the parameters; null if there are none.
-pub(super) fn filled_in_code(params: &JobParams) -> Option<String> {
+pub(super) fn filled_in_json(params: &JobParams) -> Option<String> {
     let JobParams { environment, variables, args, .. } = params;
     if environment.is_empty() && variables.is_empty() && args.is_empty() {
         return None;

@@ -20,7 +20,7 @@ use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
 /// In `jobs.details`: the job has labels.
 pub(super) const HAS_LABELS: i64 = 1;
 /// In `jobs.details`: the job adds something to its definition. The next bit, 4, is set in rows that an earlier version wrote.
-pub(super) const HAS_BODY: i64 = 2;
+pub(super) const HAS_OVERRIDES: i64 = 2;
 
 /// The columns that [`job`] reads, in its order, from `all_jobs j`, `jobs j` or `ended j`, joined with `definitions d` and `workers w`.
 pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.priority, j.created_at, j.due_at, j.timeout_ms, \

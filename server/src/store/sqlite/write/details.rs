@@ -16,7 +16,7 @@ impl TransactionWriter<'_> {
     pub(super) fn insert_details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
         let overrides = &details.overrides;
         let detail_flags = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
-            | if details.has_overrides() { rows::HAS_BODY } else { 0 };
+            | if details.has_overrides() { rows::HAS_OVERRIDES } else { 0 };
         if detail_flags == 0 {
             return Ok(0);
         }
@@ -31,8 +31,8 @@ impl TransactionWriter<'_> {
                 json_column::code(&overrides.environment),
                 json_column::code(&overrides.args),
                 overrides.input,
-                param_rows::given_code(&details.params),
-                param_rows::filled_in_code(&details.params),
+                param_rows::given_json(&details.params),
+                param_rows::filled_in_json(&details.params),
             ])?;
         for (name, value) in &details.labels {
             self.connection
@@ -60,8 +60,8 @@ impl TransactionWriter<'_> {
                 .prepare_cached("UPDATE details SET params = ?2, filled_in = ?3 WHERE job = ?1")?
                 .execute(params![
                     job.0.cast_signed(),
-                    param_rows::given_code(&params),
-                    param_rows::filled_in_code(&params),
+                    param_rows::given_json(&params),
+                    param_rows::filled_in_json(&params),
                 ])?;
         }
         if !left_out.is_empty() {

@@ -14,7 +14,7 @@ use crate::batches::BatchMember;
 use crate::core::{Scheduler, timeout_of};
 use crate::definition::Definition;
 use crate::handlers::suspension;
-use crate::job::{Job, Offer, Presence};
+use crate::job::{AwaitedReport, Job, Presence};
 use crate::queue::PriorityAgeing;
 use crate::step::{CloseReason, Grant};
 use crate::timers::{Alarm, Timers};
@@ -32,7 +32,8 @@ pub(crate) fn watch(scheduler: &mut Scheduler, now: Now, id: JobId) {
 
 /// Begins the watch anew after a recall of an attempt that was never reported: the answer to it gets the same time.
 pub(crate) fn recalled(scheduler: &mut Scheduler, now: Now, id: JobId) {
-    let is_watched = scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(|it| it.offer().is_some());
+    let is_watched =
+        scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(|it| it.awaited_report().is_some());
     if is_watched {
         watch(scheduler, now, id);
     }
@@ -48,15 +49,15 @@ pub(crate) fn reported(scheduler: &mut Scheduler, token: Token, by: WorkerId) {
 /// Ends the watch of an attempt that an inventory has decided about, or will.
 pub(crate) fn end(scheduler: &mut Scheduler, id: JobId) {
     if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) {
-        let (token, offer) = (attempt.token(id), attempt.take_offer());
-        clear(&mut scheduler.timers, token, offer);
+        let (token, awaited) = (attempt.token(id), attempt.stop_awaiting());
+        clear(&mut scheduler.timers, token, awaited);
     }
 }
 
 /// Removes the alarm of a watch that was taken from its attempt.
-fn clear(timers: &mut Timers, token: Token, offer: Option<Offer>) {
-    if let Some(offer) = offer {
-        timers.clear_alarm(offer.due_at, Alarm::Offer(token.job, token.fence));
+fn clear(timers: &mut Timers, token: Token, awaited: Option<AwaitedReport>) {
+    if let Some(awaited) = awaited {
+        timers.clear_alarm(awaited.due_at, Alarm::AwaitedReport(token.job, token.fence));
     }
 }
 
@@ -68,14 +69,14 @@ pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: F
     }
     let (token, worker) = (attempt.token(id), attempt.worker);
     let is_recalled = attempt.recalled && attempt.stopping.is_none();
-    let Some(offer) = attempt.take_offer() else { return };
+    let Some(awaited) = attempt.stop_awaiting() else { return };
     let Some(session) = scheduler.ready_session(worker) else {
         // The next inventory decides.
         return;
     };
-    if !had_time_to_answer(scheduler, now, token, offer) {
-        put_off(scheduler, now, id, offer);
-    } else if offer.repeated || is_recalled {
+    if !had_time_to_answer(scheduler, now, token, awaited) {
+        put_off(scheduler, now, id, awaited);
+    } else if awaited.repeated || is_recalled {
         scheduler.close_session(now, worker, CloseReason::Unanswered(token));
     } else {
         repeat_order(scheduler, session, token);
@@ -84,11 +85,11 @@ pub(crate) fn ask_again(scheduler: &mut Scheduler, now: Now, id: JobId, fence: F
 }
 
 /// The worker has reported something else since, and the server has read it.
-fn had_time_to_answer(scheduler: &Scheduler, now: Now, token: Token, offer: Offer) -> bool {
+fn had_time_to_answer(scheduler: &Scheduler, now: Now, token: Token, awaited: AwaitedReport) -> bool {
     let worker = scheduler.jobs.get(&token.job).and_then(Job::attempt).map(|attempt| attempt.worker);
     let last_message =
         worker.and_then(|id| scheduler.fleet.worker(id)).map(|worker| worker.lease.last_message);
-    let since = offer.sent_at.max(scheduler.leases_renewed_at);
+    let since = awaited.sent_at.max(scheduler.leases_renewed_at);
     let is_over = since + offer_timeout(scheduler.config.intervals.lease) <= now.up;
     is_over && last_message.is_some_and(|at| at > since) && !suspension::is_stalled(scheduler, now)
 }
@@ -128,21 +129,21 @@ pub(crate) fn grant_of(
     }
 }
 
-fn put_off(scheduler: &mut Scheduler, now: Now, id: JobId, offer: Offer) {
+fn put_off(scheduler: &mut Scheduler, now: Now, id: JobId, awaited: AwaitedReport) {
     let due_at = now.up + offer_timeout(scheduler.config.intervals.lease);
-    store(scheduler, id, Offer { due_at, ..offer });
+    store(scheduler, id, AwaitedReport { due_at, ..awaited });
 }
 
 fn set(scheduler: &mut Scheduler, now: Now, id: JobId, repeated: bool) {
     let due_at = now.up + offer_timeout(scheduler.config.intervals.lease);
-    store(scheduler, id, Offer { sent_at: now.up, due_at, repeated });
+    store(scheduler, id, AwaitedReport { sent_at: now.up, due_at, repeated });
 }
 
 /// Replaces the watch of an attempt and moves its alarm.
-fn store(scheduler: &mut Scheduler, id: JobId, offer: Offer) {
+fn store(scheduler: &mut Scheduler, id: JobId, awaited: AwaitedReport) {
     let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else { return };
-    let (token, earlier) = (attempt.token(id), attempt.take_offer());
-    attempt.presence = Presence::Offered(offer);
+    let (token, earlier) = (attempt.token(id), attempt.stop_awaiting());
+    attempt.presence = Presence::Awaited(awaited);
     clear(&mut scheduler.timers, token, earlier);
-    scheduler.timers.set_alarm(offer.due_at, Alarm::Offer(token.job, token.fence));
+    scheduler.timers.set_alarm(awaited.due_at, Alarm::AwaitedReport(token.job, token.fence));
 }
