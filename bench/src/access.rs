@@ -1,4 +1,4 @@
-//! (l) The cost of tokens and of TLS: single POSTs, in turns with a server that is open, as ratios of processor time.
+//! The cost of tokens and of TLS: single POSTs, in turns with a server that is open, as ratios of processor time.
 
 use crate::record::Record;
 use crate::singles::CONNECTIONS;

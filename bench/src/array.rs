@@ -1,4 +1,4 @@
-//! (j) An array: many jobs alike in one request.
+//! An array: many jobs alike in one request.
 
 use std::time::Instant;
 

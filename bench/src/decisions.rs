@@ -1,4 +1,4 @@
-//! (g) Processor time of the scheduler's decisions, without a server, a store or a network.
+//! Processor time of the scheduler's decisions, without a server, a store or a network.
 //!
 //! Two models of different sizes run in turns in this process, on one thread, and the thread's own processor time is taken. The figure of
 //! a size is the least of several windows, since other processes can only add to it. The ratio of two sizes is what says whether a

@@ -1,4 +1,4 @@
-//! (h) Ten thousand connected workers: what they cost while nothing happens, and how long it takes until all are back after a crash of the
+//! Ten thousand connected workers: what they cost while nothing happens, and how long it takes until all are back after a crash of the
 //! server, beside jobs that wait.
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::load::{NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, Server};
-use crate::swarm::{Jobs, Members, Swarm};
+use crate::swarm::{Jobs, Swarm, SwarmSettings};
 
 /// Takes the figures with so many workers.
 pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> {
@@ -16,16 +16,15 @@ pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> 
     let stage = env.stage(&jobs_file())?;
     let (server, _) = stage.server().await?;
     let empty = server.process.memory_bytes()?;
-    let members = Members { workers, slots: SLOTS, jobs: Jobs::Run };
-    let swarm = Swarm::start(server.address, members)?;
+    let settings = SwarmSettings { workers, slots: SLOTS, jobs: Jobs::HoldForever };
+    let swarm = Swarm::start(server.address, settings)?;
     let joined = swarm.until_ready().await?;
     tell("idle");
     let idle = percent_of_a_core(&server).await?;
     let memory = server.process.memory_bytes()?.saturating_sub(empty);
 
     let running = workers * u64::from(SLOTS);
-    let waiting = workers * WAITING_PER_WORKER;
-    submit(&server, running + waiting).await?;
+    let waiting = submit(&server, running + workers * WAITING_PER_WORKER).await? - running;
     swarm.until_arrived(running).await?;
     tell("idle, with waiting jobs");
     let idle_waiting = percent_of_a_core(&server).await?;
@@ -68,15 +67,16 @@ pub(crate) async fn percent_of_a_core(server: &Server) -> anyhow::Result<f64> {
     Ok((server.process.cpu_us()? - before) / began.elapsed().as_micros() as f64 * 100.0)
 }
 
-/// Jobs of all definitions in turn.
-async fn submit(server: &Server, jobs: u64) -> anyhow::Result<()> {
+/// Submits at least so many jobs, in whole batches, of all definitions in turn. Returns how many.
+async fn submit(server: &Server, jobs: u64) -> anyhow::Result<u64> {
     let lines: String = (0..BATCH).map(|n| format!("{{\"name\":\"job-{}\"}}\n", n % DEFINITIONS)).collect();
     let body = Bytes::from(lines);
     let mut connection = server.connect().await?;
-    for _ in 0..jobs.div_ceil(BATCH) {
+    let batches = jobs.div_ceil(BATCH);
+    for _ in 0..batches {
         connection.post("/api/jobs", NDJSON, &body, &mut Retries::default()).await?;
     }
-    Ok(())
+    Ok(batches * BATCH)
 }
 
 fn jobs_file() -> String {

@@ -1,4 +1,4 @@
-//! (m) Single POSTs to a server with few and with many workers, and beside jobs that wait for a worker which does not come: processor time
+//! Single POSTs to a server with few and with many workers, and beside jobs that wait for a worker which does not come: processor time
 //! of the server for each job, in turns, as ratios.
 //!
 //! One request after the other makes a message for each job, whatever the number of workers. Of many requests at once, few workers get several
@@ -12,7 +12,7 @@ use crate::load::{Load, NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::singles::CONNECTIONS;
 use crate::stage::{BenchEnv, Server};
-use crate::swarm::{Jobs, Members, Swarm};
+use crate::swarm::{Jobs, Swarm, SwarmSettings};
 use crate::turns::{TURNS, medians};
 
 /// Workers and waiting jobs beside the measured jobs.
@@ -55,8 +55,8 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     tell(&format!("{connections} at once, {around:?}"));
     let stage = env.stage(&jobs_file(around.waiting))?;
     let (server, _) = stage.server().await?;
-    let members = Members { workers: around.workers, slots: SLOTS, jobs: Jobs::Finish };
-    let swarm = Swarm::start(server.address, members)?;
+    let settings = SwarmSettings { workers: around.workers, slots: SLOTS, jobs: Jobs::Finish };
+    let swarm = Swarm::start(server.address, settings)?;
     swarm.until_ready().await?;
     submit_waiting(&server, around.waiting).await?;
     // A few workers cost a thousandth of a core.

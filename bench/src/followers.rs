@@ -1,4 +1,4 @@
-//! (o) Clients that only listen: a thousand followers of events and a thousand of output while nothing happens, and jobs per second with an open
+//! Clients that only listen: a thousand followers of events and a thousand of output while nothing happens, and jobs per second with an open
 //! dashboard and scraped metrics, in turns with nobody there.
 
 use std::time::{Duration, Instant};

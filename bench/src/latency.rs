@@ -1,4 +1,4 @@
-//! (b) How long it takes from a POST to the job's start on a worker when nothing else is going on.
+//! How long it takes from a POST to the job's start on a worker when nothing else is going on.
 //!
 //! The fake runtime writes the instant at which it starts a job as the job's output, in nanoseconds of the same clock that is read
 //! here before the POST; both are processes of one machine.

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::http::request::Builder;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -75,24 +76,28 @@ impl Connection {
         &mut self,
         method: Method,
         path: &str,
-        kind: &'static str,
+        content_type: &'static str,
         body: Bytes,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         self.sender.ready().await?;
-        let request = Request::builder().method(method).uri(path).header("host", &self.host);
-        let request = match &self.authorization {
-            Some(authorization) => request.header("authorization", authorization),
-            None => request,
-        };
-        let request = if body.is_empty() { request } else { request.header("content-type", kind) };
+        let request = self.authorized(Request::builder().method(method).uri(path));
+        let request = if body.is_empty() { request } else { request.header("content-type", content_type) };
         let response = self.sender.send_request(request.body(Full::new(body))?).await?;
         let status = response.status();
         Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 
+    fn authorized(&self, request: Builder) -> Builder {
+        let request = request.header("host", &self.host);
+        match &self.authorization {
+            Some(authorization) => request.header("authorization", authorization),
+            None => request,
+        }
+    }
+
     /// Opens a stream of events, and returns the reading of it until it ends.
     pub(crate) async fn follow(mut self, path: &str) -> anyhow::Result<impl Future<Output = ()> + use<>> {
-        let request = Request::builder().uri(path).header("host", &self.host);
+        let request = self.authorized(Request::builder().uri(path));
         let request = request.header("accept", "text/event-stream").body(Full::default())?;
         let response = self.sender.send_request(request).await?;
         anyhow::ensure!(response.status().is_success(), "GET {path} was answered {}", response.status());

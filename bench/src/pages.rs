@@ -1,4 +1,4 @@
-//! (l) Questions to a server with a million ended and a hundred thousand waiting jobs: its metrics, the pages of the dashboard, and lists
+//! Questions to a server with a million ended and a hundred thousand waiting jobs: its metrics, the pages of the dashboard, and lists
 //! whose filters match nothing.
 
 use std::time::Instant;

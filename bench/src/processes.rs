@@ -1,4 +1,4 @@
-//! (f) `true` as a plain process, per second. The kernel's work for a process that does nothing is nearly all of it.
+//! `true` as a plain process, per second. The kernel's work for a process that does nothing is nearly all of it.
 
 use crate::backlog;
 use crate::database::Counts;

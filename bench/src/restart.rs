@@ -1,4 +1,4 @@
-//! (d) How long a server needs until it is ready when many jobs wait: after it was stopped, and after it was killed.
+//! How long a server needs until it is ready when many jobs wait: after it was stopped, and after it was killed.
 
 use crate::backlog::load;
 use crate::database::Counts;

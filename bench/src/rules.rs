@@ -1,4 +1,4 @@
-//! (n) Batches of 1,000 definitions with limits by key, required labels and priorities, in turns with the same batches of definitions without
+//! Batches of 1,000 definitions with limits by key, required labels and priorities, in turns with the same batches of definitions without
 //! rules, and with batches of one definition: jobs per second and processor time, as ratios.
 
 use crate::record::Record;

@@ -1,11 +1,11 @@
-//! (k) Many schedules, each of which fires once an hour: what they cost, and how long a start with them takes.
+//! Many schedules, each of which fires once an hour: what they cost, and how long a start with them takes.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::record::{Record, tell};
 use crate::stage::BenchEnv;
-use crate::swarm::{Jobs, Members, Swarm};
+use crate::swarm::{Jobs, Swarm, SwarmSettings};
 
 /// Takes the figures over a minute.
 pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()> {
@@ -17,8 +17,8 @@ pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()
     server.process.stop().await?;
     let (server, start) = stage.server_at(address).await?;
     let start_cpu = server.process.cpu_us()?;
-    let members = Members { workers: WORKERS, slots: SLOTS, jobs: Jobs::Finish };
-    let swarm = Swarm::start(server.address, members)?;
+    let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, jobs: Jobs::Finish };
+    let swarm = Swarm::start(server.address, settings)?;
     swarm.until_ready().await?;
     tokio::time::sleep(SETTLE).await;
     swarm.take_arrivals();

@@ -1,4 +1,4 @@
-//! (a) once more: a request per job, over 64 kept-alive connections.
+//! once more: a request per job, over 64 kept-alive connections.
 
 use crate::stage::{Access, BenchEnv};
 use crate::throughput::{self, Run};

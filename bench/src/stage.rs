@@ -303,7 +303,9 @@ impl Process {
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
         match tokio::time::timeout(WAIT_TIMEOUT, self.child.wait()).await {
-            Ok(ended) => ended.map(|_| ())?,
+            Ok(ended) => {
+                anyhow::ensure!(ended?.success(), "process {} did not end well after SIGTERM", self.pid)
+            }
             Err(_) => bail!("process {} did not exit after SIGTERM", self.pid),
         }
         Ok(())

@@ -13,7 +13,7 @@ use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
-pub(crate) use shared::{Jobs, Members, wall_us};
+pub(crate) use shared::{Jobs, SwarmSettings, wall_us};
 use shared::{Shared, lock};
 
 /// Simulated workers. They end when this is dropped.
@@ -26,20 +26,20 @@ pub(crate) struct Swarm {
 
 impl Swarm {
     /// Starts workers that connect at once.
-    pub(crate) fn start(server: SocketAddr, members: Members) -> anyhow::Result<Self> {
-        require_descriptors(members.workers)?;
+    pub(crate) fn start(server: SocketAddr, settings: SwarmSettings) -> anyhow::Result<Self> {
+        require_descriptors(settings.workers)?;
         let shared = Arc::new(Shared {
             server,
-            members,
+            settings,
             ready: AtomicU64::new(0),
             arrivals: Mutex::default(),
             trouble: Mutex::default(),
         });
         let mut tasks = JoinSet::new();
-        for number in 1..=members.workers {
-            tasks.spawn(worker::live(number, shared.clone()));
+        for number in 1..=settings.workers {
+            tasks.spawn(worker::run_forever(number, shared.clone()));
         }
-        Ok(Self { shared, workers: members.workers, _tasks: tasks })
+        Ok(Self { shared, workers: settings.workers, _tasks: tasks })
     }
 
     /// Waits until all workers are ready at once; how long that took.

@@ -1,4 +1,4 @@
-//! (a) Batches of 1,000 jobs through two workers, from the first request to the last end: durably accepted, durably
+//! Batches of 1,000 jobs through two workers, from the first request to the last end: durably accepted, durably
 //! ended. What they write is waited for too, and told beside.
 
 use anyhow::Context as _;

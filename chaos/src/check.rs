@@ -31,7 +31,7 @@ pub struct Evidence {
 #[serde(rename_all = "snake_case")]
 pub enum Violation {
     /// An accepted job is missing, or differs from the answer.
-    Missing,
+    LostOrAltered,
     /// A request made more jobs than it asked for, or one idempotency key has two jobs.
     Duplicated,
     /// Only a part of a batch exists.
@@ -41,14 +41,14 @@ pub enum Violation {
     /// An ended job changed later.
     Changed,
     /// A report about a superseded attempt changed the job.
-    StaleAccepted,
+    StaleReportBelieved,
     /// The stored outcome is not the one that the attempt had.
     WrongOutcome,
     /// An attempt started more than once.
     StartedTwice,
     /// An attempt ran that was never assigned.
     NeverAssigned,
-    /// An attempt started although it was reported as returned or as failed to start.
+    /// An attempt started although it was reported as released or as failed to start.
     StartContradicted,
     /// Two attempts of a job ran at once although the definition forbids it.
     Overlapped,
@@ -57,13 +57,13 @@ pub enum Violation {
     /// A container went on after its job was reported as cancelled and its container as gone.
     RanAfterCancel,
     /// A fence was given twice, or the numbers of attempts have a gap.
-    Misnumbered,
+    FenceOrNumberWrong,
     /// An attempt did not run to its end although the only faults were deploys.
     InterruptedByDeploy,
     /// A container or a process outlived the round.
     Orphaned,
     /// A job is still live, or ended as lost, although all faults were over.
-    NoOutcome,
+    NotSettled,
     /// A client got an answer that the API must never give.
     Misanswered,
 }
@@ -99,7 +99,7 @@ pub fn check(evidence: &Evidence) -> Vec<Finding> {
     for job in &evidence.store.jobs {
         if !matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled" | "expired") {
             findings.push(finding(
-                Violation::NoOutcome,
+                Violation::NotSettled,
                 format!("job {} ({}) is {}", job.id, job.name, job.state),
             ));
         }

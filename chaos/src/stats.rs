@@ -109,11 +109,11 @@ mod tests {
         let mut one = RoundStats { rounds: 1, slowest_clearing_s: 7, ..RoundStats::default() };
         one.faults.insert("kill_server".to_owned(), 3);
         one.append(&results).unwrap();
-        one.violations.insert(Violation::Missing, 1);
+        one.violations.insert(Violation::LostOrAltered, 1);
         one.append(&results).unwrap();
         let sum = RoundStats::sum(&results).unwrap();
         assert_eq!((sum.rounds, sum.faults["kill_server"], sum.slowest_clearing_s), (2, 6, 7));
-        assert_eq!(sum.violations[&Violation::Missing], 1);
+        assert_eq!(sum.violations[&Violation::LostOrAltered], 1);
         assert!(!sum.is_clean());
     }
 }

@@ -8,7 +8,7 @@ use crate::core::Scheduler;
 use crate::explain::pending;
 use crate::handlers;
 use crate::input::Input;
-use crate::placement::{fill, recall};
+use crate::placement::{fill, recall, recall_for_slot};
 use crate::reconcile;
 use crate::state::State;
 use crate::step::{Answer, Change, Effect, Step};
@@ -49,6 +49,7 @@ impl Scheduler {
         handlers::hook::make_pending(self, now);
         fill::fill_slots(self, now);
         recall::recall_for_higher(self, now);
+        recall_for_slot::recall_for_slot(self, now);
         recall::recall_idle(self, now);
         self.flush_replies();
         mem::take(&mut self.out)

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The setting of all workers of a swarm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Members {
+pub(crate) struct SwarmSettings {
     /// How many.
     pub(crate) workers: u64,
     /// Slots of each; there is no backlog.
@@ -21,7 +21,7 @@ pub(crate) struct Members {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Jobs {
     /// They run for ever.
-    Run,
+    HoldForever,
     /// They end well as soon as they arrive.
     Finish,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Jobs {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) server: SocketAddr,
-    pub(super) members: Members,
+    pub(super) settings: SwarmSettings,
     /// Workers whose inventory was answered on the present connection.
     pub(super) ready: AtomicU64,
     /// Arrivals of attempts: job, and microseconds since 1970.

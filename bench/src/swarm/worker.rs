@@ -36,7 +36,7 @@ struct SimulatedWorker {
 }
 
 /// Connects again and again, for ever.
-pub(super) async fn live(number: u64, shared: Arc<Shared>) {
+pub(super) async fn run_forever(number: u64, shared: Arc<Shared>) {
     let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let intervals = Intervals::default();
     let mut worker = SimulatedWorker {
@@ -62,7 +62,7 @@ pub(super) async fn live(number: u64, shared: Arc<Shared>) {
                 *lock(&worker.shared.trouble) = Some(format!("{error:#}"));
                 let ceiling = BACKOFF_MIN.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
                 failures += 1;
-                worker.part_of(ceiling, 0)
+                worker.jittered(ceiling, 0)
             }
         };
         tokio::time::sleep(delay).await;
@@ -74,8 +74,8 @@ impl SimulatedWorker {
     async fn session(&mut self, was_ready: &mut bool) -> anyhow::Result<Duration> {
         let mut socket = self.dial().await?;
         self.send(&mut socket, Report::Hello(self.hello())).await?;
-        let mut heartbeat_at = Instant::now() + self.part_of(self.intervals.heartbeat, 0);
-        let mut ping_at = Instant::now() + self.part_of(self.intervals.ping(), 0);
+        let mut heartbeat_at = Instant::now() + self.jittered(self.intervals.heartbeat, 0);
+        let mut ping_at = Instant::now() + self.jittered(self.intervals.ping(), 0);
         let mut beats = 0;
         loop {
             tokio::select! {
@@ -87,7 +87,7 @@ impl SimulatedWorker {
                         self.send(&mut socket, Report::Heartbeat(beat)).await?;
                     }
                     // Between 80 and 120 % of it, as a real worker does.
-                    heartbeat_at += self.part_of(self.intervals.heartbeat * 6 / 5, 66);
+                    heartbeat_at += self.jittered(self.intervals.heartbeat * 6 / 5, 66);
                 }
                 () = tokio::time::sleep_until(ping_at) => {
                     socket.send(Message::Ping(Default::default())).await?;
@@ -101,15 +101,20 @@ impl SimulatedWorker {
                     };
                     let Some(order) = decode_order(&frame)? else { continue };
                     if let Order::GoAway(away) = order {
-                        return Ok(self.part_of(away.reconnect_after, 0));
+                        return Ok(self.jittered(away.reconnect_after, 0));
                     }
-                    self.obey(&mut socket, order, was_ready).await?;
+                    self.handle_order(&mut socket, order, was_ready).await?;
                 }
             }
         }
     }
 
-    async fn obey(&mut self, socket: &mut Socket, order: Order, was_ready: &mut bool) -> anyhow::Result<()> {
+    async fn handle_order(
+        &mut self,
+        socket: &mut Socket,
+        order: Order,
+        was_ready: &mut bool,
+    ) -> anyhow::Result<()> {
         match order {
             Order::Welcome(welcome) => {
                 (self.cluster, self.intervals) = (Some(welcome.cluster), welcome.intervals);
@@ -132,8 +137,8 @@ impl SimulatedWorker {
                 let tokens: Vec<Token> = attempts.into_iter().map(|attempt| attempt.token).collect();
                 let first = ReportNo(self.reports + 1);
                 self.reports += tokens.len() as u64;
-                let report = match self.shared.members.jobs {
-                    Jobs::Run => {
+                let report = match self.shared.settings.jobs {
+                    Jobs::HoldForever => {
                         self.held.extend(&tokens);
                         let list = tokens.into_iter().map(started).collect();
                         Report::Running(Numbered { first, list })
@@ -177,7 +182,7 @@ impl SimulatedWorker {
             process: self.number,
             engine: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            slots: self.shared.members.slots,
+            slots: self.shared.settings.slots,
             backlog: 0,
             labels: Vec::new(),
             resources: Default::default(),
@@ -194,14 +199,14 @@ impl SimulatedWorker {
         Ok(socket.flush().await?)
     }
 
-    /// A random duration between so many hundredths of the ceiling and the ceiling.
-    fn part_of(&mut self, ceiling: Duration, percent_min: u32) -> Duration {
+    /// A random duration between `percent_min` percent of the longest one and the longest one.
+    fn jittered(&mut self, longest: Duration, percent_min: u32) -> Duration {
         // xorshift64: good enough to spread workers.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let least = ceiling * percent_min / 100;
-        let spread = (ceiling - least).as_micros().max(1) as u64;
+        let least = longest * percent_min / 100;
+        let spread = (longest - least).as_micros().max(1) as u64;
         least + Duration::from_micros(self.random % spread)
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::Violation::{Changed, Duplicated, Misanswered, Missing, PartialBatch, StaleAccepted, Unexpected};
+use super::Violation::{
+    Changed, Duplicated, LostOrAltered, Misanswered, PartialBatch, StaleReportBelieved, Unexpected,
+};
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
 
@@ -80,7 +82,7 @@ fn compare(label: &str, request: &Request<'_>, made: &[u64], findings: &mut Vec<
     }
     let Some(first) = made.first() else {
         if !request.answered_jobs.is_empty() {
-            find(Missing, "accepted, and missing");
+            find(LostOrAltered, "accepted, and missing");
         }
         return;
     };
@@ -92,7 +94,7 @@ fn compare(label: &str, request: &Request<'_>, made: &[u64], findings: &mut Vec<
         std::cmp::Ordering::Equal => {}
     }
     if request.answered_jobs.iter().any(|job| job != first) {
-        find(Missing, "the first job is not the one in the answer");
+        find(LostOrAltered, "the first job is not the one in the answer");
     }
 }
 
@@ -103,8 +105,10 @@ pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: 
     for event in &evidence.history {
         let Event::Seen { job, status, state, fence, exit_code } = event else { continue };
         if matches!(*status, 404 | 410) {
-            findings
-                .push(finding(Missing, format!("job {job} was accepted, and later there was no such job")));
+            findings.push(finding(
+                LostOrAltered,
+                format!("job {job} was accepted, and later there was no such job"),
+            ));
         } else if *status >= 500 && *status != 503 {
             findings.push(finding(Misanswered, format!("job {job}: {status}")));
         }
@@ -120,7 +124,7 @@ pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: 
             let newest = newest.entry(*job).or_insert(*fence);
             if fence < newest {
                 let text = format!("job {job}: its attempt was {newest}, and then {fence}");
-                findings.push(finding(StaleAccepted, text));
+                findings.push(finding(StaleReportBelieved, text));
             }
             *newest = (*newest).max(*fence);
         }
@@ -140,7 +144,10 @@ fn check_end(
     findings: &mut Vec<Finding>,
 ) {
     let Some(row) = rows.jobs.get(&job) else {
-        findings.push(finding(Missing, format!("job {job} was seen as {state}, and is not in the database")));
+        findings.push(finding(
+            LostOrAltered,
+            format!("job {job} was seen as {state}, and is not in the database"),
+        ));
         return;
     };
     let code = rows.attempts(job).iter().find(|it| Some(it.fence) == row.fence).and_then(|it| it.exit_code);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Violation::{
-    InterruptedByDeploy, Misnumbered, NeverAssigned, Overlapped, RanAfterCancel, ReplacedTooEarly,
-    StaleAccepted, StartContradicted, StartedTwice, WrongOutcome,
+    FenceOrNumberWrong, InterruptedByDeploy, NeverAssigned, Overlapped, RanAfterCancel, ReplacedTooEarly,
+    StaleReportBelieved, StartContradicted, StartedTwice, WrongOutcome,
 };
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
@@ -19,22 +19,27 @@ pub(super) fn check_numbering(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
         for (attempt, expected) in attempts.iter().zip(1..) {
             if attempt.number != expected {
                 let text = format!("job {job}: attempt {} where {expected} was expected", attempt.number);
-                findings.push(finding(Misnumbered, text));
+                findings.push(finding(FenceOrNumberWrong, text));
             }
             if !given.insert(attempt.fence) {
-                findings.push(finding(Misnumbered, format!("the fence {} was given twice", attempt.fence)));
+                findings.push(finding(
+                    FenceOrNumberWrong,
+                    format!("the fence {} was given twice", attempt.fence),
+                ));
             }
         }
         if !attempts.is_sorted_by_key(|attempt| attempt.fence) {
-            findings
-                .push(finding(Misnumbered, format!("job {job}: fences do not grow with the attempt number")));
+            findings.push(finding(
+                FenceOrNumberWrong,
+                format!("job {job}: fences do not grow with the attempt number"),
+            ));
         }
         let latest = attempts.iter().map(|attempt| attempt.fence).max();
         let believed = rows.jobs.get(job).and_then(|row| row.fence);
         if latest != believed {
             let text =
                 format!("job {job} has the outcome of attempt {believed:?}, and the latest is {latest:?}");
-            findings.push(finding(StaleAccepted, text));
+            findings.push(finding(StaleReportBelieved, text));
         }
     }
 }
@@ -231,7 +236,7 @@ fn check_outcome(
         Some(other) => {
             let text =
                 format!("job {job}: attempt {fence} has the exit code {told:?} of attempt {}", other.fence);
-            findings.push(finding(StaleAccepted, text));
+            findings.push(finding(StaleReportBelieved, text));
         }
         None => {
             let text =

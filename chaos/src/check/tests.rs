@@ -124,13 +124,13 @@ fn good_history_has_no_findings() {
 
 #[test]
 fn missing_accepted_job_is_lost() {
-    assert_found(Violation::Missing, |it| drop_job(it, 5));
-    assert_found(Violation::Missing, |it| {
+    assert_found(Violation::LostOrAltered, |it| drop_job(it, 5));
+    assert_found(Violation::LostOrAltered, |it| {
         for id in 2..=4 {
             drop_job(it, id);
         }
     });
-    assert_found(Violation::Missing, |it| {
+    assert_found(Violation::LostOrAltered, |it| {
         it.history.push(Event::Seen {
             job: 1,
             status: 404,
@@ -139,8 +139,8 @@ fn missing_accepted_job_is_lost() {
             exit_code: None,
         });
     });
-    assert_found(Violation::Missing, |it| it.history.push(seen(9, "succeeded", Some(9), Some(0))));
-    assert_found(Violation::Missing, |it| {
+    assert_found(Violation::LostOrAltered, |it| it.history.push(seen(9, "succeeded", Some(9), Some(0))));
+    assert_found(Violation::LostOrAltered, |it| {
         it.history[8] = Event::Answered { label: "d".to_owned(), status: 201, job: Some(7) };
     });
 }
@@ -180,10 +180,12 @@ fn ended_job_that_changes_is_found() {
 #[test]
 fn end_of_a_superseded_attempt_is_found() {
     // The exit code of the old attempt is stored for the new one.
-    assert_found(Violation::StaleAccepted, |it| it.store.attempts[1].exit_code = Some(11));
+    assert_found(Violation::StaleReportBelieved, |it| it.store.attempts[1].exit_code = Some(11));
     // The end of the old attempt is stored as the end of the job.
-    assert_found(Violation::StaleAccepted, |it| it.store.jobs[0].fence = Some(11));
-    assert_found(Violation::StaleAccepted, |it| it.history.insert(12, seen(1, "running", Some(11), None)));
+    assert_found(Violation::StaleReportBelieved, |it| it.store.jobs[0].fence = Some(11));
+    assert_found(Violation::StaleReportBelieved, |it| {
+        it.history.insert(12, seen(1, "running", Some(11), None))
+    });
 }
 
 #[test]
@@ -260,9 +262,9 @@ fn successor_of_a_waiting_job_before_its_report_is_found() {
 
 #[test]
 fn gaps_and_repeated_fences_are_found() {
-    assert_found(Violation::Misnumbered, |it| it.store.attempts[1].number = 3);
-    assert_found(Violation::Misnumbered, |it| it.store.attempts[3].fence = 12);
-    assert_found(Violation::Misnumbered, |it| {
+    assert_found(Violation::FenceOrNumberWrong, |it| it.store.attempts[1].number = 3);
+    assert_found(Violation::FenceOrNumberWrong, |it| it.store.attempts[3].fence = 12);
+    assert_found(Violation::FenceOrNumberWrong, |it| {
         it.store.attempts[0].number = 2;
         it.store.attempts[1].number = 1;
     });
@@ -286,7 +288,7 @@ fn attempt_interrupted_by_a_deploy_is_found() {
 #[test]
 fn unended_jobs_and_leftover_processes_are_found() {
     for state in ["scheduled", "queued", "assigned", "running", "quarantined", "lost"] {
-        assert_found(Violation::NoOutcome, |it| it.store.jobs[1].state = state.to_owned());
+        assert_found(Violation::NotSettled, |it| it.store.jobs[1].state = state.to_owned());
     }
     assert_found(Violation::Orphaned, |it| it.leftovers.push("container 1234".to_owned()));
 }

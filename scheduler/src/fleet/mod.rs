@@ -342,12 +342,12 @@ impl Fleet {
     }
 
     /// Takes the workers that may take jobs which no worker could take when this was last asked.
-    pub fn take_grown(&mut self) -> BTreeSet<WorkerId> {
+    pub fn take_newly_eligible(&mut self) -> BTreeSet<WorkerId> {
         core::mem::take(&mut self.newly_eligible)
     }
 
     /// Takes the workers that have a free slot or more resources, and did not when this was last asked.
-    pub fn take_freed(&mut self) -> BTreeSet<WorkerId> {
+    pub fn take_newly_free(&mut self) -> BTreeSet<WorkerId> {
         core::mem::take(&mut self.newly_free)
     }
 

@@ -18,7 +18,7 @@ const ASSIGNMENTS_PER_STEP: usize = 500;
 
 /// Assigns jobs until no job waits, no worker has room, or the limit of a step is reached.
 pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
-    for id in scheduler.fleet.take_grown() {
+    for id in scheduler.fleet.take_newly_eligible() {
         let Some(worker) = scheduler.fleet.worker(id) else { continue };
         if let Some(class) = worker.class() {
             for need in scheduler.fleet.classes().needs_met(class, id, &worker.row.name) {
@@ -27,7 +27,7 @@ pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
         }
         scheduler.ready.unpark(ParkedFor::Worker(id));
     }
-    for id in scheduler.fleet.take_freed() {
+    for id in scheduler.fleet.take_newly_free() {
         let Some(worker) = scheduler.fleet.worker(id) else { continue };
         if let Some(class) = worker.class() {
             let classes = scheduler.fleet.classes();

@@ -19,6 +19,7 @@ pub mod exclusion;
 pub(crate) mod fill;
 mod grant;
 pub(crate) mod recall;
+pub(crate) mod recall_for_slot;
 pub mod rules;
 pub(crate) mod search_times;
 

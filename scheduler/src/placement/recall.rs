@@ -25,7 +25,7 @@ use crate::timers::Alarm;
 /// (docs/design/scheduling.md, Q8).
 const RECALL_AGE_MIN: Duration = Duration::from_millis(200);
 /// Interval between searches through backlogs.
-const SEARCH_EVERY: Duration = Duration::from_millis(100);
+pub(super) const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// Waiting jobs of a lane that one search looks at.
 const PER_LANE_MAX: usize = 256;
 
@@ -173,10 +173,10 @@ impl MakersOfRoom {
 }
 
 /// An attempt in a backlog.
-struct BacklogEntry<'s> {
+pub(super) struct BacklogEntry<'s> {
     session: SessionId,
-    key: QueueKey,
-    attempt: &'s Attempt,
+    pub(super) key: QueueKey,
+    pub(super) attempt: &'s Attempt,
 }
 
 impl BacklogEntry<'_> {
@@ -184,15 +184,20 @@ impl BacklogEntry<'_> {
         self.key.job()
     }
 
+    /// When it will be old enough for a recall.
+    pub(super) fn ripe_at(&self) -> Uptime {
+        self.attempt.assigned_up + RECALL_AGE_MIN
+    }
+
     /// The attempt cannot be recalled. An unconfirmed one may not be there: the worker would answer `unknown`
     /// after it was sent again.
-    const fn is_fixed(&self) -> bool {
+    pub(super) const fn is_fixed(&self) -> bool {
         self.attempt.recalled || self.attempt.was_missing_at_reconnect() || self.attempt.stopping.is_some()
     }
 }
 
 /// Attempts in the backlog of a connected worker, last in order first.
-fn backlog_entries<'s>(
+pub(super) fn backlog_entries<'s>(
     scheduler: &'s Scheduler,
     worker: &'s Worker,
 ) -> impl Iterator<Item = BacklogEntry<'s>> {
@@ -210,15 +215,15 @@ fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) -> bool {
 
 /// Attempts to recall now, and the time at which the next one is old enough.
 #[derive(Default)]
-struct Recalls {
+pub(super) struct Recalls {
     tokens: Vec<(SessionId, Token)>,
     soonest: Option<Uptime>,
 }
 
 impl Recalls {
     /// Returns whether the attempt is recalled now.
-    fn add(&mut self, entry: &BacklogEntry<'_>, now: Now) -> bool {
-        let ripe = entry.attempt.assigned_up + RECALL_AGE_MIN;
+    pub(super) fn add(&mut self, entry: &BacklogEntry<'_>, now: Now) -> bool {
+        let ripe = entry.ripe_at();
         if ripe <= now.up {
             self.tokens.push((entry.session, entry.attempt.token(entry.job())));
             return true;
@@ -227,7 +232,7 @@ impl Recalls {
         false
     }
 
-    fn send(self, scheduler: &mut Scheduler, now: Now) {
+    pub(super) fn send(self, scheduler: &mut Scheduler, now: Now) {
         let mut by_session: Vec<(SessionId, Vec<Token>)> = Vec::new();
         for (session, token) in self.tokens {
             if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut) {

@@ -7,6 +7,8 @@ use protocol::Uptime;
 pub(crate) struct SearchTimes {
     /// Last search for attempts that give way to a higher priority.
     pub(super) for_higher: Option<Uptime>,
+    /// Last search for a backlog to empty for a job that takes a free slot only.
+    pub(super) for_slot: Option<Uptime>,
     /// Last search for attempts that suit free slots.
     pub(super) for_idle: Option<Uptime>,
 }

@@ -5,6 +5,7 @@
 
 mod asking;
 mod budgets;
+mod emptying;
 mod excluding;
 mod expecting;
 mod fleet;
@@ -222,6 +223,7 @@ impl Model {
         self.make_hooks();
         self.place()?;
         self.recall_for_higher();
+        self.allow_emptied_backlogs(step);
         self.recall();
         self.answer();
         let mut decided = said::lines(step);

@@ -272,7 +272,7 @@ impl Model {
     }
 
     /// Prefetched attempts in a worker's backlog, the last in order first.
-    fn sitting(&self, worker: &Worker) -> Vec<Job> {
+    pub(super) fn sitting(&self, worker: &Worker) -> Vec<Job> {
         let queued = self.burden(worker).saturating_sub(worker.slots());
         let mut sitting: Vec<Job> = self
             .jobs
@@ -389,7 +389,7 @@ fn is_excluded(worker: &Worker, definition: &Definition) -> bool {
 }
 
 /// An attempt that has been in a backlog for less may be on its way into a slot.
-const SITTING: Duration = Duration::from_millis(200);
+pub(super) const SITTING: Duration = Duration::from_millis(200);
 
 /// All backlogs are searched no more often.
 const SEARCH: Duration = Duration::from_millis(100);

@@ -28,7 +28,7 @@ pub(super) struct PostFailure {
 pub(super) struct CollectorClient {
     client: Client,
     failure: Arc<Mutex<Option<PostFailure>>>,
-    refusal: Arc<Mutex<Option<String>>>,
+    partial_rejection: Arc<Mutex<Option<String>>>,
 }
 
 impl CollectorClient {
@@ -43,21 +43,21 @@ impl CollectorClient {
             .timeout(timeout)
             .pool_max_idle_per_host(1)
             .build()?;
-        Ok(Self { client, failure: Arc::default(), refusal: Arc::default() })
+        Ok(Self { client, failure: Arc::default(), partial_rejection: Arc::default() })
     }
 
-    /// The failure of the last post, if the collector has not taken it.
+    /// The error of the last post, if it failed. It is told once.
     pub(super) fn take_failure(&self) -> Option<PostFailure> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The sentence about spans that the collector has left out of the last post that it took.
-    pub(super) fn take_refusal(&self) -> Option<String> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(super) fn take_partial_rejection(&self) -> Option<String> {
+        self.partial_rejection.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Keeps what a collector says that took a part of a post only. Most say nothing.
-    async fn read_refusal(&self, mut answer: reqwest::Response) {
+    async fn read_partial_rejection(&self, mut answer: reqwest::Response) {
         let mut body = Vec::new();
         // The collector has the spans, also if the rest of its answer does not come.
         while let Ok(Some(chunk)) = answer.chunk().await {
@@ -71,7 +71,7 @@ impl CollectorClient {
         if partial.rejected_spans > 0 {
             let why = partial.error_message.replace(char::is_control, " ");
             let text = format!("the collector has left out {} spans: {why}", partial.rejected_spans);
-            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+            *self.partial_rejection.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
         }
     }
 
@@ -98,7 +98,7 @@ impl HttpClient for CollectorClient {
         })?;
         let status = answer.status();
         if status.is_success() {
-            self.read_refusal(answer).await;
+            self.read_partial_rejection(answer).await;
         } else {
             let seconds =
                 answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());

@@ -199,7 +199,7 @@ impl Sending {
             let Err(error) = self.exporter.export(spans.clone()).await else {
                 self.trouble.end();
                 self.metrics.traces_counted("exported", jobs);
-                if let Some(refused) = self.client.take_refusal() {
+                if let Some(refused) = self.client.take_partial_rejection() {
                     self.trouble.tell_lost(&refused, self.metrics.traces("dropped"));
                 }
                 return;

@@ -11,7 +11,7 @@ use crate::pulls::Image;
 use crate::step::Effect;
 
 /// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A leaving worker gives it back
-/// instead.
+/// if no pull slot is free.
 pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
