@@ -138,20 +138,20 @@ impl SecretDirs {
     }
 }
 
-/// The reason why an attempt with these secrets cannot run on this worker. `sees_disks` if its engine sees the worker's file systems.
+/// The reason why an attempt with these secrets cannot run on this worker. `is_seen` if its engine sees their files.
 pub(crate) fn obstacle(
     dirs: Option<&SecretDirs>,
     secrets: &SecretValues,
-    sees_disks: bool,
+    is_seen: bool,
 ) -> Option<&'static str> {
     if secrets.is_empty() && secrets.registry.is_none() {
         return None;
     }
     match dirs {
         None => Some("this worker has no tmpfs for secrets: name one with --secrets-tmpfs"),
-        Some(dirs) if !secrets.files.is_empty() && !sees_disks && !dirs.is_named() => Some(
+        Some(_) if !secrets.files.is_empty() && !is_seen => Some(
             "the job has secrets as files, and the engine of this worker sees other file systems: run the worker directly on the \
-             engine's machine, or name a tmpfs that has the same path for both with --secrets-tmpfs",
+             engine's machine, mount a tmpfs into its container, or name one that has the same path for both, with --secrets-tmpfs",
         ),
         Some(_) => None,
     }

@@ -10,6 +10,7 @@ mod cli;
 mod container;
 mod engine;
 mod engine_location;
+mod engine_paths;
 mod events;
 mod foreign;
 #[cfg(any(test, fuzzing))]
@@ -49,6 +50,7 @@ use self::admit::PathLookups;
 use self::attempt::Attempt;
 use self::engine::EngineClient;
 pub use self::engine_location::{in_container, sees_engine_disks};
+use self::engine_paths::OwnMounts;
 use self::image_gc::ImageGcSettings;
 use self::images::Images;
 use self::registry::AttemptRegistry;
@@ -71,6 +73,8 @@ pub struct Config {
     pub allow: Allow,
     /// `true` if the engine sees the same file systems as the worker: not in a container, and not with a remote engine.
     pub sees_engine_disks: bool,
+    /// The id of the container that the worker runs in, if it is known. The engine tells what it has mounted into it.
+    pub own_container: Option<String>,
     /// Delays before each further try of a pull that failed for a temporary reason.
     pub pull_retries: Vec<Duration>,
     /// Time for which a failing registry counts as an outage, not as a failure of the job.
@@ -87,6 +91,7 @@ impl Default for Config {
             program: "docker".into(),
             allow: Allow::default(),
             sees_engine_disks: engine_location::sees_engine_disks(),
+            own_container: engine_paths::own_container(),
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
             usage: UsageSampler::default(),
@@ -111,6 +116,7 @@ struct DockerContext {
     images: Images,
     lookups: PathLookups,
     unseen: Arc<UnseenContainers>,
+    own_mounts: OwnMounts,
     shutdown: CancellationToken,
 }
 
@@ -128,6 +134,7 @@ impl Docker {
             logs,
             events,
             lookups: PathLookups::default(),
+            own_mounts: OwnMounts::default(),
             unseen: Arc::default(),
             shutdown: CancellationToken::new(),
         });
@@ -282,7 +289,13 @@ impl DockerContext {
             return Err((ReleaseCause::Policy, why));
         }
         let secrets = &attempt.launch.secrets;
-        if let Some(why) = secrets::obstacle(self.store.secrets(), secrets, self.config.sees_engine_disks) {
+        let dirs = self.store.secrets();
+        let is_seen = match dirs.filter(|_| !secrets.files.is_empty()) {
+            Some(dirs) => self.secrets_path(dirs, attempt.token()).await.map(|path| path.is_some()),
+            None => Ok(false),
+        };
+        let is_seen = is_seen.map_err(|error| (ReleaseCause::RuntimeUnavailable, error.with_remedy()))?;
+        if let Some(why) = secrets::obstacle(dirs, secrets, is_seen) {
             return Err((ReleaseCause::Policy, why.into()));
         }
         let (store, launch) = (self.store.clone(), attempt.launch.clone());

@@ -26,6 +26,7 @@ pub(crate) async fn exercise(stack: &mut Stack) -> anyhow::Result<()> {
     .await?;
     step::run("no token is in an environment, and the server is not root", stack.expect_no_leak()).await?;
     step::run("a job runs", run_a_job(stack)).await?;
+    step::run("a job gets its input and leaves a result", stack.exchange_files()).await?;
     step::run(
         "a job outlives the replacement of its worker",
         outlive(stack, async || {

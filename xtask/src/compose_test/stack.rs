@@ -85,6 +85,17 @@ impl Stack {
         output(self.command(&[&["run", "--rm", "-T", "longshore"], words].concat())).await
     }
 
+    /// Runs a job that copies its input to its result: the engine finds the worker's files in the worker's volume.
+    ///
+    /// # Errors
+    /// The result is another one.
+    pub(crate) async fn exchange_files(&self) -> anyhow::Result<()> {
+        let told = self.client(&["run", "copy", "--wait", "-o", "json"]).await?;
+        let job: serde_json::Value = serde_json::from_str(&told)?;
+        ensure!(job["result"] == serde_json::json!({ "pages": 2 }), "the result should be the input: {job}");
+        Ok(())
+    }
+
     /// The text of a file in the container of a service. Such an image has no `cat`.
     ///
     /// # Errors
@@ -274,6 +285,9 @@ defaults:
 jobs:
   hello:
     command: [echo, hello]
+  copy:
+    input: {pages: 2}
+    command: [sh, -c, 'cat $$LONGSHORE_INPUT > $$LONGSHORE_RESULT']
   count:
     command: [sh, -c, 'for n in $$(seq 15); do echo $$n; sleep 1; done']
 ";

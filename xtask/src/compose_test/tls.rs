@@ -37,6 +37,7 @@ pub(crate) async fn exercise(stack: &mut Stack) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
+    step::run("a job gets its input and leaves a result", stack.exchange_files()).await?;
     step::run("a second `up` renews the certificate and keeps the authority and the token", async {
         let before = stack.copy_out("server", "/etc/longshore/tls/server.pem").await?;
         stack.compose(UP).await?;

@@ -1,5 +1,5 @@
-//! Input, result and secret files of a container. An engine on this machine mounts the files of the attempt directory; from any other one
-//! the result is copied after the end, and an input cannot be given.
+//! Input, result and secret files of a container. An engine that sees the attempt directory mounts its files; from any other one the result
+//! is copied after the end, and an input cannot be given.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +30,11 @@ impl Attempt {
         let input = self.launch.input().map(str::to_owned);
         let is_taken =
             spec.volumes.iter().any(|volume| volume.target.trim_end_matches('/').starts_with(DIRECTORY));
-        if shared.config.sees_engine_disks && !is_taken {
+        let seen = match is_taken {
+            true => None,
+            false => shared.engine_path(self.dir.path()).await.map_err(|error| unavailable(&error))?,
+        };
+        if let Some(seen) = seen {
             let dir = self.dir.clone();
             let files =
                 run_blocking(move || dir.prepare_exchange(input.as_deref())).await.ok_or_else(|| {
@@ -39,7 +43,11 @@ impl Attempt {
                     unavailable(&CallError::Unreachable(why.into()))
                 })?;
             let volume = |path: &Path, target: &str, read_only| Volume {
-                source: path.to_string_lossy().into_owned(),
+                source: path
+                    .file_name()
+                    .map_or(seen.clone(), |name| seen.join(name))
+                    .to_string_lossy()
+                    .into_owned(),
                 target: target.to_owned(),
                 read_only,
             };
@@ -52,8 +60,8 @@ impl Attempt {
             let why = match is_taken {
                 true => "the job has an input, and the definition mounts something at /longshore",
                 false => {
-                    "the job has an input, and the engine of this worker sees other file systems: a worker \
-                          that runs directly on the engine's machine can mount it"
+                    "the job has an input, and the engine of this worker does not see its state directory: a worker in a container needs a \
+                     volume or a directory of the engine's machine there"
                 }
             };
             return Err(AttemptOutcome::Refused { cause: ReleaseCause::Policy, why: why.into() });
@@ -62,8 +70,10 @@ impl Attempt {
         for (name, _) in &launch.secrets.files {
             // The attempt was admitted, so there is a place for them.
             let Some(dirs) = shared.store.secrets() else { break };
+            let seen = shared.secrets_path(dirs, self.token()).await.map_err(|error| unavailable(&error))?;
+            let Some(seen) = seen else { break };
             spec.volumes.push(Volume {
-                source: secrets::file(&dirs.path(self.token()), name).to_string_lossy().into_owned(),
+                source: secrets::file(&seen, name).to_string_lossy().into_owned(),
                 target: format!("{SECRETS_IN_CONTAINER}/{name}"),
                 read_only: true,
             });
