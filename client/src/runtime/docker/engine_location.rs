@@ -6,11 +6,26 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// `true` in a container: Docker and Podman create these files.
+/// `true` in a container of Docker, Podman, Kubernetes, systemd-nspawn or LXC, as far as files and environment tell.
 #[must_use]
 pub fn in_container() -> bool {
-    ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists())
+    has_container_marks(&env::var_os, &|file| Path::new(file).exists())
 }
+
+/// `true` if a container manager has left one of its marks. An empty variable counts as unset.
+fn has_container_marks(
+    variable: &dyn Fn(&'static str) -> Option<OsString>,
+    exists: &dyn Fn(&'static str) -> bool,
+) -> bool {
+    let is_set = |name| variable(name).is_some_and(|value| !value.is_empty());
+    CONTAINER_FILES.into_iter().any(exists) || CONTAINER_VARIABLES.into_iter().any(is_set)
+}
+
+/// Files of Docker, of Podman, and of systemd, which writes down the container manager that has started it.
+const CONTAINER_FILES: [&str; 3] = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+
+/// Variables of Kubernetes, which sets its own in each pod, and of systemd-nspawn, LXC and Podman.
+const CONTAINER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "container"];
 
 /// `true` if the engine sees the same file systems: not from a container, and not if the engine is on another machine.
 #[must_use]
@@ -58,6 +73,21 @@ mod tests {
     fn is_seen(host: &str, context: &str, in_use: Option<&str>) -> bool {
         let variable = |name: &str| Some(OsString::from(if name == "DOCKER_HOST" { host } else { context }));
         is_here(&variable, || in_use.map(str::to_owned))
+    }
+
+    #[test]
+    fn each_container_manager_is_recognised_by_its_mark() {
+        let with_file = |mark: &'static str| has_container_marks(&|_| None, &|file| file == mark);
+        let with_variable = |mark: &'static str, value: &'static str| {
+            has_container_marks(&|name| (name == mark).then(|| value.into()), &|_| false)
+        };
+        for file in ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"] {
+            assert!(with_file(file), "{file}");
+        }
+        assert!(with_variable("KUBERNETES_SERVICE_HOST", "10.0.0.1"));
+        assert!(with_variable("container", "lxc") && with_variable("container", "systemd-nspawn"));
+        assert!(!with_variable("container", "") && !with_variable("KUBERNETES_SERVICE_HOST", ""));
+        assert!(!with_file("/run/systemd/system") && !with_variable("HOSTNAME", "machine"));
     }
 
     #[test]
