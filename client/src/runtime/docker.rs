@@ -10,6 +10,7 @@ mod cli;
 mod container;
 mod engine;
 mod engine_location;
+mod engine_sockets;
 mod events;
 mod foreign;
 #[cfg(any(test, fuzzing))]
@@ -49,6 +50,7 @@ use self::admit::PathLookups;
 use self::attempt::Attempt;
 use self::engine::EngineClient;
 pub use self::engine_location::{in_container, sees_engine_disks};
+pub use self::engine_sockets::engine_sockets;
 use self::image_gc::ImageGcSettings;
 use self::images::Images;
 use self::registry::AttemptRegistry;
