@@ -64,7 +64,7 @@ mod tests {
             "DOCKER_HOST" => Some("unix:///srv/engine/docker.sock".into()),
             "CONTAINER_HOST" => Some("unix:/srv/podman.sock".into()),
             "XDG_RUNTIME_DIR" => Some("/tmp/runtime".into()),
-            "HOME" => Some("/home/user".into()),
+            "HOME" => Some("/tmp/me".into()),
             _ => None,
         };
         let found = named_sockets(&environment, 1000);
@@ -75,8 +75,8 @@ mod tests {
             "/run/user/1000/podman/podman.sock",
             "/tmp/runtime/docker.sock",
             "/tmp/runtime/podman/podman.sock",
-            "/home/user/.docker/run/docker.sock",
-            "/home/user/.docker/desktop/docker.sock",
+            "/tmp/me/.docker/run/docker.sock",
+            "/tmp/me/.docker/desktop/docker.sock",
         ] {
             assert!(found.contains(&socket.into()), "{socket} in {found:?}");
         }
