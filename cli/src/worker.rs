@@ -304,6 +304,7 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
         images: runtimes.allow_image,
         capabilities: runtimes.allow_capability,
         host_network: runtimes.allow_host_network,
+        engine_sockets: client::engine_sockets(),
     };
     config.check().map_err(usage)?;
     if config.image_gc.is_some() && !client::sees_engine_disks() {
@@ -318,3 +319,24 @@ fn usage(wrong: client::ConfigError) -> anyhow::Error {
 }
 
 const ON_TERM: &str = "Effect of the first SIGTERM: drain (finish what runs), interrupt (stop it) or detach (exit at once; containers continue and the next start adopts them) [default: detach in a container, else drain]";
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    #[test]
+    fn every_worker_refuses_the_sockets_of_its_engine() {
+        let flags = CommandLine::try_parse_from(["longshore", "--allow-mount", "/"]).unwrap().flags;
+        let config = config("127.0.0.1:1", flags.worker_args, flags.runtimes).unwrap();
+        let refused = config.runtimes.allow.engine_sockets;
+        assert!(!refused.is_empty() && refused == client::engine_sockets(), "{refused:?}");
+    }
+}

@@ -43,7 +43,7 @@ use logs::Logs;
 use machine::DiskSpace;
 use runtime::docker::image_gc::{ImageGcSettings, WantedImages};
 use runtime::docker::{self, Docker};
-pub use runtime::docker::{in_container, sees_engine_disks};
+pub use runtime::docker::{engine_sockets, in_container, sees_engine_disks};
 use runtime::fake::Fake;
 use runtime::process::{self, Process};
 use runtime::{Events, Runtime};

@@ -151,7 +151,7 @@ pub(crate) fn obstacle(
         None => Some("this worker has no tmpfs for secrets: name one with --secrets-tmpfs"),
         Some(_) if !secrets.files.is_empty() && !is_seen => Some(
             "the job has secrets as files, and the engine of this worker sees other file systems: run the worker directly on the \
-             engine's machine, mount a tmpfs into its container, or name one that has the same path for both, with --secrets-tmpfs",
+             engine's machine, mount a tmpfs of the machine or a volume in memory into its container, and name it with --secrets-tmpfs",
         ),
         Some(_) => None,
     }

@@ -277,6 +277,31 @@ async fn a_mount_keeps_the_path_that_was_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_place_of_the_engines_socket_is_never_mounted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let allowed = dir.path().canonicalize().expect("there").join("allowed");
+    std::fs::create_dir_all(allowed.join("run")).expect("a directory");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(allowed.join("run"), &link).expect("a link");
+    // The engine is away, so its socket does not exist; its directory is known by a link.
+    let allow = Allow {
+        mounts: vec![allowed.clone()],
+        engine_sockets: vec![link.join("docker.sock")],
+        ..Allow::default()
+    };
+    let script = "case $1 in version) echo 1;; events) exec sleep 600;; esac";
+    let settings = Config { allow, sees_engine_disks: true, ..config(stand_in(dir.path(), script)) };
+    let mut desk = Desk::without_image(settings);
+    for (job, source) in [(1, allowed.clone()), (2, allowed.join("run"))] {
+        let volume =
+            Volume { source: source.to_str().expect("text").into(), target: "/data".into(), read_only: true };
+        let outcome = desk.run(job, ContainerSpec { volumes: vec![volume], ..spec(&["true"]) }).await;
+        let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
+        assert!(why.contains("would give the Docker socket away"), "{why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_start_whose_name_is_taken_for_a_while_tries_again_without_a_trace() {
     let dir = tempfile::tempdir().expect("a directory");
     // An earlier request still holds the name for the first two tries; no container can be seen yet.

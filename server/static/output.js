@@ -196,6 +196,28 @@ function showMarked() {
   if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
 }
 
+// The line above the output that says why it does not go on.
+const status = document.getElementById("output-status");
+const tell = (text) => { status.textContent = text; };
+// A stream that was refused does not say why; the same request without a stream does.
+async function tellRefusal() {
+  let why = "the server does not answer";
+  try {
+    const asked = new AbortController();
+    const answer = await fetch(view.dataset.logs.replace("follow=1&", ""), { signal: asked.signal });
+    if (answer.ok) {
+      asked.abort();
+      why = "the server refused the connection";
+    } else {
+      why = `the server answers ${answer.status}`;
+      const problem = await answer.json();
+      why = problem.detail || why;
+      if (problem.code === "output_removed") return tell(`No output is shown: ${why}. Either the oldest output was deleted to make room (--keep-output-max), or it never arrived.`);
+    }
+  } catch { /* It is no problem document. */ }
+  tell(`The output does not go on: ${why}. Reload the page to try again.`);
+}
+
 function start() {
   view.replaceChildren(space, sheet);
   measure();
@@ -223,6 +245,19 @@ function start() {
     note(data.missing_bytes === null ? "some output is missing" : `${data.missing_bytes} bytes of output are missing`);
   });
   source.addEventListener("late", (event) => note(`${JSON.parse(event.data).late_bytes} bytes of output have not arrived yet`));
+  source.addEventListener("open", () => tell(""));
+  source.addEventListener("leaving", () => tell("The server is shutting down, which does not affect the job. The output goes on here when the server is back."));
+  // Both the event `error` of the server, which has data, and the loss of the connection.
+  source.addEventListener("error", (event) => {
+    if (event.data) {
+      source.close();
+      tell(`The server could not read the rest of the output (${JSON.parse(event.data).code}). Reload the page to try again.`);
+    } else if (source.readyState === EventSource.CLOSED) {
+      tellRefusal();
+    } else if (!status.textContent) {
+      tell("The connection to the server is lost. The output goes on here when the server is back.");
+    }
+  });
   source.addEventListener("end", (event) => {
     const data = JSON.parse(event.data);
     if (data.text) note(data.text);

@@ -156,6 +156,25 @@ async fn the_search_field_leads_to_what_was_meant() {
 }
 
 #[tokio::test]
+async fn the_name_of_a_worker_leads_to_its_number() {
+    let server = Server::start().await;
+    // The second worker is in the store only.
+    for (name, page) in [("w1", "/workers/1"), ("w2", "/workers/2")] {
+        let answer = server.get(&format!("/workers/{name}")).await;
+        assert_eq!((answer.status, answer.header("location")), (303, page), "{answer:?}");
+    }
+    let unknown = server.ask("GET", "/workers/w%3Cb%3E9", &[("accept", "text/html")], "").await;
+    assert_eq!((unknown.status, unknown.header("content-type")), (404, "text/html; charset=utf-8"));
+    assert!(
+        unknown.body.contains("no worker was ever called") && !unknown.body.contains("<b>9"),
+        "{unknown:?}"
+    );
+    // Digits are a number, whatever workers are called.
+    assert_eq!(server.get("/workers/99").await.status, 404);
+    assert_eq!(server.get("/workers/01").await.status, 400);
+}
+
+#[tokio::test]
 async fn texts_of_clients_are_never_markup() {
     let server = Server::start().await;
     let evil = "<script>alert(1)</script>\\\"><img src=x>";

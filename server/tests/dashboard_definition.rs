@@ -212,3 +212,15 @@ async fn revisions_that_are_not_there_are_problems() {
         assert!(answer.body.contains(text), "{path}: {answer:?}");
     }
 }
+
+#[tokio::test]
+async fn the_list_shows_the_last_fifty_runs_of_each_definition() {
+    let server = Server::start().await;
+    reload(&server, "jobs: { site: { image: 'a:1' } }").await;
+    for _ in 0..53 {
+        assert_eq!(server.post("/api/jobs/site", "").await.status, 201);
+    }
+    let list = server.get("/definitions").await;
+    all_say(&list, &["viewBox=\"0 0 600 60\"", "href=\"/jobs/53\"", "href=\"/jobs/4\""]);
+    assert_eq!(list.body.matches("<rect").count(), 50, "{}", list.body);
+}

@@ -125,11 +125,20 @@ async fn removed_output_is_answered_with_a_problem() {
         .ask("GET", "/api/jobs/1/logs", &[("range", "bytes=0-4")], "")
         .await
         .is_problem(410, "output_removed");
+    for page in ["/jobs/1/output", "/jobs/1/output?attempt=1"] {
+        let page = server.get(page).await.body;
+        assert!(
+            page.contains("Attempt 1 wrote 13 B of output, and the server has none of it any more."),
+            "{page}"
+        );
+        assert!(!page.contains("output.js") && !page.contains("Download"), "{page}");
+    }
     let resumed = [("accept", "text/event-stream"), ("last-event-id", "1:4")];
     let rest = server.ask("GET", "/api/jobs/1/logs?follow=1", &resumed, "").await;
     assert!(rest.body.contains("event: gap") && rest.body.contains("event: end"), "{}", rest.body);
     server.stand.world().record(1).row.attempt.as_mut().unwrap().ended_at = Some(Timestamp(i64::MAX));
     assert_eq!(server.get("/api/jobs/1/logs").await.status, 200, "it may be on its way");
+    assert!(server.get("/jobs/1/output").await.body.contains("output.js"), "so the page waits for it");
 }
 
 #[tokio::test]

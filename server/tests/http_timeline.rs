@@ -251,8 +251,11 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
         server.snapshot.send_replace(Arc::new(facts));
     };
     let reason = async |path: &str, field: &str| server.get(path).await.json()[field].clone();
+    let button = "action=\"/jobs/1/release\"";
+    let offers_release = async || server.get("/jobs/1").await.body.contains(button);
 
     runtimes(Availability::Available);
+    assert!(!offers_release().await);
     assert_eq!(reason("/api/jobs/1", "pending_reason").await, serde_json::json!(null));
     assert_eq!(reason("/api/jobs/1/explain", "reason").await["code"], "running");
 
@@ -264,11 +267,13 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     });
     assert_eq!(reason("/api/jobs/1", "pending_reason").await, expected);
     assert_eq!(reason("/api/jobs/1/explain", "reason").await, expected);
+    assert!(offers_release().await, "the page offers what the reason says");
 
     let mut without = snapshot();
     let process = vec![(RuntimeKind::Process, Availability::Available)];
     change_worker(&mut without, |worker| worker.runtimes = process);
     server.snapshot.send_replace(Arc::new(without));
+    assert!(offers_release().await);
     let taken_away = reason("/api/jobs/1", "pending_reason").await;
     assert_eq!(taken_away["code"], "runtime_unavailable");
     let text = taken_away["text"].as_str().unwrap();
@@ -280,4 +285,7 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     assert_eq!(cancelled["code"], "runtime_unavailable");
     let text = cancelled["text"].as_str().unwrap();
     assert!(text.contains("whether it is stopped") && text.contains("longshore release 1"), "{text}");
+
+    server.stand.world().record(1).row.state = State::Queued;
+    assert!(!offers_release().await, "a queued job has nothing to release");
 }

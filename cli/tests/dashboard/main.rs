@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its browser fails")]
 
 mod busy_day;
+mod missing_output;
 mod output;
 mod restart;
 
@@ -39,6 +40,9 @@ jobs:
 
 /// Wide like a desk, narrow like a phone.
 const SIZES: [(&str, u32, u32); 2] = [("wide", 1280, 900), ("narrow", 390, 844)];
+
+/// The narrowest phones.
+const NARROWEST: (u32, u32) = (360, 740);
 
 async fn keep_picture(browser: &Browser, name: &str) {
     let place: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/pictures");
@@ -291,6 +295,13 @@ async fn every_page_fits_its_window_and_can_be_read() {
                 assert_eq!(unnamed, 0, "{path} has controls without a name");
             }
         }
+        browser.resize(NARROWEST.0, NARROWEST.1).await;
+        browser.open(&format!("{base}/definitions")).await;
+        let over = number(&browser, "return document.documentElement.scrollWidth - 360").await;
+        assert!(over <= 0, "the bars of the definitions are {over} px wider than a small phone");
+        let bars = "return Math.max(...[...document.querySelectorAll('.spark')].map((it) => it.querySelectorAll('rect').length))";
+        assert!(number(&browser, bars).await > 40, "the list shows as many runs as there are, up to 50");
+        keep_picture(&browser, &format!("definitions-360-{scheme}")).await;
         browser.quit().await;
     }
 }

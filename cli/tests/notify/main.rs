@@ -59,13 +59,14 @@ print('v1,'+base64.b64encode(hmac.new(key,sys.argv[2].encode(),hashlib.sha256).d
 async fn a_failure_and_the_recovery_are_sent_signed_with_a_link() {
     let receiver = Receiver::start(&[]).await;
     let jobs = jobs_file(&format!(
-        "[{{ webhook: 'http://127.0.0.1:{0}/hook', secret: {SECRET} }}, {{ slack: 'http://127.0.0.1:{0}/slack', on: failed }}]",
+        "[{{ webhook: 'http://127.0.0.1:{0}/hook', secret: {SECRET} }}, {{ slack: 'http://127.0.0.1:{0}/slack', on: failed }}, \
+         {{ slack: 'http://127.0.0.1:{0}/discord', format: discord, on: failed }}]",
         receiver.port
     ));
     let flags = [ALLOW[0], ALLOW[1], "--public-url", "https://jobs.example/"];
     let (cluster, _server, _worker) = start(&jobs, &flags).await;
     let failed = run(&cluster, 3).await;
-    let received = receiver.wait_for(2).await;
+    let received = receiver.wait_for(3).await;
     let of = |path: &str| received.iter().find(|message| message.path == path).unwrap();
     let (hook, slack) = (of("/hook"), of("/slack"));
     assert!(is_signed(hook), "{hook:?}");
@@ -77,10 +78,13 @@ async fn a_failure_and_the_recovery_are_sent_signed_with_a_link() {
     let text = slack.json()["text"].as_str().unwrap().to_owned();
     assert_eq!(text, format!("nightly failed: exit 3 (job {failed})\n<https://jobs.example/jobs/{failed}>"));
     assert!(!slack.headers.contains_key("webhook-id"));
+    let content = format!("nightly failed: exit 3 \\(job {failed}\\)\n<https://jobs.example/jobs/{failed}>");
+    let expected = json!({ "content": content, "allowed_mentions": { "parse": [] } });
+    assert_eq!(of("/discord").json(), expected);
 
     let succeeded = run(&cluster, 0).await;
-    let received = receiver.wait_for(3).await;
-    let recovered = received[2].json();
+    let received = receiver.wait_for(4).await;
+    let recovered = received[3].json();
     assert_eq!(recovered["type"], "definition.recovered", "{recovered}");
     assert_eq!(recovered["data"]["job"]["id"], succeeded, "{recovered}");
     wait_until("all are delivered", async || {
@@ -89,7 +93,7 @@ async fn a_failure_and_the_recovery_are_sent_signed_with_a_link() {
     .await;
     // A further success is nothing new.
     run(&cluster, 0).await;
-    assert_eq!(notifications(&cluster).await.len(), 3);
+    assert_eq!(notifications(&cluster).await.len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

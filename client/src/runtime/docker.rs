@@ -11,6 +11,7 @@ mod container;
 mod engine;
 mod engine_location;
 mod engine_paths;
+mod engine_sockets;
 mod events;
 mod foreign;
 #[cfg(any(test, fuzzing))]
@@ -48,9 +49,12 @@ use worker::step::{Launch, StopStep};
 
 use self::admit::PathLookups;
 use self::attempt::Attempt;
+use self::cli::CallError;
 use self::engine::EngineClient;
 pub use self::engine_location::{in_container, sees_engine_disks};
+pub use self::engine_paths::OwnContainer;
 use self::engine_paths::OwnMounts;
+pub use self::engine_sockets::engine_sockets;
 use self::image_gc::ImageGcSettings;
 use self::images::Images;
 use self::registry::AttemptRegistry;
@@ -73,8 +77,8 @@ pub struct Config {
     pub allow: Allow,
     /// `true` if the engine sees the same file systems as the worker: not in a container, and not with a remote engine.
     pub sees_engine_disks: bool,
-    /// The id of the container that the worker runs in, if it is known. The engine tells what it has mounted into it.
-    pub own_container: Option<String>,
+    /// The container that the worker runs in, if it is known. The engine tells what it has mounted into it.
+    pub own_container: Option<OwnContainer>,
     /// Delays before each further try of a pull that failed for a temporary reason.
     pub pull_retries: Vec<Duration>,
     /// Time for which a failing registry counts as an outage, not as a failure of the job.
@@ -91,7 +95,7 @@ impl Default for Config {
             program: "docker".into(),
             allow: Allow::default(),
             sees_engine_disks: engine_location::sees_engine_disks(),
-            own_container: engine_paths::own_container(),
+            own_container: OwnContainer::find(),
             pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
             usage: UsageSampler::default(),
@@ -288,13 +292,19 @@ impl DockerContext {
         if let Some(why) = self.is_too_small_for(&attempt.launch.spec).await {
             return Err((ReleaseCause::Policy, why));
         }
+        let away = |error: CallError| (ReleaseCause::RuntimeUnavailable, error.with_remedy());
+        if let Some(name) = self.own_volume_among(&attempt.launch.spec.volumes).await.map_err(away)? {
+            let why = format!(
+                "the volume {name:?} is mounted into the container of this worker, and holds its own files"
+            );
+            return Err((ReleaseCause::Policy, why));
+        }
         let secrets = &attempt.launch.secrets;
         let dirs = self.store.secrets();
         let is_seen = match dirs.filter(|_| !secrets.files.is_empty()) {
-            Some(dirs) => self.secrets_path(dirs, attempt.token()).await.map(|path| path.is_some()),
-            None => Ok(false),
+            Some(dirs) => self.secrets_path(dirs, attempt.token()).await.map_err(away)?.is_some(),
+            None => false,
         };
-        let is_seen = is_seen.map_err(|error| (ReleaseCause::RuntimeUnavailable, error.with_remedy()))?;
         if let Some(why) = secrets::obstacle(dirs, secrets, is_seen) {
             return Err((ReleaseCause::Policy, why.into()));
         }

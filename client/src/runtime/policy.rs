@@ -25,6 +25,8 @@ pub struct Allow {
     pub capabilities: Vec<String>,
     /// Allows jobs to join the network of the host.
     pub host_network: bool,
+    /// Sockets of the engine that this worker uses, refused like the usual ones whatever `mounts` allows.
+    pub engine_sockets: Vec<PathBuf>,
 }
 
 impl Allow {
@@ -76,6 +78,11 @@ impl Allow {
     #[must_use]
     pub fn names(&self, path: &Path) -> bool {
         self.mounts.iter().any(|allowed| path.starts_with(allowed))
+    }
+
+    /// The sockets that no mount may contain: those of the usual places and those of this worker's engine.
+    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
+        SOCKETS.iter().map(Path::new).chain(self.engine_sockets.iter().map(PathBuf::as_path))
     }
 
     fn refuses_image(&self, image: &str) -> Option<String> {
@@ -139,7 +146,7 @@ impl Allow {
         if !self.names(&source) && !self.mounts.iter().any(|allowed| source.starts_with(real(allowed))) {
             return Err(format!("this worker does not allow to mount `{shown}` (--allow-mount)"));
         }
-        if SOCKETS.iter().any(|socket| real(Path::new(socket)).starts_with(&source)) {
+        if self.sockets().any(|socket| real(socket).starts_with(&source)) {
             return Err(format!("no worker mounts `{shown}`: that would give the Docker socket away"));
         }
         match source.into_os_string().into_string() {
@@ -273,13 +280,17 @@ mod tests {
             mounts_below: true,
             volumes: vec!["*".into()],
             networks: Vec::new(),
+            engine_sockets: vec!["/srv/engine/docker.sock".into()],
         };
-        for source in ["/", "/var/run", "/run/docker.sock", "/run"] {
+        for source in ["/", "/var/run", "/run/docker.sock", "/run", "/srv", "/srv/engine/docker.sock"] {
             assert!(everything.admit(&bind(source), as_written).is_err(), "{source}");
         }
         let link = |path: &Path| (path == Path::new("/srv/link")).then(|| PathBuf::from("/run/docker.sock"));
         assert!(everything.admit(&bind("/srv/link"), link).is_err());
-        assert!(everything.admit(&bind("/srv"), as_written).is_ok());
+        assert!(everything.admit_unseen(&bind("/srv/engine")).is_err());
+        let link = |path: &Path| path.starts_with("/srv").then(|| PathBuf::from("/mnt/docker.sock"));
+        assert!(everything.admit(&bind("/mnt"), link).is_err(), "the engine's socket is a link into it");
+        assert!(everything.admit(&bind("/srv/other"), as_written).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::finding::Finding;
 use crate::storage;
 use crate::store::directory as data_directory;
 use crate::store::file_names::RESTORING;
+use crate::store::file_system::on_network;
 
 pub(super) fn examine(data: &Path) -> Vec<Finding> {
     let shown = data.display();
@@ -48,7 +49,7 @@ fn access(data: &Path, metadata: &fs::Metadata) -> Finding {
 }
 
 fn file_system(data: &Path) -> Finding {
-    match data_directory::on_network(data) {
+    match on_network(data) {
         Ok(None) => Finding::ok("file system", "not on a network"),
         Ok(Some(name)) => Finding::fail(
             "file system",

@@ -254,8 +254,8 @@ impl Delivery {
                 let headers = webhook_headers(secrets, id, now.0.div_euclid(1_000), &body);
                 self.client.post(url, headers, body).await?;
             }
-            Endpoint::Slack(url) => {
-                self.client.post(url, HeaderMap::new(), message.slack_body()).await?;
+            Endpoint::Slack { url, format } => {
+                self.client.post(url, HeaderMap::new(), message.chat_body(*format)).await?;
             }
             Endpoint::Email(recipient) => {
                 let client = self.mail.as_ref().ok_or(MailError::NoServer)?;

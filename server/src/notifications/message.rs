@@ -6,8 +6,9 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use sha2::Sha256;
 
+use super::discord;
 use super::occasion::Occasion;
-use super::target::SigningSecret;
+use super::target::{ChatFormat, SigningSecret};
 use crate::rfc3339::Time;
 use crate::store::{JobRow, NotificationRow};
 
@@ -132,9 +133,16 @@ impl Message<'_> {
         serde_json::to_string(&body).unwrap_or_default()
     }
 
-    /// The JSON for Slack.
+    /// The JSON for a chat.
     #[must_use]
-    pub fn slack_body(&self) -> String {
+    pub fn chat_body(&self, format: ChatFormat) -> String {
+        match format {
+            ChatFormat::Slack => self.slack_body(),
+            ChatFormat::Discord => discord::body(&self.text(), self.url().as_deref()),
+        }
+    }
+
+    fn slack_body(&self) -> String {
         let text = escape_for_slack(&self.text());
         let text = match self.url() {
             Some(url) => format!("{text}\n<{url}>"),

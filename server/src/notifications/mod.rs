@@ -6,6 +6,7 @@
 pub mod addresses;
 pub mod client;
 pub mod delivery;
+mod discord;
 pub mod mail;
 pub mod message;
 pub mod occasion;

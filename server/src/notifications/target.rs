@@ -38,6 +38,16 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
+/// The form of messages to a chat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChatFormat {
+    /// That of Slack, which Mattermost takes as well.
+    #[default]
+    Slack,
+    /// That of Discord's own webhooks.
+    Discord,
+}
+
 /// The place that messages go to. URLs often hold a secret, so they are never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
@@ -48,8 +58,13 @@ pub enum Endpoint {
         /// The secrets by which messages are signed: several while one is replaced.
         secrets: Vec<SigningSecret>,
     },
-    /// An incoming webhook of Slack, by its URL.
-    Slack(Url),
+    /// An incoming webhook of Slack, or of a service that takes messages like it.
+    Slack {
+        /// The URL that messages are posted to.
+        url: Url,
+        /// The form of the messages.
+        format: ChatFormat,
+    },
     /// A mailbox.
     Email(Recipient),
 }
@@ -80,7 +95,7 @@ impl Target {
     pub const fn kind(&self) -> TargetKind {
         match self.endpoint {
             Endpoint::Webhook { .. } => TargetKind::Webhook,
-            Endpoint::Slack(_) => TargetKind::Slack,
+            Endpoint::Slack { .. } => TargetKind::Slack,
             Endpoint::Email(_) => TargetKind::Email,
         }
     }
@@ -89,7 +104,7 @@ impl Target {
     #[must_use]
     pub fn host(&self) -> String {
         match &self.endpoint {
-            Endpoint::Webhook { url, .. } | Endpoint::Slack(url) => {
+            Endpoint::Webhook { url, .. } | Endpoint::Slack { url, .. } => {
                 let host = url.host_str().unwrap_or_default();
                 url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
             }
@@ -107,7 +122,7 @@ impl Target {
     #[must_use]
     pub fn key(&self) -> TargetKey {
         let place = match &self.endpoint {
-            Endpoint::Webhook { url, .. } | Endpoint::Slack(url) => url.as_str().to_owned(),
+            Endpoint::Webhook { url, .. } | Endpoint::Slack { url, .. } => url.as_str().to_owned(),
             Endpoint::Email(recipient) => recipient.normal_form(),
         };
         let hash = Sha256::digest(format!("{}\0{place}", self.kind().name()));
@@ -138,7 +153,7 @@ mod tests {
     use super::*;
 
     fn target(url: &str) -> Target {
-        let endpoint = Endpoint::Slack(url.parse().unwrap());
+        let endpoint = Endpoint::Slack { url: url.parse().unwrap(), format: ChatFormat::Slack };
         Target { endpoint, on: Occasions::standard(), period: Duration::from_secs(300) }
     }
 
@@ -167,6 +182,9 @@ mod tests {
         let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
         assert_ne!(one.key(), Target { endpoint, ..one.clone() }.key());
         assert_eq!(one.key(), Target { period: Duration::ZERO, ..one.clone() }.key());
+        let url = "https://a.example/1".parse().unwrap();
+        let endpoint = Endpoint::Slack { url, format: ChatFormat::Discord };
+        assert_eq!(one.key(), Target { endpoint, ..one.clone() }.key(), "what waits takes the new form");
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock, statfs};
+use rustix::fs::{FlockOperation, flock};
 
 use super::file_names::{DATABASE, RESTORING};
+use super::file_system::on_network;
 use super::{LoadError, foreign_files};
 use crate::storage;
 
@@ -159,11 +160,6 @@ fn keep_private(path: &Path) {
     }
 }
 
-/// The name of the network file system that a directory is on; nothing if it is on none that is known.
-pub(crate) fn on_network(path: &Path) -> std::io::Result<Option<&'static str>> {
-    Ok(network_file_system(u64::try_from(statfs(path)?.f_type).unwrap_or(0)))
-}
-
 /// The process that holds a data directory; none if it is free. Changes nothing.
 pub(crate) fn holder_of(path: &Path) -> std::io::Result<Option<String>> {
     let mut lock = match File::open(path.join("lock")) {
@@ -202,22 +198,6 @@ fn write_holder(lock: &mut File) -> std::io::Result<()> {
     lock.set_len(0)?;
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id())
-}
-
-/// The name of a file system that is known to be on another machine. Magic numbers: statfs(2), linux/magic.h.
-const fn network_file_system(kind: u64) -> Option<&'static str> {
-    // The kernel's type is signed on some machines: only the low 32 bits mean something.
-    match kind & 0xFFFF_FFFF {
-        0x6969 => Some("NFS"),
-        0x517B | 0xFE53_4D42 | 0xFF53_4D42 => Some("an SMB share"),
-        0x5346_414F | 0x6B41_4653 => Some("AFS"),
-        0x00C3_6400 => Some("Ceph"),
-        0x0BD0_0BD0 => Some("Lustre"),
-        0x0102_1997 => Some("9P"),
-        0x7461_636F => Some("OCFS2"),
-        0x4750_4653 => Some("GPFS"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -290,12 +270,5 @@ mod tests {
                 assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0, "{}", path.display());
             }
         }
-    }
-
-    #[test]
-    fn network_file_systems_are_known_by_their_numbers() {
-        assert_eq!(network_file_system(0x6969), Some("NFS"));
-        assert_eq!(network_file_system(0xFFFF_FFFF_FF53_4D42), Some("an SMB share"));
-        assert_eq!(network_file_system(0xEF53), None, "ext4 is local");
     }
 }

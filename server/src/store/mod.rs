@@ -13,6 +13,7 @@ mod definition_cutoffs;
 pub mod directory;
 mod error;
 pub mod file_names;
+pub(crate) mod file_system;
 mod fold;
 mod foreign_files;
 mod job_rows;

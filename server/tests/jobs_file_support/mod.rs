@@ -12,6 +12,7 @@ pub(crate) fn environment() -> Environment {
         ("TAG", "1.36"),
         ("GREETING", "good morning"),
         ("SLACK_URL", "https://hooks.example.org/services/1"),
+        ("DISCORD_URL", "https://discord.example.org/api/webhooks/1/token"),
         ("WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -59,8 +59,22 @@ impl PathLookups {
 
     /// The resolved path; `None` if it does not exist here.
     async fn real(&self, deadline: Instant, path: &Path) -> Result<Option<PathBuf>, LookupTimeout> {
+        self.resolve(deadline, path, |path| path.canonicalize().ok()).await
+    }
+
+    /// The resolved path of a socket. Without the socket it is the place at which the engine would make it.
+    async fn real_socket(&self, deadline: Instant, path: &Path) -> Result<Option<PathBuf>, LookupTimeout> {
+        self.resolve(deadline, path, real_socket).await
+    }
+
+    async fn resolve(
+        &self,
+        deadline: Instant,
+        path: &Path,
+        resolve: fn(&Path) -> Option<PathBuf>,
+    ) -> Result<Option<PathBuf>, LookupTimeout> {
         let looked_at = path.to_owned();
-        let found = self.by(deadline, path, move || looked_at.canonicalize().ok()).await;
+        let found = self.by(deadline, path, move || resolve(&looked_at)).await;
         found.ok_or_else(|| LookupTimeout(path.to_owned()))
     }
 
@@ -74,6 +88,12 @@ impl PathLookups {
         gates.insert(path.to_owned(), Arc::downgrade(&gate));
         gate
     }
+}
+
+/// As [`PathLookups::real_socket`], on this thread.
+fn real_socket(path: &Path) -> Option<PathBuf> {
+    let expected = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(expected)
 }
 
 /// The path could not be resolved in time.
@@ -100,8 +120,7 @@ impl DockerContext {
             );
             (ReleaseCause::RuntimeUnavailable, why)
         })?;
-        // The remaining paths are the engine's sockets, on the disk of this program.
-        let resolve = |path: &Path| known.get(path).cloned().unwrap_or_else(|| path.canonicalize().ok());
+        let resolve = |path: &Path| known.get(path).cloned().flatten();
         self.config.allow.admit(spec, resolve).map_err(|why| (ReleaseCause::Policy, why))
     }
 
@@ -114,6 +133,11 @@ impl DockerContext {
         let (deadline, allow) = (Instant::now() + LOOKUP_LIMIT, &self.config.allow);
         let mut known = HashMap::new();
         let mut lies_within = true;
+        if spec.volumes.iter().any(Volume::is_bind) {
+            for socket in allow.sockets() {
+                known.insert(socket.to_owned(), self.lookups.real_socket(deadline, socket).await?);
+            }
+        }
         for source in spec.volumes.iter().filter(|it| it.is_bind()).map(|it| Path::new(&it.source)) {
             let real = self.lookups.real(deadline, source).await?;
             lies_within &= allow.names(real.as_deref().unwrap_or(source));
@@ -153,6 +177,19 @@ mod tests {
         assert_eq!(lookups.by(soon(), &path(100), || 1).await, None, "they take no more threads than that");
         drop(held);
         assert_eq!(lookups.by(later(), &path(100), || 1).await, Some(1));
+    }
+
+    #[test]
+    fn a_socket_is_resolved_before_it_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let [real, link] = ["real", "link"].map(|name| dir.path().canonicalize().unwrap().join(name));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert_eq!(real_socket(&link.join("docker.sock")), Some(real.join("docker.sock")));
+        std::os::unix::fs::symlink("elsewhere.sock", real.join("docker.sock")).unwrap();
+        std::fs::write(real.join("elsewhere.sock"), "").unwrap();
+        assert_eq!(real_socket(&link.join("docker.sock")), Some(real.join("elsewhere.sock")));
+        assert_eq!(real_socket(&dir.path().join("no/docker.sock")), None);
     }
 
     #[tokio::test]

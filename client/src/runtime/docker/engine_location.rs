@@ -6,11 +6,29 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// `true` in a container: Docker and Podman create these files.
+/// `true` in a container of Docker, Podman or Kubernetes, as far as files and environment tell. Containers that hold a whole system (LXC,
+/// systemd-nspawn, WSL) do not count: their engine runs beside the worker.
 #[must_use]
 pub fn in_container() -> bool {
-    ["/.dockerenv", "/run/.containerenv"].iter().any(|file| Path::new(file).exists())
+    has_container_marks(&env::var_os, &|file| Path::new(file).exists())
 }
+
+/// `true` if a container manager has left one of its marks. An empty variable counts as unset.
+fn has_container_marks(
+    variable: &dyn Fn(&'static str) -> Option<OsString>,
+    exists: &dyn Fn(&'static str) -> bool,
+) -> bool {
+    let value = |name| variable(name).unwrap_or_default();
+    CONTAINER_FILES.into_iter().any(exists)
+        || !value("KUBERNETES_SERVICE_HOST").is_empty()
+        || CONTAINER_MANAGERS.iter().any(|manager| value("container") == *manager)
+}
+
+/// Files of Docker and of Podman.
+const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
+/// Values of the variable `container` that managers of containers with one program set.
+const CONTAINER_MANAGERS: [&str; 4] = ["docker", "podman", "oci", "kube"];
 
 /// `true` if the engine sees the same file systems: not from a container, and not if the engine is on another machine.
 #[must_use]
@@ -58,6 +76,24 @@ mod tests {
     fn is_seen(host: &str, context: &str, in_use: Option<&str>) -> bool {
         let variable = |name: &str| Some(OsString::from(if name == "DOCKER_HOST" { host } else { context }));
         is_here(&variable, || in_use.map(str::to_owned))
+    }
+
+    #[test]
+    fn each_container_manager_is_recognised_by_its_mark() {
+        let with_file = |mark: &'static str| has_container_marks(&|_| None, &|file| file == mark);
+        let with_variable = |mark: &'static str, value: &'static str| {
+            has_container_marks(&|name| (name == mark).then(|| value.into()), &|_| false)
+        };
+        for file in ["/.dockerenv", "/run/.containerenv"] {
+            assert!(with_file(file), "{file}");
+        }
+        assert!(with_variable("KUBERNETES_SERVICE_HOST", "10.0.0.1"));
+        assert!(with_variable("container", "podman") && with_variable("container", "oci"));
+        for system in ["lxc", "systemd-nspawn", "wsl"] {
+            assert!(!with_variable("container", system), "{system} holds a whole system, with the engine");
+        }
+        assert!(!with_variable("container", "") && !with_variable("KUBERNETES_SERVICE_HOST", ""));
+        assert!(!with_file("/run/systemd/system") && !with_variable("HOSTNAME", "machine"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::substitute::MailSupport;
 use super::tree::{Node, Value};
 use crate::notifications::mail::Recipient;
 use crate::notifications::occasion::{Occasion, Occasions};
-use crate::notifications::target::{Endpoint, SigningSecret, Target, Targets};
+use crate::notifications::target::{ChatFormat, Endpoint, SigningSecret, Target, Targets};
 use crate::notifications::target_key::TargetKind;
 
 /// Targets of one definition: each end of a job looks at all of them.
@@ -74,6 +74,7 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
         .find("period")
         .and_then(|node| reader.duration(node, keys::DURATION_MIN, notify_keys::PERIOD_MAX));
     let secrets = scope.find("secret").map(|node| secrets(node, reader)).unwrap_or_default();
+    let format = scope.find("format").and_then(|node| reader.choice(node, &notify_keys::FORMATS));
     let mut kinds = TargetKind::ALL.into_iter().filter_map(|kind| Some((kind, scope.find(kind.name())?)));
     let (kind, place) = match (kinds.next(), kinds.next()) {
         (Some(only), None) => only,
@@ -91,16 +92,28 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
     if let Some(node) = scope.find("secret").filter(|_| kind != TargetKind::Webhook) {
         reader.fault(node.at, Code::InvalidValue, "only messages to a webhook are signed");
     }
+    if let Some(node) = scope.find("format").filter(|_| kind != TargetKind::Slack) {
+        reader.fault(node.at, Code::InvalidValue, "only messages to slack have a format");
+    }
     let endpoints = match kind {
         TargetKind::Webhook => {
             read_url(place, reader).map(|url| Endpoint::Webhook { url, secrets }).into_iter().collect()
         }
-        TargetKind::Slack => read_url(place, reader).map(Endpoint::Slack).into_iter().collect(),
+        TargetKind::Slack => chat(place, format.unwrap_or_default(), reader).into_iter().collect(),
         TargetKind::Email => recipients(place, reader),
     };
     let on = on.unwrap_or_else(Occasions::standard);
     let period = period.unwrap_or(notify_keys::PERIOD);
     endpoints.into_iter().map(|endpoint| Target { endpoint, on, period }).collect()
+}
+
+fn chat(place: &Node, format: ChatFormat, reader: &mut Reader<'_>) -> Option<Endpoint> {
+    let url = read_url(place, reader)?;
+    if format == ChatFormat::Discord && url.path().ends_with("/slack") {
+        let text = "behind /slack Discord takes the format of Slack only; leave out one of the two";
+        reader.fault(place.at, Code::InvalidValue, text);
+    }
+    Some(Endpoint::Slack { url, format })
 }
 
 fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {

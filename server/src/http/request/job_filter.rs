@@ -155,15 +155,22 @@ pub(crate) async fn worker_named(state: &AppState, text: String) -> Result<Worke
     if let Ok(id) = text.parse() {
         return Ok(WorkerId(id));
     }
-    let snapshot = state.services.engine.snapshot();
-    if let Some(named) = snapshot.workers.iter().find(|worker| *worker.name == *text) {
-        return Ok(named.id);
-    }
     let unknown = format!("no worker was ever called \"{}\"", excerpt(&text));
-    let named = state.read(move |archive| archive.worker_named(&text)).await?;
-    named.ok_or_else(|| {
+    find_worker_named(state, text).await?.ok_or_else(|| {
         invalid_query("worker", &unknown).hint("give a name from GET /api/workers?all=1, or a number")
     })
+}
+
+/// Finds a worker by its name alone: the present bearer of the name, else a former one.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) async fn find_worker_named(state: &AppState, name: String) -> Result<Option<WorkerId>, Problem> {
+    let snapshot = state.services.engine.snapshot();
+    if let Some(named) = snapshot.workers.iter().find(|worker| *worker.name == *name) {
+        return Ok(Some(named.id));
+    }
+    state.read(move |archive| archive.worker_named(&name)).await
 }
 
 fn label(text: &str) -> Result<(String, String), Problem> {

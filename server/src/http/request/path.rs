@@ -66,7 +66,10 @@ impl<S: Send + Sync> FromRequestParts<S> for NameAndVerb {
 }
 
 /// Parses a number in its one canonical form: no sign, no leading zeros.
-fn id(text: &str) -> Result<Id, Problem> {
+///
+/// # Errors
+/// `invalid_id`.
+pub(crate) fn id(text: &str) -> Result<Id, Problem> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     match text.parse() {
         Ok(number) if digits => Ok(Id(number)),

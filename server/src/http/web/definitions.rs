@@ -25,14 +25,11 @@ use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 
-/// Runs that a chart shows.
+/// Runs that a chart shows, of one definition and of each in the list.
 const RUNS: &str = "50";
 
 /// Definitions of a page: each costs a read of its last runs.
 const PAGE: usize = 50;
-
-/// Runs of each definition in the list.
-const RUNS_IN_LIST: &str = "20";
 
 /// A definition as a row of the list.
 struct DefinitionRow {
@@ -81,7 +78,7 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let pages = PageLinks::cut(&mut fitting, page, PAGE);
     let mut rows = Vec::new();
     for definition in fitting {
-        let runs = last_runs(&state, &definition.name, RUNS_IN_LIST).await?;
+        let runs = last_runs(&state, &definition.name).await?;
         rows.push(DefinitionRow {
             waiting: definition.waiting.iter().map(|waiting| waiting.count).sum(),
             bars: chart::runs(&runs),
@@ -110,8 +107,8 @@ fn group(target: &PauseTarget) -> Option<String> {
 }
 
 /// The newest jobs of a definition; none if no job of it was ever made.
-async fn last_runs(state: &AppState, name: &str, limit: &str) -> Result<Vec<Job>, Problem> {
-    let pairs = [("name", name), ("limit", limit)];
+async fn last_runs(state: &AppState, name: &str) -> Result<Vec<Job>, Problem> {
+    let pairs = [("name", name), ("limit", RUNS)];
     let query = Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
     Ok(job_list::page(state, query).await?.jobs)
 }
@@ -151,7 +148,7 @@ struct DefinitionPage {
 /// `GET /definitions/{name}`
 pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) -> Result<Response, Problem> {
     let definition = definitions::one(State(Arc::clone(&state)), Name(name.clone())).await?.0;
-    let runs = last_runs(&state, &name, RUNS).await?;
+    let runs = last_runs(&state, &name).await?;
     let expect = definition.expect.as_ref();
     let current = state.services.catalogue.current();
     let entry = definition::find(&current, &name)?;

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use protocol::JobId;
+use scheduler::step::PendingReason;
 use serde_json::Value;
 
 use super::format::{self, Moment};
@@ -14,7 +15,7 @@ use super::page::{Frame, render};
 use super::usage::{self, Curves};
 use crate::http::api::{self, explain, jobs};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Timeout, Verdict};
+use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Timeout, Verdict};
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
 use crate::logs::AttemptKey;
@@ -105,7 +106,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         is_of_former_revision: definitions
             .find(&full.job.name)
             .is_none_or(|entry| entry.definition.revision.to_string() != full.job.revision),
-        can_release: full.job.state == "quarantined" || full.job.worker_unreachable_since.is_some(),
+        can_release: can_release(&full.job),
         can_retry_pipeline: has_unsuccessful(&full),
         attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),
         events: full.timeline.iter().cloned().map(event_row).collect(),
@@ -131,6 +132,16 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         verdicts,
         full,
     })
+}
+
+/// A person can release a job that is held, or whose worker or runtime there does not answer. A queued job waits for another worker anyway.
+fn can_release(job: &Job) -> bool {
+    let is_silent = job
+        .pending_reason
+        .as_ref()
+        .is_some_and(|reason| reason.code == PendingReason::RuntimeUnavailable.name());
+    let has_attempt = matches!(&*job.state, "assigned" | "running");
+    job.state == "quarantined" || job.worker_unreachable_since.is_some() || has_attempt && is_silent
 }
 
 /// The position of a waiting job, and the estimate of its wait.
@@ -242,7 +253,7 @@ mod tests {
     use protocol::Timestamp;
 
     use super::*;
-    use crate::http::present::shapes::{Job, Time};
+    use crate::http::present::shapes::Time;
 
     #[test]
     fn the_bar_shows_waiting_preparing_and_running_in_proportion() {

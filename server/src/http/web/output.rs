@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use protocol::JobId;
 
+use super::format;
 use super::jobs::Row;
 use super::page::{Frame, render};
 use crate::http::api::{jobs, logs};
@@ -26,6 +27,8 @@ struct OutputPage {
     attempts: Vec<u32>,
     /// The last lines without their escape sequences, for browsers without JavaScript.
     text: String,
+    /// A sentence that says why nothing is shown, if the output was removed.
+    missing: Option<String>,
 }
 
 /// `GET /jobs/{id}/output?attempt=`
@@ -39,14 +42,24 @@ pub(crate) async fn show(
     query.finish()?;
     let record = jobs::find(&state, JobId(id)).await?;
     let bytes = logs::last_bytes(&state, &record, attempt, BYTES).await?;
+    let missing = logs::removed(&state, &record, attempt).await?.map(missing);
     let full = state.full_job(record);
     render(&OutputPage {
         frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
         attempt,
         attempts: full.attempts.iter().map(|attempt| attempt.number).collect(),
         text: plain(&last_states(&String::from_utf8_lossy(&bytes))),
+        missing,
         row: Row::of(full.job),
     })
+}
+
+fn missing((attempt, written): (u32, u64)) -> String {
+    format!(
+        "Attempt {attempt} wrote {} of output, and the server has none of it any more. Either all output together became larger than \
+         --keep-output-max and the oldest was deleted, or it never arrived because the worker was lost or the server was restored.",
+        format::bytes(written)
+    )
 }
 
 /// Bytes of output that the page itself carries.

@@ -9,12 +9,15 @@ use axum::response::Response;
 
 use super::format::{self, Moment};
 use super::jobs::Row;
-use super::page::{Frame, render};
+use super::page::{Frame, render, see_other};
 use super::page_links::PageLinks;
+use crate::excerpt::excerpt;
 use crate::http::api::{job_list, workers};
+use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Exclusion, ResourceAmounts, Worker, WorkerResources};
-use crate::http::request::path::Id;
+use crate::http::request::job_filter::find_worker_named;
+use crate::http::request::path::{self, Id, Name};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 
@@ -166,8 +169,12 @@ struct WorkerPage {
     last: Vec<Row>,
 }
 
-/// `GET /workers/{id}`
-pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Result<Response, Problem> {
+/// `GET /workers/{id}`, and `GET /workers/{name}`, which leads to the number. Digits alone are always a number.
+pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) -> Result<Response, Problem> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return named(&state, text).await;
+    }
+    let Id(id) = path::id(&text)?;
     let worker = workers::one(State(Arc::clone(&state)), Id(id)).await?.0;
     let of_worker = |states: &str, limit: &str| {
         let id = id.to_string();
@@ -191,6 +198,15 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         running: running.into_iter().map(Row::of).collect(),
         last: last.into_iter().map(Row::of).collect(),
     })
+}
+
+/// Leads to the page of the worker of this name.
+async fn named(state: &AppState, name: String) -> Result<Response, Problem> {
+    let unknown = format!("no worker was ever called \"{}\"", excerpt(&name));
+    match find_worker_named(state, name).await? {
+        Some(id) => Ok(see_other(&state.services.base_path, &format!("/workers/{id}"))),
+        None => Err(Problem::new(Code::UnknownWorker, unknown).hint("GET /workers?all=1 lists the workers")),
+    }
 }
 
 #[cfg(test)]

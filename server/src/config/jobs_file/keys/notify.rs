@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use super::{Key, Shape, key};
 use crate::notifications::occasion::Occasion;
+use crate::notifications::target::ChatFormat;
 
 /// The keys of one target.
 pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
     key("webhook", Shape::Text, "A URL to which JSON is posted, signed as Standard Webhooks."),
+    key("slack", Shape::Text, "The URL of an incoming webhook of Slack, Mattermost or Discord."),
     key(
-        "slack",
-        Shape::Text,
-        "The URL of an incoming webhook of Slack, Mattermost, or Discord with /slack at its end.",
+        "format",
+        Shape::Choice(formats),
+        "The form of messages to slack: slack, or discord for its own webhooks.",
     ),
     key("email", Shape::Texts, "Addresses that get a mail each; the server needs --smtp."),
     key("on", Shape::Choices(occasions), "The occasions; all but succeeded if absent."),
@@ -30,6 +32,15 @@ pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
 /// The words for `on`.
 pub(in crate::config::jobs_file) fn occasions() -> Vec<&'static str> {
     Occasion::ALL.map(Occasion::name).to_vec()
+}
+
+/// The forms of messages to a chat.
+pub(in crate::config::jobs_file) const FORMATS: [(&str, ChatFormat); 2] =
+    [("slack", ChatFormat::Slack), ("discord", ChatFormat::Discord)];
+
+/// The words for `format`.
+fn formats() -> Vec<&'static str> {
+    FORMATS.iter().map(|(name, _)| *name).collect()
 }
 
 /// How long occasions are counted before the next message, if a target does not say.

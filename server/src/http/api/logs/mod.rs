@@ -216,14 +216,7 @@ pub(crate) async fn last_bytes(
     number: Option<u64>,
     bytes_max: usize,
 ) -> Result<Bytes, Problem> {
-    let mut all = reader::attempts(record);
-    let row = match number {
-        None => record.row.attempt.as_ref(),
-        Some(number) => Some(all.find(|row| u64::from(row.number.0) == number).ok_or_else(|| {
-            Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
-        })?),
-    };
-    let Some(row) = row else { return Ok(Bytes::new()) };
+    let Some(row) = named_attempt(record, number)? else { return Ok(Bytes::new()) };
     let (logs, key) =
         (Arc::clone(&state.services.logs), AttemptKey { job: record.row.job, fence: row.fence });
     let read = move || {
@@ -247,19 +240,42 @@ pub(crate) async fn last_bytes(
 
 /// Answers `output_removed` if retention has removed all output of an attempt. A partial loss is shown as a gap in the output.
 async fn check_not_removed(state: &AppState, job: JobId, row: &AttemptRow) -> Result<(), Problem> {
-    let written = reader::length(&row.output, Streams::Both);
-    if written == 0 || !reader::is_long_over(row) {
-        return Ok(());
-    }
-    let (logs, attempt) = (Arc::clone(&state.services.logs), AttemptKey { job, fence: row.fence });
-    let kept = state.block(move || Ok(reader::length(&logs.lengths(attempt)?, Streams::Both))).await?;
-    if kept > 0 {
-        return Ok(());
-    }
+    let Some(written) = removed_bytes(state, job, row).await? else { return Ok(()) };
     let detail =
         format!("attempt {} of job {job} wrote {written} bytes; none of them is here any more", row.number);
     Err(Problem::new(Code::OutputRemoved, detail)
         .hint("output of all jobs together is kept up to a limited size (--keep-output-max)"))
+}
+
+/// The number of bytes that an attempt wrote, if none of them is kept and none can arrive any more.
+async fn removed_bytes(state: &AppState, job: JobId, row: &AttemptRow) -> Result<Option<u64>, Problem> {
+    let written = reader::length(&row.output, Streams::Both);
+    if written == 0 || !reader::is_long_over(row) {
+        return Ok(None);
+    }
+    let (logs, attempt) = (Arc::clone(&state.services.logs), AttemptKey { job, fence: row.fence });
+    let kept = state.block(move || Ok(reader::length(&logs.lengths(attempt)?, Streams::Both))).await?;
+    Ok((kept == 0).then_some(written))
+}
+
+/// The number and the written bytes of an attempt, of the latest if none is named, if its output was removed.
+pub(crate) async fn removed(
+    state: &AppState,
+    record: &JobRecord,
+    number: Option<u64>,
+) -> Result<Option<(u32, u64)>, Problem> {
+    let Some(row) = named_attempt(record, number)? else { return Ok(None) };
+    let written = removed_bytes(state, record.row.job, row).await?;
+    Ok(written.map(|written| (row.number.0, written)))
+}
+
+/// The attempt with this number, or the latest one if a job has any.
+fn named_attempt(record: &JobRecord, number: Option<u64>) -> Result<Option<&AttemptRow>, Problem> {
+    let Some(number) = number else { return Ok(record.row.attempt.as_ref()) };
+    let found = reader::attempts(record).find(|row| u64::from(row.number.0) == number);
+    found.map(Some).ok_or_else(|| {
+        Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
+    })
 }
 
 async fn tail(
