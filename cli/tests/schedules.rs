@@ -67,6 +67,17 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     assert!(tick["next_fire_at"].as_str() >= Some(slot.as_str()), "{tick}");
     assert_eq!(plain.get("next_fire_at"), None, "{plain}");
 
+    let only = running.verb(&["run", "tick", "-q"]);
+    assert_eq!(only.code, 0, "{only:?}");
+    let by_schedule = running.json(&["ls", "--schedule", "fast", "-n", "500"]);
+    let made = by_schedule.as_array().unwrap().iter();
+    assert!(made.clone().any(|it| it["id"] == *job) && made.clone().all(|it| it["schedule"] == "fast"));
+    assert_eq!(running.json(&["ls", "--schedule", "other"]), json!([]));
+    assert_eq!(running.json(&["ls", "--schedule", "fast", "--name", "plain"]), json!([]));
+    let counted = "/api/jobs/retry?schedule=fast&state=succeeded&dry_run=1";
+    let counted = running.api.request(Method::POST, counted, None, None).await.unwrap();
+    assert!(counted.body["matched"].as_u64() >= Some(1), "{counted:?}");
+
     let table = running.verb(&["schedules"]);
     let (heading, row) = table.out.split_once('\n').unwrap();
     assert!(heading.starts_with("NAME") && row.contains("every 500ms"), "{table:?}");

@@ -141,6 +141,10 @@ async fn a_definition_may_bear_the_name_of_an_operation() {
     assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
     let made = post(&server, "/api/jobs/release", r#"{"args":["v2"]}"#).await;
     assert_eq!((made.status, &made.json()["name"]), (201, &json!("release")));
+    let as_scheduled = "/api/jobs/release?as_scheduled=1&schedule=nightly";
+    post(&server, as_scheduled, "").await.is_problem(404, "unknown_schedule");
+    let of_schedule = done(&server, "/api/jobs/release?schedule=nightly", "").await;
+    assert_eq!(of_schedule["matched"], 0);
     let bulk = done(&server, "/api/jobs/release?state=quarantined", "").await;
     assert_eq!(bulk["matched"], 0);
 }

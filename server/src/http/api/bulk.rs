@@ -5,6 +5,7 @@
 //! filters and ids submits a job of it.
 
 mod by_number;
+mod verb;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
+pub(crate) use verb::Verb;
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -59,39 +61,6 @@ pub(crate) async fn release(state: State<Arc<AppState>>, request: Request) -> Re
 /// `GET` of these paths: the name of an operation is not the id of a job.
 pub(crate) async fn not_an_id() -> Problem {
     Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
-}
-
-/// An operation on jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Cancel,
-    Retry,
-    Release,
-}
-
-impl Verb {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-            Self::Release => "release",
-        }
-    }
-
-    /// The states of the jobs that are selected if the filter names no state.
-    const fn states(self) -> &'static [JobState] {
-        match self {
-            Self::Cancel => &[
-                JobState::Scheduled,
-                JobState::Queued,
-                JobState::Assigned,
-                JobState::Running,
-                JobState::Quarantined,
-            ],
-            Self::Retry => &[JobState::Failed, JobState::Expired, JobState::Lost],
-            Self::Release => &[JobState::Quarantined],
-        }
-    }
 }
 
 /// The body of a bulk request.
@@ -217,6 +186,8 @@ fn names_a_filter(query: &str, verb: Verb) -> bool {
         "cursor" => true,
         // A retry chooses the definition by it.
         "revision" => verb != Verb::Retry,
+        // Of a submission that takes the place of a schedule.
+        "schedule" => !query.contains("as_scheduled"),
         name => job_filter::NAMES.contains(&name),
     })
 }
