@@ -353,6 +353,13 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 /// Faults of one body that are listed.
 pub(crate) const FAULTS_MAX: usize = 50;
 
+/// Advice while the server shuts down.
+pub(crate) const DRAINING_HINT: &str =
+    "try again in some seconds, when the server runs again; an Idempotency-Key makes that safe";
+
+/// Advice for a worker that does not exist.
+pub(crate) const UNKNOWN_WORKER_HINT: &str = "GET /api/workers?all=1 lists the workers";
+
 #[cfg(test)]
 mod tests {
     use super::*;
