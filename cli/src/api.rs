@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
 use problem::failure_from;
+pub(crate) use problem::failure_of;
 
 /// A response to a request that creates a job under an idempotency key.
 #[derive(Debug)]
@@ -112,6 +113,21 @@ impl Api {
         request: RequestBuilder,
         key: &HeaderValue,
     ) -> anyhow::Result<CreatedJob> {
+        self.send_with_key(request, key).await.unwrap_or_else(|lost| {
+            let key = key.to_str().unwrap_or_default();
+            let hint = format!(
+                "the job may have been created: repeat the command with --key {key}, which creates no second job"
+            );
+            Err(Failure::new(Exit::Unavailable, lost).hint(hint).into())
+        })
+    }
+
+    /// Sends a request that creates jobs as [`Self::create_job`] does. The outer error is the cause if it is unknown whether they were created.
+    pub(crate) async fn send_with_key(
+        &self,
+        request: RequestBuilder,
+        key: &HeaderValue,
+    ) -> Result<anyhow::Result<CreatedJob>, String> {
         let request = request.header(IDEMPOTENCY_KEY, key);
         let mut lost = None;
         for pause in RETRY_DELAYS {
@@ -120,9 +136,9 @@ impl Api {
             match self.try_json(copy).await {
                 // A server that is stopping or starting does not know about the first request.
                 Ok(Err(error)) if lost.is_some() && is_unavailable(&error) => lost = Some(error.to_string()),
-                Ok(answer) => return answer,
+                Ok(answer) => return Ok(answer),
                 Err(error) if lost.is_none() && (error.is_connect() || is_not_http(&error)) => {
-                    return Err(self.unreachable(&error).into());
+                    return Ok(Err(self.unreachable(&error).into()));
                 }
                 Err(error) => {
                     lost = Some(format!("no answer from {}: {}", self.base, root_cause(&error)));
@@ -132,12 +148,7 @@ impl Api {
                 }
             }
         }
-        let key = key.to_str().unwrap_or_default();
-        Err(Failure::new(Exit::Unavailable, lost.unwrap_or_default())
-            .hint(format!(
-                "the job may have been created: repeat the command with --key {key}, which creates no second job"
-            ))
-            .into())
+        Err(lost.unwrap_or_default())
     }
 
     /// Sends a request and returns the JSON of the response. The outer error is a connection error.

@@ -7,7 +7,8 @@ use reqwest::Method;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
-use crate::failure::{Exit, Failure};
+use crate::error_output;
+use crate::failure::{self, Exit, Failure};
 use crate::jobs;
 use crate::records;
 use crate::screen::{self, Format};
@@ -78,6 +79,30 @@ async fn apply(
             count => confirm(verb, selects, count)?,
         }
     }
+    let (total, ended_by) = send_all(api, path, query).await?;
+    if ended_by == EndedBy::Interrupt {
+        total.print(verb, common.format)?;
+        return Err(Failure::silent(Exit::Interrupted).into());
+    }
+    total.print(verb, common.format)?;
+    if total.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
+}
+
+/// The event that ended the requests of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndedBy {
+    /// The last job.
+    LastJob,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// Sends the requests of an operation, as many as it takes.
+async fn send_all(
+    api: &Api,
+    path: &[&str],
+    query: &[(&'static str, String)],
+) -> anyhow::Result<(BulkResult, EndedBy)> {
     let key = api::idempotency_key(None)?;
     let (mut total, mut cursor) = (BulkResult::default(), None::<String>);
     let mut interrupt = pin!(tokio::signal::ctrl_c());
@@ -86,18 +111,47 @@ async fn apply(
         let request = request.query(&cursor.take().map(|cursor| [("cursor", cursor)]));
         let answer = tokio::select! {
             answer = api.json(request) => answer?,
-            _ = &mut interrupt => {
-                total.print(verb, common.format)?;
-                return Err(Failure::silent(Exit::Interrupted).into());
-            }
+            _ = &mut interrupt => return Ok((total, EndedBy::Interrupt)),
         };
         cursor = total.add(api::parse(api, &answer)?);
         if cursor.is_none() {
-            break;
+            return Ok((total, EndedBy::LastJob));
         }
     }
-    total.print(verb, common.format)?;
-    if total.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
+}
+
+/// Cancels what has not ended of a batch, and says of how many jobs. The caller has named the batch, so nothing is confirmed.
+pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Result<()> {
+    let sent = send_all(api, &["api", "batches", &batch.to_string(), "cancel"], &[]).await;
+    let (mut total, ended_by) = sent.map_err(|error| match failure::exit_of(&error) {
+        Exit::NotFound => no_such_batch(batch).into(),
+        _ => error,
+    })?;
+    // A member may have ended since the server read its state.
+    total.refusals.retain(|refusal| refusal.code != "already_finished");
+    if common.format.is_text() {
+        for Refusal { job, code, detail } in &total.refusals {
+            let text = format!("job {job}: {detail} [{code}]");
+            error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
+        }
+        let so_far = if ended_by == EndedBy::Interrupt { ", so far" } else { "" };
+        screen::line(&format!("batch {batch}{so_far}: {}", total.counted(ended_by)))?;
+    } else {
+        total.print("cancel", common.format)?;
+    }
+    match (ended_by, total.refusals.is_empty()) {
+        (EndedBy::Interrupt, _) => Err(Failure::silent(Exit::Interrupted).into()),
+        (EndedBy::LastJob, false) => Err(Failure::silent(Exit::Conflict).into()),
+        (EndedBy::LastJob, true) => Ok(()),
+    }
+}
+
+fn no_such_batch(batch: u64) -> Failure {
+    let hint = format!(
+        "a batch has the id of its first job, which 'longshore show' prints for each job; \
+         for one job, use 'longshore cancel {batch}'"
+    );
+    Failure::new(Exit::NotFound, format!("there is no batch {batch}")).hint(hint)
 }
 
 /// The number of jobs that a query selects.
@@ -177,6 +231,20 @@ impl BulkResult {
         screen::line(&self.summary(verb))
     }
 
+    /// The effect of a cancel on a batch, in words.
+    fn counted(&self, ended_by: EndedBy) -> String {
+        let are = |count: u64| if count == 1 { "job is" } else { "jobs are" };
+        let Self { matched, done, stopping, .. } = *self;
+        match (done, stopping) {
+            (0, 0) if matched == 0 && ended_by == EndedBy::LastJob => "all jobs have ended".to_owned(),
+            (done, 0) => format!("{done} {} cancelled", are(done)),
+            (0, stopping) => format!("{stopping} {} being stopped", are(stopping)),
+            (done, stopping) => {
+                format!("{done} {} cancelled, {stopping} {} being stopped", are(done), are(stopping))
+            }
+        }
+    }
+
     fn summary(&self, verb: &str) -> String {
         let done = match verb {
             "cancel" => "cancelled",
@@ -196,3 +264,20 @@ impl BulkResult {
 
 /// Refusals that are shown; the server shows as many of each request.
 const REFUSALS_SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effect_on_a_batch_is_counted() {
+        let text = |matched, done, stopping| {
+            BulkResult { matched, done, stopping, ..BulkResult::default() }.counted(EndedBy::LastJob)
+        };
+        assert_eq!(text(0, 0, 0), "all jobs have ended");
+        assert_eq!(text(1, 1, 0), "1 job is cancelled");
+        assert_eq!(text(3, 0, 2), "2 jobs are being stopped");
+        assert_eq!(text(4, 3, 1), "3 jobs are cancelled, 1 job is being stopped");
+        assert_eq!(text(2, 0, 0), "0 jobs are cancelled");
+    }
+}

@@ -5,7 +5,7 @@ use crate::args::CommonArgs;
 use crate::duration;
 use crate::records;
 use crate::screen;
-use crate::view::{Explanation, Verdict, in_words};
+use crate::view::{Explanation, Limit, Verdict, in_words};
 
 /// Show why a job is not running, and what prevents each worker from taking it.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         flags.id, explanation.name, explanation.state, explanation.reason.text
     );
     screen::line(&screen::visible(&why))?;
-    for line in wait_lines(&explanation) {
+    for line in wait_lines(&explanation).into_iter().chain(explanation.limits.iter().map(limit_line)) {
         screen::line(&screen::visible(&line))?;
     }
     if explanation.workers.is_empty() {
@@ -59,4 +59,84 @@ fn wait_lines(explanation: &Explanation) -> Vec<String> {
         format!("starts in about {wait}, if {}", estimate.text)
     });
     position.into_iter().chain(estimate).collect()
+}
+
+/// A limit that the job needs: what is in use, by which jobs, and how many wait.
+fn limit_line(limit: &Limit) -> String {
+    let Limit { name, in_use, waiting, .. } = limit;
+    let of = match &*limit.kind {
+        "server" => "limit of the server".to_owned(),
+        "rate" => format!("rate limit of {name}"),
+        kind => format!("limit of the {kind} {name}"),
+    };
+    let key = limit.key.as_ref().map(|key| format!(" for {key}")).unwrap_or_default();
+    let usage = match (limit.interval_ms, limit.limit) {
+        (Some(interval), _) => rate_usage(limit, interval),
+        (None, Some(permits)) => format!("{in_use} of {permits} in use{}", held_by(limit)),
+        (None, None) => format!("{in_use} in use{}; it is not in jobs.yaml any more", held_by(limit)),
+    };
+    let wait = if *waiting == 1 { "job waits" } else { "jobs wait" };
+    format!("{of}{key}: {usage}; {waiting} {wait}")
+}
+
+fn rate_usage(limit: &Limit, interval_ms: u64) -> String {
+    let interval = duration::show(i64::try_from(interval_ms).unwrap_or(i64::MAX));
+    let burst = match limit.burst {
+        Some(burst) if burst > 1 => format!(", {burst} at once after a quiet time"),
+        _ => String::new(),
+    };
+    let next = limit.next_start.map_or_else(|| "now".to_owned(), |time| format!("at {time}"));
+    format!("a start every {interval}{burst}, the next one {next}")
+}
+
+/// The jobs that hold permits: all, or the oldest ten.
+fn held_by(limit: &Limit) -> String {
+    let holders: Vec<String> = limit.holders.iter().map(u64::to_string).collect();
+    if holders.is_empty() {
+        return String::new();
+    }
+    let jobs = if limit.in_use == 1 { "job" } else { "jobs" };
+    let others = if limit.in_use > limit.holders.len() as u64 { " and others" } else { "" };
+    format!(", by {jobs} {}{others}", holders.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(json: &str) -> String {
+        limit_line(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn limits_tell_their_use_and_their_holders() {
+        let of = r#""kind":"definition","name":"report","key":"acme","limit":2"#;
+        assert_eq!(
+            limit(&format!(r#"{{{of},"in_use":2,"waiting":5,"holders":[7,9]}}"#)),
+            "limit of the definition report for acme: 2 of 2 in use, by jobs 7, 9; 5 jobs wait"
+        );
+        assert_eq!(
+            limit(r#"{"kind":"server","name":"server","limit":20,"in_use":12,"waiting":1,"holders":[1]}"#),
+            "limit of the server: 12 of 20 in use, by jobs 1 and others; 1 job waits"
+        );
+        assert_eq!(
+            limit(r#"{"kind":"group","name":"db","in_use":0,"waiting":3}"#),
+            "limit of the group db: 0 in use; it is not in jobs.yaml any more; 3 jobs wait"
+        );
+    }
+
+    #[test]
+    fn rates_tell_their_next_start() {
+        let of = r#""kind":"rate","name":"mail","in_use":0,"waiting":2"#;
+        assert_eq!(
+            limit(&format!(
+                r#"{{{of},"interval_ms":60000,"burst":1,"next_start":"2026-03-01T09:30:00.000Z"}}"#
+            )),
+            "rate limit of mail: a start every 1m00s, the next one at 2026-03-01T09:30:00.000Z; 2 jobs wait"
+        );
+        assert_eq!(
+            limit(&format!(r#"{{{of},"interval_ms":1000,"burst":3}}"#)),
+            "rate limit of mail: a start every 1.0s, 3 at once after a quiet time, the next one now; 2 jobs wait"
+        );
+    }
 }

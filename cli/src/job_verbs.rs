@@ -1,7 +1,9 @@
-//! `longshore cancel`, `release`, `retry`: operations on jobs, one after the other.
+//! `longshore cancel`, `release`, `retry`: operations on jobs that are given by id.
 //!
-//! The result of each job is printed at once, so that Ctrl-C loses none of them. The first refusal decides the exit code. Operations on
-//! all jobs that filters select are in `bulk`.
+//! One job takes a request of its own. Several share requests (`by_id`), except for a retry with changes. The results are printed after each request, so that Ctrl-C
+//! loses few of them. The first refusal decides the exit code. Operations on all jobs that filters select are in `bulk`.
+
+mod by_id;
 
 use std::pin::pin;
 
@@ -10,7 +12,7 @@ use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
-use crate::bulk::{Selection, apply_to_all};
+use crate::bulk::{Selection, apply_to_all, cancel_batch};
 use crate::failure::{self, Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
@@ -113,8 +115,8 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     if let Some(batch) = batch {
         return cancel_batch(&api, &flags.common, batch).await;
     }
-    let effect = |job: &view::Job| if job.has_ended() { "is cancelled" } else { "is being stopped" };
-    each(&api, &flags.common, &flags.ids, "cancel", effect).await
+    let effect = |has_ended| if has_ended { "is cancelled" } else { "is being stopped" };
+    apply_to_ids(&api, &flags.common, &flags.ids, "cancel", effect).await
 }
 
 /// Releases jobs; goes on after one that cannot be released.
@@ -124,8 +126,8 @@ pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
         return apply_to_all(&api, &flags.common, "release", &query, flags.selection.yes).await;
     }
     // A release ends a job that was being cancelled.
-    let effect = |job: &view::Job| if job.has_ended() { "is cancelled" } else { "goes on" };
-    each(&api, &flags.common, &flags.ids, "release", effect).await
+    let effect = |has_ended| if has_ended { "is cancelled" } else { "goes on" };
+    apply_to_ids(&api, &flags.common, &flags.ids, "release", effect).await
 }
 
 /// Makes new jobs like ended ones; goes on after one that cannot be tried again.
@@ -145,6 +147,11 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
         return apply_to_all(&api, &flags.common, "retry", &query, flags.selection.yes).await;
     }
     let mut result = VerbResult::new(&flags.common);
+    if flags.ids.len() > 1 && body.is_empty() && flags.members == "all" {
+        by_id::apply(&api, &mut result, "retry", &flags.ids, &[("revision", &flags.revision)], |_| "")
+            .await?;
+        return result.finish();
+    }
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     for id in &flags.ids {
         let mut request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "retry"]);
@@ -160,7 +167,7 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
         let key = api::idempotency_key(flags.key.as_deref())?;
         let made = tokio::select! {
             made = api.create_job(request, &key) => made,
-            _ = &mut interrupt => return result.interrupted(*id),
+            _ = &mut interrupt => return result.interrupted(&[*id]),
         };
         // A single one needs no name.
         let made = if flags.ids.len() == 1 { made } else { named(*id, made) };
@@ -169,10 +176,7 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
             if flags.key.is_some() {
                 made.note_replay(&job);
             }
-            result.print(
-                made.json,
-                &format!("job {} tries job {id} again; {}", job.id, run::follow_hint(job.id)),
-            )?;
+            result.print(made.json, &retried(*id, job.id))?;
         }
     }
     match &mut result {
@@ -205,98 +209,34 @@ fn changes(flags: &RetryFlags) -> serde_json::Map<String, Value> {
     body
 }
 
-/// Wants the same of each job.
-async fn each(
+/// Says which job tries another one again.
+fn retried(job: u64, made: u64) -> String {
+    format!("job {made} tries job {job} again; {}", run::follow_hint(made))
+}
+
+/// Applies a verb without changes to one job, or to several.
+async fn apply_to_ids(
     api: &Api,
     common: &CommonArgs,
     ids: &[u64],
     verb: &str,
-    effect: impl Fn(&view::Job) -> &'static str,
+    effect: impl Fn(bool) -> &'static str,
 ) -> anyhow::Result<()> {
     let mut result = VerbResult::new(common);
-    let mut interrupt = pin!(tokio::signal::ctrl_c());
-    for id in ids {
-        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), verb]);
-        let answer = tokio::select! {
-            answer = api.json(request) => answer,
-            _ = &mut interrupt => return result.interrupted(*id),
-        };
-        if let Some(json) = result.record(named(*id, answer)) {
-            let job: view::Job = api::parse(api, &json)?;
-            result.print(json, &format!("job {} {}", job.id, effect(&job)))?;
-        }
+    let [id] = ids else {
+        by_id::apply(api, &mut result, verb, ids, &[], effect).await?;
+        return result.finish();
+    };
+    let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), verb]);
+    let answer = tokio::select! {
+        answer = api.json(request) => answer,
+        _ = tokio::signal::ctrl_c() => return result.interrupted(&[*id]),
+    };
+    if let Some(json) = result.record(named(*id, answer)) {
+        let job: view::Job = api::parse(api, &json)?;
+        result.print(json, &format!("job {} {}", job.id, effect(job.has_ended())))?;
     }
     result.finish()
-}
-
-/// Cancels what has not ended of a batch, and says of how many jobs.
-async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Result<()> {
-    let unended = [("state", UNENDED.to_owned()), ("batch", batch.to_string())];
-    let (jobs, _) = jobs::fetch_jobs(api, &unended, usize::MAX).await?;
-    if jobs.is_empty() {
-        must_be_a_batch(api, batch).await?;
-    }
-    let mut result = VerbResult::new(common);
-    let (mut cancelled, mut stopping) = (0_usize, 0_usize);
-    let mut interrupt = pin!(tokio::signal::ctrl_c());
-    for job in &jobs {
-        let id = jobs::job_id(api, job)?;
-        let request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "cancel"]);
-        let answer = tokio::select! {
-            answer = api.json(request) => answer,
-            _ = &mut interrupt => {
-                if common.format.is_text() {
-                    screen::line(&format!("batch {batch}, so far: {}", counted(cancelled, stopping, 1)))?;
-                }
-                return result.interrupted(id);
-            }
-        };
-        // It may have ended since.
-        if answer.as_ref().is_err_and(|error| failure::exit_of(error) == Exit::Conflict) {
-            continue;
-        }
-        let is_away = answer.as_ref().is_err_and(|error| failure::exit_of(error) == Exit::Unavailable);
-        if let Some(json) = result.record(named(id, answer)) {
-            let job: view::Job = api::parse(api, &json)?;
-            *(if job.has_ended() { &mut cancelled } else { &mut stopping }) += 1;
-            result.answers.push(json);
-        }
-        // The server is away, so the next request would fail, too.
-        if is_away {
-            break;
-        }
-    }
-    if common.format.is_text() {
-        let others = jobs.len() - cancelled - stopping;
-        screen::line(&format!("batch {batch}: {}", counted(cancelled, stopping, others)))?;
-    }
-    result.finish()
-}
-
-/// Distinguishes a batch without live jobs from an unknown batch.
-async fn must_be_a_batch(api: &Api, batch: u64) -> anyhow::Result<()> {
-    let (any, _) = jobs::fetch_jobs(api, &[("batch", batch.to_string())], 1).await?;
-    if !any.is_empty() {
-        return Ok(());
-    }
-    let hint = format!(
-        "a batch has the id of its first job, which 'longshore show' prints for each job; \
-                        for one job, use 'longshore cancel {batch}'"
-    );
-    Err(Failure::new(Exit::NotFound, format!("there is no batch {batch}")).hint(hint).into())
-}
-
-/// Summary of a batch. Refusals are printed one by one before.
-fn counted(cancelled: usize, stopping: usize, others: usize) -> String {
-    let are = |count: usize| if count == 1 { "job is" } else { "jobs are" };
-    match (cancelled, stopping) {
-        (0, 0) if others == 0 => "all jobs have ended".to_owned(),
-        (cancelled, 0) => format!("{cancelled} {} cancelled", are(cancelled)),
-        (0, stopping) => format!("{stopping} {} being stopped", are(stopping)),
-        (cancelled, stopping) => {
-            format!("{cancelled} {} cancelled, {stopping} {} being stopped", are(cancelled), are(stopping))
-        }
-    }
 }
 
 /// Results of the jobs so far.
@@ -336,13 +276,22 @@ impl VerbResult {
         self.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
     }
 
-    /// Ends after Ctrl-C during the request for this job.
-    fn interrupted(mut self, id: u64) -> anyhow::Result<()> {
+    /// Ends after Ctrl-C during the request for these jobs.
+    fn interrupted(mut self, ids: &[u64]) -> anyhow::Result<()> {
+        self.note_interrupt(ids);
+        self.finish()
+    }
+
+    fn note_interrupt(&mut self, ids: &[u64]) {
+        let jobs = match ids {
+            [id] => format!("job {id}"),
+            [first, .., last] => format!("{} jobs ({first} … {last})", ids.len()),
+            [] => String::new(),
+        };
         screen::note(&format!(
-            "longshore: interrupted: the outcome for job {id} is unknown; later jobs were not requested"
+            "longshore: interrupted: the outcome for {jobs} is unknown; later jobs were not requested"
         ));
         self.first_refusal = Some(Exit::Interrupted);
-        self.finish()
     }
 }
 
@@ -352,21 +301,4 @@ fn named<T>(id: u64, answer: anyhow::Result<T>) -> anyhow::Result<T> {
         let name = format!("job {id}");
         if error.to_string().starts_with(&format!("{name} ")) { error } else { error.context(name) }
     })
-}
-
-/// The states of jobs that can be cancelled.
-const UNENDED: &str = "scheduled,queued,assigned,running,quarantined";
-
-#[cfg(test)]
-mod tests {
-    use super::counted;
-
-    #[test]
-    fn what_became_of_a_batch_is_counted() {
-        assert_eq!(counted(0, 0, 0), "all jobs have ended");
-        assert_eq!(counted(1, 0, 0), "1 job is cancelled");
-        assert_eq!(counted(0, 2, 1), "2 jobs are being stopped");
-        assert_eq!(counted(3, 1, 0), "3 jobs are cancelled, 1 job is being stopped");
-        assert_eq!(counted(0, 0, 2), "0 jobs are cancelled");
-    }
 }

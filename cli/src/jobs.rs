@@ -22,6 +22,7 @@ use crate::{duration, view};
   longshore ls --since 1h                      jobs of the last hour
   longshore ls --label customer=7 -o json      for programs
   longshore ls --since 30d -o csv > jobs.csv   for a spreadsheet
+  longshore ls --schedule nightly -n 5         jobs that a schedule has made
   longshore ls --outcome oom_killed --ended-since 1d
   longshore ls -q --name 'resize-*'            the ids of all of them
   longshore ls --watch --state running         again at each change, until Ctrl-C")]
@@ -62,6 +63,9 @@ pub(crate) struct Filters {
     /// Only jobs whose latest attempt is or was on this worker (id or name).
     #[arg(long, value_name = "WORKER", add = crate::completions::workers())]
     worker: Option<String>,
+    /// Only jobs that the schedule with this id has made.
+    #[arg(long, value_name = "ID")]
+    schedule: Option<String>,
     /// Only jobs with this label.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Option<String>,
@@ -96,6 +100,7 @@ impl Filters {
             ("state", several(&self.state)),
             ("name", several(&self.name)),
             ("worker", self.worker.clone()),
+            ("schedule", self.schedule.clone()),
             ("label", self.label.clone()),
             ("outcome", several(&self.outcome)),
             ("exit_code", self.exit_code.map(|code| code.to_string())),

@@ -52,6 +52,9 @@ async fn a_waiting_job_tells_its_position_and_how_long_it_will_wait() {
     let (code, said) = cluster.run_cli(&["explain", &waiting[1].to_string(), "--server", &cluster.address()]);
     assert!(code == 0 && said.contains("position 2 of 3, among the waiting jobs"), "{said}");
     assert!(said.contains(&format!(", if {text}")), "{said}");
+    let held =
+        format!("limit of the definition limited: 1 of 1 in use, by job {}; 3 jobs wait\n", waiting[0] - 1);
+    assert!(said.contains(&held), "{said}");
     let page = String::from_utf8(api.get_bytes(&format!("/jobs/{}", waiting[1])).await).unwrap();
     assert!(page.contains("Position 2 of 3, among") && page.contains(text), "{page}");
 

@@ -1,4 +1,4 @@
-//! Verbs that change jobs, against a stub server: each job is requested alone, and its result printed at once.
+//! Verbs that change jobs, against a stub server: several jobs share requests, and the result of each is printed.
 
 mod stub;
 
@@ -11,35 +11,86 @@ use stub::{JSON, Stub, job, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 
+/// The refusal of one job in the answer to a bulk request.
+fn refused(job: u64, status: u16, code: &str, detail: &str) -> String {
+    format!(
+        r#"{{"job":{job},"problem":{{"type":"/problems/{code}","title":"","status":{status},"code":"{code}","detail":"{detail}"}}}}"#
+    )
+}
+
+/// The answer to a bulk request about jobs that were given by id.
+fn results(results: &[&str]) -> String {
+    format!(
+        r#"{{"dry_run":false,"matched":0,"done":0,"stopping":0,"refused":0,"results":[{}]}}"#,
+        results.join(",")
+    )
+}
+
 #[test]
 fn cancel_continues_after_a_job_that_cannot_be_cancelled() {
     let stub = Stub::new();
-    stub.on(
-        "POST /api/jobs/1/cancel",
-        "409 Conflict",
-        PROBLEM,
-        r#"{"detail":"job 1 has succeeded","code":"already_finished"}"#,
-    )
-    .on("POST /api/jobs/2/cancel", "200 OK", JSON, &job(2, r#""state":"cancelled""#))
-    .on(
-        "POST /api/jobs/3/cancel",
-        "202 Accepted",
-        JSON,
-        &job(3, r#""state":"running","stopping":"cancel""#),
-    );
+    let over = refused(1, 409, "already_finished", "job 1 has succeeded");
+    let answer = results(&[&over, r#"{"job":2,"state":"cancelled"}"#, r#"{"job":3,"state":"running"}"#]);
+    stub.on("POST /api/jobs/cancel", "200 OK", JSON, &answer);
     let said = run(&mut stub.longshore(&["cancel", "1", "2", "3"]));
     assert_eq!(said.code, 5);
     assert_eq!(said.out, "job 2 is cancelled\njob 3 is being stopped\n");
     assert_eq!(said.err, "error: job 1 has succeeded [already_finished]\n");
+    let requests = stub.requests();
+    assert_eq!((requests.len(), requests[0].body.as_str()), (1, r#"{"ids":[1,2,3]}"#));
+    let names = run(&mut stub.longshore(&["cancel", "1", "2", "3", "-o", "name"]));
+    assert_eq!((names.code, names.out.as_str()), (5, "2\n3\n"));
+}
+
+#[test]
+fn one_job_has_a_request_of_its_own() {
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/3/cancel", "202 Accepted", JSON, &job(3, r#""state":"running""#)).on(
+        "POST /api/jobs/4/release",
+        "200 OK",
+        JSON,
+        &job(4, r#""state":"queued""#),
+    );
+    let said = run(&mut stub.longshore(&["cancel", "3"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "job 3 is being stopped\n"), "{said:?}");
+    let said = run(&mut stub.longshore(&["release", "4"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "job 4 goes on\n"), "{said:?}");
+}
+
+#[test]
+fn many_jobs_are_cancelled_by_a_few_requests() {
+    let stub = Stub::new();
+    let part = |ids: std::ops::RangeInclusive<u64>| {
+        let each =
+            ids.map(|id| format!(r#"{{"job":{id},"state":"cancelled"}}"#)).collect::<Vec<_>>().join(",");
+        results(&[&each])
+    };
+    stub.on("POST /api/jobs/cancel", "200 OK", JSON, &part(1..=200)).on(
+        "POST /api/jobs/cancel",
+        "200 OK",
+        JSON,
+        &part(201..=250),
+    );
+    let ids: Vec<String> = (1..=250).map(|id: u64| id.to_string()).collect();
+    let arguments: Vec<&str> = ["cancel"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    let said = run(&mut stub.longshore(&arguments));
+    assert_eq!((said.code, said.out.lines().count(), stub.requests().len()), (0, 250, 2), "{}", said.err);
+}
+
+#[test]
+fn a_server_that_is_away_ends_the_verb() {
+    let said = run(&mut longshore(&["cancel", "1", "2"]));
+    assert_eq!((said.code, said.out.as_str()), (6, ""), "{said:?}");
+    assert_eq!(said.err.matches("error: ").count(), 1, "{said:?}");
 }
 
 #[test]
 fn release_prints_the_effect_on_each_job() {
     let stub = Stub::new();
-    let refusal = r#"{"detail":"the job is running","code":"nothing_to_release","hint":"cancel it"}"#;
-    stub.on("POST /api/jobs/1/release", "200 OK", JSON, &job(1, r#""state":"queued""#))
-        .on("POST /api/jobs/2/release", "409 Conflict", PROBLEM, refusal)
-        .on("POST /api/jobs/3/release", "200 OK", JSON, &job(3, r#""state":"cancelled""#));
+    let no = refused(2, 409, "nothing_to_release", "the job is running");
+    let no = no.replace(r#""detail""#, r#""hint":"cancel it","detail""#);
+    let answer = results(&[r#"{"job":1,"state":"queued"}"#, &no, r#"{"job":3,"state":"cancelled"}"#]);
+    stub.on("POST /api/jobs/release", "200 OK", JSON, &answer);
     let said = run(&mut stub.longshore(&["release", "1", "2", "3"]));
     assert_eq!((said.code, said.out.as_str()), (5, "job 1 goes on\njob 3 is cancelled\n"));
     assert_eq!(said.err, "error: job 2: the job is running [nothing_to_release]; cancel it\n");
@@ -69,13 +120,8 @@ fn reschedule_sends_the_new_start_and_says_when_the_job_is_due() {
 #[test]
 fn the_first_refusal_decides_the_exit_code_and_all_are_printed() {
     let stub = Stub::new();
-    let refusal = |code: &str| format!(r#"{{"detail":"no","code":"{code}"}}"#);
-    stub.on("POST /api/jobs/1/cancel", "404 Not Found", PROBLEM, &refusal("job_not_found")).on(
-        "POST /api/jobs/2/cancel",
-        "409 Conflict",
-        PROBLEM,
-        &refusal("already_finished"),
-    );
+    let both = [refused(1, 404, "job_not_found", "no"), refused(2, 409, "already_finished", "no")];
+    stub.on("POST /api/jobs/cancel", "200 OK", JSON, &results(&[&both[0], &both[1]]));
     let told = run(&mut stub.longshore(&["cancel", "1", "2"]));
     let err = "error: job 1: no [job_not_found]\nerror: job 2: no [already_finished]\n";
     assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (4, "", err));
@@ -85,8 +131,9 @@ fn the_first_refusal_decides_the_exit_code_and_all_are_printed() {
 fn ctrl_c_prints_what_was_done_before() {
     // A server that answers the first request only.
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut command = longshore(&["cancel", "1", "2", "3"]);
-    command.env("LONGSHORE_SERVER", format!("http://{}", server.local_addr().unwrap()));
+    let ids: Vec<String> = (1..=203).map(|id: u64| id.to_string()).collect();
+    let mut command = longshore(&["cancel"]);
+    command.args(ids).env("LONGSHORE_SERVER", format!("http://{}", server.local_addr().unwrap()));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let next = || {
         let (connection, _) = server.accept().unwrap();
@@ -96,7 +143,7 @@ fn ctrl_c_prints_what_was_done_before() {
         while reader.read_line(&mut line).unwrap() > 2 {}
         reader.into_inner()
     };
-    let body = job(1, r#""state":"cancelled""#);
+    let body = results(&[r#"{"job":1,"state":"cancelled"}"#]);
     let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
     next().write_all(format!("{head}{body}").as_bytes()).unwrap();
     let silent = next();
@@ -105,7 +152,7 @@ fn ctrl_c_prints_what_was_done_before() {
     let output = child.wait_with_output().unwrap();
     drop(silent);
     let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    let note = "longshore: interrupted: the outcome for job 2 is unknown; later jobs were not requested\n";
+    let note = "longshore: interrupted: the outcome for 3 jobs (201 … 203) is unknown; later jobs were not requested\n";
     assert_eq!(output.status.code(), Some(130), "{told:?}");
     assert_eq!(told, ["job 1 is cancelled\n", note]);
 }
@@ -113,29 +160,44 @@ fn ctrl_c_prints_what_was_done_before() {
 #[test]
 fn cancel_batch_cancels_all_jobs_that_have_not_ended() {
     let stub = Stub::new();
-    let list = "GET /api/jobs?state=scheduled%2Cqueued%2Cassigned%2Crunning%2Cquarantined&batch=5&limit=500";
-    let waiting = [7, 6, 5].map(|id| job(id, r#""state":"queued""#)).join(",");
-    stub.on(list, "200 OK", JSON, &format!("[{waiting}]"))
-        .on("POST /api/jobs/7/cancel", "200 OK", JSON, &job(7, r#""state":"cancelled""#))
-        .on("POST /api/jobs/6/cancel", "202 Accepted", JSON, &job(6, r#""state":"running""#))
-        .on("POST /api/jobs/5/cancel", "409 Conflict", PROBLEM, r#"{"code":"already_finished"}"#);
+    let first = r#"{"dry_run":false,"matched":2,"done":1,"stopping":1,"refused":0,"next":"c"}"#;
+    let last = r#"{"dry_run":false,"matched":1,"done":0,"stopping":0,"refused":1,
+        "refusals":[{"job":5,"code":"already_finished","detail":"job 5 has succeeded"}]}"#;
+    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, first).on(
+        "POST /api/batches/5/cancel?cursor=c",
+        "200 OK",
+        JSON,
+        last,
+    );
     let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
     let out = "batch 5: 1 job is cancelled, 1 job is being stopped\n";
     assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (0, out, ""));
+    assert_eq!(stub.requests().len(), 2);
     assert_eq!(run(&mut stub.longshore(&["cancel", "7", "--batch", "5"])).code, 2);
+}
+
+#[test]
+fn cancel_batch_prints_refusals_for_other_reasons() {
+    let stub = Stub::new();
+    let answer = r#"{"dry_run":false,"matched":2,"done":1,"stopping":0,"refused":1,
+        "refusals":[{"job":6,"code":"busy","detail":"the server has more requests waiting than it takes"}]}"#;
+    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, answer);
+    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
+    let err = "error: job 6: the server has more requests waiting than it takes [busy]\n";
+    assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (5, "batch 5: 1 job is cancelled\n", err));
 }
 
 #[test]
 fn cancel_batch_distinguishes_an_ended_batch_from_an_unknown_one() {
     let stub = Stub::new();
-    let unended = |id: u64| {
-        format!(
-            "GET /api/jobs?state=scheduled%2Cqueued%2Cassigned%2Crunning%2Cquarantined&batch={id}&limit=500"
-        )
-    };
-    let ended = format!("[{}]", job(5, r#""state":"succeeded""#));
-    stub.on(&unended(5), "200 OK", JSON, "[]").on("GET /api/jobs?batch=5&limit=1", "200 OK", JSON, &ended);
-    stub.on(&unended(6), "200 OK", JSON, "[]").on("GET /api/jobs?batch=6&limit=1", "200 OK", JSON, "[]");
+    let nothing = r#"{"dry_run":false,"matched":0,"done":0,"stopping":0,"refused":0}"#;
+    let unknown = r#"{"detail":"there is no batch 6","code":"batch_not_found"}"#;
+    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, nothing).on(
+        "POST /api/batches/6/cancel",
+        "404 Not Found",
+        PROBLEM,
+        unknown,
+    );
     let over = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
     assert_eq!((over.code, over.out.as_str()), (0, "batch 5: all jobs have ended\n"), "{over:?}");
     let none = run(&mut stub.longshore(&["cancel", "--batch", "6"]));
@@ -146,12 +208,13 @@ fn cancel_batch_distinguishes_an_ended_batch_from_an_unknown_one() {
 #[test]
 fn retry_prints_a_list_for_several_jobs_and_an_object_for_one() {
     let stub = Stub::new();
-    stub.on("POST /api/jobs/1/retry", "201 Created", JSON, &job(11, r#""state":"queued""#)).on(
-        "POST /api/jobs/2/retry",
-        "201 Created",
-        JSON,
-        &job(12, r#""state":"queued""#),
-    );
+    let made = [11, 12].map(|id| job(id, r#""state":"queued""#));
+    stub.on("POST /api/jobs/1/retry", "201 Created", JSON, &made[0])
+        .on("POST /api/jobs/2/retry", "201 Created", JSON, &made[1])
+        .on("GET /api/jobs/11", "200 OK", JSON, &made[0])
+        .on("GET /api/jobs/12", "200 OK", JSON, &made[1]);
+    let both = results(&[r#"{"job":1,"made":11}"#, r#"{"job":2,"made":12}"#]);
+    stub.on("POST /api/jobs/retry?revision=current", "200 OK", JSON, &both);
     let told = run(&mut stub.longshore(&["retry", "1", "2"]));
     let out = "job 11 tries job 1 again; follow it with: longshore logs -f 11\n\
         job 12 tries job 2 again; follow it with: longshore logs -f 12\n";
@@ -161,6 +224,13 @@ fn retry_prints_a_list_for_several_jobs_and_an_object_for_one() {
     };
     assert_eq!(json(&["retry", "1", "-o", "json"])["id"], 11);
     assert_eq!(json(&["retry", "1", "2", "-o", "json"])[1]["id"], 12);
+    // The bulk operation takes no changes.
+    assert_eq!(json(&["retry", "1", "2", "-e", "A=1", "-o", "json"])[1]["id"], 12);
+    let lines: Vec<String> = stub.requests().into_iter().map(|request| request.line).collect();
+    assert!(
+        lines.ends_with(&["POST /api/jobs/1/retry", "POST /api/jobs/2/retry"].map(String::from)),
+        "{lines:?}"
+    );
     let one_key = run(&mut stub.longshore(&["retry", "1", "2", "--key", "k"]));
     assert!(one_key.code == 2 && one_key.err.contains("--key"), "{one_key:?}");
 }

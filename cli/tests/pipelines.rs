@@ -159,7 +159,7 @@ jobs:
         "$${#PARAM_KEY}" > "$$LONGSHORE_RESULT"
       - sh
       - "${params.rows}"
-  closed: { params: *params, command: *load, allow: [] }
+  closed: { params: *params, command: *load, allow: [after] }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]

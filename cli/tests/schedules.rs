@@ -61,6 +61,22 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     assert!(schedule["last_fire"]["job"].as_u64() >= Some(*job), "{schedule}");
     let definition = running.api.get("/api/definitions/tick").await;
     assert_eq!(definition["schedules"][0]["id"], "fast", "{definition}");
+    assert_eq!(definition["next_fire_at"], definition["schedules"][0]["next"][0], "{definition}");
+    let listed = running.api.get("/api/definitions").await;
+    let [plain, tick] = &listed.as_array().unwrap()[..] else { panic!("{listed}") };
+    assert!(tick["next_fire_at"].as_str() >= Some(slot.as_str()), "{tick}");
+    assert_eq!(plain.get("next_fire_at"), None, "{plain}");
+
+    let only = running.verb(&["run", "tick", "-q"]);
+    assert_eq!(only.code, 0, "{only:?}");
+    let by_schedule = running.json(&["ls", "--schedule", "fast", "-n", "500"]);
+    let made = by_schedule.as_array().unwrap().iter();
+    assert!(made.clone().any(|it| it["id"] == *job) && made.clone().all(|it| it["schedule"] == "fast"));
+    assert_eq!(running.json(&["ls", "--schedule", "other"]), json!([]));
+    assert_eq!(running.json(&["ls", "--schedule", "fast", "--name", "plain"]), json!([]));
+    let counted = "/api/jobs/retry?schedule=fast&state=succeeded&dry_run=1";
+    let counted = running.api.request(Method::POST, counted, None, None).await.unwrap();
+    assert!(counted.body["matched"].as_u64() >= Some(1), "{counted:?}");
 
     let table = running.verb(&["schedules"]);
     let (heading, row) = table.out.split_once('\n').unwrap();
@@ -157,6 +173,8 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
 async fn a_disabled_schedule_is_shown_as_disabled_while_everything_is_paused() {
     let running = Running::start(&JOBS_FILE.replace("overlap: allow", "enabled: false")).await;
     assert_eq!(running.state().await, "disabled");
+    let listed = running.api.get("/api/definitions").await;
+    assert!(listed.as_array().unwrap().iter().all(|it| it.get("next_fire_at").is_none()), "{listed}");
     assert_eq!(running.verb(&["pause", "--all"]).code, 0);
     assert_eq!(running.state().await, "disabled", "resuming would not bring its jobs back");
     assert!(running.api.get("/api/schedules?name=tick").await[0]["paused_since"].is_string());

@@ -46,6 +46,8 @@ pub enum ParamDefaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Field {
+    /// Jobs that it comes after.
+    After,
     /// Words behind the command.
     Args,
     /// Variables over those of the definition.
@@ -62,11 +64,14 @@ pub enum Field {
     RunAt,
     /// Timeout of an attempt.
     Timeout,
+    /// The unique key, instead of the definition's.
+    UniqueKey,
 }
 
 impl Field {
     /// All fields, in the order of their names.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
+        Self::After,
         Self::Args,
         Self::Environment,
         Self::Input,
@@ -75,12 +80,14 @@ impl Field {
         Self::Priority,
         Self::RunAt,
         Self::Timeout,
+        Self::UniqueKey,
     ];
 
     /// Name in `allow` and in the body of a submission.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::After => "after",
             Self::Args => "args",
             Self::Environment => "environment",
             Self::Input => "input",
@@ -89,6 +96,7 @@ impl Field {
             Self::Priority => "priority",
             Self::RunAt => "run_at",
             Self::Timeout => "timeout",
+            Self::UniqueKey => "unique_key",
         }
     }
 }

@@ -59,6 +59,46 @@ async fn refusals_are_counted_and_the_first_are_shown() {
 }
 
 #[tokio::test]
+async fn jobs_that_are_named_count_once_and_each_has_a_result() {
+    let server = with_jobs(4).await;
+    server.stand.world().end(2, State::Succeeded, 1);
+    let result = done(&server, "/api/jobs/cancel", r#"{"ids":[3,2,99,3]}"#).await;
+    assert_eq!((&result["matched"], &result["done"], &result["refused"]), (&json!(3), &json!(1), &json!(2)));
+    let results = result["results"].as_array().expect("a result of each job");
+    let jobs: Vec<_> = results.iter().map(|it| it["job"].as_u64()).collect();
+    assert_eq!(jobs, [3, 2, 99].map(Some), "{result}");
+    assert_eq!(results[0], json!({"job": 3, "state": "cancelled"}));
+    let problem =
+        |index: usize| (results[index]["problem"]["status"].as_u64(), &results[index]["problem"]["code"]);
+    assert_eq!(problem(1), (Some(409), &json!("already_finished")));
+    assert_eq!(problem(2), (Some(404), &json!("job_not_found")));
+    assert!(results[2]["problem"]["hint"].is_string(), "{result}");
+    let retried = done(&server, "/api/jobs/retry", r#"{"ids":[2]}"#).await;
+    assert_eq!(retried["results"], json!([{"job": 2, "made": 5}]));
+    assert!(done(&server, "/api/jobs/cancel?name=resize", "").await.get("results").is_none());
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_the_named_jobs_that_would_change() {
+    let server = with_jobs(4).await;
+    server.stand.world().end(2, State::Succeeded, 1);
+    server.stand.world().end(3, State::Failed, 1);
+    server.stand.world().jobs[3].row.state = State::Quarantined;
+    for (verb, count) in [("cancel", 2), ("retry", 2), ("release", 1)] {
+        let path = format!("/api/jobs/{verb}?dry_run=1");
+        let result = done(&server, &path, r#"{"ids":[1,2,3,4,4,1,99]}"#).await;
+        assert_eq!(
+            (&result["matched"], &result["dry_run"]),
+            (&json!(count), &json!(true)),
+            "{verb}: {result}"
+        );
+        assert!(result.get("results").is_none(), "{result}");
+    }
+    assert_eq!(server.stand.world().jobs.len(), 4, "nothing was made");
+    assert_eq!(server.get("/api/jobs?state=cancelled").await.json(), json!([]));
+}
+
+#[tokio::test]
 async fn failed_jobs_are_retried_once_each() {
     let server = with_jobs(3).await;
     for (job, state) in [(1, State::Failed), (2, State::Succeeded), (3, State::Failed)] {
@@ -101,6 +141,10 @@ async fn a_definition_may_bear_the_name_of_an_operation() {
     assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
     let made = post(&server, "/api/jobs/release", r#"{"args":["v2"]}"#).await;
     assert_eq!((made.status, &made.json()["name"]), (201, &json!("release")));
+    let as_scheduled = "/api/jobs/release?as_scheduled=1&schedule=nightly";
+    post(&server, as_scheduled, "").await.is_problem(404, "unknown_schedule");
+    let of_schedule = done(&server, "/api/jobs/release?schedule=nightly", "").await;
+    assert_eq!(of_schedule["matched"], 0);
     let bulk = done(&server, "/api/jobs/release?state=quarantined", "").await;
     assert_eq!(bulk["matched"], 0);
 }

@@ -255,7 +255,7 @@ async fn a_wrong_parameter_is_named_with_what_is_near() {
         ("kind=job.endet", "invalid_query", 400, "did you mean \\\"job.ended\\\"?"),
         ("kind=zzz.*", "invalid_query", 400, "?kind"),
         ("name=resise", "unknown_name", 422, "resize"),
-        ("state=runing", "invalid_state", 400, "unreachable"),
+        ("state=runing", "invalid_state", 400, "ready, suspect, draining"),
         ("worker=nobody", "invalid_query", 400, "nobody"),
         ("batch=x", "invalid_query", 400, "?batch"),
         ("after=12", "invalid_query", 400, "3.120.4"),

@@ -39,7 +39,8 @@ async fn one_worker_is_shown_or_unknown() {
         { "job": 70, "fence": 80, "container": "longshore-00000007-70-80", "phase": { "name": "running" } },
     ]);
     assert_eq!(worker["unmanaged"], unmanaged, "an operator decides about them");
-    server.get("/api/workers/9").await.is_problem(404, "unknown_worker");
+    let told = server.get("/api/workers/9").await.is_problem(404, "unknown_worker");
+    assert_eq!(told["hint"], "GET /api/workers?all=1 lists the workers");
     server.get("/api/workers/w1").await.is_problem(400, "invalid_id");
 }
 
@@ -148,7 +149,8 @@ async fn impossible_worker_operations_are_refused() {
     server.ask("POST", "/api/workers/1/drain?deadline=soon", &[], "").await.is_problem(400, "invalid_query");
     server.ask("POST", "/api/workers/1/drain?deadline=31d", &[], "").await.is_problem(400, "invalid_query");
     server.ask("POST", "/api/workers/1/cordon?deadline=1m", &[], "").await.is_problem(400, "invalid_query");
-    server.ask("POST", "/api/workers/9/drain", &[], "").await.is_problem(404, "unknown_worker");
+    let told = server.ask("POST", "/api/workers/9/drain", &[], "").await.is_problem(404, "unknown_worker");
+    assert_eq!(told["hint"], "GET /api/workers?all=1 lists the workers");
     server.ask("POST", "/api/workers/1/forget", &[], "").await.is_problem(409, "worker_connected");
     let stop = async |query: &str| {
         server.ask("POST", &format!("/api/workers/1/stop-unmanaged{query}"), &[], "").await

@@ -138,9 +138,14 @@ async fn unknown_paths_methods_and_types_have_different_problems() {
         .await
         .is_problem(406, "not_acceptable");
     let long = format!("/api/jobs?name={}", "x".repeat(20 << 10));
-    server.get(&long).await.is_problem(414, "uri_too_long");
+    let told = server.get(&long).await.is_problem(414, "uri_too_long");
+    assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("\"ids\" in the body")), "{told}");
     let fat = "x".repeat(20 << 10);
-    server.ask("GET", "/api/jobs", &[("cookie", &fat)], "").await.is_problem(431, "headers_too_large");
+    let told =
+        server.ask("GET", "/api/jobs", &[("cookie", &fat)], "").await.is_problem(431, "headers_too_large");
+    assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("shorter headers")), "{told}");
+    let told = server.get("/api/nothing").await.is_problem(404, "not_found");
+    assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("GET /openapi.json")), "{told}");
 }
 
 #[tokio::test]

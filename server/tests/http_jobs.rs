@@ -224,7 +224,9 @@ async fn a_full_disk_refuses_new_jobs_and_nothing_else() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;
     server.storage.note(1, 1 << 30);
-    server.post("/api/jobs/resize", "").await.is_problem(507, "storage_low");
+    let told = server.post("/api/jobs/resize", "").await.is_problem(507, "storage_low");
+    assert_eq!(told["detail"], "the disk of the server's data directory has no room for new jobs");
+    assert!(told["hint"].as_str().is_some_and(|hint| hint.starts_with("free space")), "{told}");
     server.post("/api/jobs", r#"[{"name": "resize"}]"#).await.is_problem(507, "storage_low");
     server.post("/api/jobs/1/retry", "").await.is_problem(507, "storage_low");
     assert_eq!(server.stand.world().jobs.len(), 1);
@@ -278,7 +280,8 @@ async fn a_leaving_server_takes_nothing_new_and_still_shows() {
     server.leaving_inside.cancel();
     for path in ["/api/jobs/resize", "/api/jobs", "/api/jobs/1/retry"] {
         let refusal = server.post(path, "").await;
-        refusal.is_problem(503, "draining");
+        let told = refusal.is_problem(503, "draining");
+        assert!(told["hint"].as_str().is_some_and(|hint| hint.contains("Idempotency-Key")), "{told}");
         assert_eq!(refusal.header("retry-after"), "5", "{path}");
     }
     server.get("/readyz").await.is_problem(503, "draining");

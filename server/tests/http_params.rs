@@ -17,6 +17,8 @@ const JOBS: &str = r#"jobs:
       files: { type: list, max: 3, required: false }
       token: { secret: true, pattern: "[a-z]+" }
   fixed: { image: fixed:1, allow: [] }
+  closed: { image: closed:1, allow: [], unique: { key: all } }
+  chained: { image: chained:1, allow: [after, unique_key], unique: { key: all } }
   open: { image: open:1, allow: [labels, params], params: { a: { required: false } } }
 "#;
 
@@ -109,10 +111,35 @@ async fn a_definition_allows_what_it_names() {
     let fields: Vec<_> = refused.iter().map(|(field, _)| field.as_str()).collect();
     assert_eq!(fields, ["args", "environment", "input", "labels", "priority", "run_at", "timeout"]);
     assert_eq!(server.post("/api/jobs/fixed", "").await.status, 201);
+    assert_eq!(server.post("/api/jobs/fixed", r#"{"count":2}"#).await.status, 201);
     let answer = server.post("/api/jobs/open", all).await;
     assert!(faults(&answer)[0].1.contains("it allows labels, params"), "{answer:?}");
     assert_eq!(server.post("/api/jobs/open", r#"{"labels":{"a":"b"},"params":{"a":"x"}}"#).await.status, 201);
     assert_eq!(server.get("/api/definitions/fixed").await.json()["allow"], json!([]));
+}
+
+#[tokio::test]
+async fn keys_and_dependencies_need_to_be_allowed_too() {
+    let server = server().await;
+    let fields = |answer: &Answered| -> Vec<String> {
+        answer.is_problem(422, "override_not_allowed");
+        faults(answer).into_iter().map(|(field, _)| field).collect()
+    };
+    assert_eq!(server.post("/api/jobs/open", "").await.status, 201);
+    let both = r#"{"unique_key":"k","after":[1]}"#;
+    assert_eq!(fields(&server.post("/api/jobs/closed", both).await), ["after", "unique_key"]);
+    assert_eq!(server.post("/api/jobs/chained", both).await.status, 201);
+    let pipeline = |last: &str| format!(r#"[{{"name":"open"}},{{"name":"{last}","after":["open"]}}]"#);
+    assert_eq!(fields(&server.post("/api/jobs", &pipeline("closed")).await), ["jobs[1].after"]);
+    assert_eq!(server.post("/api/jobs", &pipeline("chained")).await.status, 201);
+    // The key of the definition itself, and the repetition of a job, are no fields of a submission.
+    let made = server.post("/api/jobs/closed", "").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let job = made.json()["id"].as_u64().expect("the id of the job");
+    server.stand.world().end(job, State::Failed, 1);
+    let retry = format!("/api/jobs/{job}/retry");
+    assert_eq!(fields(&server.post(&retry, r#"{"unique_key":"k2"}"#).await), ["unique_key"]);
+    assert_eq!(server.post(&retry, "").await.status, 201);
 }
 
 #[tokio::test]

@@ -149,6 +149,7 @@ async fn ended_jobs_go_and_their_numbers_with_them() {
     let (status, problem) = server.ask("POST", "/api/jobs/resize", key).await;
     assert_eq!((status, problem["code"].as_str()), (410, Some("pruned")));
     assert_eq!(problem["detail"], "this request was accepted before, as job 1, which has been removed since");
+    assert_eq!(problem["hint"], "to run it again, use another Idempotency-Key");
     server.stop().await;
 
     // Without retention a cancelled job may be gone before the answer that shows it is written.

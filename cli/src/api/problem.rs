@@ -1,7 +1,7 @@
 //! Problem documents of the server as failures, in the words of this program.
 
-use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
@@ -9,13 +9,18 @@ use crate::failure::{Exit, Failure};
 /// Converts a response other than 2xx into a failure.
 pub(super) async fn failure_from(response: Response) -> Failure {
     let status = response.status();
-    let exit = Exit::from_status(status.as_u16());
     let is_problem = response
         .headers()
         .get(CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"));
     let body = response.bytes().await.unwrap_or_default();
     let problem = if is_problem { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null };
+    failure_of(status, problem)
+}
+
+/// Converts a problem document into a failure; `Null` if the response had none.
+pub(crate) fn failure_of(status: StatusCode, problem: Value) -> Failure {
+    let exit = Exit::from_status(status.as_u16());
     let (code, hint) = (text_of(&problem, "code"), translate_hint(text_of(&problem, "hint")));
     let told =
         [text_of(&problem, "detail"), text_of(&problem, "title")].into_iter().find(|text| !text.is_empty());

@@ -17,7 +17,7 @@ use crate::events::Events;
 use crate::http::ends_count::EndsCount;
 use crate::http::middleware::body_budget::BodyBudget;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::problem::Problem;
+use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::openapi::description::Description;
 use crate::listener::expiry::CertificateExpiry;
 use crate::logs::Logs;
@@ -159,7 +159,9 @@ impl AppState {
     /// `draining`.
     pub(crate) fn check_not_draining(&self) -> Result<(), Problem> {
         match self.services.leaving.is_cancelled() {
-            true => Err(Problem::new(Code::Draining, "the server is leaving").retry_after(5)),
+            true => {
+                Err(Problem::new(Code::Draining, "the server is leaving").hint(DRAINING_HINT).retry_after(5))
+            }
             false => Ok(()),
         }
     }
@@ -171,7 +173,10 @@ impl AppState {
     pub(crate) fn check_disk_space(&self) -> Result<(), Problem> {
         match self.services.storage.is_low() {
             true => {
-                Err(Problem::new(Code::StorageLow, "there is no reservation for new jobs").retry_after(60))
+                let detail = "the disk of the server's data directory has no room for new jobs";
+                Err(Problem::new(Code::StorageLow, detail)
+                    .hint("free space on that disk; the server takes new jobs again without a restart")
+                    .retry_after(60))
             }
             false => Ok(()),
         }

@@ -6,5 +6,5 @@ use std::borrow::Cow;
 pub(super) type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// The states of workers.
-pub(super) const WORKER_STATES: [&str; 7] =
-    ["joining", "ready", "draining", "disconnected", "unreachable", "cloned", "revoked"];
+pub(super) const WORKER_STATES: [&str; 8] =
+    ["joining", "ready", "suspect", "draining", "disconnected", "unreachable", "cloned", "revoked"];

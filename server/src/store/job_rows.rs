@@ -205,6 +205,8 @@ pub struct JobFilter {
     pub worker: Option<WorkerId>,
     /// With this label.
     pub label: Option<(String, String)>,
+    /// Made by a schedule with this id, of any definition.
+    pub schedule: Option<String>,
     /// Of this parent.
     pub parent: Option<JobId>,
     /// Of the batch whose first job this is.

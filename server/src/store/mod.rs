@@ -57,7 +57,7 @@ pub use schedule_rows::{FireRecord, JobSlot, ScheduleState};
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;
 
-/// The last end of a definition is searched among so many of its ended jobs.
+/// If the last end of a definition has been deleted, the next one is searched among so many of its ended jobs.
 pub const LAST_AMONG: usize = 64;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
@@ -244,8 +244,8 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn was_removed(&self, id: JobId) -> Result<bool, ReadError>;
 
-    /// The job of a definition that ended last, among the newest [`LAST_AMONG`] of those that have ended. To find one that was made
-    /// before all of these and ended after them would take an index of all ends.
+    /// The job of a definition that ended last. Once retention has deleted that one, the last among the newest [`LAST_AMONG`] that have ended.
+    /// Members of a parent do not count beside it.
     ///
     /// # Errors
     /// The store cannot be read.

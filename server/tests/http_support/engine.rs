@@ -92,6 +92,10 @@ impl Archive for StandInEngine {
                 && filter
                     .worker
                     .is_none_or(|worker| row.attempt.as_ref().is_some_and(|it| it.worker == worker))
+                && filter
+                    .schedule
+                    .as_ref()
+                    .is_none_or(|schedule| row.slot.as_ref().is_some_and(|slot| slot.schedule == *schedule))
                 && filter.batch.is_none_or(|batch| row.batch == Some(batch))
                 && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
                 && filter.before.is_none_or(|before| row.job < before)

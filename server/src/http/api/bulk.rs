@@ -4,6 +4,9 @@
 //! after some time with a cursor; the client goes on from there. A definition may bear the name of an operation: a request without
 //! filters and ids submits a job of it.
 
+mod by_number;
+mod verb;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +41,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
+pub(crate) use verb::Verb;
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -59,39 +63,6 @@ pub(crate) async fn not_an_id() -> Problem {
     Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
 }
 
-/// An operation on jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Cancel,
-    Retry,
-    Release,
-}
-
-impl Verb {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-            Self::Release => "release",
-        }
-    }
-
-    /// The states of the jobs that are selected if the filter names no state.
-    const fn states(self) -> &'static [JobState] {
-        match self {
-            Self::Cancel => &[
-                JobState::Scheduled,
-                JobState::Queued,
-                JobState::Assigned,
-                JobState::Running,
-                JobState::Quarantined,
-            ],
-            Self::Retry => &[JobState::Failed, JobState::Expired, JobState::Lost],
-            Self::Release => &[JobState::Quarantined],
-        }
-    }
-}
-
 /// The body of a bulk request.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -102,10 +73,10 @@ pub(crate) struct Selection {
 
 /// The effect of an operation on one job.
 enum Effect {
-    /// The operation is complete.
-    Done,
-    /// A cancel was accepted; the container is being stopped.
-    Stopping,
+    /// The operation is complete; the job is in this state.
+    Done(JobState),
+    /// A cancel was accepted; the container is being stopped. The job is still in this state.
+    Stopping(JobState),
     /// A retry made this job.
     Made(JobId),
 }
@@ -154,12 +125,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
             return Err(Problem::new(Code::TooLong, detail).field("ids"));
         }
         note::object(format!("jobs {}", note::list(&ids)));
-        result.matched = ids.len() as u64;
-        if !dry_run {
-            for slice in ids.chunks(SLICE) {
-                operation.apply(slice.iter().copied().map(JobId).collect(), &mut result).await?;
-            }
-        }
+        operation.run_by_number(&ids, &mut result).await?;
     } else {
         note::object(match parts.uri.query() {
             Some(query) => format!("jobs with {query}"),
@@ -220,8 +186,19 @@ fn names_a_filter(query: &str, verb: Verb) -> bool {
         "cursor" => true,
         // A retry chooses the definition by it.
         "revision" => verb != Verb::Retry,
+        // Of a submission that takes the place of a schedule.
+        "schedule" => !query.contains("as_scheduled"),
         name => job_filter::NAMES.contains(&name),
     })
+}
+
+/// The part of the answer about single jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// Counts, and the first refusals.
+    Counts,
+    /// Also the effect on each job.
+    EachJob,
 }
 
 /// One bulk request.
@@ -254,7 +231,7 @@ impl Operation {
             let chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
             result.matched += chosen.len() as u64;
             if !result.dry_run {
-                self.apply(chosen, result).await?;
+                self.apply(chosen, result, Detail::Counts).await?;
             }
             let Some(last) = rows.last().filter(|_| rows.len() == filter.limit) else { return Ok(()) };
             filter.before = Some(last.job);
@@ -270,6 +247,7 @@ impl Operation {
         self: &Arc<Self>,
         jobs: Vec<JobId>,
         result: &mut shapes::BulkResult,
+        detail: Detail,
     ) -> Result<(), Problem> {
         match self.verb {
             Verb::Retry => self.state.check_accepting()?,
@@ -282,9 +260,13 @@ impl Operation {
         });
         let mut effects = effects.buffered(AT_ONCE);
         while let Some((job, effect)) = effects.next().await {
+            if detail == Detail::EachJob {
+                let base_path = &self.state.services.base_path;
+                result.results.push(by_number::shown(job, &effect, base_path));
+            }
             match effect {
-                Ok(Effect::Done) => result.done += 1,
-                Ok(Effect::Stopping) => result.stopping += 1,
+                Ok(Effect::Done(_)) => result.done += 1,
+                Ok(Effect::Stopping(_)) => result.stopping += 1,
                 Ok(Effect::Made(made)) => {
                     result.done += 1;
                     if result.jobs.len() < JOBS_SHOWN {
@@ -315,12 +297,12 @@ impl Operation {
     async fn cancel(&self, job: JobId) -> Result<Effect, Problem> {
         check_scope(&self.state, job).await?;
         match self.ask_engine(job).await? {
-            Answer::Cancelling(state) if state.has_ended() => Ok(Effect::Done),
-            Answer::Cancelling(_) => Ok(Effect::Stopping),
+            Answer::Cancelling(state) if state.has_ended() => Ok(Effect::Done(state)),
+            Answer::Cancelling(state) => Ok(Effect::Stopping(state)),
             Answer::Rejected(Rejection::NotLive) => {
                 let record = find(&self.state, job).await?;
                 match record.row.state {
-                    JobState::Cancelled => Ok(Effect::Done),
+                    JobState::Cancelled => Ok(Effect::Done(JobState::Cancelled)),
                     _ => Err(already_finished(&record)),
                 }
             }
@@ -332,7 +314,7 @@ impl Operation {
     async fn release(&self, job: JobId) -> Result<Effect, Problem> {
         check_scope(&self.state, job).await?;
         match self.ask_engine(job).await? {
-            Answer::Done => Ok(Effect::Done),
+            Answer::Done => Ok(Effect::Done(find(&self.state, job).await?.row.state)),
             Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),
             Answer::Rejected(rejection) => Err(rejection.into()),
             answer => Err(Problem::unexpected_answer(&answer)),

@@ -9,11 +9,13 @@ use axum::http::{HeaderName, Uri, header};
 use crate::http::api::{limits, schedules};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::definition::{count_waiting, definition};
+use crate::http::present::schedule::StoredSchedules;
 use crate::http::present::shapes;
 use crate::http::request::definition::find;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
+use crate::store::ScheduleState;
 
 pub(crate) async fn list(
     State(state): State<Arc<AppState>>,
@@ -27,7 +29,18 @@ pub(crate) async fn list(
     let definitions = state.services.catalogue.current();
     let fitting = definitions.iter().filter(|entry| tag.as_ref().is_none_or(|tag| entry.tags.contains(tag)));
     let etag = format!("\"{}\"", definitions.revision());
-    Ok(([(header::ETAG, etag)], Json(fitting.map(|entry| definition(entry, &waiting, &snapshot)).collect())))
+    let fitting: Vec<_> = fitting.collect();
+    let has_schedules = fitting.iter().any(|entry| !entry.definition.timetable.schedules.is_empty());
+    let stored = match has_schedules {
+        true => state.read(|archive| archive.schedules()).await?,
+        false => ScheduleState::default(),
+    };
+    let stored = StoredSchedules::new(&stored, 1);
+    let shown = fitting.into_iter().map(|entry| shapes::Definition {
+        next_fire_at: stored.next_fire(&entry.definition),
+        ..definition(entry, &waiting, &snapshot)
+    });
+    Ok(([(header::ETAG, etag)], Json(shown.collect())))
 }
 
 pub(crate) async fn one(
@@ -39,6 +52,8 @@ pub(crate) async fn one(
     let snapshot = state.services.engine.snapshot();
     let mut shown = definition(entry, &count_waiting(&snapshot), &snapshot);
     shown.schedules = schedules::of_definition(&state, &entry.definition).await?;
+    let active = shown.schedules.iter().filter(|schedule| schedule.state == "active");
+    shown.next_fire_at = active.filter_map(|schedule| schedule.next.first().copied()).min();
     shown.limits = limits::of_definition(&state, &entry.definition).await?;
     let last = state.read(move |archive| archive.last_ended(&name)).await?;
     shown.last_ended = last.map(|row| state.presenter().job(row));

@@ -280,8 +280,8 @@ impl From<TooManyReaders> for Problem {
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The states of workers in events.
-const WORKER_STATES: [&str; 8] =
-    ["joining", "ready", "draining", "disconnected", "unreachable", "cloned", "revoked", "gone"];
+const WORKER_STATES: [&str; 9] =
+    ["joining", "ready", "suspect", "draining", "disconnected", "unreachable", "cloned", "revoked", "gone"];
 
 /// Shorter than the idle timeout of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);

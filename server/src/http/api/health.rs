@@ -76,4 +76,5 @@ pub(crate) async fn problem(Name(name): Name) -> Result<Response, Problem> {
 
 pub(crate) async fn nothing_here() -> Problem {
     Problem::new(Code::NotFound, "there is nothing at this address")
+        .hint("GET /openapi.json lists the addresses of the API, and GET / is the dashboard; both are below the server's base path")
 }

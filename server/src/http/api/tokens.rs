@@ -23,7 +23,7 @@ use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::problem::Problem;
+use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::job_request::label_fault;
@@ -255,7 +255,7 @@ impl From<ChangeError> for Problem {
             ChangeError::TooMany => Self::new(Code::OutOfRange, detail).hint("revoke some that nobody needs"),
             ChangeError::NotKept(cause) => Self::unreadable(cause),
             ChangeError::Store(cause) => Self::unreadable(cause),
-            ChangeError::Closed => Self::new(Code::Draining, detail).retry_after(5),
+            ChangeError::Closed => Self::new(Code::Draining, detail).hint(DRAINING_HINT).retry_after(5),
         }
     }
 }

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::problem::Problem;
+use crate::http::middleware::problem::{Problem, UNKNOWN_WORKER_HINT};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::worker::{exclusion, live_worker, stored_worker};
 use crate::http::request::body;
@@ -185,7 +185,10 @@ async fn find(state: &AppState, id: WorkerId) -> Result<shapes::Worker, Problem>
             shapes::Worker { joined_at, exclusions, ..live_worker(state, facts, snapshot.cluster) }
         }
         (None, Some(row)) => shapes::Worker { joined_at: Some(Time(row.joined_at)), ..stored_worker(row) },
-        (None, None) => return Err(Problem::new(Code::UnknownWorker, format!("there is no worker {id}"))),
+        (None, None) => {
+            let detail = format!("there is no worker {id}");
+            return Err(Problem::new(Code::UnknownWorker, detail).hint(UNKNOWN_WORKER_HINT));
+        }
     };
     Ok(shown)
 }

@@ -119,14 +119,16 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         return Err(Problem::new(
             Code::UriTooLong,
             format!("{uri_bytes} bytes are too long (max {URI_BYTES_MAX})"),
-        ));
+        )
+        .hint("use fewer or shorter parameters; many jobs can be named as \"ids\" in the body of a bulk operation"));
     }
     let headers = request.headers().len();
     if headers > HEADERS_MAX {
         return Err(Problem::new(
             Code::HeadersTooLarge,
             format!("{headers} headers are too many (max {HEADERS_MAX})"),
-        ));
+        )
+        .hint(HEADERS_HINT));
     }
     let header_bytes: usize =
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
@@ -134,7 +136,8 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         return Err(Problem::new(
             Code::HeadersTooLarge,
             format!("{header_bytes} bytes are too large (max {HEADER_BYTES_MAX})"),
-        ));
+        )
+        .hint(HEADERS_HINT));
     }
     let peer = request.extensions().get::<Peer>();
     if peer.is_some_and(|peer| peer.ambiguous_length) {
@@ -224,6 +227,8 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const URI_BYTES_MAX: usize = 8 << 10;
 /// More than browsers and proxies send together.
 const HEADERS_MAX: usize = 64;
+const HEADERS_HINT: &str =
+    "send fewer or shorter headers; often it is cookies of other pages of the same host";
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]

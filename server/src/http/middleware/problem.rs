@@ -222,9 +222,9 @@ impl Problem {
         faults.map(|fault| (fault.field.clone(), fault.detail.clone())).collect()
     }
 
-    /// Writes the document. The cause of a 5xx goes to the log with the same request id.
+    /// The document. The cause of a 5xx goes to the log with the same request id.
     #[must_use]
-    pub fn write(self, base: &str, request_id: &str) -> Response {
+    pub fn into_document(self, base: &str, request_id: &str) -> shapes::Problem {
         let parts = *self.0;
         if let Some(cause) = &parts.cause {
             tracing::error!(
@@ -234,7 +234,7 @@ impl Problem {
                 "request failed"
             );
         }
-        let document = shapes::Problem {
+        shapes::Problem {
             kind: format!("{base}/problems/{}", parts.code.name()),
             title: parts.code.title().into(),
             status: parts.code.status().as_u16(),
@@ -248,11 +248,17 @@ impl Problem {
             last_event_id: parts.last_event_id,
             errors: parts.errors,
             request_id: request_id.to_owned(),
-        };
-        let body = serde_json::to_vec(&document).unwrap_or_default();
-        let mut response = (parts.code.status(), body).into_response();
+        }
+    }
+
+    /// Writes the document as the answer to the request.
+    #[must_use]
+    pub fn write(mut self, base: &str, request_id: &str) -> Response {
+        let (status, headers) = (self.0.code.status(), std::mem::take(&mut self.0.headers));
+        let body = serde_json::to_vec(&self.into_document(base, request_id)).unwrap_or_default();
+        let mut response = (status, body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
-        response.headers_mut().extend(parts.headers);
+        response.headers_mut().extend(headers);
         response
     }
 
@@ -346,6 +352,13 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 
 /// Faults of one body that are listed.
 pub(crate) const FAULTS_MAX: usize = 50;
+
+/// Advice while the server shuts down.
+pub(crate) const DRAINING_HINT: &str =
+    "try again in some seconds, when the server runs again; an Idempotency-Key makes that safe";
+
+/// Advice for a worker that does not exist.
+pub(crate) const UNKNOWN_WORKER_HINT: &str = "GET /api/workers?all=1 lists the workers";
 
 #[cfg(test)]
 mod tests {

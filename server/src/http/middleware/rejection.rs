@@ -3,7 +3,7 @@
 use scheduler::step::Rejection;
 
 use super::code::Code;
-use super::problem::{Problem, pending_text};
+use super::problem::{Problem, UNKNOWN_WORKER_HINT, pending_text};
 use crate::engine::Busy;
 
 impl From<Rejection> for Problem {
@@ -88,7 +88,9 @@ impl From<Rejection> for Problem {
                 Self::new(Code::UnknownSchedule, "no schedule of jobs.yaml is called so")
                     .hint("GET /api/schedules lists them")
             }
-            Rejection::UnknownWorker => Self::new(Code::UnknownWorker, "there is no such worker"),
+            Rejection::UnknownWorker => {
+                Self::new(Code::UnknownWorker, "there is no such worker").hint(UNKNOWN_WORKER_HINT)
+            }
             Rejection::RefusedBefore => Self::new(
                 Code::RefusedByStore,
                 "what this request leads to was refused twice by the server's store",

@@ -111,6 +111,7 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         limits: Vec::new(),
         schedules: Vec::new(),
         overlap: definition.timetable.overlap.name().into(),
+        next_fire_at: None,
         last_ended: None,
     }
 }

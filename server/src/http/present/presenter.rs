@@ -207,6 +207,16 @@ impl Presenter {
         Some(shapes::Reason { code: "runtime_unavailable".into(), text: text.into() })
     }
 
+    /// True if a release gives the current attempt up: its worker, or its runtime there, cannot say what became of it. The snapshot may be
+    /// slightly older than the scheduler's own decision.
+    pub(crate) fn is_releasable(&self, row: &JobRow) -> bool {
+        let Some(attempt) = live(row) else { return false };
+        let is_ready = |worker: &WorkerFacts| {
+            matches!(worker.state, WorkerState::Ready | WorkerState::Suspect | WorkerState::Draining)
+        };
+        !self.worker(attempt).is_some_and(is_ready) || self.silence(row, attempt).is_some()
+    }
+
     fn pending(&self, row: &JobRow) -> Option<PendingReason> {
         match row.state {
             State::Scheduled => Some(PendingReason::NotDue),

@@ -34,6 +34,12 @@ impl<'k> StoredSchedules<'k> {
         definition.timetable.schedules.iter().map(|schedule| self.schedule(definition, schedule))
     }
 
+    /// The next slot of the active schedules of a definition.
+    pub(crate) fn next_fire(&self, definition: &Definition) -> Option<Time> {
+        let schedules = self.schedules_of(definition).filter(|schedule| schedule.state == "active");
+        schedules.filter_map(|schedule| schedule.next.first().copied()).min()
+    }
+
     fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {
         let name = definition.name.as_str();
         let row = self.rows.get(&(name, schedule.id.as_str()));

@@ -118,7 +118,7 @@ pub(crate) fn explain_pruned(problem: Problem, holder: &KeyHolder) -> Problem {
             Code::Pruned,
             format!("this request was accepted before, as job {}, which has been removed since", holder.job),
         )
-        .hint("to run it retry, use another Idempotency-Key"),
+        .hint("to run it again, use another Idempotency-Key"),
         _ => problem,
     }
 }

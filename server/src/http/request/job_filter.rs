@@ -16,13 +16,14 @@ use crate::store::JobFilter;
 use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 17] = [
     "state",
     "name",
     "worker",
     "label",
     "batch",
     "member_of",
+    "schedule",
     "revision",
     "outcome",
     "exit_code",
@@ -46,6 +47,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         label: query.text("label")?.as_deref().map(label).transpose()?,
         batch: query.number("batch")?.map(JobId),
         parent: query.number("member_of")?.map(JobId),
+        schedule: query.text("schedule")?,
         revision: query.text("revision")?.as_deref().map(|text| revision("revision", text)).transpose()?,
         outcomes: query.text("outcome")?.as_deref().map_or(Ok(Vec::new()), outcomes)?,
         exit_code: query.text("exit_code")?.as_deref().map(exit_code).transpose()?,

@@ -3,6 +3,7 @@
 
 use protocol::container::Overrides;
 use scheduler::definition::Definition;
+use scheduler::dependencies::RequiredEnd;
 use scheduler::details::JobDetails;
 use scheduler::new_jobs::NewJob;
 use scheduler::params::{Field, JobParams, SubmissionRules};
@@ -23,7 +24,7 @@ pub(crate) fn complete(
     definition: &Definition,
     checker: &Checker<'_>,
 ) -> Result<NewJob, Problem> {
-    let JobRequest { mut job, params, .. } = request;
+    let JobRequest { mut job, params, after_entries, .. } = request;
     job.revision = definition.revision;
     if job.unique_key.is_some() && definition.limits.unique.is_none() {
         return Err(no_unique_key());
@@ -32,7 +33,7 @@ pub(crate) fn complete(
     if rules.is_default() && params.is_empty() {
         return Ok(job);
     }
-    let mut faults = not_allowed(rules, &job, !params.is_empty());
+    let mut faults = not_allowed(rules, &job, &params, &after_entries);
     // Parameters that are not allowed are not judged as well.
     let may_have_params = params.is_empty() || !faults.iter().any(|(_, fault)| fault.field == "params");
     match checker.resolve(&params) {
@@ -63,11 +64,11 @@ pub(crate) fn resolve_over_earlier_params(
     definition: &Definition,
     checker: &Checker<'_>,
 ) -> Result<(NewJob, JobParams), Problem> {
-    let JobRequest { job, params, .. } = changes;
+    let JobRequest { job, params, after_entries, .. } = changes;
     if job.unique_key.is_some() && definition.limits.unique.is_none() {
         return Err(no_unique_key());
     }
-    let mut faults = not_allowed(&definition.submission, &job, !params.is_empty());
+    let mut faults = not_allowed(&definition.submission, &job, &params, &after_entries);
     let mut values = earlier;
     values.retain(|(name, _)| !params.iter().any(|(changed, _)| changed == name));
     values.extend(params);
@@ -106,20 +107,28 @@ fn no_unique_key() -> Problem {
         .hint("leave the field out, or add \"unique\" to the definition")
 }
 
-/// A fault for each field that the definition does not allow.
-fn not_allowed(rules: &SubmissionRules, job: &NewJob, has_params: bool) -> Vec<(Code, Fault)> {
+/// A fault for each field that the definition does not allow. `after` names jobs by number in `job`, and entries of the same request
+/// in `after_entries`.
+fn not_allowed(
+    rules: &SubmissionRules,
+    job: &NewJob,
+    params: &[(String, Value)],
+    after_entries: &[(String, RequiredEnd)],
+) -> Vec<(Code, Fault)> {
     let Some(allow) = &rules.allow else { return Vec::new() };
     let none = JobDetails::default();
     let JobDetails { overrides, labels, .. } = job.details.as_deref().unwrap_or(&none);
     let is_given = |field: Field| match field {
+        Field::After => !job.after.is_empty() || !after_entries.is_empty(),
         Field::Args => !overrides.args.is_empty(),
         Field::Environment => !overrides.environment.is_empty(),
         Field::Input => overrides.input.is_some(),
         Field::Labels => !labels.is_empty(),
-        Field::Params => has_params,
+        Field::Params => !params.is_empty(),
         Field::Priority => job.priority.is_some(),
         Field::RunAt => job.run_at.is_some(),
         Field::Timeout => job.timeout.is_some(),
+        Field::UniqueKey => job.unique_key.is_some(),
     };
     let hint = match allow.is_empty() {
         true => "its jobs run as they are defined; leave the field out".to_owned(),

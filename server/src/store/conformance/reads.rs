@@ -360,30 +360,6 @@ pub(in crate::store) fn live_jobs_are_found_by_label_among_many_ended_ones(backe
     assert!(harness.list(of_batch).is_empty());
 }
 
-pub(in crate::store) fn the_last_end_of_a_definition_is_found(backend: &mut dyn Backend) {
-    let mut harness = Harness::new(backend);
-    assert_eq!(harness.archive().last_ended("resize").unwrap(), None);
-    harness.commit(vec![
-        added(1),
-        added(2),
-        added(3),
-        Change::Added(AddedJob { revision: Revision(2), ..job(4) }),
-    ]);
-    harness.commit(vec![assigned(1, 1), assigned(2, 2), assigned(4, 4)]);
-    harness.commit(vec![
-        succeeded(1, 1),
-        ended(2, State::Failed, Some(closed(2, 2, Outcome::Failed))),
-        succeeded(4, 4),
-    ]);
-    let last = |name: &str| harness.archive().last_ended(name).unwrap().map(|row| (row.job.0, row.state));
-    assert_eq!(last("resize"), Some((2, State::Failed)));
-    assert_eq!(last("mail"), Some((4, State::Succeeded)));
-    assert_eq!(last("unheard"), None);
-    harness.commit(vec![ended_at(3, State::Cancelled, 4_900)]);
-    let last = |name: &str| harness.archive().last_ended(name).unwrap().map(|row| (row.job.0, row.state));
-    assert_eq!(last("resize"), Some((2, State::Failed)), "the newest one ended earlier");
-}
-
 pub(in crate::store) fn revisions_of_a_name_are_found_newest_first(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     harness.commit(vec![added(1)]);

@@ -1,11 +1,13 @@
 //! Lists of jobs, newest first.
 //!
 //! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
-//! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label, live jobs are
-//! searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most a page; the newest of
+//! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label or schedule (module `tag`),
+//! live jobs are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most a page; the newest of
 //! all make the page.
 
+mod last;
 mod parts;
+mod tag;
 
 use protocol::JobId;
 use rusqlite::types::Value;
@@ -15,8 +17,10 @@ use scheduler::job::State;
 use super::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
 use super::pending_batch::{self, Range};
 use super::{codes, record, rows};
-use crate::store::{JOBS_MAX, JobFilter, JobRow, LAST_AMONG};
+use crate::store::{JOBS_MAX, JobFilter, JobRow};
+pub(super) use last::last_ended;
 use parts::{Part, has_closed_attempt, has_end, parts, singles};
+use tag::Tag;
 
 /// Members of a batch follow its first job: one request makes at most this many.
 const BATCH_MAX: i64 = 100_000;
@@ -45,10 +49,10 @@ fn page(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<Job
                 break;
             }
             let before = found.len();
-            match (blocks, &filter.label, part) {
+            match (blocks, Tag::of(filter), part) {
                 (Some(blocks), ..) => query.by_blocks(blocks, *range, &mut found)?,
-                (None, Some(label), Part::Live(_) | Part::RunningParents) => {
-                    query.live_by_label(label, *range, &mut found)?
+                (None, Some(tag), Part::Live(_) | Part::RunningParents) => {
+                    query.live_by_tag(tag, *range, &mut found)?
                 }
                 (None, ..) => found.extend(query.within(*range, query.limit)?),
             }
@@ -64,14 +68,6 @@ fn page(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<Job
         record::complete(connection, row)?;
     }
     Ok(found.into_iter().map(|(row, _)| row).collect())
-}
-
-/// The job of a definition that ended last, among the newest of those that have ended.
-pub(super) fn last_ended(connection: &Connection, definition: &str) -> rusqlite::Result<Option<JobRow>> {
-    let states = State::ALL.into_iter().filter(|state| state.has_ended()).collect();
-    let filter =
-        JobFilter { states, name: Some(definition.to_owned()), limit: LAST_AMONG, ..JobFilter::default() };
-    Ok(jobs(connection, &filter)?.into_iter().max_by_key(|row| (row.ended_at, row.job)))
 }
 
 /// The lowest and the highest number that the filter leaves; nothing if it is empty.
@@ -122,7 +118,7 @@ fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlit
         Part::Live(Some(state)) => state != State::Queued,
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };
-    if filter.label.is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
+    if Tag::of(filter).is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
         return Ok(None);
     }
     if let Some(name) = &filter.name {
@@ -143,11 +139,11 @@ fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlit
     Ok(has_end(filter).then_some(Blocks::Ends))
 }
 
-/// The table that is walked for a query by label; the other one is looked up row by row.
+/// The table that is walked for a query by tag; the other one is looked up row by row.
 #[derive(Clone, Copy, Debug)]
 enum Leads {
     Jobs,
-    Labels,
+    Tags,
 }
 
 struct Query<'q> {
@@ -186,20 +182,17 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// Reads block by block, the newest first, and only blocks in which there are both live jobs and such a label.
-    fn live_by_label(
+    /// Reads block by block, the newest first, and only blocks in which there are both live jobs and such a tag.
+    fn live_by_tag(
         &self,
-        (name, value): &(String, String),
+        tag: Tag<'_>,
         (lowest, mut highest): Range,
         found: &mut Vec<(JobRow, bool)>,
     ) -> rusqlite::Result<()> {
-        let sql = "SELECT max(job) FROM labels WHERE name = ?1 AND value = ?2 AND job <= ?3";
-        let mut labelled = self.connection.prepare_cached(sql)?;
         let mut wanted = self.limit;
         while wanted > 0
             && let Some(live) = self.newest_below(highest)?.filter(|live| *live >= lowest)
-            && let Some(newest) =
-                labelled.query_row((name, value, live), |row| row.get::<_, Option<i64>>(0))?
+            && let Some(newest) = tag.newest_below(self.connection, live)?
             && newest >= lowest
         {
             let first = lowest.max(newest >> BLOCK_SHIFT << BLOCK_SHIFT);
@@ -242,18 +235,18 @@ impl Query<'_> {
     }
 
     fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, bool)>> {
-        let leads = match (&self.filter.label, self.part) {
+        let leads = match (Tag::of(self.filter), self.part) {
             (Some(_), Part::Live(_) | Part::RunningParents) if self.has_few_live((lowest, highest))? => {
                 Leads::Jobs
             }
-            (Some(_), _) => Leads::Labels,
+            (Some(_), _) => Leads::Tags,
             (None, _) => Leads::Jobs,
         };
         let (sql, values) = self.sql((lowest, highest), limit, leads);
         self.connection.prepare_cached(&sql)?.query_map(params_from_iter(values), rows::job)?.collect()
     }
 
-    /// True if it is cheaper to read the live jobs of a block than its labels.
+    /// True if it is cheaper to read the live jobs of a block than its tags.
     fn has_few_live(&self, (lowest, highest): Range) -> rusqlite::Result<bool> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -270,15 +263,13 @@ impl Query<'_> {
             values.len()
         };
         let (source, joins) = (self.source(), rows::JOB_JOINS);
-        let key = if let Some((name, value)) = &self.filter.label {
-            let (name, value) = (bind(name.clone().into()), bind(value.clone().into()));
+        let key = if let Some(tag) = Tag::of(self.filter) {
+            let table = tag.table();
             let (pair, key) = match leads {
-                Leads::Labels => (format!("labels l CROSS JOIN {source} j"), "l.job"),
-                Leads::Jobs => (format!("{source} j CROSS JOIN labels l"), "j.id"),
+                Leads::Tags => (format!("{table} CROSS JOIN {source} j"), "tag.job"),
+                Leads::Jobs => (format!("{source} j CROSS JOIN {table}"), "j.id"),
             };
-            sql += &format!(
-                "{pair} ON j.id = l.job {joins} WHERE l.name = ?{name} AND l.value = ?{value} AND {key}"
-            );
+            sql += &format!("{pair} ON j.id = tag.job {joins} WHERE {} AND {key}", tag.condition(&mut bind));
             key
         } else {
             sql += &format!("{source} j {joins} WHERE j.id");
@@ -307,6 +298,12 @@ impl Query<'_> {
         if let Some(name) = &self.filter.name {
             let name = bind(name.clone().into());
             sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE name = ?{name})");
+        }
+        if let (Some(schedule), Some(_)) = (&self.filter.schedule, &self.filter.label) {
+            let schedule = bind(schedule.clone().into());
+            sql += &format!(
+                " AND EXISTS (SELECT 1 FROM fires f WHERE f.job = j.id AND f.reason IS NULL AND f.schedule = ?{schedule})"
+            );
         }
         if let Some(revision) = self.filter.revision {
             let revision = bind(revision.0.to_be_bytes().to_vec().into());
@@ -372,6 +369,6 @@ pub(super) fn plans(connection: &Connection, filter: &JobFilter) -> Vec<Vec<Stri
         let steps = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
         steps.collect::<rusqlite::Result<_>>().unwrap()
     };
-    let both = |part| [(part, Leads::Jobs), (part, Leads::Labels)];
+    let both = |part| [(part, Leads::Jobs), (part, Leads::Tags)];
     parts(filter).into_iter().flat_map(both).map(explain).collect()
 }

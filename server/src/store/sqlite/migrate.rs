@@ -50,6 +50,8 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("pauses", include_str!("migrations/0033_pauses.sql")),
     ("keys_without_trigger", include_str!("migrations/0034_keys_without_trigger.sql")),
     ("keys_in_jobs", include_str!("migrations/0035_keys_in_jobs.sql")),
+    ("last_ends", include_str!("migrations/0036_last_ends.sql")),
+    ("jobs_by_schedule", include_str!("migrations/0037_jobs_by_schedule.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

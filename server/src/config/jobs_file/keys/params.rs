@@ -36,7 +36,8 @@ pub(in crate::config::jobs_file) const PARAM: &[Key] = &[
 pub(in crate::config::jobs_file) const TYPES: [&str; 7] =
     ["string", "integer", "number", "boolean", "duration", "enum", "list"];
 
-pub(in crate::config::jobs_file) const FIELDS: [(&str, Field); 8] = [
+pub(in crate::config::jobs_file) const FIELDS: [(&str, Field); 10] = [
+    (Field::After.name(), Field::After),
     (Field::Args.name(), Field::Args),
     (Field::Environment.name(), Field::Environment),
     (Field::Input.name(), Field::Input),
@@ -45,4 +46,5 @@ pub(in crate::config::jobs_file) const FIELDS: [(&str, Field); 8] = [
     (Field::Priority.name(), Field::Priority),
     (Field::RunAt.name(), Field::RunAt),
     (Field::Timeout.name(), Field::Timeout),
+    (Field::UniqueKey.name(), Field::UniqueKey),
 ];

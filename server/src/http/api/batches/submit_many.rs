@@ -161,7 +161,7 @@ pub(crate) fn read_many(
     let mut jobs = Vec::new();
     let mut names = EntryNames::default();
     let mut last: Option<(String, &Definition, Checker<'_>)> = None;
-    let take = |mut request: JobRequest<'_>| {
+    let take = |request: JobRequest<'_>| {
         if jobs.len() == MANY_MAX {
             return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
         }
@@ -187,7 +187,7 @@ pub(crate) fn read_many(
         };
         let position = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         names.add(position, request.entry_name.as_deref(), &definition.name);
-        names.add_after(position, std::mem::take(&mut request.after_entries));
+        names.add_after(position, request.after_entries.clone());
         admission::check_policy(definitions, definition, request.job.timeout, actor.role)?;
         let mut job = submission::complete(request, definition, checker)?;
         trace.add_to(&mut job);

@@ -215,6 +215,9 @@ pub struct Definition {
     /// Its schedules with their next slots; only where one definition is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<Schedule>,
+    /// The next slot of its schedules; absent if none of them is active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_fire_at: Option<Time>,
     /// The last of its jobs that ended; in the answer about one definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_ended: Option<Job>,

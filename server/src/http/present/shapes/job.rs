@@ -350,39 +350,3 @@ const fn nothing(count: &u32) -> bool {
 fn is_unknown(time: &Time) -> bool {
     *time == Time::default()
 }
-
-/// The answer to a bulk operation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BulkResult {
-    /// True if the jobs were only counted.
-    pub dry_run: bool,
-    /// The number of selected jobs, up to `next`.
-    pub matched: u64,
-    /// The number of jobs for which the operation is complete.
-    pub done: u64,
-    /// The number of jobs whose containers are being stopped by a cancel.
-    pub stopping: u64,
-    /// The number of jobs for which the operation was refused.
-    pub refused: u64,
-    /// The first refusals, at most 20.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refusals: Vec<Refusal>,
-    /// The jobs that a retry made, at most 1,000.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub jobs: Vec<u64>,
-    /// The `cursor` of the next request, if the time was up before the last job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-}
-
-/// One refusal of a bulk operation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Refusal {
-    /// The job's number.
-    pub job: u64,
-    /// Stable code for programs, as in a problem document.
-    #[schema(value_type = String)]
-    pub code: Text,
-    /// The reason as a sentence.
-    pub detail: String,
-}

@@ -6,6 +6,7 @@
 
 mod access;
 mod batch;
+mod bulk;
 mod committed;
 mod definition;
 mod explanation;
@@ -35,14 +36,13 @@ use utoipa::{PartialSchema, ToSchema};
 pub use crate::rfc3339::Time;
 pub use access::{AuditEntry, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch};
+pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{
     Definition, Expectation, Param, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
 };
 pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
-pub use job::{
-    Attempt, Batch, BulkResult, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase, Refusal,
-};
+pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};
 pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, TargetTest};

@@ -77,6 +77,47 @@ fn lists_by_several_outcomes_are_in_order_and_name_no_job_twice() {
     assert!(numbers(exit_code(78, 3)).is_empty());
 }
 
+#[test]
+fn jobs_of_a_schedule_are_found_by_its_rows_in_the_ledger() {
+    let place = Place::new();
+    let (_store, archive) = place.open();
+    let shell = place.sql();
+    // Jobs 1 to 9,000 of two definitions have ended; each tenth was made by a schedule. The live jobs are 9,001 to 9,003.
+    shell
+        .execute_batch(
+            "INSERT INTO definitions (id, revision, name, entry)
+             VALUES (1, zeroblob(16), 'resize', '{}'), (2, x'00000000000000000000000000000001', 'mail', '{}');
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+             SELECT i, 1 + i % 2, 6, 0, 1, 1, 0, 0, 2, 0 FROM n;
+             INSERT INTO jobs (id, definition, state, priority, created_at, due_at)
+             VALUES (9001, 1, 2, 0, 1, 1), (9002, 2, 2, 0, 1, 1), (9003, 1, 2, 0, 1, 1);
+             INSERT INTO labels (name, value, job) VALUES ('team', 'blue', 10), ('team', 'blue', 25), ('team', 'blue', 11);
+             INSERT INTO fires (definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at)
+             WITH RECURSIVE n(i) AS (SELECT 5 UNION ALL SELECT i + 5 FROM n WHERE i < 9000)
+             SELECT iif(i % 2, 'mail', 'resize'), 'nightly', i, i, 1, 1, 'fired', NULL, i, i FROM n;
+             INSERT INTO fires (definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at)
+             VALUES ('resize', 'nightly', 9001, 9001, 1, 1, 'skipped', 'overlap', 9001, 1),
+                    ('resize', 'hourly', 9003, 9003, 1, 1, 'fired', NULL, 9003, 1),
+                    ('mail', 'nightly', 9002, 9002, 1, 1, 'fired', NULL, 9002, 1);",
+        )
+        .unwrap();
+    let numbers = |filter: JobFilter| -> Vec<u64> {
+        archive.jobs(&filter).unwrap().iter().map(|row| row.job.0).collect()
+    };
+    let nightly = JobFilter { schedule: Some("nightly".to_owned()), limit: 3, ..JobFilter::default() };
+    assert_eq!(numbers(nightly.clone()), [9_002, 9_000, 8_995]);
+    let resize = JobFilter { name: Some("resize".to_owned()), ..nightly.clone() };
+    assert_eq!(numbers(resize.clone()), [9_000, 8_990, 8_980]);
+    assert!(numbers(JobFilter { states: vec![State::Queued], ..resize }).is_empty());
+    assert_eq!(numbers(JobFilter { states: vec![State::Queued], ..nightly.clone() }), [9_002]);
+    assert_eq!(numbers(JobFilter { before: Some(JobId(11)), ..nightly.clone() }), [10, 5]);
+    let blue = JobFilter { label: Some(("team".to_owned(), "blue".to_owned())), ..nightly.clone() };
+    assert_eq!(numbers(blue), [25, 10]);
+    assert_eq!(numbers(JobFilter { schedule: Some("hourly".to_owned()), ..nightly.clone() }), [9_003]);
+    assert!(numbers(JobFilter { schedule: Some("weekly".to_owned()), ..nightly }).is_empty());
+}
+
 type AddFilter = fn(&mut JobFilter);
 
 const FILTERS: &[(&str, AddFilter)] = &[
@@ -96,6 +137,7 @@ const FILTERS: &[(&str, AddFilter)] = &[
     ("text", |it| it.text = Some("disk".to_owned())),
     ("worker", |it| it.worker = Some(WorkerId(1))),
     ("label", |it| it.label = Some(("team".to_owned(), "blue".to_owned()))),
+    ("schedule", |it| it.schedule = Some("nightly".to_owned())),
     ("batch", |it| it.batch = Some(JobId(1))),
     ("accepted_since", |it| it.since = Some(Timestamp(1))),
     ("accepted_until", |it| it.until = Some(Timestamp(i64::MAX))),
@@ -111,6 +153,7 @@ fn lists_are_read_by_index_and_in_order() {
     let shell = place.sql();
     let name = Some("resize".to_owned());
     let label = Some(("team".to_owned(), "blue".to_owned()));
+    let schedule = Some("nightly".to_owned());
     let states = |states: &[State]| JobFilter { states: states.to_vec(), ..JobFilter::default() };
     for filter in [
         JobFilter::default(),
@@ -118,6 +161,9 @@ fn lists_are_read_by_index_and_in_order() {
         JobFilter { worker: Some(WorkerId(1)), ..JobFilter::default() },
         JobFilter { label: label.clone(), ..JobFilter::default() },
         JobFilter { label, ..states(&[State::Succeeded]) },
+        JobFilter { schedule: schedule.clone(), ..JobFilter::default() },
+        JobFilter { schedule: schedule.clone(), name: name.clone(), ..JobFilter::default() },
+        JobFilter { schedule, ..states(&[State::Running, State::Succeeded]) },
         states(&[State::Queued]),
         states(&[State::Running]),
         states(&[State::Assigned, State::Scheduled]),

@@ -131,6 +131,9 @@ fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
     }
     let (mut store, archive) = place.open();
     let loaded = store.load(&mut |_| {}).unwrap();
+    let last = "SELECT group_concat(last_job) FROM (SELECT last_job FROM definition_totals ORDER BY is_bad)";
+    let last: String = place.sql().query_row(last, [], |row| row.get(0)).unwrap();
+    assert_eq!(last, "4096,2", "the last good end and the last bad one");
     let rule = DefinitionCutoffs {
         definition: "resize".into(),
         ended_since: Timestamp(i64::MIN),

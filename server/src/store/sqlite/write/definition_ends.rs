@@ -1,4 +1,5 @@
-//! The ends of jobs by definition, for retention: the earliest one in each block, and how many ended jobs are kept.
+//! The ends of jobs by definition. For retention: the earliest one in each block, and how many ended jobs are kept. Also the job that ended
+//! last.
 //!
 //! A member of a parent that is kept counts nowhere: it is deleted with its parent.
 
@@ -28,26 +29,30 @@ pub(super) const fn is_bad(state: i64) -> bool {
 
 /// Counts jobs that have ended, after the rows of members are written.
 pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[EndedJob]) -> WriteResult {
-    let mut totals: BTreeMap<(i64, bool), i64> = BTreeMap::new();
+    let mut totals: BTreeMap<(i64, bool), (i64, (i64, i64))> = BTreeMap::new();
     let mut oldest: BTreeMap<EndKey, i64> = BTreeMap::new();
     for end in ended {
         if run_on::is_member(connection, JobId(end.job.cast_unsigned()))? {
             continue;
         }
         let name = name_of(connection, cache, end.definition)?;
-        *totals.entry((name, is_bad(end.state))).or_default() += 1;
+        let last = (end.ended_at, end.job);
+        let total = totals.entry((name, is_bad(end.state))).or_insert((0, last));
+        *total = (total.0 + 1, total.1.max(last));
         let key = (name, is_bad(end.state), end.job >> BLOCK_SHIFT);
         if cache.definition_ends.get(&key).is_none_or(|known| *known > end.ended_at) {
             oldest.entry(key).and_modify(|at| *at = end.ended_at.min(*at)).or_insert(end.ended_at);
         }
     }
-    for ((name, is_bad), count) in totals {
+    for ((name, is_bad), (count, (last_end, last_job))) in totals {
         connection
             .prepare_cached(
-                "INSERT INTO definition_totals (name, is_bad, ended) VALUES (?1, ?2, ?3)
-                 ON CONFLICT DO UPDATE SET ended = ended + ?3",
+                "INSERT INTO definition_totals (name, is_bad, ended, last_end, last_job) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT DO UPDATE SET ended = ended + ?3,
+                     last_job = CASE WHEN last_end IS NULL OR (?4, ?5) > (last_end, last_job) THEN ?5 ELSE last_job END,
+                     last_end = max(coalesce(last_end, ?4), ?4)",
             )?
-            .execute((name, is_bad, count))?;
+            .execute((name, is_bad, count, last_end, last_job))?;
     }
     for (key, at) in oldest {
         let (name, is_bad, block) = key;

@@ -1,0 +1,83 @@
+//! Bulk operations on jobs that a request names by number: each job counts once, and the answer has the effect on each.
+
+use std::collections::HashSet;
+
+use protocol::JobId;
+use scheduler::job::State as JobState;
+
+use super::{Detail, Effect, Operation, SLICE, Verb};
+use crate::auth::actor::Actor;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::submit_params::RevisionChoice;
+
+impl Operation {
+    /// Applies the operation to these jobs. A dry run counts those that it would change.
+    pub(super) async fn run_by_number(
+        self: &std::sync::Arc<Self>,
+        ids: &[u64],
+        result: &mut shapes::BulkResult,
+    ) -> Result<(), Problem> {
+        let mut seen = HashSet::new();
+        let jobs: Vec<JobId> = ids.iter().copied().filter(|id| seen.insert(*id)).map(JobId).collect();
+        for slice in jobs.chunks(SLICE) {
+            if result.dry_run {
+                result.matched += self.count(slice.to_vec()).await?;
+            } else {
+                result.matched += slice.len() as u64;
+                self.apply(slice.to_vec(), result, Detail::EachJob).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of those jobs that the operation would change.
+    async fn count(&self, jobs: Vec<JobId>) -> Result<u64, Problem> {
+        let states = self.state.read(move |archive| archive.states(&jobs)).await?;
+        let actor = Actor::current();
+        let mut count = 0;
+        for (job, definition, state) in states {
+            if actor.check_scope(&definition).is_ok() && self.would_change(job, &definition, state).await? {
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    async fn would_change(&self, job: JobId, definition: &str, state: JobState) -> Result<bool, Problem> {
+        match self.verb {
+            Verb::Cancel => Ok(!state.has_ended()),
+            Verb::Retry => {
+                let definitions = self.state.services.catalogue.current();
+                let can_run = match definitions.find(definition) {
+                    Some(entry) => entry.definition.enabled,
+                    None => self.revision == RevisionChoice::Original,
+                };
+                Ok(state.has_ended() && can_run)
+            }
+            Verb::Release => match state {
+                JobState::Quarantined => Ok(true),
+                JobState::Assigned | JobState::Running => {
+                    let found = self.state.read(move |archive| archive.job(job)).await?;
+                    Ok(found.is_some_and(|record| self.state.presenter().is_releasable(&record.row)))
+                }
+                _ => Ok(false),
+            },
+        }
+    }
+}
+
+/// The effect on one job as the answer shows it.
+pub(super) fn shown(job: JobId, effect: &Result<Effect, Problem>, base_path: &str) -> shapes::BulkEffect {
+    let shown = shapes::BulkEffect { job: job.0, ..shapes::BulkEffect::default() };
+    match effect {
+        Ok(Effect::Done(state) | Effect::Stopping(state)) => {
+            shapes::BulkEffect { state: Some(state.name().into()), ..shown }
+        }
+        Ok(Effect::Made(made)) => shapes::BulkEffect { made: Some(made.0), ..shown },
+        Err(problem) => {
+            let document = problem.clone().into_document(base_path, "");
+            shapes::BulkEffect { problem: Some(Box::new(document)), ..shown }
+        }
+    }
+}

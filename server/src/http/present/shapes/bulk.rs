@@ -1,0 +1,62 @@
+//! JSON of operations on many jobs.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Problem, Text};
+
+/// The answer to a bulk operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BulkResult {
+    /// True if the jobs were only counted.
+    pub dry_run: bool,
+    /// The number of selected jobs, up to `next`.
+    pub matched: u64,
+    /// The number of jobs for which the operation is complete.
+    pub done: u64,
+    /// The number of jobs whose containers are being stopped by a cancel.
+    pub stopping: u64,
+    /// The number of jobs for which the operation was refused.
+    pub refused: u64,
+    /// The first refusals, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
+    /// The effect on each job of a request with `ids` that was no dry run, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<BulkEffect>,
+    /// The jobs that a retry made, at most 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<u64>,
+    /// The `cursor` of the next request, if the time was up before the last job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// One refusal of a bulk operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Refusal {
+    /// The job's number.
+    pub job: u64,
+    /// Stable code for programs, as in a problem document.
+    #[schema(value_type = String)]
+    pub code: Text,
+    /// The reason as a sentence.
+    pub detail: String,
+}
+
+/// The effect of a bulk operation on one job. Exactly one of `state`, `made` and `problem` is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BulkEffect {
+    /// The job's number.
+    pub job: u64,
+    /// Its state after a cancel or a release; a job whose containers are being stopped has not ended yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub state: Option<Text>,
+    /// The job that a retry made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<u64>,
+    /// The refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Box<Problem>>,
+}
