@@ -31,7 +31,7 @@ use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
-use crate::placement::recall_for_slot::EmptiedBacklog;
+use crate::placement::recall_for_slot::EmptiedBacklogs;
 use crate::placement::search_times::SearchTimes;
 use crate::queue::ReadyQueue;
 use crate::run_on::Parents;
@@ -74,8 +74,8 @@ pub struct Scheduler {
     pub(crate) leases_renewed_at: Uptime,
     /// Times of the last searches through all backlogs.
     pub(crate) search_times: SearchTimes,
-    /// The backlog that was emptied last for a job that takes free slots only.
-    pub(crate) emptied_backlog: Option<EmptiedBacklog>,
+    /// Workers whose backlogs were emptied for jobs that take free slots only.
+    pub(crate) emptied_backlogs: EmptiedBacklogs,
     /// Phases that workers reported for attempts that neither wait nor run there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// Number of unconfirmed attempts for each cancelled job that ended with several of them.
@@ -137,7 +137,7 @@ impl Scheduler {
             commit_watch: CommitWatch::default(),
             leases_renewed_at: Uptime::default(),
             search_times: SearchTimes::default(),
-            emptied_backlog: None,
+            emptied_backlogs: EmptiedBacklogs::new(),
             phases: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             skippable: 0,

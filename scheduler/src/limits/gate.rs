@@ -104,7 +104,7 @@ fn wake_earlier_turn(scheduler: &mut Scheduler, lane: LaneKey, now: Now) -> bool
 }
 
 /// Unparks the next lanes of limits that have room, and of workers with free slots.
-fn wake(scheduler: &mut Scheduler, now: Now) {
+pub(crate) fn wake(scheduler: &mut Scheduler, now: Now) {
     while let Some(limit) = scheduler.ready.take_limit_to_recheck() {
         if scheduler.limits.has_room(limit, now.up) {
             scheduler.ready.unpark_next_under(limit);

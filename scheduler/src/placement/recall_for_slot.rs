@@ -1,9 +1,10 @@
 //! Empties a backlog for a job that takes a free slot only: one with limits, or one that reserves resources.
 //!
-//! Room in a backlog is of no use to such a job, and a worker fills its slots from its backlog first. So the first of these jobs recalls all
-//! of one worker's backlog, if everything there has a lower priority; the next slot of that worker is then the job's. One backlog is emptied
-//! for a job, that of the worker with the fewest attempts in it.
+//! Room in a backlog is of no use to such a job, and a worker fills its slots from its backlog first. So the job recalls all of one worker's
+//! backlog, if everything there has a lower priority; the next slot of that worker is then the job's. One backlog is emptied for a job, that
+//! of the worker with the fewest attempts in it.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use protocol::{JobId, Now, Uptime, WorkerId};
@@ -11,83 +12,132 @@ use protocol::{JobId, Now, Uptime, WorkerId};
 use super::recall::{self, BacklogEntry, Recalls};
 use crate::core::Scheduler;
 use crate::fleet::Worker;
+use crate::job::LiveState;
 use crate::limits::gate;
+use crate::placement;
 use crate::queue::{AgedPriority, LaneKey, QueueKey};
 use crate::timers::Alarm;
 
-/// The job for which a backlog was emptied last, and its worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EmptiedBacklog {
-    job: JobId,
-    worker: WorkerId,
+/// Waiting jobs whose worker's backlog was emptied for them.
+pub(crate) type EmptiedBacklogs = BTreeMap<JobId, WorkerId>;
+
+/// A backlog that may be recalled as a whole.
+struct Backlog<'s> {
+    worker: &'s Worker,
+    /// The highest priority in it.
+    highest: AgedPriority,
+    /// When all of it will be old enough.
+    ripe_at: Uptime,
 }
 
-/// Recalls a backlog of lower priority for the first waiting job that lacks only a free slot.
+/// Recalls a backlog of lower priority for a waiting job that lacks only a free slot. One search recalls one backlog.
 pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     let Some(lowest) = scheduler.fleet.lowest_prefetched() else { return };
     if scheduler.has_more_to_place {
         return;
     }
-    let Some((key, lane)) = first_waiter(scheduler, lowest, now) else { return };
-    if is_served(scheduler, key, lane) {
+    gate::wake(scheduler, now);
+    if scheduler.ready.highest_for_free_slot().is_none_or(|highest| highest <= lowest) {
         return;
     }
-    if let Some(at) =
-        scheduler.search_times.for_slot.map(|at| at + recall::SEARCH_EVERY).filter(|at| *at > now.up)
-    {
-        scheduler.timers.set_alarm(at, Alarm::Recall);
+    // A search walks over all backlogs, so it is not done in each step.
+    let next = scheduler.search_times.for_slot.map(|at| at + recall::SEARCH_EVERY);
+    if let Some(at) = next.filter(|at| *at > now.up) {
+        if scheduler.search_times.for_slot != Some(now.up) {
+            scheduler.timers.set_alarm(at, Alarm::Recall);
+        }
         return;
     }
     scheduler.search_times.for_slot = Some(now.up);
+    forget_started(scheduler);
 
-    let backlogs = scheduler.fleet.with_backlog().filter(|worker| worker.is_open());
-    let able = backlogs.filter(|worker| gate::can_run(scheduler, worker, lane));
-    let best = able.filter_map(|worker| Some((ripe_at(scheduler, worker, key)?.max(now.up), worker)));
-    let Some((ripe_at, worker)) = best.min_by_key(|(at, worker)| (*at, worker.queued(), worker.row.worker))
-    else {
+    let waiting: Vec<(QueueKey, LaneKey)> = scheduler
+        .ready
+        .first_for_free_slots(JOBS_MAX)
+        .into_iter()
+        .filter(|(key, lane)| {
+            key.priority() > lowest
+                && gate::blocking(scheduler, *lane, now).is_none()
+                && !is_served(scheduler, *key, *lane)
+        })
+        .collect();
+    if waiting.is_empty() {
         return;
-    };
-    if ripe_at > now.up {
-        scheduler.timers.set_alarm(ripe_at, Alarm::Recall);
+    }
+    let open = scheduler.fleet.with_backlog().filter(|worker| worker.is_open());
+    let backlogs: Vec<Backlog<'_>> = open.filter_map(|worker| Backlog::of(scheduler, worker)).collect();
+    let found = waiting.iter().find_map(|(key, lane)| Some((key, best(scheduler, &backlogs, *key, *lane)?)));
+    let Some((key, Backlog { worker, ripe_at, .. })) = found else { return };
+    let id = worker.row.worker;
+    if *ripe_at > now.up {
+        scheduler.timers.set_alarm(*ripe_at, Alarm::Recall);
         return;
     }
     let mut recalls = Recalls::default();
-    for entry in recall::backlog_entries(scheduler, worker).filter(|entry| !entry.attempt.recalled) {
+    for entry in entries(scheduler, worker) {
         recalls.add(&entry, now);
     }
-    scheduler.emptied_backlog = Some(EmptiedBacklog { job: key.job(), worker: worker.row.worker });
+    scheduler.emptied_backlogs.insert(key.job(), id);
     recalls.send(scheduler, now);
 }
 
-/// The first waiting job above this priority that takes free slots only, and whose limits have room. Lanes without room in their limits are
-/// parked on the way.
-fn first_waiter(scheduler: &mut Scheduler, above: AgedPriority, now: Now) -> Option<(QueueKey, LaneKey)> {
-    loop {
-        let candidates = [scheduler.ready.first_slot_waiter(), scheduler.ready.first_limited()];
-        let first = candidates.into_iter().flatten().min_by_key(|(key, _)| *key);
-        let (key, lane) = first.filter(|(key, _)| key.priority() > above)?;
-        match gate::blocking(scheduler, lane, now) {
-            Some(limit) => gate::park_under(scheduler, lane, limit, now),
-            None => return Some((key, lane)),
-        }
-    }
+/// The backlog to empty for this job: one that is old enough, of a worker that the job does not avoid, and a short one.
+fn best<'b, 's>(
+    scheduler: &Scheduler,
+    backlogs: &'b [Backlog<'s>],
+    key: QueueKey,
+    lane: LaneKey,
+) -> Option<&'b Backlog<'s>> {
+    let job = scheduler.jobs.get(&key.job())?;
+    let definition = scheduler.definitions.at(job.definition)?;
+    let able =
+        backlogs.iter().filter(|it| it.highest < key.priority() && gate::can_run(scheduler, it.worker, lane));
+    able.min_by_key(|it| {
+        let id = it.worker.row.worker;
+        (placement::avoids(job, definition, id), it.ripe_at, it.worker.queued(), id)
+    })
 }
 
 /// A backlog was emptied for this job, and nothing has come into it since.
 fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
-    let emptied = scheduler.emptied_backlog.filter(|it| it.job == key.job());
-    let worker = emptied.and_then(|it| scheduler.fleet.worker(it.worker)).filter(|worker| worker.is_open());
+    let emptied = scheduler.emptied_backlogs.get(&key.job());
+    let worker = emptied.and_then(|id| scheduler.fleet.worker(*id)).filter(|worker| worker.is_open());
     worker.is_some_and(|worker| {
-        gate::can_run(scheduler, worker, lane)
-            && recall::backlog_entries(scheduler, worker).all(|entry| entry.attempt.recalled)
+        gate::can_run(scheduler, worker, lane) && entries(scheduler, worker).next().is_none()
     })
 }
 
-/// When the whole backlog of a worker may be recalled for a job at this position; none if something in it stays there, or if all of it is
-/// recalled already.
-fn ripe_at(scheduler: &Scheduler, worker: &Worker, key: QueueKey) -> Option<Uptime> {
-    let entries: Vec<BacklogEntry<'_>> =
-        recall::backlog_entries(scheduler, worker).filter(|entry| !entry.attempt.recalled).collect();
-    let gives_way = |entry: &BacklogEntry<'_>| entry.key.priority() < key.priority() && !entry.is_fixed();
-    entries.iter().all(gives_way).then(|| entries.iter().map(BacklogEntry::ripe_at).max())?
+/// Forgets jobs that do not wait any more.
+fn forget_started(scheduler: &mut Scheduler) {
+    let jobs = &scheduler.jobs;
+    let waits = |id: &JobId| jobs.get(id).is_some_and(|job| matches!(job.live_state, LiveState::Queued(_)));
+    scheduler.emptied_backlogs.retain(|id, _| waits(id));
 }
+
+impl<'s> Backlog<'s> {
+    /// The backlog of a worker; `None` if something in it stays there, or if all of it is recalled already.
+    fn of(scheduler: &'s Scheduler, worker: &'s Worker) -> Option<Self> {
+        let mut backlog: Option<Self> = None;
+        for entry in entries(scheduler, worker) {
+            if entry.is_fixed() {
+                return None;
+            }
+            let (highest, ripe_at) = (entry.key.priority(), entry.ripe_at());
+            backlog = Some(match backlog {
+                None => Self { worker, highest, ripe_at },
+                Some(it) => {
+                    Self { worker, highest: it.highest.max(highest), ripe_at: it.ripe_at.max(ripe_at) }
+                }
+            });
+        }
+        backlog
+    }
+}
+
+/// What is in a backlog and not recalled.
+fn entries<'s>(scheduler: &'s Scheduler, worker: &'s Worker) -> impl Iterator<Item = BacklogEntry<'s>> {
+    recall::backlog_entries(scheduler, worker).filter(|entry| !entry.attempt.recalled)
+}
+
+/// Waiting jobs that one search looks at: the first ones of this many lanes.
+const JOBS_MAX: usize = 32;

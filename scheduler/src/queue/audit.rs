@@ -25,8 +25,8 @@ impl ReadyQueue {
         if (&right.heads, &right.limited) != (&self.heads, &self.limited) {
             faults.push("the heads are not the lanes' first jobs");
         }
-        if (&right.limits, &right.waiting_for_slot, &right.slot_only)
-            != (&self.limits, &self.waiting_for_slot, &self.slot_only)
+        if (&right.limits, &right.waiting_for_slot, &right.slot_only, &right.parked_for_free_slot)
+            != (&self.limits, &self.waiting_for_slot, &self.slot_only, &self.parked_for_free_slot)
         {
             faults.push("lanes that wait for limits or slots are not where their first jobs say");
         }

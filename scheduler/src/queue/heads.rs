@@ -126,6 +126,14 @@ impl Heads {
         self.order.first().map(|(key, _)| *key)
     }
 
+    /// The first jobs in order with their lanes, one for each position, at most `count`.
+    pub(super) fn first_keys(&self, count: usize) -> impl Iterator<Item = (QueueKey, LaneKey)> {
+        self.order.iter().take(count).filter_map(|(key, position)| match position {
+            Position::Lane(lane) => Some((*key, *lane)),
+            Position::Keys(definition) => self.keyed.get(definition)?.by_key.first().copied(),
+        })
+    }
+
     /// No lane is here.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()

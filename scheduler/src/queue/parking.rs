@@ -193,6 +193,7 @@ impl ReadyQueue {
             None => self.heads.insert(lane, head, turn),
             Some(Parked::Workers(parked_for)) if lane.is_limited() => {
                 self.limited_waiting_for_room.entry(parked_for).or_default().insert(lane);
+                self.parked_for_free_slot.insert((head, lane));
             }
             Some(Parked::Workers(parked_for)) => {
                 if self.waiting_for_room.entry(parked_for).or_default().insert((head, lane)) {
@@ -205,6 +206,7 @@ impl ReadyQueue {
             }
             Some(Parked::Resources(parked_for)) => {
                 self.waiting_for_slot.entry(parked_for).or_default().insert(lane, head, turn);
+                self.parked_for_free_slot.insert((head, lane));
             }
             Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
             Some(Parked::Paused) => {}
@@ -217,6 +219,7 @@ impl ReadyQueue {
             None if lane.is_limited() => self.limited.remove(lane, head, turn),
             None => self.heads.remove(lane, head, turn),
             Some(Parked::Workers(parked_for)) if lane.is_limited() => {
+                self.parked_for_free_slot.remove(&(head, lane));
                 if let Some(lanes) = self.limited_waiting_for_room.get_mut(&parked_for) {
                     lanes.remove(&lane);
                     if lanes.is_empty() {
@@ -236,6 +239,7 @@ impl ReadyQueue {
             }
             Some(Parked::Slot(parked_for) | Parked::Resources(parked_for)) => {
                 self.slot_only.remove(&(head, lane));
+                self.parked_for_free_slot.remove(&(head, lane));
                 if let Some(heads) = self.waiting_for_slot.get_mut(&parked_for) {
                     heads.remove(lane, head, turn);
                     if heads.is_empty() {

@@ -1,12 +1,66 @@
 //! Backlogs that are emptied for a job that takes free slots only. Which one is, and when, is the scheduler's choice; here is what it must
 //! not do.
 
+use std::time::Duration;
+
 use super::placing::SITTING;
-use super::{Job, LiveState, Model};
+use super::{Job, LiveState, Model, Worker};
 use crate::world::protocol::{Order, Token};
 use crate::world::scheduler::step::{Effect, Step};
 
 impl Model {
+    /// A job of a higher priority could have a worker's whole backlog, and none is emptied for it for longer than a search may wait.
+    pub(super) fn check_emptied_backlogs(&mut self) -> Result<(), String> {
+        let first = self.job_that_needs_a_backlog();
+        let since = match (first, self.needs_backlog_since) {
+            (Some(id), Some((of, since))) if of == id => Some((id, since)),
+            (Some(id), _) => Some((id, self.now.up)),
+            (None, _) => None,
+        };
+        self.needs_backlog_since = since;
+        match since {
+            Some((id, since)) if since + SEARCHES <= self.now.up => {
+                Err(format!("job {id} could have a backlog, and nobody gives one"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first waiting job that takes free slots only and could have a backlog, if no worker that could run it gives its backlog already.
+    fn job_that_needs_a_backlog(&self) -> Option<u64> {
+        let waits = |job: &&Job| {
+            matches!(job.standing, LiveState::Queued { .. })
+                && job.is_limited()
+                && self.is_let(job)
+                && !self.is_paused(&job.definition)
+        };
+        let able = |job: &Job, worker: &Worker| {
+            self.ready_session(worker.id).is_some()
+                && !(worker.cordoned || worker.leaving || worker.unreachable)
+                && self.may_run(worker, job)
+                && self.has_left(worker, &job.definition)
+        };
+        let gives = |worker: &Worker| {
+            self.sitting(worker).iter().all(|job| job.attempt().is_some_and(|it| it.recalled))
+        };
+        let could_give = |job: &Job, worker: &Worker| {
+            let sitting = self.sitting(worker);
+            let left = sitting.iter().filter_map(|it| Some((it, it.attempt()?)));
+            let mut left = left.filter(|(_, attempt)| !attempt.recalled);
+            !sitting.is_empty()
+                && left.all(|(it, attempt)| {
+                    it.steps() < job.steps()
+                        && !attempt.unsettled
+                        && attempt.stopping.is_none()
+                        && attempt.assigned.up + SITTING <= self.now.up
+                })
+        };
+        let first = self.jobs.iter().filter(waits).min_by_key(|job| job.order())?;
+        let mut able_workers = self.workers.iter().filter(|worker| able(first, worker));
+        let is_given = able_workers.clone().any(gives);
+        (!is_given && able_workers.any(|worker| could_give(first, worker))).then_some(first.id)
+    }
+
     /// Says the recalls that are allowed: a worker gives its whole backlog for a job of a higher priority that could start there. Others must
     /// have another reason.
     pub(super) fn allow_emptied_backlogs(&mut self, step: &Step) {
@@ -49,3 +103,6 @@ impl Model {
         }
     }
 }
+
+/// A backlog becomes old enough, and two searches pass.
+const SEARCHES: Duration = Duration::from_millis(500);

@@ -50,6 +50,8 @@ pub(crate) struct Model {
     searched: Option<Uptime>,
     /// When free slots were last found to suit nothing that sits in a backlog.
     in_vain: Option<Uptime>,
+    /// The first job that could have a backlog, and since when.
+    needs_backlog_since: Option<(u64, Uptime)>,
     /// Hooks whose events have happened in this step.
     hooked: Vec<hooks::Pending>,
     /// That of the job that ends, while a success is taken in.
@@ -225,6 +227,7 @@ impl Model {
         self.recall_for_higher();
         self.allow_emptied_backlogs(step);
         self.recall();
+        self.check_emptied_backlogs()?;
         self.answer();
         let mut decided = said::lines(step);
         decided.sort();
