@@ -1,4 +1,4 @@
-//! What a waiting job costs in memory, and whether jobs are accepted as fast when many wait. No worker is there.
+//! Memory that a waiting job costs, and whether jobs are accepted as fast when many wait. No worker is there.
 //!
 //! Memory is read twice: as it is after submission, with whatever the allocator holds back (nobody outside of the process can have that
 //! given back), and after a restart, when nothing but the waiting jobs has ever been in it. The rate at each size is that of the jobs that

@@ -1,4 +1,4 @@
-//! What Longshore adds to `docker run`: the same containers, by Longshore and by the bare command line, in turns.
+//! The cost that Longshore adds to `docker run`: the same containers, by Longshore and by the bare command line, in turns.
 //!
 //! The bare ones get the same arguments that a worker would use. The order of the three variants rotates each round, so that the load of the
 //! engine and warm caches affect all of them equally. Longshore is timed at two points: when all jobs have ended (compare `docker run`), and

@@ -59,7 +59,7 @@ pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Processor time of the server as a share of one core, over some heartbeats.
+/// Processor time of the server in percent of one core, over some heartbeats.
 pub(crate) async fn percent_of_a_core(server: &Server) -> anyhow::Result<f64> {
     tokio::time::sleep(SETTLE).await;
     let (began, before) = (Instant::now(), server.process.cpu_us()?);

@@ -1,4 +1,4 @@
-//! once more: a request per job, over 64 kept-alive connections.
+//! Single submissions: a request per job, over 64 kept-alive connections.
 
 use crate::stage::{Access, BenchEnv};
 use crate::throughput::{self, Run};

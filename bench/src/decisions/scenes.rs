@@ -205,7 +205,7 @@ const SLOTS: u32 = 2;
 const BACKLOG: u32 = 2;
 /// Waiting jobs of each class, so many that none runs out.
 const WAITING: u64 = 200;
-/// SwarmSettings of a large batch; half of them make a slice.
+/// Members of a large batch; half of them make a slice.
 const MEMBERS: usize = 20;
 /// Waiting jobs of each definition that waits.
 const WAITING_EACH: u64 = 4;

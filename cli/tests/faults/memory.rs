@@ -57,7 +57,7 @@ jobs:
     network: none
     pull_policy: never
     resources: {{ memory: 16m }}
-    retry: {{ max: 1, memory_factor: 16, backoff: {{ initial: 1s }} }}
+    retry: {{ max: 1, memory_factor: 16, backoff: {{ initial: 5s, kind: fixed }} }}
 "
     )
 }

@@ -281,13 +281,14 @@ impl Sampler {
     /// Takes the last sample of an attempt. There is nothing more to be seen of it.
     fn process_ended(&mut self, key: u64) {
         let Some(token) = self.processes.get(&key).copied() else { return };
+        // First what decides: the group is removed soon.
+        if let Some(Watched { gauge: Gauge::Container(group), .. }) = self.watched.get(&token)
+            && group.was_killed_for_its_limit()
+        {
+            self.shared.upgrade().inspect(|it| it.mark_killed_for_its_limit(token));
+        }
         self.sample(token);
         if let Some(watched) = self.watched.remove(&token) {
-            if let Gauge::Container(group) = &watched.gauge
-                && group.was_killed_for_its_limit()
-            {
-                self.shared.upgrade().inspect(|it| it.mark_killed_for_its_limit(token));
-            }
             self.due.remove(&(watched.due, token));
             self.drop_process(&watched);
         }

@@ -134,7 +134,7 @@ impl<'s> Backlog<'s> {
     }
 }
 
-/// What is in a backlog and not recalled.
+/// The attempts of a backlog that are not recalled.
 fn entries<'s>(scheduler: &'s Scheduler, worker: &'s Worker) -> impl Iterator<Item = BacklogEntry<'s>> {
     recall::backlog_entries(scheduler, worker).filter(|entry| !entry.attempt.recalled)
 }

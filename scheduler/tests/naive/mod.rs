@@ -233,12 +233,11 @@ impl Model {
         decided.sort();
         self.said.sort();
         if decided == self.said {
-            Ok(())
-        } else {
-            let missing: Vec<_> = self.said.iter().filter(|line| !decided.contains(line)).collect();
-            let strange: Vec<_> = decided.iter().filter(|line| !self.said.contains(line)).collect();
-            Err(format!("not decided: {missing:#?}\nnobody expected: {strange:#?}"))
+            return Ok(());
         }
+        let missing: Vec<_> = self.said.iter().filter(|line| !decided.contains(line)).collect();
+        let strange: Vec<_> = decided.iter().filter(|line| !self.said.contains(line)).collect();
+        Err(format!("not decided: {missing:#?}\nnobody expected: {strange:#?}"))
     }
 
     fn happen(&mut self, input: Input) -> Result<(), String> {
@@ -376,10 +375,8 @@ impl Job {
 
     /// It waits for one worker, or for one of a list.
     fn goes_first(&self) -> bool {
-        match self.standing {
-            LiveState::Queued { pinned } => pinned.is_some() || !self.definition.placement.workers.is_empty(),
-            _ => false,
-        }
+        let LiveState::Queued { pinned } = self.standing else { return false };
+        pinned.is_some() || !self.definition.placement.workers.is_empty()
     }
 
     /// Its position in the queue: priority, then pinned first, then due time, then number.

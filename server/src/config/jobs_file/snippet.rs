@@ -8,10 +8,7 @@ use super::fault::{Position, QUOTED_CHARS_MAX};
 pub(super) fn quote(lines: &[&str], at: Position, private: bool) -> Option<String> {
     let number = (at.line as usize).checked_sub(1)?;
     let line = *lines.get(number)?;
-    let mut shown_chars = secret_offset(line);
-    if is_below_secret(lines, number) {
-        shown_chars = shown_chars.min(end_of_key(line));
-    }
+    let mut shown_chars = secret_offset(line).min(block_offset(lines, number));
     if private {
         shown_chars = shown_chars.min(at.column.saturating_sub(1) as usize);
     }
@@ -41,19 +38,25 @@ fn secret_offset(line: &str) -> usize {
     SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
 }
 
-/// True if a line is in the block below a key that sounds like a secret. Works on text alone, because the YAML may be broken.
-fn is_below_secret(lines: &[&str], number: usize) -> bool {
-    let mut depth = depth_of(lines[number]);
+/// The first character that must be hidden in a line of the block below a key that sounds like a secret: the one behind the key, or the
+/// first of all if the line goes on with a value that began above it. Works on text alone, because the YAML may be broken.
+fn block_offset(lines: &[&str], number: usize) -> usize {
     let is_text = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let mut depth = depth_of(lines[number]);
+    let mut offset = None;
     for line in lines[..number].iter().rev().filter(is_text) {
-        if depth_of(line) < depth {
-            depth = depth_of(line);
-            if secret_offset(line) != usize::MAX {
-                return true;
-            }
+        if depth_of(line) >= depth {
+            continue;
+        }
+        depth = depth_of(line);
+        // Only the nearest one can have a value that goes on here.
+        let has_value = line.chars().skip(end_of_key(line)).any(|c| !c.is_whitespace());
+        let offset = *offset.get_or_insert(if has_value { 0 } else { end_of_key(lines[number]) });
+        if secret_offset(line) != usize::MAX {
+            return offset;
         }
     }
-    false
+    usize::MAX
 }
 
 /// The indentation of a line. List items may have the indentation of their key, but belong to it.
@@ -109,6 +112,8 @@ mod tests {
             "    environment:\n      A: b\n  # off\n      PIN: hunter2",
             "    \"environment\":\n      PIN: hunter2",
             "      api_token:\n        default: hunter2",
+            "environment:\n  KEY: abc\n    hunter2: ghi",
+            "environment:\n  KEY: \"abc\n    hunter2==\\q",
             "    \"DB_İİİİPASSWORD\": hunter2",
         ] {
             for column in [1, 8, 200] {
