@@ -244,12 +244,13 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;
     server.stand.world().start(1);
-    let runtimes = |docker: Availability| {
+    let runtimes_in = |state: WorkerState, docker: Availability| {
         let mut facts = snapshot();
         let both = vec![(RuntimeKind::Process, Availability::Available), (RuntimeKind::Docker, docker)];
-        change_worker(&mut facts, |worker| worker.runtimes = both);
+        change_worker(&mut facts, |worker| (worker.runtimes, worker.state) = (both, state));
         server.snapshot.send_replace(Arc::new(facts));
     };
+    let runtimes = |docker: Availability| runtimes_in(WorkerState::Ready, docker);
     let reason = async |path: &str, field: &str| server.get(path).await.json()[field].clone();
     let button = "action=\"/jobs/1/release\"";
     let offers_release = async || server.get("/jobs/1").await.body.contains(button);
@@ -268,6 +269,10 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     assert_eq!(reason("/api/jobs/1", "pending_reason").await, expected);
     assert_eq!(reason("/api/jobs/1/explain", "reason").await, expected);
     assert!(offers_release().await, "the page offers what the reason says");
+
+    // Its worker may be suspect for the same cause.
+    runtimes_in(WorkerState::Suspect, Availability::Unavailable("Is the docker daemon running?".into()));
+    assert_eq!(reason("/api/jobs/1", "pending_reason").await, expected);
 
     let mut without = snapshot();
     let process = vec![(RuntimeKind::Process, Availability::Available)];

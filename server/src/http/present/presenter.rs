@@ -180,7 +180,7 @@ impl Presenter {
     /// The text for a runtime that does not answer its worker, or is missing on it: nobody can observe or stop the container meanwhile.
     fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
         let worker = self.worker(attempt)?;
-        if !matches!(worker.state, WorkerState::Ready | WorkerState::Draining) {
+        if !matches!(worker.state, WorkerState::Ready | WorkerState::Suspect | WorkerState::Draining) {
             return None;
         }
         let kind = self.definition(row)?.runtime();
