@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::statfs;
@@ -19,7 +20,9 @@ pub(crate) fn on_network(path: &Path) -> io::Result<Option<&'static str>> {
 fn on_network_by(path: &Path, mounts: &[u8]) -> io::Result<Option<&'static str>> {
     let number = u64::try_from(statfs(path)?.f_type).unwrap_or(0);
     let path = path.canonicalize()?;
-    let by_name = || mount_of(&path, mounts).and_then(|mount| by_name(&mount));
+    let device = path.metadata()?.dev();
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let by_name = || mount_of(&path, &device, mounts).and_then(|mount| by_name(&mount));
     Ok(by_number(number).or_else(by_name))
 }
 
@@ -42,6 +45,8 @@ const fn by_number(kind: u64) -> Option<&'static str> {
 /// A line of the table of mounts: proc_pid_mountinfo(5).
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
+    /// The numbers of the device, as `8:1`.
+    device: String,
     point: PathBuf,
     /// The type, for FUSE with the name of its program: `fuse.sshfs`.
     kind: String,
@@ -51,18 +56,21 @@ struct Mount {
 impl Mount {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ');
-        let point = PathBuf::from(OsString::from_vec(unescaped(words.nth(4)?)));
+        let device = String::from_utf8_lossy(words.nth(2)?).into_owned();
+        let point = PathBuf::from(OsString::from_vec(unescaped(words.nth(1)?)));
         // Optional words end with a dash.
         words.find(|word| *word == b"-")?;
         let mut text = || Some(String::from_utf8_lossy(&unescaped(words.next()?)).into_owned());
-        Some(Self { point, kind: text()?, source: text()? })
+        Some(Self { device, point, kind: text()?, source: text()? })
     }
 }
 
-/// The mount that an absolute path without links is on: the longest one that holds it, and of several there the last, which hides the others.
-fn mount_of(path: &Path, mounts: &[u8]) -> Option<Mount> {
+/// The mount that an absolute path without links on this device is on: the longest one of the device that holds it, and of several there the
+/// last, which hides the others. Some file systems give their files other devices; then all mounts count.
+fn mount_of(path: &Path, device: &str, mounts: &[u8]) -> Option<Mount> {
     let mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    mounts.filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count())
+    let holders = mounts.filter(|mount| path.starts_with(&mount.point));
+    holders.max_by_key(|mount| (mount.device == device, mount.point.components().count()))
 }
 
 /// Blanks, tabs, line breaks and backslashes stand in the table as `\` and three octal digits.
@@ -149,7 +157,11 @@ a line that means nothing
 ";
 
     fn found(path: &str) -> Option<&'static str> {
-        by_name(&mount_of(Path::new(path), MOUNTS.as_bytes()).expect("a mount"))
+        on_device(path, "unknown")
+    }
+
+    fn on_device(path: &str, device: &str) -> Option<&'static str> {
+        by_name(&mount_of(Path::new(path), device, MOUNTS.as_bytes()).expect("a mount"))
     }
 
     #[test]
@@ -174,6 +186,14 @@ a line that means nothing
     }
 
     #[test]
+    fn a_mount_that_a_later_one_hides_does_not_count() {
+        assert_eq!(
+            (on_device("/srv/far/data", "0:41"), on_device("/srv/far/data", "8:1")),
+            (Some("SSHFS"), None)
+        );
+    }
+
+    #[test]
     fn local_file_systems_of_fuse_are_allowed() {
         for local in ["/", "/srv/data", "/ntfs/data", "/own/data"] {
             assert_eq!(found(local), None, "{local}");
@@ -184,7 +204,12 @@ a line that means nothing
     #[test]
     fn each_type_of_the_list_is_refused_by_its_name() {
         for kind in ["glusterfs", "ceph", "juicefs", "s3fs", "rclone", "gcsfuse"] {
-            let mount = Mount { point: "/".into(), kind: format!("fuse.{kind}"), source: String::new() };
+            let mount = Mount {
+                device: String::new(),
+                point: "/".into(),
+                kind: format!("fuse.{kind}"),
+                source: String::new(),
+            };
             assert!(by_name(&mount).is_some(), "{kind}");
         }
     }

@@ -92,8 +92,16 @@ impl PathLookups {
 
 /// As [`PathLookups::real_socket`], on this thread.
 fn real_socket(path: &Path) -> Option<PathBuf> {
-    let expected = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    path.canonicalize().ok().or_else(expected)
+    if let Ok(real) = path.canonicalize() {
+        return Some(real);
+    }
+    // A link may lead to a place where nothing is yet.
+    let target = path.read_link().ok().and_then(|target| Some(path.parent()?.join(target)));
+    let expected = target.as_deref().unwrap_or(path);
+    expected.ancestors().skip(1).find_map(|ancestor| {
+        let below = expected.strip_prefix(ancestor).ok()?;
+        Some(ancestor.canonicalize().ok()?.join(below))
+    })
 }
 
 /// The path could not be resolved in time.
@@ -135,7 +143,10 @@ impl DockerContext {
         let mut lies_within = true;
         if spec.volumes.iter().any(Volume::is_bind) {
             for socket in allow.sockets() {
-                known.insert(socket.to_owned(), self.lookups.real_socket(deadline, socket).await?);
+                // The path as it is written counts if it hangs: it has nothing to do with this job.
+                let by = Instant::now() + SOCKET_LOOKUP_LIMIT;
+                let real = self.lookups.real_socket(by, socket).await.unwrap_or_default();
+                known.insert(socket.to_owned(), real);
             }
         }
         for source in spec.volumes.iter().filter(|it| it.is_bind()).map(|it| Path::new(&it.source)) {
@@ -154,6 +165,9 @@ impl DockerContext {
 
 /// A lookup takes microseconds on a disk, milliseconds on a share.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Sockets lie on local disks, but home directories may not.
+const SOCKET_LOOKUP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Each lookup takes a thread.
 const AT_ONCE: usize = 8;
@@ -189,7 +203,10 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere.sock", real.join("docker.sock")).unwrap();
         std::fs::write(real.join("elsewhere.sock"), "").unwrap();
         assert_eq!(real_socket(&link.join("docker.sock")), Some(real.join("elsewhere.sock")));
-        assert_eq!(real_socket(&dir.path().join("no/docker.sock")), None);
+        assert_eq!(real_socket(&link.join("no/yet/docker.sock")), Some(real.join("no/yet/docker.sock")));
+        std::os::unix::fs::symlink("../later/x.sock", real.join("dangling.sock")).unwrap();
+        let later = dir.path().canonicalize().unwrap().join("later/x.sock");
+        assert_eq!(real_socket(&real.join("dangling.sock")), Some(later));
     }
 
     #[tokio::test]
