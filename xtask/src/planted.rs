@@ -28,7 +28,7 @@ pub(crate) struct Options {
     #[arg(long)]
     keep_going: bool,
     /// How many transitions may pass until it is noticed
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     transitions: u64,
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
