@@ -127,6 +127,9 @@ fn counts_of_an_older_server_are_printed() {
     let value: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((json.code, &value[0]["jobs"]), (5, &serde_json::json!([11, 12])), "{json:?}");
     assert_eq!(stub.requests().len(), 3, "nothing was repeated");
+    stub.on("POST /api/jobs/cancel", "200 OK", JSON, "{}");
+    let other = run(&mut stub.longshore(&["cancel", "1", "2"]));
+    assert!(other.code == 1 && other.err.contains("is not from a Longshore server"), "{other:?}");
 }
 
 #[test]

@@ -60,6 +60,9 @@ async fn apply_in_parts(
         // The next request would fail, too.
         let Some(answer) = result.record(answer) else { return Ok(()) };
         let answer: Answer = api::parse(api, &answer)?;
+        if answer.results.is_empty() && answer.counts.matched == 0 {
+            return Err(api.unexpected_response().into());
+        }
         if answer.results.is_empty() {
             counts.add(answer.counts);
             continue;
