@@ -79,7 +79,8 @@ async fn apply(
             count => confirm(verb, selects, count)?,
         }
     }
-    let (total, ended_by) = send_all(api, path, query).await?;
+    let (mut total, ended_by) = send_all(api, path, query).await?;
+    total.refusals.truncate(REFUSALS_SHOWN);
     if ended_by == EndedBy::Interrupt {
         total.print(verb, common.format)?;
         return Err(Failure::silent(Exit::Interrupted).into());
@@ -127,22 +128,32 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
         Exit::NotFound => no_such_batch(batch).into(),
         _ => error,
     })?;
-    // A member may have ended since the server read its state.
-    total.refusals.retain(|refusal| refusal.code != "already_finished");
-    if common.format.is_text() {
+    let refused = total.leave_out_finished();
+    if common.format.is_text() || common.format == Format::Name {
         for Refusal { job, code, detail } in &total.refusals {
             let text = format!("job {job}: {detail} [{code}]");
             error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
         }
+        let more = refused.saturating_sub(total.refusals.len() as u64);
+        if more > 0 {
+            let text = format!("{more} more refused; 'longshore ls --batch {batch}' shows their states");
+            error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
+        }
         let so_far = if ended_by == EndedBy::Interrupt { ", so far" } else { "" };
-        screen::line(&format!("batch {batch}{so_far}: {}", total.counted(ended_by)))?;
+        let counted = format!("batch {batch}{so_far}: {}", total.counted(ended_by));
+        if common.format == Format::Name {
+            screen::line(&batch.to_string())?;
+            screen::note(&format!("longshore: {counted}"));
+        } else {
+            screen::line(&counted)?;
+        }
     } else {
         total.print("cancel", common.format)?;
     }
-    match (ended_by, total.refusals.is_empty()) {
+    match (ended_by, refused) {
         (EndedBy::Interrupt, _) => Err(Failure::silent(Exit::Interrupted).into()),
-        (EndedBy::LastJob, false) => Err(Failure::silent(Exit::Conflict).into()),
-        (EndedBy::LastJob, true) => Ok(()),
+        (EndedBy::LastJob, 0) => Ok(()),
+        (EndedBy::LastJob, _) => Err(Failure::silent(Exit::Conflict).into()),
     }
 }
 
@@ -188,13 +199,13 @@ fn confirm(verb: &str, selects: &str, count: u64) -> anyhow::Result<()> {
 /// The server's answer to a bulk request, and the sum of several.
 #[derive(Debug, Default, serde::Deserialize, serde::Serialize)]
 #[serde(default)]
-struct BulkResult {
-    matched: u64,
+pub(crate) struct BulkResult {
+    pub(crate) matched: u64,
     done: u64,
     stopping: u64,
-    refused: u64,
+    pub(crate) refused: u64,
     refusals: Vec<Refusal>,
-    jobs: Vec<u64>,
+    pub(crate) jobs: Vec<u64>,
     #[serde(skip_serializing)]
     next: Option<String>,
 }
@@ -208,27 +219,40 @@ struct Refusal {
 
 impl BulkResult {
     /// Adds a further answer; returns the cursor of the next request.
-    fn add(&mut self, other: Self) -> Option<String> {
+    pub(crate) fn add(&mut self, other: Self) -> Option<String> {
         self.matched += other.matched;
         self.done += other.done;
         self.stopping += other.stopping;
         self.refused += other.refused;
-        self.refusals.extend(other.refusals.into_iter().take(REFUSALS_SHOWN - self.refusals.len()));
+        self.refusals.extend(other.refusals);
         self.jobs.extend(other.jobs);
         other.next
     }
 
-    fn print(&self, verb: &str, format: Format) -> anyhow::Result<()> {
-        if format == Format::Name {
-            return self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()));
-        }
-        if records::print(format, &serde_json::to_value(self)?, "jobs")? {
+    /// Leaves out the refusals of jobs that had ended since the server read their states, and shortens the others. Returns the number
+    /// of the other refusals; those that the server did not show are among them.
+    fn leave_out_finished(&mut self) -> u64 {
+        let shown = self.refusals.len();
+        self.refusals.retain(|refusal| refusal.code != "already_finished");
+        let finished = shown - self.refusals.len();
+        self.refusals.truncate(REFUSALS_SHOWN);
+        self.refused.saturating_sub(finished as u64)
+    }
+
+    pub(crate) fn print(&self, verb: &str, format: Format) -> anyhow::Result<()> {
+        let is_name = format == Format::Name;
+        if !is_name && records::print(format, &serde_json::to_value(self)?, "jobs")? {
             return Ok(());
         }
         for Refusal { job, detail, .. } in &self.refusals {
             screen::note(&format!("longshore: job {job}: {detail}"));
         }
-        screen::line(&self.summary(verb))
+        if !is_name {
+            return screen::line(&self.summary(verb));
+        }
+        self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()))?;
+        screen::note(&format!("longshore: {}", self.summary(verb)));
+        Ok(())
     }
 
     /// The effect of a cancel on a batch, in words.
@@ -262,7 +286,7 @@ impl BulkResult {
     }
 }
 
-/// Refusals that are shown; the server shows as many of each request.
+/// Refusals that are shown of all requests; the server shows as many of each.
 const REFUSALS_SHOWN: usize = 20;
 
 #[cfg(test)]

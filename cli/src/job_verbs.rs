@@ -115,7 +115,10 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     if let Some(batch) = batch {
         return cancel_batch(&api, &flags.common, batch).await;
     }
-    let effect = |has_ended| if has_ended { "is cancelled" } else { "is being stopped" };
+    let effect = |job: &view::Job| match job.has_ended() {
+        true => "is cancelled".to_owned(),
+        false => "is being stopped".to_owned(),
+    };
     apply_to_ids(&api, &flags.common, &flags.ids, "cancel", effect).await
 }
 
@@ -125,9 +128,16 @@ pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
     if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
         return apply_to_all(&api, &flags.common, "release", &query, flags.selection.yes).await;
     }
-    // A release ends a job that was being cancelled.
-    let effect = |has_ended| if has_ended { "is cancelled" } else { "goes on" };
-    apply_to_ids(&api, &flags.common, &flags.ids, "release", effect).await
+    apply_to_ids(&api, &flags.common, &flags.ids, "release", released).await
+}
+
+/// Describes the effect of a release, which ends a job that was being cancelled, and frees the unique key of an ended one.
+fn released(job: &view::Job) -> String {
+    match &*job.state {
+        "cancelled" => "is cancelled".to_owned(),
+        state if job.has_ended() => format!("has ended as {state}; its unique key is free"),
+        _ => "goes on".to_owned(),
+    }
 }
 
 /// Makes new jobs like ended ones; goes on after one that cannot be tried again.
@@ -148,8 +158,10 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     }
     let mut result = VerbResult::new(&flags.common);
     if flags.ids.len() > 1 && body.is_empty() && flags.members == "all" {
-        by_id::apply(&api, &mut result, "retry", &flags.ids, &[("revision", &flags.revision)], |_| "")
-            .await?;
+        by_id::apply(&api, &mut result, "retry", &flags.ids, &[("revision", &flags.revision)], |_| {
+            String::new()
+        })
+        .await?;
         return result.finish();
     }
     let mut interrupt = pin!(tokio::signal::ctrl_c());
@@ -176,7 +188,7 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
             if flags.key.is_some() {
                 made.note_replay(&job);
             }
-            result.print(made.json, &retried(*id, job.id))?;
+            result.print(made.json, &retried(*id, &job))?;
         }
     }
     match &mut result {
@@ -209,9 +221,13 @@ fn changes(flags: &RetryFlags) -> serde_json::Map<String, Value> {
     body
 }
 
-/// Says which job tries another one again.
-fn retried(job: u64, made: u64) -> String {
-    format!("job {made} tries job {job} again; {}", run::follow_hint(made))
+/// Says which job tries another one again, or that the retry made none.
+fn retried(job: u64, made: &view::Job) -> String {
+    let id = made.id;
+    match made.duplicate {
+        true => format!("job {id} has the unique key; no second job was created for job {job}"),
+        false => format!("job {id} tries job {job} again; {}", run::follow_hint(id)),
+    }
 }
 
 /// Applies a verb without changes to one job, or to several.
@@ -220,7 +236,7 @@ async fn apply_to_ids(
     common: &CommonArgs,
     ids: &[u64],
     verb: &str,
-    effect: impl Fn(bool) -> &'static str,
+    effect: impl Fn(&view::Job) -> String,
 ) -> anyhow::Result<()> {
     let mut result = VerbResult::new(common);
     let [id] = ids else {
@@ -234,7 +250,7 @@ async fn apply_to_ids(
     };
     if let Some(json) = result.record(named(*id, answer)) {
         let job: view::Job = api::parse(api, &json)?;
-        result.print(json, &format!("job {} {}", job.id, effect(job.has_ended())))?;
+        result.print(json, &format!("job {} {}", job.id, effect(&job)))?;
     }
     result.finish()
 }

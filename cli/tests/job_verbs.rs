@@ -97,6 +97,81 @@ fn release_prints_the_effect_on_each_job() {
 }
 
 #[test]
+fn release_of_an_ended_job_says_that_its_unique_key_is_free() {
+    let stub = Stub::new();
+    let answer = results(&[r#"{"job":7,"state":"failed"}"#, r#"{"job":8,"state":"cancelled"}"#]);
+    stub.on("POST /api/jobs/release", "200 OK", JSON, &answer).on(
+        "POST /api/jobs/7/release",
+        "200 OK",
+        JSON,
+        &job(7, r#""state":"failed""#),
+    );
+    let failed = "job 7 has ended as failed; its unique key is free\n";
+    assert_eq!(run(&mut stub.longshore(&["release", "7"])).out, failed);
+    let both = run(&mut stub.longshore(&["release", "7", "8"]));
+    assert_eq!((both.code, both.out), (0, format!("{failed}job 8 is cancelled\n")));
+}
+
+#[test]
+fn counts_of_an_older_server_are_printed() {
+    let stub = Stub::new();
+    let answer = r#"{"dry_run":false,"matched":3,"done":2,"stopping":0,"refused":1,"jobs":[11,12],
+        "refusals":[{"job":3,"code":"not_ended","detail":"job 3 is running"}]}"#;
+    stub.on("POST /api/jobs/retry?revision=current", "200 OK", JSON, answer);
+    let text = run(&mut stub.longshore(&["retry", "1", "2", "3"]));
+    assert_eq!((text.code, text.out.as_str()), (5, "2 retried, 1 refused of 3 jobs\nnew jobs: 11 12\n"));
+    assert_eq!(text.err, "longshore: job 3: job 3 is running\n");
+    let names = run(&mut stub.longshore(&["retry", "1", "2", "3", "-o", "name"]));
+    assert_eq!((names.code, names.out.as_str()), (5, "11\n12\n"), "{names:?}");
+    let json = run(&mut stub.longshore(&["retry", "1", "2", "3", "-o", "json"]));
+    let value: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((json.code, &value[0]["jobs"]), (5, &serde_json::json!([11, 12])), "{json:?}");
+    assert_eq!(stub.requests().len(), 3, "nothing was repeated");
+    stub.on("POST /api/jobs/cancel", "200 OK", JSON, "{}");
+    let other = run(&mut stub.longshore(&["cancel", "1", "2"]));
+    assert!(other.code == 1 && other.err.contains("is not from a Longshore server"), "{other:?}");
+}
+
+#[test]
+fn jobs_that_cannot_be_read_after_the_operation_are_done_nevertheless() {
+    let stub = Stub::new();
+    let both = results(&[r#"{"job":1,"made":11}"#, r#"{"job":2,"made":12}"#]);
+    let gone = r#"{"detail":"there is no job 12","code":"job_not_found"}"#;
+    stub.on("POST /api/jobs/retry?revision=current", "200 OK", JSON, &both)
+        .on("GET /api/jobs/11", "200 OK", JSON, &job(11, r#""state":"queued""#))
+        .on("GET /api/jobs/12", "404 Not Found", PROBLEM, gone)
+        .on("POST /api/jobs/cancel", "200 OK", JSON, &results(&[r#"{"job":12,"state":"cancelled"}"#; 2]));
+    let json = |verb| {
+        let told = run(&mut stub.longshore(&[verb, "1", "2", "-o", "json"]));
+        assert_eq!(told.code, 0, "{told:?}");
+        assert!(told.err.contains("the operation is done, but job 12 cannot be read"), "{told:?}");
+        serde_json::from_str::<serde_json::Value>(&told.out).unwrap()
+    };
+    let retried = json("retry");
+    assert_eq!(retried[0]["state"], "queued");
+    assert_eq!(retried[1], serde_json::json!({"id": 12, "retry_of": 2}));
+    assert_eq!(json("cancel")[0], serde_json::json!({"id": 12, "state": "cancelled"}));
+}
+
+#[test]
+fn a_retry_that_made_no_job_says_which_one_has_the_unique_key() {
+    let stub = Stub::new();
+    let both = results(&[r#"{"job":1,"made":11}"#, r#"{"job":2,"made":9,"duplicate":true}"#]);
+    stub.on("POST /api/jobs/retry?revision=current", "200 OK", JSON, &both)
+        .on("POST /api/jobs/2/retry", "200 OK", JSON, &job(9, r#""state":"queued","duplicate":true"#))
+        .on("GET /api/jobs/11", "200 OK", JSON, &job(11, r#""state":"queued""#))
+        .on("GET /api/jobs/9", "200 OK", JSON, &job(9, r#""state":"queued""#));
+    let line = "job 9 has the unique key; no second job was created for job 2\n";
+    let one = run(&mut stub.longshore(&["retry", "2"]));
+    assert_eq!((one.code, one.out.as_str()), (0, line));
+    let two = run(&mut stub.longshore(&["retry", "1", "2"]));
+    assert!(two.code == 0 && two.out.ends_with(line), "{two:?}");
+    let json = run(&mut stub.longshore(&["retry", "1", "2", "-o", "json"]));
+    let value: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&value[1]["id"], &value[1]["duplicate"]), (&9.into(), &true.into()), "{json:?}");
+}
+
+#[test]
 fn reschedule_sends_the_new_start_and_says_when_the_job_is_due() {
     let stub = Stub::new();
     let due = r#""state":"scheduled","due_at":"2026-03-01T09:30:00.000Z""#;
@@ -127,13 +202,15 @@ fn the_first_refusal_decides_the_exit_code_and_all_are_printed() {
     assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (4, "", err));
 }
 
-#[test]
-fn ctrl_c_prints_what_was_done_before() {
-    // A server that answers the first request only.
+/// Cancels jobs at a server that answers the first request only, sends SIGINT during the second one, and returns the exit code and both
+/// outputs.
+#[expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+fn interrupt_second_request(arguments: &[&str], body: &str) -> (Option<i32>, [String; 2]) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let ids: Vec<String> = (1..=203).map(|id: u64| id.to_string()).collect();
     let mut command = longshore(&["cancel"]);
-    command.args(ids).env("LONGSHORE_SERVER", format!("http://{}", server.local_addr().unwrap()));
+    command.args(arguments).args(ids);
+    command.env("LONGSHORE_SERVER", format!("http://{}", server.local_addr().unwrap()));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let next = || {
         let (connection, _) = server.accept().unwrap();
@@ -143,7 +220,6 @@ fn ctrl_c_prints_what_was_done_before() {
         while reader.read_line(&mut line).unwrap() > 2 {}
         reader.into_inner()
     };
-    let body = results(&[r#"{"job":1,"state":"cancelled"}"#]);
     let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
     next().write_all(format!("{head}{body}").as_bytes()).unwrap();
     let silent = next();
@@ -151,10 +227,25 @@ fn ctrl_c_prints_what_was_done_before() {
     kill_process(pid, Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     drop(silent);
-    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()))
+}
+
+#[test]
+fn ctrl_c_prints_what_was_done_before() {
+    let body = results(&[r#"{"job":1,"state":"cancelled"}"#]);
+    let (code, told) = interrupt_second_request(&[], &body);
     let note = "longshore: interrupted: the outcome for 3 jobs (201 … 203) is unknown; later jobs were not requested\n";
-    assert_eq!(output.status.code(), Some(130), "{told:?}");
+    assert_eq!(code, Some(130), "{told:?}");
     assert_eq!(told, ["job 1 is cancelled\n", note]);
+}
+
+#[test]
+fn ctrl_c_ends_the_reading_of_jobs_after_the_operation() {
+    let body = results(&[r#"{"job":1,"state":"cancelled"}"#]);
+    let (code, told) = interrupt_second_request(&["-o", "ndjson"], &body);
+    let note = "longshore: interrupted: not all jobs were read; later jobs were not requested\n";
+    assert_eq!(code, Some(130), "{told:?}");
+    assert_eq!(told, ["{\"id\":1,\"state\":\"cancelled\"}\n", note]);
 }
 
 #[test]
@@ -185,6 +276,24 @@ fn cancel_batch_prints_refusals_for_other_reasons() {
     let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
     let err = "error: job 6: the server has more requests waiting than it takes [busy]\n";
     assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (5, "batch 5: 1 job is cancelled\n", err));
+}
+
+#[test]
+fn cancel_batch_counts_refusals_that_the_server_does_not_show() {
+    let stub = Stub::new();
+    let over =
+        |job| format!(r#"{{"job":{job},"code":"already_finished","detail":"job {job} has succeeded"}}"#);
+    let shown = (6..26).map(over).collect::<Vec<_>>().join(",");
+    let answer = format!(
+        r#"{{"dry_run":false,"matched":26,"done":1,"stopping":0,"refused":25,"refusals":[{shown}]}}"#
+    );
+    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, &answer);
+    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
+    assert_eq!((told.code, told.out.as_str()), (5, "batch 5: 1 job is cancelled\n"));
+    assert_eq!(told.err, "error: 5 more refused; 'longshore ls --batch 5' shows their states\n");
+    let names = run(&mut stub.longshore(&["cancel", "--batch", "5", "-o", "name"]));
+    assert_eq!((names.code, names.out.as_str()), (5, "5\n"));
+    assert!(names.err.ends_with("longshore: batch 5: 1 job is cancelled\n"), "{names:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod http_support;
 
 use http_support::{Answered, Server};
+use protocol::JobId;
 use scheduler::job::State;
 use serde_json::{Value, json};
 
@@ -76,6 +77,27 @@ async fn jobs_that_are_named_count_once_and_each_has_a_result() {
     let retried = done(&server, "/api/jobs/retry", r#"{"ids":[2]}"#).await;
     assert_eq!(retried["results"], json!([{"job": 2, "made": 5}]));
     assert!(done(&server, "/api/jobs/cancel?name=resize", "").await.get("results").is_none());
+}
+
+#[tokio::test]
+async fn a_retry_of_a_named_job_returns_the_job_that_has_the_unique_key() {
+    let server = with_jobs(2).await;
+    server.stand.world().end(1, State::Failed, 1);
+    server.stand.world().duplicate = Some(JobId(2));
+    let result = done(&server, "/api/jobs/retry", r#"{"ids":[1]}"#).await;
+    assert_eq!(result["results"], json!([{"job": 1, "made": 2, "duplicate": true}]));
+    assert_eq!((&result["done"], &result["refused"], result.get("jobs")), (&json!(1), &json!(0), None));
+    let filtered = done(&server, "/api/jobs/retry?name=resize", "").await;
+    assert_eq!(filtered["refusals"][0]["code"], "duplicate_job", "{filtered}");
+}
+
+#[tokio::test]
+async fn the_refusal_of_a_named_job_has_the_id_of_the_request() {
+    let server = with_jobs(1).await;
+    let answer = post(&server, "/api/jobs/cancel", r#"{"ids":[99]}"#).await;
+    let id = answer.header("x-request-id");
+    assert!(!id.is_empty(), "{answer:?}");
+    assert_eq!(answer.json()["results"][0]["problem"]["request_id"], id, "{answer:?}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Several jobs by id: the bulk operations of the server, which answer with the effect on each job.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 
 use anyhow::Context as _;
@@ -9,26 +10,41 @@ use server::http::present::shapes::BulkEffect;
 
 use super::{VerbResult, named, retried};
 use crate::api::{self, Api};
-use crate::failure::{Exit, Failure};
-use crate::screen::Format;
+use crate::bulk::BulkResult;
+use crate::failure::{Exit, Failure, exit_of};
+use crate::screen::{self, Format};
 use crate::view;
-use crate::view::JobView as _;
 
-/// The part of the server's answer that is shown.
+/// The server's answer. An older server sends the counts only.
 #[derive(Debug, serde::Deserialize)]
 struct Answer {
+    #[serde(default)]
     results: Vec<BulkEffect>,
+    #[serde(flatten)]
+    counts: BulkResult,
 }
 
-/// Applies a verb to jobs, as many a request as are printed together. `effect` says in words what became of a job; its argument tells
-/// whether the job has ended.
+/// Applies a verb to jobs, as many a request as are printed together. `effect` describes in words how the operation changed a job.
 pub(super) async fn apply(
     api: &Api,
     result: &mut VerbResult,
     verb: &str,
     ids: &[u64],
     query: &[(&str, &str)],
-    effect: impl Fn(bool) -> &'static str,
+    effect: impl Fn(&view::Job) -> String,
+) -> anyhow::Result<()> {
+    let mut counts = BulkResult::default();
+    let applied = apply_in_parts(api, result, (verb, ids, query), effect, &mut counts).await;
+    show_counts(result, counts, verb)?;
+    applied
+}
+
+async fn apply_in_parts(
+    api: &Api,
+    result: &mut VerbResult,
+    (verb, ids, query): (&str, &[u64], &[(&str, &str)]),
+    effect: impl Fn(&view::Job) -> String,
+    counts: &mut BulkResult,
 ) -> anyhow::Result<()> {
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     for ids in ids.chunks(IDS_PER_REQUEST) {
@@ -43,8 +59,26 @@ pub(super) async fn apply(
         };
         // The next request would fail, too.
         let Some(answer) = result.record(answer) else { return Ok(()) };
-        for it in api::parse::<Answer>(api, &answer)?.results {
-            show(api, result, it, &effect).await?;
+        let answer: Answer = api::parse(api, &answer)?;
+        if answer.results.is_empty() && answer.counts.matched == 0 {
+            return Err(api.unexpected_response().into());
+        }
+        if answer.results.is_empty() {
+            counts.add(answer.counts);
+            continue;
+        }
+        let mut jobs = BTreeMap::new();
+        let is_interrupted = tokio::select! {
+            () = read_jobs(api, result.format, &answer.results, &mut jobs) => false,
+            _ = &mut interrupt => true,
+        };
+        for it in answer.results {
+            show(result, it, &mut jobs, &effect)?;
+        }
+        if is_interrupted {
+            screen::note("longshore: interrupted: not all jobs were read; later jobs were not requested");
+            result.first_refusal = Some(Exit::Interrupted);
+            return Ok(());
         }
     }
     Ok(())
@@ -61,37 +95,82 @@ async fn send(api: &Api, request: reqwest::RequestBuilder) -> anyhow::Result<Val
     sent.map(|answer| answer.json)
 }
 
-async fn show(
-    api: &Api,
+/// Reads the jobs that the operation changed or made, for formats that show whole jobs: the answer has none. A job that cannot be read is
+/// left out, because the operation itself has succeeded.
+async fn read_jobs(api: &Api, format: Format, results: &[BulkEffect], jobs: &mut BTreeMap<u64, Value>) {
+    if !matches!(format, Format::Json | Format::Ndjson | Format::Csv) {
+        return;
+    }
+    for it in results.iter().filter(|it| it.problem.is_none()) {
+        let id = it.made.unwrap_or(it.job);
+        match api.json(api.get(&["api", "jobs", &id.to_string()])).await {
+            Ok(json) => {
+                jobs.insert(id, json);
+            }
+            Err(error) => {
+                screen::note(&format!(
+                    "longshore: the operation is done, but job {id} cannot be read: {error:#}"
+                ));
+                if exit_of(&error) == Exit::Unavailable {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn show(
     result: &mut VerbResult,
     shown: BulkEffect,
-    effect: impl Fn(bool) -> &'static str,
+    jobs: &mut BTreeMap<u64, Value>,
+    effect: impl Fn(&view::Job) -> String,
 ) -> anyhow::Result<()> {
-    let BulkEffect { job, state, made, problem } = shown;
+    let BulkEffect { job, state, made, duplicate, problem } = shown;
     if let Some(problem) = problem {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let problem = serde_json::to_value(&problem).context("a problem document")?;
         result.record::<()>(named(job, Err(api::failure_of(status, problem).into())));
         return Ok(());
     }
-    let text = match made {
-        Some(made) => retried(job, made),
+    let (id, text, known) = match made {
+        Some(made) => {
+            let text = retried(job, &view::Job { id: made, duplicate, ..view::Job::default() });
+            let known =
+                if duplicate { json!({ "id": made }) } else { json!({ "id": made, "retry_of": job }) };
+            (made, text, known)
+        }
         None => {
-            let after = view::Job { state: state.unwrap_or_default(), ..view::Job::default() };
-            format!("job {job} {}", effect(after.has_ended()))
+            let after =
+                view::Job { id: job, state: state.clone().unwrap_or_default(), ..view::Job::default() };
+            (job, format!("job {job} {}", effect(&after)), json!({ "id": job, "state": state }))
         }
     };
-    let id = made.unwrap_or(job);
-    // The answer has no whole jobs; they are read for formats that show them.
-    let json = match result.format {
-        Format::Table | Format::Wide | Format::Name => json!({ "id": id }),
-        Format::Json | Format::Ndjson | Format::Csv => {
-            let read = api.json(api.get(&["api", "jobs", &id.to_string()])).await;
-            let Some(json) = result.record(named(id, read)) else { return Ok(()) };
-            json
-        }
-    };
+    let mut json = jobs.remove(&id).unwrap_or(known);
+    if duplicate {
+        json["duplicate"] = true.into();
+    }
     result.print(json, &text)
+}
+
+/// Shows the counts of an older server, which does not send the effect on each job.
+fn show_counts(result: &mut VerbResult, counts: BulkResult, verb: &str) -> anyhow::Result<()> {
+    if counts.matched == 0 {
+        return Ok(());
+    }
+    if counts.refused > 0 {
+        result.first_refusal = result.first_refusal.or(Some(Exit::Conflict));
+    }
+    match result.format {
+        Format::Table | Format::Wide | Format::Name => {
+            counts.print(verb, result.format)?;
+            if result.format != Format::Name && !counts.jobs.is_empty() {
+                let jobs = counts.jobs.iter().map(u64::to_string).collect::<Vec<_>>();
+                screen::line(&format!("new jobs: {}", jobs.join(" ")))?;
+            }
+        }
+        Format::Json | Format::Ndjson | Format::Csv => result.answers.push(serde_json::to_value(counts)?),
+    }
+    Ok(())
 }
 
 /// The server applies as many at once, and serves other requests in between.

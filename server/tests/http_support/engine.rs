@@ -312,6 +312,9 @@ fn submit(
     if jobs.iter().any(|job| job.revision == Revision(4)) {
         return Answer::Rejected(Rejection::Disabled);
     }
+    if let Some(job) = world.duplicate {
+        return Answer::Duplicate(job);
+    }
     let first = JobId(world.jobs.len() as u64 + 1);
     let count = jobs.len() as u32;
     for job in jobs {

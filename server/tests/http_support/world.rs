@@ -28,6 +28,8 @@ pub struct World {
     pub operations: Vec<(WorkerId, Operation)>,
     pub waiting: HashMap<JobId, Vec<oneshot::Sender<State>>>,
     pub pending: Option<PendingReason>,
+    /// The job that has the unique key of all new ones.
+    pub duplicate: Option<JobId>,
     pub explanation: Option<Explanation>,
     pub unreadable: bool,
     /// Lookups of unknown attempts that fail before one succeeds.

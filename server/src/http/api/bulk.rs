@@ -37,6 +37,7 @@ use crate::http::request::idempotency_key::{parse_key, submit_with_key};
 use crate::http::request::job_request::JobRequest;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
+use crate::http::request::request_id::RequestId;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
@@ -79,6 +80,8 @@ enum Effect {
     Stopping(JobState),
     /// A retry made this job.
     Made(JobId),
+    /// A retry made no job: this one has the unique key, and the definition returns it.
+    Existing(JobId),
 }
 
 async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Result<Response, Problem> {
@@ -112,7 +115,8 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     let mut filter = job_filter::read(&state, &mut query).await?;
     query.finish()?;
     let key = parse_key(&parts, verb.name(), &text)?;
-    let operation = Arc::new(Operation { state, verb, revision, by: requester(&parts), key });
+    let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
+    let operation = Arc::new(Operation { state, verb, revision, by, request_id, key });
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
     if has_ids {
         note::object("jobs by number");
@@ -161,7 +165,8 @@ pub(crate) async fn on_batch(
     let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
     query.finish()?;
     let key = parse_key(&parts, &format!("{} batch {first}", verb.name()), &[])?;
-    let operation = Operation { state, verb, revision, by: requester(&parts), key };
+    let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
+    let operation = Operation { state, verb, revision, by, request_id, key };
     let states = verb.states().to_vec();
     let filter = JobFilter { batch: Some(first), states, before, ..JobFilter::default() };
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
@@ -207,6 +212,7 @@ struct Operation {
     verb: Verb,
     revision: RevisionChoice,
     by: String,
+    request_id: RequestId,
     /// The idempotency key of the request; each job has one of its own made from it.
     key: Option<(Arc<str>, u128)>,
 }
@@ -260,12 +266,19 @@ impl Operation {
         });
         let mut effects = effects.buffered(AT_ONCE);
         while let Some((job, effect)) = effects.next().await {
+            let effect = match effect {
+                // Without the effect on each job, the answer could not say that no job was made.
+                Ok(Effect::Existing(other)) if detail == Detail::Counts => {
+                    Err(Rejection::Duplicate { job: Some(other) }.into())
+                }
+                effect => effect,
+            };
             if detail == Detail::EachJob {
                 let base_path = &self.state.services.base_path;
-                result.results.push(by_number::shown(job, &effect, base_path));
+                result.results.push(by_number::shown(job, &effect, base_path, self.request_id.as_str()));
             }
             match effect {
-                Ok(Effect::Done(_)) => result.done += 1,
+                Ok(Effect::Done(_) | Effect::Existing(_)) => result.done += 1,
                 Ok(Effect::Stopping(_)) => result.stopping += 1,
                 Ok(Effect::Made(made)) => {
                     result.done += 1;
@@ -329,7 +342,7 @@ impl Operation {
         match submit_with_key(&self.state, vec![new], None, false, key).await? {
             Answer::Accepted(accepted) => Ok(Effect::Made(accepted.first)),
             Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
-            Answer::Duplicate(other) => Err(Rejection::Duplicate { job: Some(other) }.into()),
+            Answer::Duplicate(other) => Ok(Effect::Existing(other)),
             Answer::Rejected(rejection) => Err(rejection.into()),
             answer => Err(Problem::unexpected_answer(&answer)),
         }

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, Uri, header};
 
+use crate::catalogue::Entry;
 use crate::http::api::{limits, schedules};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::definition::{count_waiting, definition};
@@ -24,23 +25,31 @@ pub(crate) async fn list(
     let mut query = Query::of(&uri)?;
     let tag = query.text("tag")?;
     query.finish()?;
-    let snapshot = state.services.engine.snapshot();
-    let waiting = count_waiting(&snapshot);
     let definitions = state.services.catalogue.current();
-    let fitting = definitions.iter().filter(|entry| tag.as_ref().is_none_or(|tag| entry.tags.contains(tag)));
     let etag = format!("\"{}\"", definitions.revision());
-    let fitting: Vec<_> = fitting.collect();
+    let fits = |entry: &&Arc<Entry>| tag.as_ref().is_none_or(|tag| entry.tags.contains(tag));
+    let fitting: Vec<_> = definitions.iter().filter(fits).collect();
     let has_schedules = fitting.iter().any(|entry| !entry.definition.timetable.schedules.is_empty());
     let stored = match has_schedules {
         true => state.read(|archive| archive.schedules()).await?,
         false => ScheduleState::default(),
     };
     let stored = StoredSchedules::new(&stored, 1);
-    let shown = fitting.into_iter().map(|entry| shapes::Definition {
-        next_fire_at: stored.next_fire(&entry.definition),
-        ..definition(entry, &waiting, &snapshot)
-    });
-    Ok(([(header::ETAG, etag)], Json(shown.collect())))
+    let mut shown = all(&state, fitting.iter().copied());
+    for (shown, entry) in shown.iter_mut().zip(fitting) {
+        shown.next_fire_at = stored.next_fire(&entry.definition);
+    }
+    Ok(([(header::ETAG, etag)], Json(shown)))
+}
+
+/// The JSON of definitions without the next slots of their schedules.
+pub(crate) fn all<'d>(
+    state: &AppState,
+    definitions: impl Iterator<Item = &'d Arc<Entry>>,
+) -> Vec<shapes::Definition> {
+    let snapshot = state.services.engine.snapshot();
+    let waiting = count_waiting(&snapshot);
+    definitions.map(|entry| definition(entry, &waiting, &snapshot)).collect()
 }
 
 pub(crate) async fn one(

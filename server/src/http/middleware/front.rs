@@ -19,17 +19,18 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::cut_at_revocation;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::accept::accepts;
-use crate::http::request::request_id::{REQUEST_ID, is_request_id};
+use crate::http::request::request_id::{REQUEST_ID, RequestId, is_request_id};
 use crate::http::state::AppState;
 use crate::http::web;
 use crate::listener::Peer;
 
 /// Checks a request, runs its handler, and writes the problem document if there is one.
-pub(crate) async fn serve(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Request, next: Next) -> Response {
     let id = match request.headers().get(&REQUEST_ID) {
         Some(given) if is_request_id(given) => given.clone(),
         _ => state.next_request_id(),
     };
+    request.extensions_mut().insert(RequestId(id.clone()));
     let permission = Permission::needed(request.method(), request.uri().path());
     let is_for_workers = permission == Permission::Connect;
     let (began, method) = (Instant::now(), request.method().clone());

@@ -36,29 +36,43 @@ impl<'k> StoredSchedules<'k> {
 
     /// The next slot of the active schedules of a definition.
     pub(crate) fn next_fire(&self, definition: &Definition) -> Option<Time> {
-        let schedules = self.schedules_of(definition).filter(|schedule| schedule.state == "active");
-        schedules.filter_map(|schedule| schedule.next.first().copied()).min()
+        let schedules = definition.timetable.schedules.iter().filter(|_| definition.enabled);
+        let active = schedules.filter(|schedule| self.paused_since(definition, schedule).is_none());
+        active.filter_map(|schedule| self.slots(definition, schedule).next()).min()
+    }
+
+    fn row(&self, definition: &Definition, schedule: &Schedule) -> Option<&'k ScheduleRow> {
+        self.rows.get(&(definition.name.as_str(), schedule.id.as_str())).copied()
+    }
+
+    fn paused_since(&self, definition: &Definition, schedule: &Schedule) -> Option<Timestamp> {
+        let name = Arc::from(definition.name.as_str());
+        let pauses = self.pauses.of_schedule(&name, group_of(definition), &schedule.id);
+        pauses.map(|(_, since)| since).min()
+    }
+
+    /// The slots of a schedule from now on that have not fired.
+    fn slots(&self, definition: &Definition, schedule: &Schedule) -> impl Iterator<Item = Time> {
+        // A slot that fired stays fired, also while the clock stands before it.
+        let row = self.row(definition, schedule);
+        let mut slot = row.map_or(self.now, |row| row.cursor.max(self.now));
+        std::iter::from_fn(move || {
+            slot = schedule.next_slot_after(slot)?;
+            Some(Time(slot))
+        })
     }
 
     fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {
-        let name = definition.name.as_str();
-        let row = self.rows.get(&(name, schedule.id.as_str()));
-        let own_name = Arc::from(name);
-        let pauses = self.pauses.of_schedule(&own_name, group_of(definition), &schedule.id);
-        let paused_since = pauses.map(|(_, since)| since).min();
-        let last_fire = row.and_then(|row| row.last_fire).map(|last| shapes::LastFire {
-            slot: Time(last.slot),
-            at: Time(last.at),
-            job: last.job.0,
-            lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
-        });
-        // A slot that fired stays fired, also while the clock stands before it.
-        let mut slot = row.map_or(self.now, |row| row.cursor.max(self.now));
-        let next = std::iter::from_fn(|| {
-            slot = schedule.next_slot_after(slot)?;
-            Some(Time(slot))
-        });
-        let next: Vec<Time> = next.zip(0..self.next).map(|(slot, _)| slot).collect();
+        let paused_since = self.paused_since(definition, schedule);
+        let last_fire =
+            self.row(definition, schedule).and_then(|row| row.last_fire).map(|last| shapes::LastFire {
+                slot: Time(last.slot),
+                at: Time(last.at),
+                job: last.job.0,
+                lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
+            });
+        let next: Vec<Time> =
+            self.slots(definition, schedule).zip(0..self.next).map(|(slot, _)| slot).collect();
         // As the ledger tells it: a pause of a disabled schedule changes nothing.
         let state = match (definition.enabled, paused_since) {
             (false, _) => "disabled",
@@ -67,7 +81,7 @@ impl<'k> StoredSchedules<'k> {
             (true, None) => "active",
         };
         shapes::Schedule {
-            name: name.to_owned(),
+            name: definition.name.as_str().to_owned(),
             id: schedule.id.to_string(),
             rule: schedule.rule.to_string(),
             description: schedule.describe(),

@@ -67,7 +67,7 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let wanted = query.text("q")?.unwrap_or_default();
     let page = query.number("page")?;
     query.finish()?;
-    let all = definitions::list(State(Arc::clone(&state)), Uri::from_static("/")).await?.1.0;
+    let all = definitions::all(&state, state.services.catalogue.current().iter());
     let fits = |definition: &Definition| {
         wanted.is_empty()
             || definition.name.contains(&wanted)

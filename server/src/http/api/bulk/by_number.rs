@@ -68,15 +68,21 @@ impl Operation {
 }
 
 /// The effect on one job as the answer shows it.
-pub(super) fn shown(job: JobId, effect: &Result<Effect, Problem>, base_path: &str) -> shapes::BulkEffect {
+pub(super) fn shown(
+    job: JobId,
+    effect: &Result<Effect, Problem>,
+    base_path: &str,
+    request_id: &str,
+) -> shapes::BulkEffect {
     let shown = shapes::BulkEffect { job: job.0, ..shapes::BulkEffect::default() };
     match effect {
         Ok(Effect::Done(state) | Effect::Stopping(state)) => {
             shapes::BulkEffect { state: Some(state.name().into()), ..shown }
         }
         Ok(Effect::Made(made)) => shapes::BulkEffect { made: Some(made.0), ..shown },
+        Ok(Effect::Existing(other)) => shapes::BulkEffect { made: Some(other.0), duplicate: true, ..shown },
         Err(problem) => {
-            let document = problem.clone().into_document(base_path, "");
+            let document = problem.clone().into_document(base_path, request_id);
             shapes::BulkEffect { problem: Some(Box::new(document)), ..shown }
         }
     }

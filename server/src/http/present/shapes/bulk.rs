@@ -53,9 +53,12 @@ pub struct BulkEffect {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub state: Option<Text>,
-    /// The job that a retry made.
+    /// The job that a retry made. With `duplicate`: the job that has the unique key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<u64>,
+    /// True if a retry made no job because an existing one has the unique key, and the definition says `on_duplicate: return`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
     /// The refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Box<Problem>>,

@@ -1,38 +1,77 @@
 //! The job of a definition that ended last.
 
-use protocol::JobId;
-use rusqlite::Connection;
-use scheduler::job::State;
+use std::collections::BTreeSet;
+
+use protocol::{JobId, Timestamp};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::jobs;
-use crate::store::{JobFilter, JobRow, LAST_AMONG};
+use crate::store::sqlite::{record, rows};
+use crate::store::{JobFilter, JobRow, LAST_AMONG, SetPart};
 
-/// The job of a definition that ended last. If retention has deleted the last good or bad end, the newest of the jobs that are left are
+/// The last good or the last bad end of a definition. The job may have been deleted.
+struct LastEnd {
+    /// Absent if it is unknown, as is `ended_at` then.
+    job: Option<i64>,
+    ended_at: Option<i64>,
+}
+
+/// The job of a definition that ended last. If retention has deleted it, or it is unknown, the newest of the jobs that are left are
 /// searched as well.
 pub(in crate::store::sqlite) fn last_ended(
     connection: &Connection,
     definition: &str,
 ) -> rusqlite::Result<Option<JobRow>> {
-    let sql = "SELECT t.last_job FROM definition_totals t
+    // A definition without such a row has no ended jobs.
+    let sql = "SELECT t.last_job, t.last_end FROM definition_totals t
                WHERE t.name = (SELECT min(id) FROM definitions WHERE name = ?1) AND t.is_bad BETWEEN 0 AND 1";
-    let last: Vec<Option<i64>> = connection
+    let last: Vec<LastEnd> = connection
         .prepare_cached(sql)?
-        .query_map([definition], |row| row.get(0))?
+        .query_map([definition], |row| Ok(LastEnd { job: row.get(0)?, ended_at: row.get(1)? }))?
         .collect::<Result<_, _>>()?;
     let mut found = Vec::new();
-    for job in last.iter().copied().flatten() {
-        // A list of this one job.
-        let before = JobId(job.cast_unsigned().saturating_add(1));
-        let filter = JobFilter { before: Some(before), limit: 1, ..ended_of(definition) };
-        found.extend(jobs(connection, &filter)?.into_iter().filter(|row| row.job.0 == job.cast_unsigned()));
+    for job in last.iter().filter_map(|last| last.job) {
+        found.extend(ended_job(connection, job)?);
     }
-    if last.is_empty() || found.len() < last.len() {
-        found.extend(jobs(connection, &JobFilter { limit: LAST_AMONG, ..ended_of(definition) })?);
+    let newest = found.iter().filter_map(|row| row.ended_at).max();
+    // No job that is left ended after the last end of its kind.
+    let is_certain = last.iter().all(|last| last.ended_at.is_some_and(|at| newest >= Some(Timestamp(at))));
+    if !is_certain {
+        found.extend(among_newest(connection, definition)?);
     }
     Ok(found.into_iter().max_by_key(|row| (row.ended_at, row.job)))
 }
 
-fn ended_of(definition: &str) -> JobFilter {
-    let states = State::ALL.into_iter().filter(|state| state.has_ended()).collect();
-    JobFilter { states, name: Some(definition.to_owned()), ..JobFilter::default() }
+/// The newest ended jobs of a definition; a member of a parent stands for its parent.
+fn among_newest(connection: &Connection, definition: &str) -> rusqlite::Result<Vec<JobRow>> {
+    // Not by the final states: their indexes have the failed jobs of all definitions.
+    let filter = JobFilter {
+        name: Some(definition.to_owned()),
+        ended_since: Some(Timestamp(i64::MIN)),
+        limit: LAST_AMONG,
+        ..JobFilter::default()
+    };
+    let (mut found, mut parents) = (Vec::new(), BTreeSet::new());
+    for row in jobs(connection, &filter)? {
+        match &row.set {
+            SetPart::Member(member) => drop(parents.insert(member.parent)),
+            SetPart::None | SetPart::Parent(_) => found.push(row),
+        }
+    }
+    for JobId(parent) in parents {
+        found.extend(ended_job(connection, parent.cast_signed())?);
+    }
+    Ok(found)
+}
+
+/// An ended job; nothing if it has been deleted, or has not ended.
+fn ended_job(connection: &Connection, job: i64) -> rusqlite::Result<Option<JobRow>> {
+    let sql = format!("SELECT {} FROM ended j {} WHERE j.id = ?1", rows::JOB_COLUMNS, rows::JOB_JOINS);
+    let found = connection.prepare_cached(&sql)?.query_row([job], rows::job).optional()?;
+    let Some((mut row, has_labels)) = found else { return Ok(None) };
+    if has_labels {
+        row.labels = rows::labels(connection, row.job)?;
+    }
+    record::complete(connection, &mut row)?;
+    Ok(Some(row))
 }

@@ -179,3 +179,33 @@ fn lists_are_read_by_index_and_in_order() {
         }
     }
 }
+
+#[test]
+fn the_last_end_is_read_by_its_number_and_members_do_not_count_beside_their_parent() {
+    let place = Place::new();
+    let (_store, archive) = place.open();
+    let shell = place.sql();
+    shell
+        .execute_batch(
+            "INSERT INTO definitions VALUES (1, zeroblob(16), 'resize', '{}');
+             INSERT INTO seen (kind, which, block) VALUES (1, 1, 0);
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed)
+             VALUES (1, 1, 6, 0, 1, 1, 0, 0, 70, 0), (2, 1, 6, 0, 1, 1, 0, 0, 70, 0), (3, 1, 6, 0, 1, 1, 0, 0, 60, 0);
+             INSERT INTO parents VALUES (1, NULL, NULL, 1, NULL, NULL, 0, 0, 0, 0, 0, 0);
+             INSERT INTO members VALUES (2, 1, NULL);
+             INSERT INTO definition_totals (name, is_bad, ended) VALUES (1, 0, 2);",
+        )
+        .unwrap();
+    let last = || archive.last_ended("resize").unwrap().map(|row| row.job.0);
+    assert_eq!(last(), Some(1), "the parent of the member that ended with it");
+    // The bad job was deleted, and the good one ended after it: the others are not searched, and may say anything.
+    shell
+        .execute_batch(
+            "UPDATE definition_totals SET last_job = 3, last_end = 60;
+             INSERT INTO definition_totals (name, is_bad, ended, last_end, last_job) VALUES (1, 1, 1, 60, 9);",
+        )
+        .unwrap();
+    assert_eq!(last(), Some(3));
+    shell.execute("UPDATE definition_totals SET last_end = 61 WHERE is_bad = 1", []).unwrap();
+    assert_eq!(last(), Some(1), "a bad job that is left may have ended later");
+}
