@@ -25,8 +25,11 @@ pub(super) struct FailedHosts {
 #[derive(Debug)]
 struct HostFailure {
     at: Moment,
-    /// The worker has not connected since. With another process it would have another host, and no exclusion.
-    is_same_session: bool,
+    /// How long the exclusion lasts; each one is twice as long as the one before, until a start succeeds.
+    lasts: Duration,
+    /// The exclusion is certain: the worker has not connected since, for with another process it would have none, and the failure does not lie
+    /// at the end of an earlier exclusion, which the server's clock decides.
+    is_certain: bool,
 }
 
 impl Oracle {
@@ -47,12 +50,12 @@ impl Oracle {
                     }
                 }
                 Change::Waiting { closed, due_at, state, .. } => {
-                    self.host_fails(scene.now, disk, closed);
+                    self.host_fails(scene, disk, closed);
                     self.keeps_its_turn(scene.now, disk, (closed, *due_at, *state));
                     self.backs_off(scene.now, (disk, workload), closed, *due_at);
                 }
                 Change::Ended(it) => {
-                    it.closed.iter().for_each(|closed| self.host_fails(scene.now, disk, closed));
+                    it.closed.iter().for_each(|closed| self.host_fails(scene, disk, closed));
                 }
                 _ => {}
             }
@@ -61,7 +64,7 @@ impl Oracle {
             if let Effect::Send(_, Order::Welcome(it)) = effect {
                 let failures = self.failed_hosts.first_failures.iter_mut();
                 let of_worker = failures.filter(|((worker, _), _)| *worker == it.worker);
-                of_worker.for_each(|(_, failure)| failure.is_same_session = false);
+                of_worker.for_each(|(_, failure)| failure.is_certain = false);
             }
         }
     }
@@ -71,24 +74,30 @@ impl Oracle {
         self.failed_hosts = FailedHosts::default();
     }
 
-    fn host_fails(&mut self, now: Moment, disk: &Disk, closed: &ClosedAttempt) {
-        if closed.outcome == Outcome::HostFailed
-            && let Some(place) = place_of(disk, closed.token.job)
-        {
-            // A failure during an exclusion belongs to the same fault.
-            let earlier = self.failed_hosts.first_failures.get(&place);
-            if earlier.is_none_or(|earlier| now.since(earlier.at) >= EXCLUDED_FOR) {
-                let failure = HostFailure { at: now, is_same_session: true };
-                self.failed_hosts.first_failures.insert(place, failure);
-            }
+    fn host_fails(&mut self, scene: Scene<'_>, disk: &Disk, closed: &ClosedAttempt) {
+        if closed.outcome != Outcome::HostFailed {
+            return;
         }
+        let Some(place) = place_of(disk, closed.token.job) else { return };
+        let failures = &mut self.failed_hosts.first_failures;
+        let mut failure = HostFailure { at: scene.now, lasts: EXCLUDED_FOR, is_certain: true };
+        if let Some(earlier) = failures.get(&place) {
+            let (since, least) = (scene.now.since(earlier.at), shortened(earlier.lasts, scene.drift_ppm));
+            // A failure during an exclusion belongs to the same fault.
+            if earlier.is_certain && since < least {
+                return;
+            }
+            failure.is_certain = earlier.is_certain && since >= earlier.lasts + (earlier.lasts - least);
+            failure.lasts = (earlier.lasts * 2).min(EXCLUDED_MAX);
+        }
+        failures.insert(place, failure);
     }
 
     /// Q7: a worker whose host failed to start a definition gets none of its jobs for a minute.
     fn is_not_excluded(&mut self, scene: Scene<'_>, disk: &Disk, it: &Assigned) {
         let Some(row) = disk.row(it.token.job) else { return };
         let failure = self.failed_hosts.first_failures.get(&(it.worker, row.revision));
-        let Some(failure) = failure.filter(|failure| failure.is_same_session) else { return };
+        let Some(failure) = failure.filter(|failure| failure.is_certain) else { return };
         let since = scene.now.since(failure.at);
         if since < shortened(EXCLUDED_FOR, scene.drift_ppm) {
             let what = format!("{} goes to worker {} {since:?} after its host failed", it.token, it.worker);
@@ -151,3 +160,5 @@ fn place_of(disk: &Disk, job: protocol::JobId) -> Option<(WorkerId, Revision)> {
 
 /// The first exclusion after a failure of the host (docs/design/scheduling.md, Q7).
 const EXCLUDED_FOR: Duration = Duration::from_secs(60);
+/// The longest one.
+const EXCLUDED_MAX: Duration = Duration::from_secs(60 * 60);
