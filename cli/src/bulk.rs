@@ -81,12 +81,17 @@ async fn apply(
     }
     let (mut total, ended_by) = send_all(api, path, query).await?;
     total.refusals.truncate(REFUSALS_SHOWN);
-    if ended_by == EndedBy::Interrupt {
-        total.print(verb, common.format)?;
-        return Err(Failure::silent(Exit::Interrupted).into());
-    }
     total.print(verb, common.format)?;
-    if total.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
+    exit(ended_by, total.refused)
+}
+
+/// Ends the program after an operation that was interrupted, or refused for some jobs.
+fn exit(ended_by: EndedBy, refused: u64) -> anyhow::Result<()> {
+    match (ended_by, refused) {
+        (EndedBy::Interrupt, _) => Err(Failure::silent(Exit::Interrupted).into()),
+        (EndedBy::LastJob, 0) => Ok(()),
+        (EndedBy::LastJob, _) => Err(Failure::silent(Exit::Conflict).into()),
+    }
 }
 
 /// The event that ended the requests of an operation.
@@ -150,11 +155,7 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
     } else {
         total.print("cancel", common.format)?;
     }
-    match (ended_by, refused) {
-        (EndedBy::Interrupt, _) => Err(Failure::silent(Exit::Interrupted).into()),
-        (EndedBy::LastJob, 0) => Ok(()),
-        (EndedBy::LastJob, _) => Err(Failure::silent(Exit::Conflict).into()),
-    }
+    exit(ended_by, refused)
 }
 
 fn no_such_batch(batch: u64) -> Failure {

@@ -1,7 +1,8 @@
 //! `longshore cancel`, `release`, `retry`: operations on jobs that are given by id.
 //!
-//! One job takes a request of its own. Several share requests (`by_id`), except for a retry with changes. The results are printed after each request, so that Ctrl-C
-//! loses few of them. The first refusal decides the exit code. Operations on all jobs that filters select are in `bulk`.
+//! One job takes a request of its own. Several share requests (`by_id`), except for a retry with changes. The results are printed after each
+//! request, so that Ctrl-C loses few of them. The first refusal decides the exit code. Operations on all jobs that filters select are in
+//! `bulk`.
 
 mod by_id;
 

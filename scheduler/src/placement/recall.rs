@@ -18,14 +18,13 @@ use crate::fleet::classes::ClassId;
 use crate::handlers::first_report;
 use crate::job::{Attempt, Job};
 use crate::placement;
+use crate::placement::search_times::not_before;
 use crate::queue::{LaneKey, QueueKey};
 use crate::timers::Alarm;
 
 /// Minimum time in a backlog before a recall: a younger attempt may be on its way into a slot
 /// (docs/design/scheduling.md, Q8).
 const RECALL_AGE_MIN: Duration = Duration::from_millis(200);
-/// Interval between searches through backlogs.
-pub(super) const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// Waiting jobs of a lane that one search looks at.
 const PER_LANE_MAX: usize = 256;
 
@@ -39,7 +38,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
         return;
     }
     // A search walks over all workers with free slots and all backlogs, so it is not done in each step.
-    if let Some(at) = scheduler.search_times.for_idle.map(|at| at + SEARCH_EVERY).filter(|at| *at > now.up) {
+    if let Some(at) = not_before(scheduler.search_times.for_idle, now) {
         scheduler.timers.set_alarm(at, Alarm::Recall);
         return;
     }
@@ -92,8 +91,7 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
     if scheduler.ready.highest_priority().is_none_or(|highest| highest <= lowest) {
         return;
     }
-    let next_search = scheduler.search_times.for_higher.map(|at| at + SEARCH_EVERY);
-    if let Some(at) = next_search.filter(|at| *at > now.up) {
+    if let Some(at) = not_before(scheduler.search_times.for_higher, now) {
         // Jobs that arrived after the last search wait for the next one.
         if scheduler.search_times.for_higher != Some(now.up) {
             scheduler.timers.set_alarm(at, Alarm::Recall);

@@ -15,6 +15,7 @@ use crate::fleet::Worker;
 use crate::job::LiveState;
 use crate::limits::gate;
 use crate::placement;
+use crate::placement::search_times::not_before;
 use crate::queue::{AgedPriority, LaneKey, QueueKey};
 use crate::timers::Alarm;
 
@@ -41,8 +42,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
         return;
     }
     // A search walks over all backlogs, so it is not done in each step.
-    let next = scheduler.search_times.for_slot.map(|at| at + recall::SEARCH_EVERY);
-    if let Some(at) = next.filter(|at| *at > now.up) {
+    if let Some(at) = not_before(scheduler.search_times.for_slot, now) {
         if scheduler.search_times.for_slot != Some(now.up) {
             scheduler.timers.set_alarm(at, Alarm::Recall);
         }

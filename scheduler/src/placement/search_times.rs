@@ -1,6 +1,8 @@
 //! Times of searches for attempts to recall.
 
-use protocol::Uptime;
+use core::time::Duration;
+
+use protocol::{Now, Uptime};
 
 /// Times of the last searches. A search costs more than a step and is not done in each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,3 +14,11 @@ pub(crate) struct SearchTimes {
     /// Last search for attempts that suit free slots.
     pub(super) for_idle: Option<Uptime>,
 }
+
+/// The time of the next search, if that is not now.
+pub(super) fn not_before(last: Option<Uptime>, now: Now) -> Option<Uptime> {
+    last.map(|at| at + SEARCH_EVERY).filter(|at| *at > now.up)
+}
+
+/// Interval between searches through backlogs.
+const SEARCH_EVERY: Duration = Duration::from_millis(100);

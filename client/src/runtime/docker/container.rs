@@ -148,11 +148,6 @@ impl Container {
         }
     }
 
-    /// `true` if it ended like a container whose engine died: by a signal that the worker did not send.
-    pub(super) fn looks_like_a_dead_engine(&self, oom_seen: bool) -> bool {
-        !(self.state.oom_killed || oom_seen) && [137, 143, 255].contains(&self.state.exit_code)
-    }
-
     /// `true` if its success may be invented. An engine that dies before it records the end of a container shows that container as ended
     /// with 0, just now, when it is back (Docker up to 24.0.2, moby pull request 45800). Then the end lies after `since`, the last time the
     /// container was observed; or it seems to have run across a boot of the machine.
@@ -206,6 +201,11 @@ impl Container {
     pub(super) fn started(&self) -> Option<jiff::Timestamp> {
         instant(&self.state.started_at)
     }
+}
+
+/// `true` if a container ended like one whose engine died: by a signal that the worker did not send.
+pub(super) const fn looks_like_a_dead_engine(exit: &Exit) -> bool {
+    matches!(exit, Exit::Ran { oom: false, code: 137 | 143 | 255, .. })
 }
 
 /// The message of a container's init that could not start the program. For Docker such a container ran.
@@ -358,10 +358,9 @@ mod tests {
 
     #[test]
     fn an_oom_kill_does_not_look_like_a_dead_engine() {
-        assert!(ended(137, false).looks_like_a_dead_engine(false));
-        assert!(!ended(137, false).looks_like_a_dead_engine(true));
-        assert!(!ended(137, true).looks_like_a_dead_engine(false));
-        assert!(!ended(1, false).looks_like_a_dead_engine(false));
+        let dead = |code, reported, seen| looks_like_a_dead_engine(&ended(code, reported).exit(seen));
+        assert!(dead(137, false, false));
+        assert!(!dead(137, false, true) && !dead(137, true, false) && !dead(1, false, false));
         assert!(matches!(ended(0, true).exit(false), Exit::Ran { code: 0, oom: true, .. }));
     }
 

@@ -3,7 +3,7 @@
 use protocol::{Now, Timestamp, Uptime};
 
 use super::cli::{one_line, unreachable_line};
-use super::container::{Container, fault_of, init_failure};
+use super::container::{Container, fault_of, init_failure, looks_like_a_dead_engine};
 use super::events::Event;
 
 /// A line of `docker inspect`.
@@ -19,11 +19,8 @@ pub fn inspected(line: &str) {
         container.exit(false),
         container.run_time(),
     );
-    let engine = (
-        container.looks_like_a_dead_engine(false),
-        container.was_lost_by_the_engine(),
-        container.exit_code(),
-    );
+    let is_dead = looks_like_a_dead_engine(&container.exit(false));
+    let engine = (is_dead, container.was_lost_by_the_engine(), container.exit_code());
     assert!(!format!("{known:?}{engine:?}").is_empty());
 }
 

@@ -180,7 +180,7 @@ impl Presenter {
     /// The text for a runtime that does not answer its worker, or is missing on it: nobody can observe or stop the container meanwhile.
     fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
         let worker = self.worker(attempt)?;
-        if !matches!(worker.state, WorkerState::Ready | WorkerState::Suspect | WorkerState::Draining) {
+        if !is_reconciled(worker) {
             return None;
         }
         let kind = self.definition(row)?.runtime();
@@ -211,10 +211,7 @@ impl Presenter {
     /// slightly older than the scheduler's own decision.
     pub(crate) fn is_releasable(&self, row: &JobRow) -> bool {
         let Some(attempt) = live(row) else { return false };
-        let is_ready = |worker: &WorkerFacts| {
-            matches!(worker.state, WorkerState::Ready | WorkerState::Suspect | WorkerState::Draining)
-        };
-        !self.worker(attempt).is_some_and(is_ready) || self.silence(row, attempt).is_some()
+        !self.worker(attempt).is_some_and(is_reconciled) || self.silence(row, attempt).is_some()
     }
 
     fn pending(&self, row: &JobRow) -> Option<PendingReason> {
@@ -253,6 +250,11 @@ impl Presenter {
         let worker = self.worker(attempt)?;
         matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
     }
+}
+
+/// The worker is connected, and the server knows what it has.
+const fn is_reconciled(worker: &WorkerFacts) -> bool {
+    matches!(worker.state, WorkerState::Ready | WorkerState::Suspect | WorkerState::Draining)
 }
 
 /// The current attempt, if a worker has it.

@@ -1,9 +1,9 @@
 //! Lists of jobs, newest first.
 //!
 //! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
-//! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label or schedule (module `tag`),
-//! live jobs are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most a page; the newest of
-//! all make the page.
+//! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label or schedule
+//! (module `tag`), live jobs are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most
+//! a page; the newest of all make the page.
 
 mod last;
 mod parts;

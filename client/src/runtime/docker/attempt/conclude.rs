@@ -143,7 +143,7 @@ impl Attempt {
             };
         }
         let was_stopping = self.was_stopping(shared, container);
-        if was_stopping || !container.looks_like_a_dead_engine(oom_seen) {
+        if was_stopping || !container::looks_like_a_dead_engine(&exit) {
             return Some(exit);
         }
         if container.was_lost_by_the_engine() {

@@ -43,11 +43,7 @@ impl Attempt {
                     unavailable(&CallError::Unreachable(why.into()))
                 })?;
             let volume = |path: &Path, target: &str, read_only| Volume {
-                source: path
-                    .file_name()
-                    .map_or(seen.clone(), |name| seen.join(name))
-                    .to_string_lossy()
-                    .into_owned(),
+                source: seen.join(path.file_name().unwrap_or_default()).to_string_lossy().into_owned(),
                 target: target.to_owned(),
                 read_only,
             };

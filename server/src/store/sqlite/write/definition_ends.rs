@@ -22,6 +22,14 @@ pub(super) struct EndedJob {
     pub(super) ended_at: i64,
 }
 
+/// Good or bad ends of a definition in one commit.
+#[derive(Default)]
+struct Total {
+    count: i64,
+    /// Time and job of the last one.
+    last: (i64, i64),
+}
+
 /// True if the job failed, expired or was lost.
 pub(super) const fn is_bad(state: i64) -> bool {
     matches!(state, 7 | 9 | 10)
@@ -29,22 +37,22 @@ pub(super) const fn is_bad(state: i64) -> bool {
 
 /// Counts jobs that have ended, after the rows of members are written.
 pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[EndedJob]) -> WriteResult {
-    let mut totals: BTreeMap<(i64, bool), (i64, (i64, i64))> = BTreeMap::new();
+    let mut totals: BTreeMap<(i64, bool), Total> = BTreeMap::new();
     let mut oldest: BTreeMap<EndKey, i64> = BTreeMap::new();
     for end in ended {
         if run_on::is_member(connection, JobId(end.job.cast_unsigned()))? {
             continue;
         }
         let name = name_of(connection, cache, end.definition)?;
-        let last = (end.ended_at, end.job);
-        let total = totals.entry((name, is_bad(end.state))).or_insert((0, last));
-        *total = (total.0 + 1, total.1.max(last));
+        let total = totals.entry((name, is_bad(end.state))).or_default();
+        total.count += 1;
+        total.last = total.last.max((end.ended_at, end.job));
         let key = (name, is_bad(end.state), end.job >> BLOCK_SHIFT);
         if cache.definition_ends.get(&key).is_none_or(|known| *known > end.ended_at) {
             oldest.entry(key).and_modify(|at| *at = end.ended_at.min(*at)).or_insert(end.ended_at);
         }
     }
-    for ((name, is_bad), (count, (last_end, last_job))) in totals {
+    for ((name, is_bad), Total { count, last: (last_end, last_job) }) in totals {
         connection
             .prepare_cached(
                 "INSERT INTO definition_totals (name, is_bad, ended, last_end, last_job) VALUES (?1, ?2, ?3, ?4, ?5)
