@@ -31,8 +31,7 @@ use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
-use crate::placement::recall_for_slot::EmptiedBacklogs;
-use crate::placement::search_times::SearchTimes;
+use crate::placement::recall_searches::RecallSearches;
 use crate::queue::ReadyQueue;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
@@ -72,10 +71,8 @@ pub struct Scheduler {
     pub(crate) commit_watch: CommitWatch,
     /// Time at which all leases were renewed, last. Messages of workers that were sent before may have been unread then.
     pub(crate) leases_renewed_at: Uptime,
-    /// Times of the last searches through all backlogs.
-    pub(crate) search_times: SearchTimes,
-    /// Workers whose backlogs were emptied for jobs that take free slots only.
-    pub(crate) emptied_backlogs: EmptiedBacklogs,
+    /// Searches for attempts to recall.
+    pub(crate) recall_searches: RecallSearches,
     /// Phases that workers reported for attempts that neither wait nor run there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// Number of unconfirmed attempts for each cancelled job that ended with several of them.
@@ -136,8 +133,7 @@ impl Scheduler {
             stepped_at: None,
             commit_watch: CommitWatch::default(),
             leases_renewed_at: Uptime::default(),
-            search_times: SearchTimes::default(),
-            emptied_backlogs: EmptiedBacklogs::new(),
+            recall_searches: RecallSearches::default(),
             phases: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             skippable: 0,

@@ -325,8 +325,8 @@ fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
     if let Some(at) = attempt.loss_at {
         scheduler.timers.clear_alarm(at, Alarm::Loss(id, attempt.fence));
     }
-    if let Some(offer) = attempt.awaited_report() {
-        scheduler.timers.clear_alarm(offer.due_at, Alarm::AwaitedReport(id, attempt.fence));
+    if let Some(awaited) = attempt.awaited_report() {
+        scheduler.timers.clear_alarm(awaited.due_at, Alarm::AwaitedReport(id, attempt.fence));
     }
     gate::ended(scheduler, id);
     Some(*attempt)

@@ -4,10 +4,9 @@
 //! backlog, if everything there has a lower priority; the next slot of that worker is then the job's. One backlog is emptied for a job, that
 //! of the worker with the fewest attempts in it.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now, Uptime, WorkerId};
+use protocol::{JobId, Now, Uptime};
 
 use super::recall::{self, BacklogEntry, Recalls};
 use crate::core::Scheduler;
@@ -15,12 +14,9 @@ use crate::fleet::Worker;
 use crate::job::LiveState;
 use crate::limits::gate;
 use crate::placement;
-use crate::placement::search_times::not_before;
+use crate::placement::recall_searches::not_before;
 use crate::queue::{AgedPriority, LaneKey, QueueKey};
 use crate::timers::Alarm;
-
-/// Waiting jobs whose worker's backlog was emptied for them.
-pub(crate) type EmptiedBacklogs = BTreeMap<JobId, WorkerId>;
 
 /// A backlog that may be recalled as a whole.
 struct Backlog<'s> {
@@ -42,13 +38,13 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
         return;
     }
     // A search walks over all backlogs, so it is not done in each step.
-    if let Some(at) = not_before(scheduler.search_times.for_slot, now) {
-        if scheduler.search_times.for_slot != Some(now.up) {
+    if let Some(at) = not_before(scheduler.recall_searches.for_slot, now) {
+        if scheduler.recall_searches.for_slot != Some(now.up) {
             scheduler.timers.set_alarm(at, Alarm::Recall);
         }
         return;
     }
-    scheduler.search_times.for_slot = Some(now.up);
+    scheduler.recall_searches.for_slot = Some(now.up);
     forget_started(scheduler);
 
     let waiting: Vec<(QueueKey, LaneKey)> = scheduler
@@ -77,7 +73,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     for entry in entries(scheduler, worker) {
         recalls.add(&entry, now);
     }
-    scheduler.emptied_backlogs.insert(key.job(), id);
+    scheduler.recall_searches.emptied.insert(key.job(), id);
     recalls.send(scheduler, now);
 }
 
@@ -100,7 +96,7 @@ fn best<'b, 's>(
 
 /// A backlog was emptied for this job, and nothing has come into it since.
 fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
-    let emptied = scheduler.emptied_backlogs.get(&key.job());
+    let emptied = scheduler.recall_searches.emptied.get(&key.job());
     let worker = emptied.and_then(|id| scheduler.fleet.worker(*id)).filter(|worker| worker.is_open());
     worker.is_some_and(|worker| {
         gate::can_run(scheduler, worker, lane) && entries(scheduler, worker).next().is_none()
@@ -111,7 +107,7 @@ fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
 fn forget_started(scheduler: &mut Scheduler) {
     let jobs = &scheduler.jobs;
     let waits = |id: &JobId| jobs.get(id).is_some_and(|job| matches!(job.live_state, LiveState::Queued(_)));
-    scheduler.emptied_backlogs.retain(|id, _| waits(id));
+    scheduler.recall_searches.emptied.retain(|id, _| waits(id));
 }
 
 impl<'s> Backlog<'s> {
@@ -139,5 +135,5 @@ fn entries<'s>(scheduler: &'s Scheduler, worker: &'s Worker) -> impl Iterator<It
     recall::backlog_entries(scheduler, worker).filter(|entry| !entry.attempt.recalled)
 }
 
-/// Waiting jobs that one search looks at: the first ones of this many lanes.
+/// The number of lanes whose first jobs one search looks at.
 const JOBS_MAX: usize = 32;

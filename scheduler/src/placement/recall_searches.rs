@@ -1,18 +1,21 @@
-//! Times of searches for attempts to recall.
+//! Facts that one search for attempts to recall leaves for the next ones.
 
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-use protocol::{Now, Uptime};
+use protocol::{JobId, Now, Uptime, WorkerId};
 
-/// Times of the last searches. A search costs more than a step and is not done in each.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SearchTimes {
+/// Times of the last searches, and their results that later ones need. A search costs more than a step and is not done in each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecallSearches {
     /// Last search for attempts that give way to a higher priority.
     pub(super) for_higher: Option<Uptime>,
     /// Last search for a backlog to empty for a job that takes a free slot only.
     pub(super) for_slot: Option<Uptime>,
     /// Last search for attempts that suit free slots.
     pub(super) for_idle: Option<Uptime>,
+    /// Waiting jobs that take free slots only, with the workers whose backlogs were emptied for them.
+    pub(super) emptied: BTreeMap<JobId, WorkerId>,
 }
 
 /// The time of the next search, if that is not now.
