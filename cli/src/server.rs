@@ -60,6 +60,9 @@ pub(crate) struct Flags {
     /// A waiting job gains a priority step for each such time that it waits, so that low priorities do not wait for ever; off if absent.
     #[arg(long, env = "LONGSHORE_PRIORITY_AGEING", value_name = "DURATION")]
     priority_ageing: Option<String>,
+    /// When a job has waited for so long for reserved resources, a worker gets no later jobs until it has room for this one; or off.
+    #[arg(long, env = "LONGSHORE_SET_ASIDE_AFTER", default_value = "5m", value_name = "DURATION")]
+    set_aside_after: String,
     /// Labels that workers may claim with --label: names, or beginnings with *; others are set by 'longshore label'.
     #[arg(long, env = "LONGSHORE_WORKER_LABELS", default_value = "*", value_name = "KEYS")]
     worker_labels: String,
@@ -286,6 +289,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         max_running: flags.max_running,
         max_queued: flags.max_queued,
         priority_ageing: flags.priority_ageing,
+        set_aside_after: flags.set_aside_after,
         worker_labels: flags.worker_labels,
         removed_definitions: flags.removed_definitions.into(),
         retention: flags.retention.into(),

@@ -61,6 +61,7 @@ impl World {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
+            set_aside_after: None,
             params_of_result: crate::scheduler::results::ignore_result,
         };
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };

@@ -1,5 +1,7 @@
 //! Settings of a scheduler and the counters that it continues.
 
+use core::time::Duration;
+
 use protocol::order::Intervals;
 use protocol::{ClusterId, Epoch, Fence, JobId, WorkerId};
 
@@ -28,6 +30,8 @@ pub struct Config {
     pub server_limits: ServerLimits,
     /// Growth of the priority of waiting jobs.
     pub priority_ageing: PriorityAgeing,
+    /// Wait for resources after which a worker is set aside for a job; never if absent.
+    pub set_aside_after: Option<Duration>,
     /// Takes the parameters of a hook's job out of its parent's result.
     pub params_of_result: ParamsOfResult,
 }
@@ -56,6 +60,7 @@ impl Config {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
+            set_aside_after: None,
             params_of_result: crate::results::ignore_result,
         }
     }

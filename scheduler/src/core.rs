@@ -184,6 +184,7 @@ impl Scheduler {
                 | Alarm::AwaitedReport(..)
                 | Alarm::ExclusionEnd(_)
                 | Alarm::Recall
+                | Alarm::SetAside
                 | Alarm::MembersDue => None,
             };
             sessions.extend(worker.and_then(|id| self.fleet.worker(id)?.link.session()));
@@ -222,6 +223,11 @@ impl Scheduler {
     /// Returns whether the snapshot has changed since the last call.
     pub const fn take_changed(&mut self) -> bool {
         mem::replace(&mut self.changed, false)
+    }
+
+    /// Workers that are set aside, each with the waiting job that it is set aside for.
+    pub fn workers_set_aside(&self) -> impl Iterator<Item = (WorkerId, JobId)> {
+        self.fleet.workers_set_aside()
     }
 
     /// Returns whether this job has not ended.

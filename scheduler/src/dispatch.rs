@@ -8,7 +8,7 @@ use crate::core::Scheduler;
 use crate::explain::pending;
 use crate::handlers;
 use crate::input::Input;
-use crate::placement::{fill, recall, recall_for_slot};
+use crate::placement::{fill, recall, recall_for_slot, set_aside};
 use crate::reconcile;
 use crate::state::State;
 use crate::step::{Answer, Change, Effect, Step};
@@ -47,7 +47,9 @@ impl Scheduler {
         handlers::run_on::proceed(self, now);
         handlers::dependency::pass_on(self, now);
         handlers::hook::make_pending(self, now);
+        let _ = set_aside::open_again(self, now);
         fill::fill_slots(self, now);
+        set_aside::set_aside(self, now);
         recall::recall_for_higher(self, now);
         recall_for_slot::recall_for_slot(self, now);
         recall::recall_idle(self, now);

@@ -147,17 +147,43 @@ impl InUse {
         }
         let mut custom = (0..).zip(&wanted.custom);
         let short = custom.find(|(_, (name, amount))| {
-            let offered = offer.custom.iter().find(|(offered, _)| offered == name).map_or(0, |it| it.1);
             let used = self.custom.get(name).copied().unwrap_or(0);
-            !fits(Some(u64::from(offered)), used, u64::from(*amount))
+            !fits(Some(offered_of(offer, name)), used, u64::from(*amount))
         });
         short.map(|(index, _)| ResourceKind::Custom(index))
+    }
+
+    /// The part of a reservation that an offer has not left, in thousandths of the amount that is wanted; that of the resource that lacks
+    /// most. Zero if all of it fits.
+    #[must_use]
+    pub fn shortage(&self, offer: &OfferedResources, wanted: &Reservation) -> u16 {
+        let short = |offered: Option<u64>, used: u64, wanted: u64| {
+            let left = offered.map_or(wanted, |offered| offered.saturating_sub(used)).min(wanted);
+            let thousandths = u128::from(wanted - left) * 1_000 / u128::from(wanted.max(1));
+            u16::try_from(thousandths).unwrap_or(u16::MAX)
+        };
+        let free_gpus = self.free_gpus(offer).count() as u64;
+        let fixed = [
+            short(offer.cpus_milli.map(u64::from), self.cpus_milli, u64::from(wanted.cpus_milli)),
+            short(offer.memory_bytes, self.memory_bytes, wanted.memory_bytes),
+            short(Some(free_gpus), 0, u64::from(wanted.gpus)),
+        ];
+        let custom = wanted.custom.iter().map(|(name, amount)| {
+            let used = self.custom.get(name).copied().unwrap_or(0);
+            short(Some(offered_of(offer, name)), used, u64::from(*amount))
+        });
+        fixed.into_iter().chain(custom).max().unwrap_or(0)
     }
 
     /// GPUs that nobody holds, in the order of the offer.
     pub fn free_gpus<'s>(&'s self, offer: &'s OfferedResources) -> impl Iterator<Item = &'s String> {
         offer.gpus.iter().filter(|id| !self.gpus.contains_key(*id))
     }
+}
+
+/// The amount of a custom resource that is offered.
+fn offered_of(offer: &OfferedResources, name: &str) -> u64 {
+    offer.custom.iter().find(|(offered, _)| offered == name).map_or(0, |(_, amount)| u64::from(*amount))
 }
 
 /// The first resource that even an idle worker with this offer has too little of.

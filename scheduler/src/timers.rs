@@ -48,6 +48,8 @@ pub enum Alarm {
     ClonesGone(WorkerId),
     /// Prefetched attempts are old enough to be recalled.
     Recall,
+    /// The next search for a worker to set aside is due.
+    SetAside,
     /// A parent does not wait any longer for workers to reconnect.
     MembersDue,
 }

@@ -18,7 +18,8 @@ use world::scheduler::{Config, PriorityAgeing};
 fn compare(world: &mut World, model: &mut Model, compared: usize) -> Result<(), String> {
     for (index, input) in world.inputs.iter().enumerate().skip(compared) {
         let (now, step) = &world.steps[index];
-        model.take(*now, input.clone(), step).map_err(|why| format!("after {input:?}: {why}"))?;
+        let set_aside = &world.set_aside[index];
+        model.take(*now, input.clone(), step, set_aside).map_err(|why| format!("after {input:?}: {why}"))?;
     }
     let snapshot = world.scheduler.snapshot();
     // The audit compares the reasons of all lanes with a search through all workers, if every worker is in the group of its facts.
@@ -66,13 +67,16 @@ proptest! {
     #[test]
     fn the_scheduler_decides_what_a_naive_model_decides(
         acts in prop::collection::vec(act(), 1..120),
+        set_aside_after in prop_oneof![1 => Just(None), 3 => (0..40_u64).prop_map(Some)],
         ageing in prop_oneof![2 => Just(None), 1 => (1..20_u64).prop_map(Some), 1 => (20..200_u64).prop_map(Some)],
     ) {
         // No batch is a large one: how those are made is another story.
         let priority_ageing = ageing.map(Duration::from_secs).and_then(PriorityAgeing::every);
         let priority_ageing = priority_ageing.unwrap_or_default();
-        let mut world = world(Config { priority_ageing, ..World::config(3, 1_000) });
+        let set_aside_after = set_aside_after.map(Duration::from_secs);
+        let mut world = world(Config { priority_ageing, set_aside_after, ..World::config(3, 1_000) });
         let mut model = Model::default();
+        model.set_aside_after = set_aside_after;
         model.ageing = ageing.map(|seconds| seconds as i64 * 1_000);
         let mut compared = 0;
         for act in acts {

@@ -90,8 +90,8 @@ fn play(story: &str) -> String {
 }
 
 fn tell(world: &World, start: Timestamp, before: usize, text: &mut String) {
-    for (now, step) in &world.steps[before..] {
-        for line in trace_of::lines(world, start, step) {
+    for (index, (now, _)) in world.steps.iter().enumerate().skip(before) {
+        for line in trace_of::lines(world, start, index) {
             writeln!(text, "    {:>6}ms  {line}", now.utc.0 - start.0).unwrap();
         }
     }
@@ -192,7 +192,9 @@ fn happen(world: &mut World, words: &[&str]) {
             it.container.image = option("image").unwrap_or_default().into();
             world.define(it);
         }
-        ["max-jobs" | "slice" | "server-limits" | "priority-ageing", ..] => *world = settings::world(words),
+        ["max-jobs" | "slice" | "server-limits" | "priority-ageing" | "set-aside-after", ..] => {
+            *world = settings::world(words)
+        }
         ["undefine", name] => world.undefine(name),
         // `backfill resize 10s 20s interval=5s behind=1`: slots by their time since the start of the story.
         ["backfill", target, ref rest @ ..] => {

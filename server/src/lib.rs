@@ -160,6 +160,7 @@ impl Server {
                 live_max: config.jobs_max,
                 server: config.server_limits,
                 priority_ageing: config.priority_ageing,
+                set_aside_after: config.set_aside_after,
             },
             config.data_dir.clone(),
         )?;

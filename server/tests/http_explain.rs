@@ -9,13 +9,14 @@ use http_support::Server;
 use http_support::facts::{attempt, change_worker, definitions, snapshot};
 use protocol::report::Availability;
 use protocol::report::Outcome;
-use protocol::{AttemptNo, Revision, RuntimeKind, Timestamp, WorkerId};
+use protocol::{AttemptNo, JobId, Revision, RuntimeKind, Timestamp, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State;
 use scheduler::pauses::PauseTarget;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::{Condition, LabelRule};
+use scheduler::reservation::ResourceKind;
 use scheduler::step::PendingReason;
 use serde_json::{Value, json};
 
@@ -215,4 +216,32 @@ async fn a_suspect_worker_is_told_with_the_thresholds() {
         assert!(obstacle["text"].as_str().is_some_and(|text| text.ends_with(rule)), "{obstacle}");
     }
     assert!(why["estimate"].is_null() && why["before"].is_null(), "{why}");
+}
+
+#[tokio::test]
+async fn a_worker_that_is_set_aside_says_for_which_job() {
+    let server = Server::start().await;
+    for _ in 0..2 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    let mut facts = snapshot();
+    change_worker(&mut facts, |worker| worker.set_aside_for = Some(JobId(1)));
+    server.snapshot.send_replace(Arc::new(facts));
+    let text = async |obstacle, reason, job: u64| {
+        let unable = PlacementVerdict::Unable(vec![obstacle]);
+        let told = explanation(State::Queued, Some(reason), vec![worker(1, "w1", unable)]);
+        server.stand.world().explanation = Some(told);
+        let why = server.get(&format!("/api/jobs/{job}/explain")).await.json();
+        why["workers"][0]["obstacles"][0].clone()
+    };
+    let passed = text(Obstacle::SetAside(JobId(1)), PendingReason::SetAside, 2).await;
+    assert_eq!(passed["code"], "set_aside");
+    assert_eq!(passed["text"], "it is set aside for job 1, which goes first once there is room for it");
+    let first = text(Obstacle::Resources(ResourceKind::Cpus), PendingReason::Resources, 1).await;
+    let told = first["text"].as_str().unwrap_or_default();
+    assert!(told.ends_with("; it is set aside for this job, and gets no later ones"), "{first}");
+
+    assert_eq!(server.get("/api/workers").await.json()[0]["set_aside_for"], 1);
+    let page = server.get("/workers/1").await.body;
+    assert!(page.contains("Set aside for <a href=\"/jobs/1\">job 1</a>"), "{page}");
 }

@@ -20,6 +20,8 @@ pub(crate) struct Coverage {
     pub(crate) unsent: u64,
     pub(crate) copies_shut_out: u64,
     pub(crate) copies_confused: u64,
+    /// Workers that were set aside for a job.
+    pub(crate) workers_set_aside: u64,
     /// Rows of the fire ledger, by verdict.
     slots: [u64; 7],
     /// Hooks by event, and those that were left out.
@@ -37,6 +39,7 @@ impl Default for Coverage {
             unsent: 0,
             copies_shut_out: 0,
             copies_confused: 0,
+            workers_set_aside: 0,
             slots: [0; 7],
             hooks: [0; 5],
         }
@@ -88,7 +91,7 @@ impl Coverage {
     }
 
     /// Counts that are neither moves nor ends nor acts.
-    fn others(&self) -> [(&'static str, u64); 18] {
+    fn others(&self) -> [(&'static str, u64); 19] {
         [
             ("leave at the second signal", self.left_again[Leave::Interrupt as usize]),
             ("leave at the third signal", self.left_again[Leave::Detach as usize]),
@@ -96,6 +99,7 @@ impl Coverage {
             ("enqueues that could not be sent", self.unsent),
             ("copies shut out", self.copies_shut_out),
             ("copies confused", self.copies_confused),
+            ("workers set aside", self.workers_set_aside),
             ("slots fired", self.slots[0]),
             ("slots caught up", self.slots[1]),
             ("slots skipped behind an earlier job", self.slots[2]),
@@ -122,6 +126,7 @@ impl Coverage {
         self.unsent += other.unsent;
         self.copies_shut_out += other.copies_shut_out;
         self.copies_confused += other.copies_confused;
+        self.workers_set_aside += other.workers_set_aside;
         self.hooks.iter_mut().zip(&other.hooks).for_each(|(count, more)| *count += more);
         self.slots.iter_mut().zip(&other.slots).for_each(|(count, more)| *count += more);
     }

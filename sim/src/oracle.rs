@@ -25,6 +25,7 @@ mod past;
 mod places;
 mod rows;
 mod scan;
+pub(crate) mod set_aside;
 mod starts;
 mod truth;
 mod waits;

@@ -12,6 +12,7 @@ use crate::agenda::Event;
 use crate::disk::Row;
 use crate::docker::Container;
 use crate::machine::Machine;
+use crate::oracle::set_aside::not_awaited;
 use crate::world::World;
 
 impl World {
@@ -78,7 +79,7 @@ impl World {
     fn not_at_ease(&self) -> Vec<String> {
         let Some(server) = &self.server.process else { return vec!["the server is away".to_owned()] };
         let known: Vec<_> = server.scheduler.worker_facts().collect();
-        let mut pending = Vec::new();
+        let mut pending = not_awaited(&self.server.disk, server.scheduler.workers_set_aside());
         for machine in self.machines.iter().filter(|it| !it.is_gone) {
             let no = machine.no;
             let Some(worker) = machine.process.as_ref().and_then(|process| process.worker.as_ref()) else {

@@ -34,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) life: u32,
     /// The time after which a waiting job gains a step of priority, with the present process.
     pub(crate) ageing: Option<Duration>,
+    /// The wait for resources after which it sets a worker aside, with the present process.
+    pub(crate) set_aside_after: Option<Duration>,
     pub(crate) process: Option<Process>,
     /// Events that came while the process was frozen; absent if it is not.
     pub(crate) frozen: Option<VecDeque<Event>>,
@@ -101,6 +103,7 @@ impl Server {
             disk,
             life: 0,
             ageing: None,
+            set_aside_after: None,
             process: None,
             frozen: None,
             read_until: Moment::NEVER,
@@ -143,6 +146,7 @@ impl Server {
             jobs_max: usize::MAX,
             server_limits: scheduler::ServerLimits::default(),
             priority_ageing: self.ageing.and_then(PriorityAgeing::every).unwrap_or_default(),
+            set_aside_after: self.set_aside_after,
             params_of_result: scheduler::results::ignore_result,
         }
     }

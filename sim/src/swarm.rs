@@ -32,6 +32,8 @@ pub(crate) struct Swarm {
     pub(crate) slice: usize,
     /// By process of the server, in turn: the time after which a waiting job gains a step of priority, if it does.
     pub(crate) ageing: [Option<Duration>; 2],
+    /// By process of the server, in turn: the wait for resources after which a worker is set aside, if one is.
+    pub(crate) set_aside_after: [Option<Duration>; 2],
 }
 
 impl Swarm {
@@ -51,8 +53,15 @@ impl Swarm {
             cli_dies: dice.permille(200),
             slice: dice.pick(&[1, 2, 5, 1_000]),
             ageing: ageing(&mut Dice::new(seed, AGEING_STREAM)),
+            set_aside_after: set_aside_after(&mut Dice::new(seed, SET_ASIDE_STREAM)),
         }
     }
+}
+
+/// A quarter of the processes sets no worker aside; the others do so at once or after a while.
+fn set_aside_after(dice: &mut Dice) -> [Option<Duration>; 2] {
+    let mut wait = || dice.pick(&[None, Some(0), Some(5), Some(60)]).map(Duration::from_secs);
+    [wait(), wait()]
 }
 
 /// Half of the seeds have no ageing, and some change it with each start of the server.
@@ -103,3 +112,5 @@ const STREAM: u64 = 1;
 const LATER_STREAM: u64 = 16;
 /// Likewise, of ageing.
 const AGEING_STREAM: u64 = 17;
+/// Likewise, of workers that are set aside.
+const SET_ASIDE_STREAM: u64 = 41;

@@ -78,6 +78,7 @@ impl WorkerView for Worker {
             ("load", self.load_milli.map(load_average).unwrap_or_default()),
             ("disk free", self.disk_free_bytes.map(screen::size).unwrap_or_default()),
             ("reserved", self.resources.as_ref().map(reserved_text).unwrap_or_default()),
+            ("set aside", self.set_aside_for.map(|job| format!("for job {job}")).unwrap_or_default()),
             ("labels", pairs(&self.labels)),
             ("granted", pairs(&self.labels_granted)),
             ("revoked", optional(self.revoked_at.as_ref())),

@@ -1,6 +1,6 @@
 //! Everything that keeps a worker from a job.
 
-use protocol::{Uptime, WorkerId};
+use protocol::{JobId, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::Worker;
@@ -48,6 +48,8 @@ pub enum Obstacle {
     Busy,
     /// Other attempts have reserved too much of this resource of the worker.
     Resources(ResourceKind),
+    /// The worker is set aside for this waiting job, of another lane.
+    SetAside(JobId),
     /// The worker has just connected and is not reconciled yet.
     Joining,
 }
@@ -73,6 +75,7 @@ impl Obstacle {
             Self::Probing => "probing",
             Self::Busy => "busy",
             Self::Resources(_) => "resources",
+            Self::SetAside(_) => "set_aside",
             Self::Joining => "joining",
         }
     }
@@ -92,6 +95,7 @@ impl Obstacle {
             Self::Excluded(..) | Self::Probing => PendingReason::Excluded,
             Self::Busy => PendingReason::Busy,
             Self::Resources(_) => PendingReason::Resources,
+            Self::SetAside(_) => PendingReason::SetAside,
             Self::Joining => PendingReason::Soon,
         }
     }
@@ -131,6 +135,8 @@ pub(crate) fn obstacles<'s>(
     let reserves = known.filter(|_| !is_away).map(|need| &need.reserves);
     let too_large = reserves.and_then(|reserves| never_fits(offer, reserves));
     let lacking = reserves.and_then(|reserves| worker.holdings.in_use().lacking(offer, reserves));
+    let set_aside_for =
+        worker.set_aside_for().filter(|job| placement::lane_in_queue(scheduler, *job) != Some(lane));
     let rest = [
         is_exclusive.then_some(Obstacle::Exclusive),
         too_large.map(Obstacle::TooLarge),
@@ -147,6 +153,7 @@ pub(crate) fn obstacles<'s>(
         worker.health.breaker.probe().map(|_| Obstacle::Probing),
         (!is_away && !worker.has_free_slot()).then_some(Obstacle::Busy),
         lacking.filter(|_| too_large.is_none()).map(Obstacle::Resources),
+        set_aside_for.map(Obstacle::SetAside),
         worker.link.is_joining().then_some(Obstacle::Joining),
     ];
     let unmet = unmet.map(|(index, _)| Obstacle::Requirement(index));

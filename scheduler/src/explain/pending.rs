@@ -43,8 +43,11 @@ fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: PendingReason) -
     if scheduler.ready.is_paused(lane.definition()) {
         return PendingReason::Paused;
     }
-    let by_limits =
-        if by_workers < PendingReason::ServerFull { None } else { gate::why_limited(scheduler, lane) };
+    let by_limits = if by_workers < PendingReason::ServerFull {
+        None
+    } else {
+        gate::why_limited(scheduler, lane, by_workers)
+    };
     by_limits.unwrap_or(by_workers)
 }
 
@@ -136,8 +139,9 @@ fn reason_of_group(
         (_, Intake::Withdrawn) => PendingReason::Cordoned,
         (RuntimeState::Excluded, _) | (_, Intake::Probing) => PendingReason::Excluded,
         (RuntimeState::Available, Intake::Full) => PendingReason::Busy,
-        (RuntimeState::Available, Intake::Open) => match reservation {
+        (RuntimeState::Available, intake) => match reservation {
             Some(reservation) if fitting.binary_search(&reservation).is_err() => PendingReason::Resources,
+            _ if *intake == Intake::SetAside => PendingReason::SetAside,
             _ => PendingReason::Soon,
         },
     }

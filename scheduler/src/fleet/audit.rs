@@ -63,6 +63,9 @@ impl Fleet {
             if worker.holdings.prefetched.is_empty() == self.with_backlog.contains(id) {
                 faults.push("the set of workers with backlogs is wrong");
             }
+            if worker.set_aside_for != self.set_aside.get(id).copied() {
+                faults.push("the index of workers that are set aside is wrong");
+            }
             if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {
                 faults.push("a worker's session is not known as its own");
             }
@@ -87,6 +90,7 @@ impl Fleet {
             || self.sessions.len() > self.workers.len()
             || self.by_secret.len() > self.workers.len()
             || self.by_name.len() > self.workers.len()
+            || self.set_aside.len() > self.workers.len()
         {
             faults.push("an index has entries of nobody");
         }

@@ -217,6 +217,11 @@ impl Classes {
         self.needs.get(need.0 as usize)?.classes.get(&class).copied()
     }
 
+    /// Workers of a class, by id.
+    pub fn workers_of(&self, class: ClassId) -> impl Iterator<Item = WorkerId> {
+        self.class(class).into_iter().flat_map(|class| &class.workers).copied()
+    }
+
     /// Needs whose jobs this worker may take.
     pub fn needs_met(&self, class: ClassId, id: WorkerId, name: &str) -> impl Iterator<Item = NeedId> {
         let met = self.class(class).into_iter().flat_map(|class| &class.needs).copied();

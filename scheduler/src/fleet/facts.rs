@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use protocol::report::{Availability, Phase};
 use protocol::resources::OfferedResources;
-use protocol::{RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{JobId, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId};
 
 use super::breaker::Breaker;
 use super::{Link, Worker};
@@ -68,6 +68,8 @@ pub struct WorkerFacts {
     pub offer: OfferedResources,
     /// Resources that attempts have reserved.
     pub in_use: InUse,
+    /// The waiting job that it is set aside for.
+    pub set_aside_for: Option<JobId>,
 }
 
 /// Why a worker is suspect.
@@ -170,6 +172,7 @@ impl WorkerFacts {
             clone_addresses: worker.claims.addresses().map(String::from).collect(),
             offer: worker.capacity.offer.clone(),
             in_use: worker.holdings.in_use().clone(),
+            set_aside_for: worker.set_aside_for(),
         })
     }
 }

@@ -49,6 +49,8 @@ pub enum Intake {
     Probing,
     /// Its slots are taken. Jobs that wait cannot have its backlog either, or they would be there.
     Full,
+    /// A slot is free, and the worker is set aside for a waiting job.
+    SetAside,
     /// A slot is free.
     Open,
 }
@@ -70,6 +72,7 @@ impl WorkerGroup {
             () if worker.is_draining() || worker.row.cordoned => Intake::Withdrawn,
             () if worker.health.breaker.probe().is_some() => Intake::Probing,
             () if !worker.has_free_slot() => Intake::Full,
+            () if worker.set_aside_for().is_some() => Intake::SetAside,
             () => Intake::Open,
         };
         let fitting = worker.fitting.clone();

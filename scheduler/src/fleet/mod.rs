@@ -19,6 +19,7 @@ pub mod holdings;
 pub mod images;
 pub mod lease;
 pub mod row;
+mod set_aside;
 pub mod table;
 mod worker;
 
@@ -62,6 +63,8 @@ pub struct Fleet {
     pub images: ImageHolders,
     /// Workers with prefetched attempts.
     with_backlog: BTreeSet<WorkerId>,
+    /// Workers that are set aside for a waiting job.
+    set_aside: BTreeMap<WorkerId, JobId>,
     by_secret: BTreeMap<[u8; 32], WorkerId>,
     by_name: BTreeSet<(Arc<str>, WorkerId)>,
     groups: Groups,
@@ -89,6 +92,7 @@ impl Fleet {
             backlogs: Backlogs::new(),
             images: ImageHolders::default(),
             with_backlog: BTreeSet::new(),
+            set_aside: BTreeMap::new(),
             by_secret: BTreeMap::new(),
             by_name: BTreeSet::new(),
             groups: Groups::default(),
@@ -168,6 +172,7 @@ impl Fleet {
             self.by_name.remove(&(worker.row.name, id));
             worker.holdings.prefetched.iter().for_each(|key| self.backlogs.remove(*key));
             self.with_backlog.remove(&id);
+            self.set_aside.remove(&id);
         }
     }
 

@@ -118,6 +118,7 @@ mod tests {
             clone_addresses: Vec::new(),
             offer: Default::default(),
             in_use: Default::default(),
+            set_aside_for: None,
         }
     }
 

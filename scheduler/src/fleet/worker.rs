@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use protocol::order::Configure;
 use protocol::report::Availability;
-use protocol::{ReportNo, RuntimeKind, Timestamp, Uptime};
+use protocol::{JobId, ReportNo, RuntimeKind, Timestamp, Uptime};
 
 use super::Link;
 use super::capacity::Capacity;
@@ -48,6 +48,8 @@ pub struct Worker {
     pub(super) listed_at: Option<(u32, u32)>,
     /// Reservations that fit into the resources it has left, ordered.
     pub(super) fitting: Vec<ReservationId>,
+    /// The waiting job that it is set aside for.
+    pub(super) set_aside_for: Option<JobId>,
 }
 
 /// The description that a worker gives when it connects. Jobs are placed by its labels; the rest is for people.
@@ -78,6 +80,7 @@ impl Worker {
             class: None,
             listed_at: None,
             fitting: Vec::new(),
+            set_aside_for: None,
             row,
         }
     }
@@ -135,6 +138,12 @@ impl Worker {
         self.listed_at
     }
 
+    /// The waiting job that it is set aside for: no attempt comes before it has room for that one.
+    #[must_use]
+    pub const fn set_aside_for(&self) -> Option<JobId> {
+        self.set_aside_for
+    }
+
     /// A reservation fits into the resources that it has left.
     pub(crate) fn fits(&self, reservation: ReservationId) -> bool {
         self.fitting.binary_search(&reservation).is_ok()
@@ -187,7 +196,8 @@ impl Worker {
     /// Attempts per 1,000 slots, if there is room for one more.
     pub(super) fn compute_load(&self) -> Option<u32> {
         let held = u64::from(self.holdings.count());
-        (self.is_open() && self.has_room() && self.health.allows_more())
+        let takes_more = self.is_open() && self.health.allows_more() && self.set_aside_for.is_none();
+        (takes_more && self.has_room())
             .then(|| u32::try_from(held * u64::from(FULL) / u64::from(self.slots())).unwrap_or(u32::MAX))
     }
 }

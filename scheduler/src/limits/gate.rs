@@ -34,7 +34,7 @@ pub(crate) enum Next {
 /// step.
 pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Next {
     let running_max = scheduler.config.server_limits.running_max;
-    if running_max.is_some_and(|max| scheduler.limits.held >= max) || !scheduler.fleet.has_room() {
+    if is_server_full(scheduler) || !scheduler.fleet.has_room() {
         return Next::Nothing;
     }
     let Scheduler { ready, fleet, .. } = scheduler;
@@ -52,6 +52,11 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Ne
         Some(head) if !is_behind_limited => Next::Lane { lane, job: head.job(), free_only: false },
         _ => Next::Nothing,
     }
+}
+
+/// As many jobs hold a worker as the server may have.
+pub(crate) fn is_server_full(scheduler: &Scheduler) -> bool {
+    scheduler.config.server_limits.running_max.is_some_and(|max| scheduler.limits.held >= max)
 }
 
 /// The next of all lanes. A lane that gives its position to the others of its definition must have room in its limits.
@@ -143,7 +148,7 @@ pub(crate) fn can_run(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> 
 }
 
 /// A worker with room may take the first job of this lane.
-fn has_taker(scheduler: &Scheduler, lane: LaneKey) -> bool {
+pub(crate) fn has_taker(scheduler: &Scheduler, lane: LaneKey) -> bool {
     let head = scheduler.ready.head(lane);
     head.is_some_and(|head| choice::find(scheduler, lane, head.job(), false).is_some())
 }
@@ -158,11 +163,15 @@ pub(crate) fn needs(scheduler: &Scheduler, lane: LaneKey) -> Needs {
     scheduler.limits.needs(lane.definition(), lane.key_set())
 }
 
-/// The reason why the jobs of a lane wait, if it is a limit.
-pub(crate) fn why_limited(scheduler: &Scheduler, lane: LaneKey) -> Option<PendingReason> {
+/// The reason why the jobs of a lane wait, if it is a limit, or a worker's backlog that they may not have.
+pub(crate) fn why_limited(
+    scheduler: &Scheduler,
+    lane: LaneKey,
+    by_workers: PendingReason,
+) -> Option<PendingReason> {
     let limits = &scheduler.limits;
     let running_max = scheduler.config.server_limits.running_max;
-    if running_max.is_some_and(|max| limits.held >= max) {
+    if is_server_full(scheduler) {
         return Some(PendingReason::ServerFull);
     }
     let now = scheduler.stepped_at.unwrap_or_default();
@@ -174,7 +183,8 @@ pub(crate) fn why_limited(scheduler: &Scheduler, lane: LaneKey) -> Option<Pendin
         return Some(PendingReason::RateLimited);
     }
     let free_only = lane.is_limited() || running_max.is_some();
-    (free_only && !scheduler.fleet.has_free_slot()).then_some(PendingReason::Busy)
+    let lacks_slot = free_only && !scheduler.fleet.has_free_slot();
+    (lacks_slot && by_workers == PendingReason::Soon).then_some(PendingReason::Busy)
 }
 
 /// The reason for jobs whose limits have room, as far as is known without a look at each key.
@@ -186,10 +196,11 @@ pub(crate) fn without_keys(
     let running_max = scheduler.config.server_limits.running_max;
     if by_workers < PendingReason::ServerFull {
         by_workers
-    } else if running_max.is_some_and(|max| scheduler.limits.held >= max) {
+    } else if is_server_full(scheduler) {
         PendingReason::ServerFull
     } else if (definition.takes_free_slots_only() || running_max.is_some())
         && !scheduler.fleet.has_free_slot()
+        && by_workers == PendingReason::Soon
     {
         PendingReason::Busy
     } else {

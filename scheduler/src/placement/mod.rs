@@ -1,5 +1,5 @@
-//! Places waiting jobs on workers with free capacity: `fill` does so in each step, and `recall` takes prefetched attempts back. What both
-//! and the handlers ask is here: the lane of a job, and the workers that may run it.
+//! Places waiting jobs on workers with free capacity: `fill` does so in each step, `recall` takes prefetched attempts back, and `set_aside`
+//! keeps workers free for jobs that wait for resources. What they and the handlers ask is here: the lane of a job, and the workers that may run it.
 //!
 //! ```text
 //! first job in order ──▶ if no worker can take it, its lane is parked and the next lane follows
@@ -22,6 +22,7 @@ pub(crate) mod recall;
 pub(crate) mod recall_for_slot;
 pub(crate) mod recall_searches;
 pub mod rules;
+pub(crate) mod set_aside;
 
 use protocol::{JobId, WorkerId};
 
@@ -29,7 +30,7 @@ use crate::core::Scheduler;
 use crate::definition::{Definition, RetryOn};
 use crate::fleet::Worker;
 use crate::ids::NeedId;
-use crate::job::{Job, LastPlacement};
+use crate::job::{Job, LastPlacement, LiveState};
 use crate::limits::keys::KeySetNo;
 use crate::queue::{LaneKey, ParkedFor};
 use crate::run_on::{MemberRow, SetRole};
@@ -77,6 +78,14 @@ fn distinct_lane(scheduler: &Scheduler, job: &Job) -> Option<LaneKey> {
     let SetRole::Member(MemberRow { job: id, parent, .. }) = job.role() else { return None };
     let of = if job.last_placement().is_some() { id } else { parent };
     Some(LaneKey::Distinct(of, job.definition, key_set_of(scheduler, job)))
+}
+
+/// The lane of a job that waits for a slot.
+pub(crate) fn lane_in_queue(scheduler: &Scheduler, job: JobId) -> Option<LaneKey> {
+    match scheduler.jobs.get(&job)?.live_state {
+        LiveState::Queued(lane) => Some(lane),
+        LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => None,
+    }
 }
 
 /// The keys of a job.

@@ -14,7 +14,7 @@ use crate::fleet::Worker;
 use crate::job::LiveState;
 use crate::limits::gate;
 use crate::placement;
-use crate::placement::recall_searches::not_before;
+use crate::placement::recall_searches::{BACKLOGS_EVERY, not_before};
 use crate::queue::{AgedPriority, LaneKey, QueueKey};
 use crate::timers::Alarm;
 
@@ -38,7 +38,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
         return;
     }
     // A search walks over all backlogs, so it is not done in each step.
-    if let Some(at) = not_before(scheduler.recall_searches.for_slot, now) {
+    if let Some(at) = not_before(scheduler.recall_searches.for_slot, BACKLOGS_EVERY, now) {
         if scheduler.recall_searches.for_slot != Some(now.up) {
             scheduler.timers.set_alarm(at, Alarm::Recall);
         }
@@ -86,8 +86,10 @@ fn best<'b, 's>(
 ) -> Option<&'b Backlog<'s>> {
     let job = scheduler.jobs.get(&key.job())?;
     let definition = scheduler.definitions.at(job.definition)?;
-    let able =
-        backlogs.iter().filter(|it| it.highest < key.priority() && gate::can_run(scheduler, it.worker, lane));
+    let is_for_others = |worker: &Worker| worker.set_aside_for().is_some_and(|it| it != key.job());
+    let able = backlogs.iter().filter(|it| {
+        it.highest < key.priority() && gate::can_run(scheduler, it.worker, lane) && !is_for_others(it.worker)
+    });
     able.min_by_key(|it| {
         let id = it.worker.row.worker;
         (placement::avoids(job, definition, id), it.ripe_at, it.worker.queued(), id)

@@ -1,4 +1,4 @@
-//! Facts that one search for attempts to recall leaves for the next ones.
+//! Facts that one search leaves for the next ones: for attempts to recall, and for workers to set aside.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -14,14 +14,18 @@ pub(crate) struct RecallSearches {
     pub(super) for_slot: Option<Uptime>,
     /// Last search for attempts that suit free slots.
     pub(super) for_idle: Option<Uptime>,
+    /// Last search for a worker to set aside.
+    pub(super) to_set_aside: Option<Uptime>,
+    /// Last search for earlier jobs that could have a worker which is set aside.
+    pub(super) for_earlier: Option<Uptime>,
     /// Waiting jobs that take free slots only, with the workers whose backlogs were emptied for them.
     pub(super) emptied: BTreeMap<JobId, WorkerId>,
 }
 
 /// The time of the next search, if that is not now.
-pub(super) fn not_before(last: Option<Uptime>, now: Now) -> Option<Uptime> {
-    last.map(|at| at + SEARCH_EVERY).filter(|at| *at > now.up)
+pub(super) fn not_before(last: Option<Uptime>, every: Duration, now: Now) -> Option<Uptime> {
+    last.map(|at| at + every).filter(|at| *at > now.up)
 }
 
 /// Interval between searches through backlogs.
-const SEARCH_EVERY: Duration = Duration::from_millis(100);
+pub(super) const BACKLOGS_EVERY: Duration = Duration::from_millis(100);

@@ -25,13 +25,14 @@ impl ReadyQueue {
         if (&right.heads, &right.limited) != (&self.heads, &self.limited) {
             faults.push("the heads are not the lanes' first jobs");
         }
-        if (&right.limits, &right.waiting_for_slot, &right.slot_only, &right.parked_for_free_slot)
-            != (&self.limits, &self.waiting_for_slot, &self.slot_only, &self.parked_for_free_slot)
+        if (&right.limits, &right.waiting_for_slot, &right.slot_only, &right.waiting_for_resources)
+            != (&self.limits, &self.waiting_for_slot, &self.slot_only, &self.waiting_for_resources)
         {
-            faults.push("lanes that wait for limits or slots are not where their first jobs say");
+            faults.push("lanes that wait for limits, slots or resources are not where their first jobs say");
         }
         if (&right.limited_waiting_for_room, &right.waiting_for_room, &right.parked_priorities)
             != (&self.limited_waiting_for_room, &self.waiting_for_room, &self.parked_priorities)
+            || right.parked_for_free_slot != self.parked_for_free_slot
         {
             faults.push("the index of parked lanes is wrong");
         }

@@ -22,6 +22,7 @@ mod key;
 mod lane;
 mod parking;
 mod queue_key;
+mod selection;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -61,9 +62,11 @@ pub struct ReadyQueue {
     waiting_for_slot: BTreeMap<ParkedFor, Heads>,
     /// Those that wait for a free slot only, by their first job.
     slot_only: BTreeSet<(QueueKey, LaneKey)>,
-    /// Lanes that take free slots only and are parked for workers or for resources, by their first job: a worker that is full may have a
-    /// slot for them once its backlog is empty.
+    /// Lanes that take free slots only and are parked for workers, by their first job: a worker that is full may have a slot for them once
+    /// its backlog is empty.
     parked_for_free_slot: BTreeSet<(QueueKey, LaneKey)>,
+    /// Lanes that wait for a free slot with resources, by their first job.
+    waiting_for_resources: BTreeSet<(QueueKey, LaneKey)>,
     /// Lanes that wait for a limit.
     limits: BTreeMap<LimitNo, Heads>,
     /// Limits that may have room for a lane that waits for them, or for which a better lane waits now.
@@ -102,7 +105,7 @@ enum Parked {
     Workers(ParkedFor),
     /// It has limits, and the workers that could take its first job have no free slot.
     Slot(ParkedFor),
-    /// No worker that could take its first job has enough left of the resources that it reserves. Nothing is held back for it.
+    /// No worker that could take its first job has enough left of the resources that it reserves.
     Resources(ParkedFor),
     /// The limit has no room.
     Limit(LimitNo),
@@ -196,25 +199,6 @@ impl ReadyQueue {
     #[must_use]
     pub fn first_slot_waiter(&self) -> Option<(QueueKey, LaneKey)> {
         self.slot_only.first().copied()
-    }
-
-    /// The highest priority of the jobs that take free slots only and are not known to wait for a limit.
-    #[must_use]
-    pub fn highest_for_free_slot(&self) -> Option<AgedPriority> {
-        let sets = [&self.slot_only, &self.parked_for_free_slot];
-        let firsts = sets.into_iter().filter_map(|set| set.first().map(|(key, _)| *key));
-        firsts.chain(self.limited.first_key()).map(|key| key.priority()).max()
-    }
-
-    /// The first of these jobs in order, one of each lane, at most `count`.
-    #[must_use]
-    pub fn first_for_free_slots(&self, count: usize) -> Vec<(QueueKey, LaneKey)> {
-        let sets = [&self.slot_only, &self.parked_for_free_slot];
-        let parked = sets.into_iter().flat_map(|set| set.iter().take(count).copied());
-        let mut firsts: Vec<(QueueKey, LaneKey)> = parked.chain(self.limited.first_keys(count)).collect();
-        firsts.sort_unstable_by_key(|(key, _)| *key);
-        firsts.truncate(count);
-        firsts
     }
 
     /// The first job of a lane.

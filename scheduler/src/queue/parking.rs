@@ -206,7 +206,7 @@ impl ReadyQueue {
             }
             Some(Parked::Resources(parked_for)) => {
                 self.waiting_for_slot.entry(parked_for).or_default().insert(lane, head, turn);
-                self.parked_for_free_slot.insert((head, lane));
+                self.waiting_for_resources.insert((head, lane));
             }
             Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
             Some(Parked::Paused) => {}
@@ -239,7 +239,7 @@ impl ReadyQueue {
             }
             Some(Parked::Slot(parked_for) | Parked::Resources(parked_for)) => {
                 self.slot_only.remove(&(head, lane));
-                self.parked_for_free_slot.remove(&(head, lane));
+                self.waiting_for_resources.remove(&(head, lane));
                 if let Some(heads) = self.waiting_for_slot.get_mut(&parked_for) {
                     heads.remove(lane, head, turn);
                     if heads.is_empty() {

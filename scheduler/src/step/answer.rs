@@ -153,6 +153,8 @@ pub enum PendingReason {
     Busy,
     /// Workers that could run it have too little left of a resource that it reserves.
     Resources,
+    /// Workers that could run it are set aside for a job that goes before it.
+    SetAside,
     /// It is about to be placed.
     Soon,
     /// It is in quarantine after repeated losses.
@@ -182,6 +184,7 @@ impl PendingReason {
             Self::RateLimited => "rate_limit",
             Self::Busy => "busy",
             Self::Resources => "resources",
+            Self::SetAside => "set_aside",
             Self::Soon => "soon",
             Self::Quarantined => "quarantined",
         }

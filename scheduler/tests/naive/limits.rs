@@ -50,6 +50,14 @@ impl Model {
         recovered.saturating_sub(interval * (burst - 1)) <= self.now.up.0
     }
 
+    /// Both jobs wait, in different lanes, and need a permit or a token of the same limit.
+    pub(super) fn share_limit(one: &Job, other: &Job) -> bool {
+        let both_wait = lane(one).is_some() && lane(other).is_some() && lane(one) != lane(other);
+        let permits = Self::permit_of(one).zip(Self::permit_of(other)).is_some_and(|(a, b)| a.0 == b.0);
+        let rates = Self::rate_of(one).zip(Self::rate_of(other)).is_some_and(|(a, b)| a.0 == b.0);
+        both_wait && (permits || rates)
+    }
+
     /// Nothing but workers keeps the job from its start.
     pub(super) fn is_let(&self, job: &Job) -> bool {
         !self.is_paused(&job.definition) && self.has_permit(job) && self.has_token(job)
@@ -68,11 +76,12 @@ impl Model {
     }
 
     /// Why a job with limits waits, if it is not for workers.
-    pub(super) fn why_limited(&self, job: &Job) -> Option<PendingReason> {
+    pub(super) fn why_limited(&self, job: &Job, by_workers: PendingReason) -> Option<PendingReason> {
         let is_free = |it: &super::Worker| self.load(it).is_some_and(|load| load < 1_000);
         match () {
             () if !self.has_permit(job) => Some(PendingReason::Limited),
             () if !self.has_token(job) => Some(PendingReason::RateLimited),
+            () if by_workers != PendingReason::Soon => None,
             () if job.is_limited() && !self.workers.iter().any(is_free) => Some(PendingReason::Busy),
             () => None,
         }
@@ -166,7 +175,7 @@ fn lane(job: &Job) -> Option<Lane> {
     Some(Lane { revision: job.definition.revision.0, pinned, keys: job.keys.clone() })
 }
 
-fn takes_turns(job: &Job) -> bool {
+pub(super) fn takes_turns(job: &Job) -> bool {
     matches!(job.standing, LiveState::Queued { pinned: None }) && job.keys.is_some()
 }
 

@@ -13,11 +13,13 @@ mod hooks;
 mod life;
 mod limits;
 mod matching;
+mod order;
 mod pauses;
 mod placing;
 mod reports;
 mod resources;
 pub(crate) mod said;
+mod setting_aside;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +58,11 @@ pub(crate) struct Model {
     hooked: Vec<hooks::Pending>,
     /// That of the job that ends, while a success is taken in.
     result: Option<String>,
+    set_aside: setting_aside::SetAside,
+    /// The wait for resources after which a worker is set aside, if one is.
+    pub(crate) set_aside_after: Option<Duration>,
+    /// A worker that should be set aside or opened again, in words, and since when.
+    set_aside_due: Option<(String, Uptime)>,
     /// Milliseconds after which a waiting job gains a step of priority, if it does.
     pub(crate) ageing: Option<i64>,
     /// Workers with the images that they have, in the order of the last use.
@@ -209,7 +216,13 @@ struct Exclusion {
 
 impl Model {
     /// Takes in what happened; says what differs from what was decided.
-    pub(crate) fn take(&mut self, now: Now, input: Input, step: &Step) -> Result<(), String> {
+    pub(crate) fn take(
+        &mut self,
+        now: Now,
+        input: Input,
+        step: &Step,
+        set_aside: &setting_aside::SetAside,
+    ) -> Result<(), String> {
         self.now = now;
         self.said.clear();
         self.due_again.clear();
@@ -223,10 +236,14 @@ impl Model {
         }
         self.happen(input)?;
         self.make_hooks();
+        self.open_again();
         self.place()?;
+        let has_opened = self.take_set_aside(set_aside)?;
         self.recall_for_higher();
         self.allow_emptied_backlogs(step);
-        self.recall();
+        if !has_opened {
+            self.recall();
+        }
         self.check_emptied_backlogs()?;
         self.answer();
         let mut decided = said::lines(step);
@@ -371,28 +388,6 @@ impl Job {
             LiveState::Quarantined => State::Quarantined,
             LiveState::Ended(state) => *state,
         }
-    }
-
-    /// It waits for one worker, or for one of a list.
-    fn goes_first(&self) -> bool {
-        let LiveState::Queued { pinned } = self.standing else { return false };
-        pinned.is_some() || !self.definition.placement.workers.is_empty()
-    }
-
-    /// Its position in the queue: priority, then pinned first, then due time, then number.
-    fn order(&self) -> (i64, bool, i64, u64) {
-        (-self.steps(), !self.goes_first(), self.exact_due(), self.id)
-    }
-
-    /// Its priority in whole steps. With ageing all jobs gain one where a period ends, so it has one less for each that ended before it
-    /// became due.
-    fn steps(&self) -> i64 {
-        i64::from(self.priority) - self.ageing.map_or(0, |period| self.due.0.div_euclid(period))
-    }
-
-    /// The time that decides within a step. With ageing a step of priority is worth a period.
-    fn exact_due(&self) -> i64 {
-        self.due.0 - self.ageing.map_or(0, |period| i64::from(self.priority) * period)
     }
 }
 

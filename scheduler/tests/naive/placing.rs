@@ -87,12 +87,13 @@ impl Model {
         let held = self.burden(worker);
         // A suspect worker gets one job at a time, after its exclusion.
         let is_probed = worker.suspect.is_some() && (self.is_probing(worker) || is_suspended(worker));
-        (is_open && takes && !is_probed && held < worker.slots() + worker.backlog)
+        let is_closed = is_probed || self.set_aside.contains_key(&worker.id);
+        (is_open && takes && !is_closed && held < worker.slots() + worker.backlog)
             .then(|| held * 1_000 / worker.slots())
     }
 
     /// It is suspect, and has the job that probes it.
-    fn is_probing(&self, worker: &Worker) -> bool {
+    pub(super) fn is_probing(&self, worker: &Worker) -> bool {
         let probe = worker.suspect.flatten().and_then(|job| self.job(job)?.attempt());
         probe.is_some_and(|attempt| attempt.worker == worker.id)
     }
@@ -233,7 +234,8 @@ impl Model {
         self.searched = Some(self.now.up);
         let mut givers: Vec<Job> = Vec::new();
         for worker in self.workers.iter().filter(|it| self.ready_session(it.id).is_some()) {
-            if worker.cordoned || worker.leaving || worker.unreachable {
+            let is_set_aside = self.set_aside.contains_key(&worker.id);
+            if worker.cordoned || worker.leaving || worker.unreachable || is_set_aside {
                 continue;
             }
             let sitting = self.sitting(worker);
@@ -336,7 +338,8 @@ impl Model {
             LiveState::Queued { .. } if self.is_paused(&job.definition) => Some(PendingReason::Paused),
             LiveState::Queued { pinned } => {
                 let by_workers = self.why(&job.definition, pinned);
-                let by_limits = self.why_limited(job).filter(|_| by_workers >= PendingReason::ServerFull);
+                let by_limits =
+                    self.why_limited(job, by_workers).filter(|_| by_workers >= PendingReason::ServerFull);
                 Some(by_limits.unwrap_or(by_workers))
             }
             LiveState::Quarantined => Some(PendingReason::Quarantined),
@@ -362,6 +365,7 @@ impl Model {
             () if self.is_probing(it) => PendingReason::Excluded,
             () if !has_free_slot(it) => PendingReason::Busy,
             () if !self.has_left(it, definition) => PendingReason::Resources,
+            () if self.set_aside.contains_key(&it.id) => PendingReason::SetAside,
             () => PendingReason::Soon,
         };
         let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));

@@ -53,6 +53,8 @@ pub struct World {
     pub steps: Vec<(Now, Step)>,
     /// The input of each step.
     pub inputs: Vec<Input>,
+    /// The workers that were set aside after each step.
+    pub set_aside: Vec<BTreeMap<WorkerId, JobId>>,
     /// When the scheduler was last stepped.
     stepped: Uptime,
     /// Up to this one, fences are in the backup that the server goes on from.
@@ -112,6 +114,7 @@ impl World {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
+            set_aside_after: None,
             params_of_result: ends::params_of_result,
         }
     }
@@ -128,6 +131,7 @@ impl World {
             held: BTreeMap::new(),
             steps: Vec::new(),
             inputs: Vec::new(),
+            set_aside: Vec::new(),
             stepped: now.up,
             restored: Fence(0),
             config,
@@ -164,6 +168,7 @@ impl World {
         let faults = scheduler::audit::audit(&self.scheduler);
         assert!(faults.is_empty(), "{faults:#?}");
         self.steps.push((self.now, step));
+        self.set_aside.push(self.scheduler.workers_set_aside().collect());
         // Each step is a group of its own.
         self.scheduler.begin(GroupNo(self.steps.len() as u64));
     }
@@ -188,15 +193,6 @@ impl World {
             self.step(Input::Tick);
         }
         self.now = Now { utc: end.utc.max(self.now.utc), up: end.up.max(self.now.up) };
-    }
-
-    /// The scheduler's process stands still; then its timers ring before it has read anything.
-    pub fn stand_still(&mut self, duration: Duration) {
-        let sessions = self.workers.values().filter_map(|member| member.session);
-        let heard = sessions.map(|session| (session, self.now.up)).collect();
-        self.now = Now { utc: self.now.utc + duration, up: self.now.up + duration };
-        self.step(Input::Heard(heard));
-        self.step(Input::Tick);
     }
 
     pub fn define(&mut self, definition: Definition) {

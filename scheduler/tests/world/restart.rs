@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::World;
 use super::protocol::report::Outcome;
-use super::protocol::{AttemptNo, Epoch, JobId, WorkerId};
+use super::protocol::{AttemptNo, Epoch, JobId, Now, WorkerId};
 use super::scheduler::batches::{LiveBatch, is_failure};
 use super::scheduler::dependencies::LiveDependency;
 use super::scheduler::expectations::ExpectationRow;
@@ -24,6 +24,15 @@ use super::scheduler::unique::UniqueRow;
 use super::scheduler::{Config, Counters, Scheduler};
 
 impl World {
+    /// The scheduler's process stands still; then its timers ring before it has read anything.
+    pub fn stand_still(&mut self, duration: Duration) {
+        let sessions = self.workers.values().filter_map(|member| member.session);
+        let heard = sessions.map(|session| (session, self.now.up)).collect();
+        self.now = Now { utc: self.now.utc + duration, up: self.now.up + duration };
+        self.step(Input::Heard(heard));
+        self.step(Input::Tick);
+    }
+
     /// The scheduler's process ends, and a new one starts from what has not ended; the clock on its wall is set meanwhile. What it starts
     /// from may be a backup that was made just before.
     pub fn restart_server(&mut self, slice: usize, ahead: Duration, behind: Duration, is_restored: bool) {

@@ -1,4 +1,4 @@
-//! A step in words, one line for each change and effect.
+//! A step in words, one line for each change and effect, and for each worker that is set aside or open again.
 
 use crate::world::World;
 use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
@@ -7,9 +7,21 @@ use crate::world::scheduler::hooks::HookResult;
 use crate::world::scheduler::run_on::MemberPlan;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
 
-pub(crate) fn lines(world: &World, start: Timestamp, step: &Step) -> Vec<String> {
-    let changes = step.changes.iter().map(|change| change_line(start, change));
-    changes.chain(step.effects.iter().map(|effect| effect_line(world, effect))).collect()
+/// The lines of the step with this index.
+pub(crate) fn lines(world: &World, start: Timestamp, index: usize) -> Vec<String> {
+    let Step { changes, effects } = &world.steps[index].1;
+    let changes = changes.iter().map(|change| change_line(start, change));
+    let effects = effects.iter().map(|effect| effect_line(world, effect));
+    changes.chain(effects).chain(set_aside_lines(world, index)).collect()
+}
+
+fn set_aside_lines(world: &World, index: usize) -> Vec<String> {
+    let now = &world.set_aside[index];
+    let before = index.checked_sub(1).map(|index| world.set_aside[index].clone()).unwrap_or_default();
+    let ended = before.keys().filter(|worker| !now.contains_key(worker));
+    let ended = ended.map(|worker| format!("worker {worker} not set aside any more"));
+    let begun = now.iter().filter(|(worker, job)| before.get(worker) != Some(job));
+    ended.chain(begun.map(|(worker, job)| format!("worker {worker} set aside for j{job}"))).collect()
 }
 
 fn change_line(start: Timestamp, change: &Change) -> String {

@@ -4,10 +4,10 @@
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
 mod address;
-mod ageing;
 mod auth_proxy;
 mod error;
 mod intervals;
+mod job_counts;
 pub mod jobs_file;
 mod mail;
 pub mod next_slots;
@@ -15,12 +15,13 @@ mod private_file;
 mod retention;
 mod tls;
 mod token;
+mod waiting;
 mod worker_labels;
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::order::Intervals;
 use scheduler::{PriorityAgeing, ServerLimits};
@@ -95,6 +96,8 @@ pub struct Settings {
     pub max_queued: Option<String>,
     /// The time after which a waiting job gains a priority step; absent means that priorities do not grow.
     pub priority_ageing: Option<String>,
+    /// The wait for resources after which a worker is set aside for a job, or `off`.
+    pub set_aside_after: String,
     /// Labels that workers may claim: names separated by commas, each with `*` at its end if it is a beginning.
     pub worker_labels: String,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
@@ -132,6 +135,7 @@ impl Default for Settings {
             max_running: None,
             max_queued: None,
             priority_ageing: None,
+            set_aside_after: "5m".to_owned(),
             worker_labels: "*".to_owned(),
             removed_definitions: RemovedDefinitions::default(),
             retention: RetentionSettings::default(),
@@ -192,6 +196,8 @@ pub struct Config {
     pub server_limits: ServerLimits,
     /// Growth of the priority of waiting jobs.
     pub priority_ageing: PriorityAgeing,
+    /// The wait for resources after which a worker is set aside for a job; never if absent.
+    pub set_aside_after: Option<Duration>,
     /// Labels that workers may claim.
     pub worker_labels: WorkerLabels,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
@@ -244,12 +250,21 @@ impl Settings {
             policy_file: self.policy_file,
             registries_file: self.registries_file,
             intervals: intervals(&self.heartbeat, &self.lease)?,
-            jobs_max: job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
+            jobs_max: job_counts::job_count("--max-jobs", "LONGSHORE_MAX_JOBS", &self.max_jobs)?,
             server_limits: ServerLimits {
-                running_max: optional_count("--max-running", "LONGSHORE_MAX_RUNNING", self.max_running)?,
-                queued_max: optional_count("--max-queued", "LONGSHORE_MAX_QUEUED", self.max_queued)?,
+                running_max: job_counts::optional_count(
+                    "--max-running",
+                    "LONGSHORE_MAX_RUNNING",
+                    self.max_running,
+                )?,
+                queued_max: job_counts::optional_count(
+                    "--max-queued",
+                    "LONGSHORE_MAX_QUEUED",
+                    self.max_queued,
+                )?,
             },
-            priority_ageing: ageing::priority_ageing(self.priority_ageing.as_deref())?,
+            priority_ageing: waiting::priority_ageing(self.priority_ageing.as_deref())?,
+            set_aside_after: waiting::set_aside_after(&self.set_aside_after)?,
             removed_definitions: self.removed_definitions,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",
@@ -283,25 +298,6 @@ fn secrets(path: PathBuf) -> Result<Arc<SecretsDir>, SettingsError> {
     })
 }
 
-fn optional_count(
-    flag: &'static str,
-    variable: &'static str,
-    text: Option<String>,
-) -> Result<Option<usize>, SettingsError> {
-    text.map(|text| job_count(flag, variable, &text)).transpose()
-}
-
-fn job_count(flag: &'static str, variable: &'static str, text: &str) -> Result<usize, SettingsError> {
-    text.parse().ok().filter(|count| JOBS_MAX.contains(count)).ok_or_else(|| SettingsError::Value {
-        flag,
-        variable,
-        reason: format!("\"{text}\" is not a number from {} to {}", JOBS_MAX.start(), JOBS_MAX.end()),
-    })
-}
-
-/// 100 million jobs take 20 GB of memory, at some 200 bytes each.
-const JOBS_MAX: RangeInclusive<usize> = 1..=100_000_000;
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -319,17 +315,6 @@ mod tests {
         let config = Settings::default().check().expect("the defaults");
         assert_eq!(config.intervals, Intervals::default());
         assert!(!config.is_plain_beyond_loopback());
-    }
-
-    #[test]
-    fn a_wrong_limit_of_jobs_is_refused_with_its_range() {
-        for limit in ["0", "-1", "many", "100000001", "5e6"] {
-            let text = refusal(|settings| settings.max_jobs = limit.to_owned());
-            assert!(
-                text.starts_with("--max-jobs (LONGSHORE_MAX_JOBS): ") && text.contains("from 1 to 100000000"),
-                "{text}"
-            );
-        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
 use protocol::order::Intervals;
 use protocol::{Now, Revision};
@@ -32,12 +33,19 @@ pub struct JobSettings {
     pub server: ServerLimits,
     /// Growth of the priority of waiting jobs.
     pub priority_ageing: PriorityAgeing,
+    /// The wait for resources after which a worker is set aside for a job; never if absent.
+    pub set_aside_after: Option<Duration>,
 }
 
 /// Only the number of jobs that have not ended is limited.
 impl From<usize> for JobSettings {
     fn from(live_max: usize) -> Self {
-        Self { live_max, server: ServerLimits::default(), priority_ageing: PriorityAgeing::OFF }
+        Self {
+            live_max,
+            server: ServerLimits::default(),
+            priority_ageing: PriorityAgeing::OFF,
+            set_aside_after: None,
+        }
     }
 }
 
@@ -161,6 +169,7 @@ impl Rebuilding {
             jobs_max: settings.live_max,
             server_limits: settings.server,
             priority_ageing: settings.priority_ageing,
+            set_aside_after: settings.set_aside_after,
             params_of_result,
         };
         let last = Counters {

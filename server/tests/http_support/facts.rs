@@ -139,6 +139,7 @@ pub fn snapshot() -> Snapshot {
         address: "127.0.0.1:5".to_owned(),
         unmanaged: Arc::new([(UNMANAGED, Phase::Running)].into_iter().collect()),
         clone_addresses: Vec::new(),
+        set_aside_for: None,
     };
     Snapshot {
         cluster: ClusterId(7),

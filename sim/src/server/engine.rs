@@ -9,6 +9,7 @@ use super::{Doom, UnderWay};
 use crate::agenda::Event;
 use crate::clock::Moment;
 use crate::connection::End;
+use crate::oracle::set_aside::SetAside;
 use crate::oracle::{Caller, Scene};
 use crate::world::World;
 
@@ -87,6 +88,7 @@ impl World {
         let World { server, machines, workload, oracle, trace, .. } = self;
         let Some(process) = &mut server.process else { return };
         trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
+        let set_aside: SetAside = process.scheduler.workers_set_aside().collect();
         let step = process.scheduler.step(now, input);
         if !step.changes.is_empty() || !step.effects.is_empty() {
             self.transitions += 1;
@@ -103,6 +105,11 @@ impl World {
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.check_admission(self.now, caller, &step);
+            let set_aside_now: SetAside = process.scheduler.workers_set_aside().collect();
+            let facts = (&server.disk, &*workload, ageing.is_some());
+            oracle.respects_set_aside(now, facts, (&set_aside, &set_aside_now), &step);
+            let is_new = |(worker, job): &(&_, &_)| set_aside.get(worker) != Some(job);
+            self.coverage.workers_set_aside += set_aside_now.iter().filter(is_new).count() as u64;
             // An end that was decided and is not committed is not on the disk.
             let is_committed =
                 process.under_way.is_none() && process.open.changes.is_empty() && step.changes.is_empty();

@@ -25,6 +25,7 @@ impl World {
         self.server.life += 1;
         let now = self.server.clock.now(self.now);
         self.server.ageing = self.swarm.ageing[self.server.life as usize % 2];
+        self.server.set_aside_after = self.swarm.set_aside_after[self.server.life as usize % 2];
         let config = self.server.config(self.swarm.slice);
         let scheduler = match self.server.disk.load(now, config) {
             Ok(scheduler) => scheduler,

@@ -42,7 +42,7 @@ pub(crate) async fn job(
     let row = find(&state, JobId(id)).await?.row;
     let explanation = explanation.filter(|_| !row.state.has_ended());
     let snapshot = state.services.engine.snapshot();
-    let workers = explanation.as_ref().map(|it| verdicts(it, &snapshot)).unwrap_or_default();
+    let workers = explanation.as_ref().map(|it| verdicts(JobId(id), it, &snapshot)).unwrap_or_default();
     let estimate = match &explanation {
         Some(explanation) => estimate::of(&state, explanation).await?,
         None => None,
@@ -147,11 +147,11 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     ))
 }
 
-fn verdicts(explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
+fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
     let now = clock::now();
     let verdict = |it: &WorkerVerdict| {
         let facts = snapshot.workers.get(it.worker);
-        let texts = ObstacleText { now, definition: &explanation.definition, facts };
+        let texts = ObstacleText { now, job, definition: &explanation.definition, facts };
         let obstacles = match &it.verdict {
             PlacementVerdict::Unable(obstacles) => obstacles.iter().map(|it| texts.obstacle(*it)).collect(),
             PlacementVerdict::Holding | PlacementVerdict::Able | PlacementVerdict::LastResort => Vec::new(),
@@ -179,6 +179,7 @@ fn joined(obstacles: &[shapes::Obstacle]) -> shapes::Text {
 /// The facts for the text of an obstacle.
 struct ObstacleText<'s> {
     now: Now,
+    job: JobId,
     definition: &'s Definition,
     /// Absent for a worker that is disconnected and has no attempts.
     facts: Option<&'s WorkerFacts>,
@@ -258,7 +259,10 @@ impl ObstacleText<'_> {
             },
             Obstacle::TooLarge(kind) => format!("it offers too little {}", self.resource(kind, false)),
             Obstacle::Resources(kind) => {
-                format!("other jobs have reserved too much of its {}", self.resource(kind, true))
+                let set_aside = self.facts.and_then(|facts| facts.set_aside_for) == Some(self.job);
+                let note =
+                    if set_aside { "; it is set aside for this job, and gets no later ones" } else { "" };
+                format!("other jobs have reserved too much of its {}{note}", self.resource(kind, true))
             }
             Obstacle::RuntimeUnavailable => {
                 format!("its runtime {} does not work{}", self.runtime().name(), self.cause())
@@ -283,6 +287,9 @@ impl ObstacleText<'_> {
                 Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),
                 None => "its slots are taken".into(),
             },
+            Obstacle::SetAside(job) => {
+                format!("it is set aside for job {job}, which goes first once there is room for it")
+            }
             Obstacle::Joining => "it has just connected: what it holds is being settled".into(),
         }
     }

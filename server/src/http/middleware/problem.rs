@@ -326,6 +326,9 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::Resources => {
             "workers that could run it have too little left of a resource that it reserves: other jobs hold it"
         }
+        PendingReason::SetAside => {
+            "workers with room are set aside for an earlier job that needs more of a resource: GET /api/jobs/{id}/explain tells which"
+        }
         PendingReason::Soon => "it is about to be placed",
         PendingReason::Quarantined => {
             "it is held because it kept losing its workers: release it, or cancel it"

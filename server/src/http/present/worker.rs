@@ -37,6 +37,7 @@ pub(crate) fn live_worker(state: &AppState, facts: &WorkerFacts, cluster: Cluste
         labels_granted: facts.granted_labels.iter().cloned().collect(),
         revoked_at: facts.revoked_at.map(Time),
         resources: Some(resources(facts)),
+        set_aside_for: facts.set_aside_for.map(|job| job.0),
         runtimes: facts
             .runtimes
             .iter()

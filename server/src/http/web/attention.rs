@@ -167,6 +167,7 @@ const fn lasting(reason: PendingReason) -> Option<&'static str> {
         | PendingReason::RateLimited
         | PendingReason::Busy
         | PendingReason::Resources
+        | PendingReason::SetAside
         | PendingReason::Soon
         | PendingReason::Quarantined => return None,
     })
