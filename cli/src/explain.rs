@@ -109,6 +109,20 @@ mod tests {
     }
 
     #[test]
+    fn a_position_that_was_not_counted_to_its_end_is_told_as_such() {
+        let lines = |before: &str| {
+            let json = format!(
+                r#"{{"name":"a","state":"queued","reason":{{"code":"limit","text":"x"}},{before},"lane_jobs":30000,"workers":[]}}"#
+            );
+            wait_lines(&serde_json::from_str(&json).unwrap())
+        };
+        let among = "of 30000, among the waiting jobs of its definition with the same keys";
+        assert_eq!(lines(r#""before":10000"#), [format!("position 10001 {among}")]);
+        let beyond = [format!("position beyond 10001 {among}")];
+        assert_eq!(lines(r#""before":10000,"before_at_least":true"#), beyond);
+    }
+
+    #[test]
     fn limits_tell_their_use_and_their_holders() {
         let of = r#""kind":"definition","name":"report","key":"acme","limit":2"#;
         assert_eq!(

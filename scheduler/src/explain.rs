@@ -20,6 +20,7 @@ use crate::job::{Job, LiveState};
 use crate::limits::{LimitFacts, LimitSelection, LimitsFacts};
 use crate::pauses::PauseTarget;
 use crate::placement;
+use crate::queue::{LaneKey, QueueKey};
 use crate::state::State;
 use crate::step::PendingReason;
 pub use obstacles::Obstacle;
@@ -39,7 +40,7 @@ pub struct Explanation {
     /// The pauses that keep it from a start, with their beginnings.
     pub pauses: Vec<(PauseTarget, Timestamp)>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
-    pub before: Option<u64>,
+    pub before: Option<JobsBefore>,
     /// Jobs that wait in its lane, itself included, if it waits.
     pub lane_jobs: Option<u64>,
     /// Its lane has all jobs of its definition that wait, of any revision, and does not belong to one worker.
@@ -49,6 +50,18 @@ pub struct Explanation {
     /// All known workers, ordered by id.
     pub workers: Vec<WorkerVerdict>,
 }
+
+/// The number of jobs that go before a waiting job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobsBefore {
+    /// All of them are counted.
+    Exactly(u64),
+    /// There are more than this number, which is [`BEFORE_MAX`].
+    MoreThan(u64),
+}
+
+/// Jobs before another that are counted. All inputs wait while the engine counts, which takes less than a millisecond for so many.
+pub const BEFORE_MAX: u64 = 10_000;
 
 /// The verdict about one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +89,8 @@ pub enum PlacementVerdict {
 }
 
 impl Scheduler {
-    /// Explains the state of a job that has not ended. Walks over all workers: it answers a request of an
-    /// operator for one job.
+    /// Explains the state of a job that has not ended. Walks over all workers, and over at most [`BEFORE_MAX`] jobs: it answers a request of
+    /// an operator for one job.
     #[must_use]
     pub fn explain(&self, now: Now, id: JobId) -> Option<Explanation> {
         let job = self.live_job(id)?;
@@ -99,7 +112,7 @@ impl Scheduler {
             }
         };
         let key = job.queue_key(self.config.priority_ageing, id);
-        let before = lane.map(|lane| self.ready.count_before(lane, key) as u64);
+        let before = lane.map(|lane| self.jobs_before(lane, key));
         let lane_jobs = lane.map(|lane| self.ready.len_of_lane(lane));
         let of_name = self.definitions.named(&definition.name).map(|number| self.ready.len_of(number)).sum();
         let is_pinned = lane.is_some_and(|lane| lane.pinned_to().is_some());
@@ -117,6 +130,12 @@ impl Scheduler {
             aged_steps,
             workers,
         })
+    }
+
+    fn jobs_before(&self, lane: LaneKey, key: QueueKey) -> JobsBefore {
+        // One more than is told, to see that there are more.
+        let counted = self.ready.count_before(lane, key, BEFORE_MAX as usize + 1) as u64;
+        if counted > BEFORE_MAX { JobsBefore::MoreThan(BEFORE_MAX) } else { JobsBefore::Exactly(counted) }
     }
 
     /// The state of the selected limits. Walks those only: it answers a request of an operator.
@@ -148,5 +167,59 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
         () if !obstacles.is_empty() => PlacementVerdict::Unable(obstacles),
         () if placement::avoids(job, definition, id) => PlacementVerdict::LastResort,
         () => PlacementVerdict::Able,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use protocol::{Revision, Uptime};
+
+    use super::*;
+    use crate::config::{Config, Counters};
+    use crate::ids::{GroupNo, Ticket};
+    use crate::input::{Input, Submit};
+    use crate::new_jobs::NewJob;
+
+    const NOW: Now = Now { utc: Timestamp(0), up: Uptime(1) };
+
+    /// Members of a batch that are created at once.
+    const SLICE: usize = 1_000;
+
+    fn submit(scheduler: &mut Scheduler, count: usize) {
+        let jobs = vec![NewJob { revision: Revision(1), ..NewJob::default() }; count];
+        let submit = Submit {
+            ticket: Ticket(1),
+            jobs: jobs.into(),
+            batch: (count > 1).then(Default::default),
+            require_worker: false,
+            key: None,
+        };
+        scheduler.step(NOW, Input::Submit(submit));
+        // A group creates one slice of a batch.
+        for _ in 0..=count / SLICE {
+            scheduler.begin(GroupNo(scheduler.last.group.0 + 1));
+            scheduler.step(NOW, Input::Tick);
+        }
+    }
+
+    #[test]
+    fn jobs_before_another_are_counted_up_to_a_maximum() {
+        let mut scheduler =
+            Scheduler::new(Config { slice: SLICE, ..Config::for_tests() }, Counters::default());
+        scheduler.step(NOW, Input::Define(vec![Definition::for_tests(1)]));
+        // Batches in slices wait in runs, and single jobs beside them.
+        for _ in 0..4 {
+            submit(&mut scheduler, 4_999);
+            submit(&mut scheduler, 1);
+        }
+        let of = |job| scheduler.explain(NOW, JobId(job)).map(|it| (it.before, it.lane_jobs));
+        let is = |before| Some((Some(before), Some(20_000)));
+        assert_eq!(of(1), is(JobsBefore::Exactly(0)));
+        assert_eq!(of(7_000), is(JobsBefore::Exactly(6_999)));
+        assert_eq!(of(10_001), is(JobsBefore::Exactly(10_000)));
+        assert_eq!(of(10_002), is(JobsBefore::MoreThan(10_000)));
+        assert_eq!(of(20_000), is(JobsBefore::MoreThan(10_000)));
     }
 }

@@ -1,4 +1,6 @@
 // Keeps a page current, and adds keys and confirmations. Every page works without this file.
+import { follow } from "./stream.js";
+
 const base = document.body.dataset.base;
 const main = document.getElementById("main");
 const live = document.getElementById("live");
@@ -82,12 +84,13 @@ function connect() {
   if (!isLive || events || document.hidden) return;
   // The page of a job that has not ended is also told of samples of its resources.
   const sampled = main.querySelector("[data-usage]")?.dataset.usage;
-  events = new EventSource(base + "/api/events?summary=1" + (sampled ? "&usage=" + sampled : ""));
-  // What changed between the reading of the page and this connection is seen by one more reading.
-  events.onopen = () => { live.textContent = "live"; changed(); };
-  events.onerror = () => { live.textContent = "not connected: this page may be old"; };
-  events.addEventListener("summary", changed);
-  events.addEventListener("usage", changed);
+  events = follow(() => base + "/api/events?summary=1" + (sampled ? "&usage=" + sampled : ""), (source) => {
+    // What changed between the reading of the page and this connection is seen by one more reading.
+    source.onopen = () => { live.textContent = "live"; changed(); };
+    source.onerror = () => { live.textContent = "not connected: this page may be old"; };
+    source.addEventListener("summary", changed);
+    source.addEventListener("usage", changed);
+  }, (answer) => { if (answer.isFinal) live.textContent = "not connected: reload the page"; });
 }
 function disconnect() {
   events?.close();

@@ -1,5 +1,6 @@
 // The log viewer: all lines of a job, live. Only the lines that can be seen are in the page, so a million lines cost no more than fifty.
 import { lastState, plain, styleAfter, visible, write } from "./ansi.js";
+import { follow } from "./stream.js";
 
 const view = document.getElementById("output");
 const tools = document.getElementById("output-tools");
@@ -184,11 +185,11 @@ function partSought(stream, text, offset) {
   return begin < bytes.length ? bytes.subarray(0, begin).filter((byte) => byte === 10).length : -1;
 }
 const note = (text) => { push(text, "note"); draw(); };
-let source = null;
+let stream = null;
 function fill() {
   if (isFull) return;
   isFull = true;
-  source.close();
+  stream.close();
   note(`this page keeps ${lines.length.toLocaleString("en")} lines; download the output to see the rest`);
   showMarked();
 }
@@ -199,73 +200,60 @@ function showMarked() {
 // The line above the output that says why it does not go on.
 const status = document.getElementById("output-status");
 const tell = (text) => { status.textContent = text; };
-// A stream that was refused does not say why; the same request without a stream does.
-async function tellRefusal() {
-  let why = "the server does not answer";
-  try {
-    const asked = new AbortController();
-    const answer = await fetch(view.dataset.logs.replace("follow=1&", ""), { signal: asked.signal });
-    if (answer.ok) {
-      asked.abort();
-      why = "the server refused the connection";
-    } else {
-      why = `the server answers ${answer.status}`;
-      const problem = await answer.json();
-      why = problem.detail || why;
-      if (problem.code === "output_removed") return tell(`No output is shown: ${why}. Either the oldest output was deleted to make room (--keep-output-max), or it never arrived.`);
-    }
-  } catch { /* It is no problem document. */ }
-  tell(`The output does not go on: ${why}. Reload the page to try again.`);
+const LOST = "The connection to the server is lost. The output goes on here when the server is back.";
+function tellRefusal(answer) {
+  const { problem } = answer, why = problem?.detail || `the server answers ${answer.status}`;
+  if (problem?.code === "output_removed") tell(`No output is shown: ${why}. Either the oldest output was deleted to make room (--keep-output-max), or it never arrived.`);
+  else if (answer.isFinal) tell(`The output does not go on: ${why}. Reload the page to try again.`);
+  else if (problem) tell(`The output does not go on yet: ${why}. This page tries again by itself.`);
+  else if (!status.textContent) tell(LOST);
 }
 
 function start() {
   view.replaceChildren(space, sheet);
   measure();
   readColours();
-  source = new EventSource(view.dataset.logs);
+  let attempt = null, received = "";
+  // A new stream goes on behind the last event of the one before.
+  const address = () => view.dataset.logs + (received && "&after=" + encodeURIComponent(received));
+  stream = follow(address, (source) => {
+    const on = (name, act) => source.addEventListener(name, (event) => {
+      received = event.lastEventId || received;
+      act(JSON.parse(event.data || "null"));
+    });
+    on("attempt", (data) => {
+      // A stream that goes on after a break begins with the same attempt.
+      if (data.attempt === attempt) return;
+      unfinished = { stdout: null, stderr: null };
+      styles = {};
+      if (attempt !== null) note(`attempt ${data.attempt} on ${data.worker}`);
+      attempt = data.attempt;
+    });
+    on("output", (data) => output(data.stream, data.text, data.offset, data.received_at));
+    on("gap", (data) => note(data.missing_bytes === null ? "some output is missing" : `${data.missing_bytes} bytes of output are missing`));
+    on("late", (data) => note(`${data.late_bytes} bytes of output have not arrived yet`));
+    on("leaving", () => tell("The server is shutting down, which does not affect the job. The output goes on here when the server is back."));
+    on("end", (data) => {
+      if (data.text) note(data.text);
+      stream.close();
+      const state = document.getElementById("job-state");
+      if (data.state && state) state.textContent = data.state;
+      showMarked();
+    });
+    source.addEventListener("open", () => tell(""));
+    // Both the event `error` of the server, which has data, and the loss of the connection.
+    source.addEventListener("error", (event) => {
+      if (event.data) {
+        stream.close();
+        tell(`The server could not read the rest of the output (${JSON.parse(event.data).code}). Reload the page to try again.`);
+      } else if (!status.textContent && source.readyState === EventSource.CONNECTING) {
+        tell(LOST);
+      }
+    });
+  }, tellRefusal);
   // A page that is left gives its connection back; a browser that shows it again reads it anew.
-  addEventListener("pagehide", () => source.close());
+  addEventListener("pagehide", () => stream.close());
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-  let attempt = null;
-  source.addEventListener("attempt", (event) => {
-    const data = JSON.parse(event.data);
-    // A stream that goes on after a break begins with the same attempt.
-    if (data.attempt === attempt) return;
-    unfinished = { stdout: null, stderr: null };
-    styles = {};
-    if (attempt !== null) note(`attempt ${data.attempt} on ${data.worker}`);
-    attempt = data.attempt;
-  });
-  source.addEventListener("output", (event) => {
-    const data = JSON.parse(event.data);
-    output(data.stream, data.text, data.offset, data.received_at);
-  });
-  source.addEventListener("gap", (event) => {
-    const data = JSON.parse(event.data);
-    note(data.missing_bytes === null ? "some output is missing" : `${data.missing_bytes} bytes of output are missing`);
-  });
-  source.addEventListener("late", (event) => note(`${JSON.parse(event.data).late_bytes} bytes of output have not arrived yet`));
-  source.addEventListener("open", () => tell(""));
-  source.addEventListener("leaving", () => tell("The server is shutting down, which does not affect the job. The output goes on here when the server is back."));
-  // Both the event `error` of the server, which has data, and the loss of the connection.
-  source.addEventListener("error", (event) => {
-    if (event.data) {
-      source.close();
-      tell(`The server could not read the rest of the output (${JSON.parse(event.data).code}). Reload the page to try again.`);
-    } else if (source.readyState === EventSource.CLOSED) {
-      tellRefusal();
-    } else if (!status.textContent) {
-      tell("The connection to the server is lost. The output goes on here when the server is back.");
-    }
-  });
-  source.addEventListener("end", (event) => {
-    const data = JSON.parse(event.data);
-    if (data.text) note(data.text);
-    source.close();
-    const state = document.getElementById("job-state");
-    if (data.state && state) state.textContent = data.state;
-    showMarked();
-  });
 }
 
 const ends = button("Jump to the end", () => { atEnd = true; pinned = -1; draw(); });

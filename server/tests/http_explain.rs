@@ -11,8 +11,9 @@ use protocol::report::Availability;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, RuntimeKind, Timestamp, WorkerId};
 use scheduler::definition::Definition;
-use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
+use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State;
+use scheduler::limits::{LimitFacts, LimitId, LimitKind};
 use scheduler::pauses::PauseTarget;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::{Condition, LabelRule};
@@ -244,4 +245,47 @@ async fn a_worker_that_is_set_aside_says_for_which_job() {
     assert_eq!(server.get("/api/workers").await.json()[0]["set_aside_for"], 1);
     let page = server.get("/workers/1").await.body;
     assert!(page.contains("Set aside for <a href=\"/jobs/1\">job 1</a>"), "{page}");
+}
+
+#[tokio::test]
+async fn more_jobs_before_another_than_are_counted_are_told_as_such_and_give_no_estimate() {
+    let server = Server::start().await;
+    for job in 1..=5 {
+        server.post("/api/jobs/resize", "").await;
+        if job < 5 {
+            server.stand.world().start(job);
+            server.stand.world().end(job, State::Succeeded, 0);
+        }
+    }
+    let id = LimitId { kind: LimitKind::Definition, name: "resize".into(), key: None };
+    let limit = LimitFacts {
+        id,
+        permits: Some(1),
+        rate: None,
+        in_use: 1,
+        waiting: 30_000,
+        holders: vec![JobId(4)],
+        next_start: None,
+    };
+    let waits = async |before| {
+        server.stand.world().explanation = Some(Explanation {
+            limits: vec![limit.clone()],
+            before: Some(before),
+            lane_jobs: Some(30_000),
+            ..explanation(State::Queued, Some(PendingReason::Limited), Vec::new())
+        });
+        let page = server.get("/jobs/5").await.body;
+        (server.get("/api/jobs/5/explain").await.json(), page)
+    };
+    let (why, page) = waits(JobsBefore::Exactly(10_000)).await;
+    assert_eq!((&why["before"], &why["before_at_least"]), (&json!(10_000), &Value::Null), "{why}");
+    assert!(why["estimate"]["wait_ms"].is_u64(), "{why}");
+    assert!(page.contains("Position 10001 of 30000, among"), "{page}");
+
+    let (why, page) = waits(JobsBefore::MoreThan(10_000)).await;
+    assert_eq!((&why["before"], &why["before_at_least"]), (&json!(10_000), &json!(true)), "{why}");
+    assert_eq!(why["estimate"], Value::Null, "{why}");
+    let text = why["reason"]["text"].as_str().unwrap();
+    assert!(text.ends_with("; more than 10000 jobs of its kind go before it"), "{text}");
+    assert!(page.contains("Position beyond 10001 of 30000, among"), "{page}");
 }

@@ -41,6 +41,29 @@ async fn events_carry_their_place_and_resume_behind_it() {
     server.ask("GET", "/api/jobs/1/logs", &mangled, "").await.is_problem(400, "invalid_cursor");
 }
 
+/// A page cannot set the header of a new `EventSource`.
+#[tokio::test]
+async fn a_parameter_resumes_as_the_header_does() {
+    let server = running().await;
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 8, stderr: 5 });
+    let accept = ("accept", "text/event-stream");
+    let get = async |query: &str, headers: &[_]| {
+        server.ask("GET", &format!("/api/jobs/1/logs?{query}"), headers, "").await
+    };
+    for id in ["1:0", "1:4", "1:9", "1:13"] {
+        let by_header = get("follow=1", &[accept, ("last-event-id", id)]).await;
+        assert_eq!(get(&format!("follow=1&after={id}"), &[accept]).await.body, by_header.body);
+        let both = get("follow=1&after=1:4", &[accept, ("last-event-id", id)]).await;
+        assert_eq!(both.body, by_header.body, "the header is the younger one");
+    }
+    assert_eq!(get("follow=1&after=", &[accept]).await.body, get("follow=1", &[accept]).await.body);
+    for unknown in ["after=x", "after=3:1", "attempt=1&after=2:6"] {
+        let problem = get(unknown, &[accept]).await.is_problem(400, "invalid_cursor");
+        assert_eq!(problem["field"], "?after", "{problem}");
+    }
+    get("after=1:4", &[]).await.is_problem(400, "invalid_query");
+}
+
 #[tokio::test]
 async fn a_resumed_stream_goes_on_over_later_attempts_to_the_end() {
     let server = running().await;

@@ -6,6 +6,7 @@
 mod busy_day;
 mod missing_output;
 mod output;
+mod proxy;
 mod restart;
 
 use std::path::{Path, PathBuf};

@@ -82,10 +82,10 @@ impl Lane {
         self.singles.len() + self.in_runs
     }
 
-    /// Number of keys before this one.
-    pub(super) fn count_before(&self, key: QueueKey) -> usize {
-        let runs = self.runs.values().map(|run| run.range(..key).count());
-        self.singles.range(..key).count() + runs.sum::<usize>()
+    /// Number of keys before this one; `max` if there are more. Costs as much as it returns: each run that is looked at has such a key.
+    pub(super) fn count_before(&self, key: QueueKey, max: usize) -> usize {
+        let in_runs = self.runs.range(..key).flat_map(|(_, run)| run.range(..key));
+        self.singles.range(..key).chain(in_runs).take(max).count()
     }
 
     /// All keys, in order.

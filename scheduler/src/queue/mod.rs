@@ -361,10 +361,11 @@ impl ReadyQueue {
         self.lanes.get(&lane).map_or(0, Lane::len)
     }
 
-    /// Number of jobs of a lane before this key. Walks them: it answers a request of an operator for one job.
+    /// Number of jobs of a lane before this key; `max` if there are more. Walks those that it counts: it answers a request of an operator
+    /// for one job.
     #[must_use]
-    pub fn count_before(&self, lane: LaneKey, key: QueueKey) -> usize {
-        self.lanes.get(&lane).map_or(0, |queue| queue.count_before(key))
+    pub fn count_before(&self, lane: LaneKey, key: QueueKey, max: usize) -> usize {
+        self.lanes.get(&lane).map_or(0, |queue| queue.count_before(key, max))
     }
 
     /// All lanes with their number of jobs.

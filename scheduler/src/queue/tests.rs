@@ -100,6 +100,19 @@ fn the_highest_priority_counts_parked_lanes() {
     assert_eq!(ready.highest_priority(), None);
 }
 
+#[test]
+fn jobs_before_a_key_are_counted_in_runs_and_beside_them_and_no_further_than_asked() {
+    let mut ready = ReadyQueue::default();
+    let at = |job| key(0, 0, job);
+    ready.push_run(A, (1..=9_000).map(at).collect());
+    (9_001..=11_000).for_each(|job| ready.push(A, at(job)));
+    ready.push_run(A, (11_001..=20_000).map(at).collect());
+    let counted = |job, max| ready.count_before(A, at(job), max);
+    assert_eq!([1, 2, 9_000, 9_001, 12_000].map(|job| counted(job, 20_000)), [0, 1, 8_999, 9_000, 11_999]);
+    assert_eq!([1, 10_000, 10_001, 10_002].map(|job| counted(job, 10_000)), [0, 9_999, 10_000, 10_000]);
+    assert_eq!(counted(20_000, 10_000), 10_000);
+}
+
 fn drain(ready: &mut ReadyQueue) -> Vec<u64> {
     let mut order = Vec::new();
     while let Some((lane, job)) = ready.first() {

@@ -42,6 +42,7 @@ impl Stack {
         let stack =
             Self { api: Api::new(address), scratch, directory: root.join(directory), compose, project };
         fs::write(stack.jobs_file(), JOBS.replace("PROJECT", &stack.project))?;
+        fs::create_dir(stack.secrets_dir())?;
         Ok(stack)
     }
 
@@ -198,14 +199,20 @@ impl Stack {
         let mut command = step::command(&self.directory, &strs(&self.compose.0));
         command.env("LONGSHORE_PORT", self.api.address.port().to_string());
         command.env("LONGSHORE_JOBS", self.jobs_file());
+        command.env("LONGSHORE_SECRETS", self.secrets_dir());
         command.env("LONGSHORE_SERVER_IMAGE", SERVER_IMAGE);
         command.env("LONGSHORE_WORKER_IMAGE", WORKER_IMAGE);
         command.kill_on_drop(true);
         command
     }
 
-    fn jobs_file(&self) -> PathBuf {
+    pub(crate) fn jobs_file(&self) -> PathBuf {
         self.scratch.path().join("jobs.yaml")
+    }
+
+    /// The directory with secrets of jobs, of a server that has one.
+    pub(crate) fn secrets_dir(&self) -> PathBuf {
+        self.scratch.path().join("secrets")
     }
 }
 
@@ -261,7 +268,7 @@ pub(crate) const SERVER_IMAGE: &str = "longshore-server:compose-test";
 /// Name of the worker's image.
 pub(crate) const WORKER_IMAGE: &str = "longshore-worker:compose-test";
 /// The Dockerfile's number of the user `longshore`.
-const SERVER_USER: &str = "10001";
+pub(crate) const SERVER_USER: &str = "10001";
 /// Version 2 is a plugin of `docker`; 1 is a program, and some have 2 under its name.
 const INSTALLED: [&str; 2] = ["docker compose", "docker-compose"];
 /// Not what one would ship, but built in a third of the time.

@@ -1,6 +1,7 @@
 //! deploy/compose-tls: a server with a certificate of its own authority, workers beside it, and a worker as on another machine.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::stack::Stack;
+use super::stack::{SERVER_USER, Stack};
 use super::wait_for_health;
 use crate::{docker, step};
 
@@ -17,6 +18,7 @@ use crate::{docker, step};
 /// # Errors
 /// It does not do what it should.
 pub(crate) async fn exercise(stack: &mut Stack) -> anyhow::Result<()> {
+    plant_secret(stack).await?;
     step::run("up, with TLS", stack.compose(UP)).await?;
     let authority = stack.copy_out("server", "/etc/longshore/tls/ca.pem").await?;
     fs::write(stack.scratch.path().join("ca.pem"), &authority)?;
@@ -38,6 +40,7 @@ pub(crate) async fn exercise(stack: &mut Stack) -> anyhow::Result<()> {
     })
     .await?;
     step::run("a job gets its input and leaves a result", stack.exchange_files()).await?;
+    step::run("a job gets a secret", expect_secret(stack)).await?;
     step::run("a second `up` renews the certificate and keeps the authority and the token", async {
         let before = stack.copy_out("server", "/etc/longshore/tls/server.pem").await?;
         stack.compose(UP).await?;
@@ -52,6 +55,31 @@ pub(crate) async fn exercise(stack: &mut Stack) -> anyhow::Result<()> {
     })
     .await?;
     step::run("a worker of another machine comes", with_worker_beside(stack)).await
+}
+
+/// A secret with the owner and the modes that README.md gives it, and a job that names it.
+async fn plant_secret(stack: &Stack) -> anyhow::Result<()> {
+    let (directory, file) = (stack.secrets_dir(), stack.secrets_dir().join("sealed"));
+    fs::write(&file, SECRET)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o400))?;
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
+    // Only root may give files away; the engine's containers are root.
+    let mount = format!("{}:/secrets", directory.display());
+    let owner = format!("{SERVER_USER}:{SERVER_USER}");
+    let chown =
+        ["run", "--rm", "--network", "none", "-v", &mount, "busybox", "chown", "-R", &owner, "/secrets"];
+    docker::query(&chown).await?;
+    let mut jobs = fs::OpenOptions::new().append(true).open(stack.jobs_file())?;
+    jobs.write_all(SEALED_JOB.as_bytes())?;
+    Ok(())
+}
+
+/// The job has its secret as a file and as a variable. Its output is masked.
+async fn expect_secret(stack: &Stack) -> anyhow::Result<()> {
+    let said = stack.client(&["run", "sealed", "--follow"]).await?;
+    let lines: Vec<&str> = said.lines().take(2).collect();
+    ensure!(lines == ["alike", &*"*".repeat(SECRET.len())], "the job should have had its secret: {said}");
+    Ok(())
 }
 
 /// Starts worker.yml with a token that admits one worker, and removes it again.
@@ -125,3 +153,9 @@ async fn expect_no_authority_key(stack: &Stack) -> anyhow::Result<()> {
 }
 
 const UP: &[&str] = &["up", "-d", "--no-build", "--scale", "worker=2"];
+const SECRET: &str = "correct horse";
+const SEALED_JOB: &str = "  sealed:
+    secrets: [sealed]
+    environment: { SEALED: { secret: sealed } }
+    command: [sh, -c, '[ \"$$(cat /run/secrets/sealed)\" = \"$$SEALED\" ] && echo alike; cat /run/secrets/sealed']
+";

@@ -12,7 +12,7 @@ use axum::extract::State;
 use protocol::report::Availability;
 use protocol::{JobId, Now, RuntimeKind, Uptime};
 use scheduler::definition::Definition;
-use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
+use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State as JobState;
 use scheduler::limits::LimitFacts;
 use scheduler::placement::exclusion::Excluded;
@@ -47,6 +47,7 @@ pub(crate) async fn job(
         Some(explanation) => estimate::of(&state, explanation).await?,
         None => None,
     };
+    let before = explanation.as_ref().and_then(|it| it.before);
     Ok(Json(shapes::Explanation {
         id,
         name: row.definition.clone(),
@@ -58,7 +59,8 @@ pub(crate) async fn job(
             .flat_map(|it| &it.pauses)
             .map(|(target, since)| Pause::of(target, Some(*since)))
             .collect(),
-        before: explanation.as_ref().and_then(|it| it.before),
+        before: before.map(|(JobsBefore::Exactly(count) | JobsBefore::MoreThan(count))| count),
+        before_at_least: matches!(before, Some(JobsBefore::MoreThan(_))),
         lane_jobs: explanation.as_ref().and_then(|it| it.lane_jobs),
         estimate,
         aged_steps: explanation.as_ref().and_then(|it| it.aged_steps),
@@ -129,10 +131,11 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
         _ => false,
     };
     let limit = explanation.limits.iter().find(kept_by)?;
-    let before = match explanation.before.unwrap_or_default() {
-        0 => "it is the next one of its kind".to_owned(),
-        1 => "1 job of its kind goes before it".to_owned(),
-        more => format!("{more} jobs of its kind go before it"),
+    let before = match explanation.before {
+        None | Some(JobsBefore::Exactly(0)) => "it is the next one of its kind".to_owned(),
+        Some(JobsBefore::Exactly(1)) => "1 job of its kind goes before it".to_owned(),
+        Some(JobsBefore::Exactly(more)) => format!("{more} jobs of its kind go before it"),
+        Some(JobsBefore::MoreThan(counted)) => format!("more than {counted} jobs of its kind go before it"),
     };
     let Some(permits) = limit.permits else {
         return Some(format!("the {} allows no start now; {before}", limit.id));

@@ -1,10 +1,10 @@
 //! An estimate of the wait of a queued job: the jobs before it, how many start together, and how long recent ones took.
 //!
-//! Without a basis there is none: if other jobs share the limit, if too few jobs have ended, or if the job waits for something that has no
-//! known duration, such as a worker that is away.
+//! Without a basis there is none: if other jobs share the limit, if more jobs go before it than are counted, if too few jobs have ended, or
+//! if the job waits for something that has no known duration, such as a worker that is away.
 
 use protocol::Timestamp;
-use scheduler::explain::Explanation;
+use scheduler::explain::{Explanation, JobsBefore};
 use scheduler::job::State as JobState;
 use scheduler::limits::{LimitFacts, LimitKind};
 use scheduler::step::PendingReason;
@@ -25,7 +25,8 @@ pub(super) async fn of(
     state: &AppState,
     explanation: &Explanation,
 ) -> Result<Option<shapes::Estimate>, Problem> {
-    let (Some(before), Some(lane_jobs)) = (explanation.before, explanation.lane_jobs) else {
+    let (Some(JobsBefore::Exactly(before)), Some(lane_jobs)) = (explanation.before, explanation.lane_jobs)
+    else {
         return Ok(None);
     };
     let name = &explanation.definition.name;

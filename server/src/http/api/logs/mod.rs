@@ -1,8 +1,9 @@
 //! `GET /api/jobs/{id}/logs`: output as text, as a byte range, or as server-sent events; up to now, or followed.
 //!
-//! `reader` finds the pieces in order over all attempts of a job; `text` and `events` format them.
+//! `params` reads the request, `reader` finds the pieces in order over all attempts of a job; `text` and `events` format them.
 
 mod events;
+mod params;
 mod reader;
 pub(crate) mod search;
 mod text;
@@ -12,26 +13,23 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use protocol::JobId;
-use protocol::report::Stream as Written;
 
 use crate::http::api::jobs::find;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
-use crate::http::request::accept::accepts;
 use crate::http::request::path::Id;
-use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord};
-use events::{EventForm, EventPosition, events};
+use events::{EventForm, events};
+use params::LogsParams;
 use reader::{Item, Reader, Start};
 use text::{PlainText, Range};
 
@@ -68,7 +66,7 @@ pub(crate) async fn of_job(
     let reader = Reader::new(Arc::clone(&state), job, start);
     if params.events {
         let form = EventForm { base64: params.base64, timestamps: params.timestamps };
-        return Ok(Sse::new(events(reader, form, params.resumed))
+        return Ok(Sse::new(events(reader, form, params.resumed.map(|it| it.place)))
             .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
             .into_response());
     }
@@ -85,125 +83,6 @@ pub(crate) fn follow(state: &Arc<AppState>, job: JobId) -> Response {
     let start = Start { which: Streams::Both, attempt: None, position: 0, follow: true, only: false };
     let reader = Reader::new(Arc::clone(state), job, start);
     ([(header::CONTENT_TYPE, TEXT)], plain(reader, PlainText::new(false), true)).into_response()
-}
-
-/// The parameters of a request for output.
-struct LogsParams {
-    follow: bool,
-    /// The requested attempt; absent: all attempts.
-    number: Option<u32>,
-    /// The event id from which the client resumes; later attempts follow.
-    resumed: Option<EventPosition>,
-    which: Streams,
-    tail: Option<u64>,
-    offset: u64,
-    range: Option<Range>,
-    events: bool,
-    base64: bool,
-    /// True if the client wants the time at which output was received.
-    timestamps: bool,
-}
-
-impl LogsParams {
-    fn of(parts: &Parts) -> Result<Self, Problem> {
-        let mut query = Query::of(&parts.uri)?;
-        let number = query.number("attempt")?;
-        let offset = query.number("offset")?;
-        let mut params = Self {
-            follow: query.switch("follow")?,
-            number: number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
-            resumed: None,
-            which: which(query.text("stream")?.as_deref())?,
-            tail: query.number("tail")?,
-            offset: offset.unwrap_or_default(),
-            range: parts.headers.get(header::RANGE).and_then(|range| Range::parse(range.to_str().ok()?)),
-            events: wants_events(&parts.headers),
-            base64: base64(query.text("encoding")?.as_deref())?,
-            timestamps: query.switch("timestamps")?,
-        };
-        query.finish()?;
-        if params.tail.is_some() && (offset.is_some() || params.range.is_some()) {
-            return Err(invalid_query("tail", "it does not go together with an offset or a range"));
-        }
-        if offset.is_some() && params.range.is_some() {
-            return Err(invalid_query("offset", "it does not go together with a range"));
-        }
-        if params.timestamps && params.range.is_some() {
-            return Err(invalid_query("timestamps", "they do not go together with a range"));
-        }
-        if params.base64 && !params.events {
-            let detail = "only events are encoded: ask for them with \"accept: text/event-stream\"";
-            return Err(invalid_query("encoding", detail));
-        }
-        if let Some(last) = parts.headers.get("last-event-id").filter(|_| params.events) {
-            params.resume(last.to_str().unwrap_or_default())?;
-        }
-        Ok(params)
-    }
-
-    /// Continues behind the last event that the client has received.
-    fn resume(&mut self, last: &str) -> Result<(), Problem> {
-        let place = EventPosition::parse(last).ok_or_else(unknown_event_id)?;
-        if self.number.is_some_and(|wanted| wanted != place.attempt) {
-            return Err(unknown_event_id());
-        }
-        self.resumed = Some(place);
-        self.offset = place.from;
-        self.tail = None;
-        Ok(())
-    }
-
-    fn attempt<'r>(&self, record: &'r JobRecord) -> Result<Option<&'r AttemptRow>, Problem> {
-        let find = |number: u32| reader::attempts(record).find(|attempt| attempt.number.0 == number);
-        match (self.number, self.resumed) {
-            (Some(number), _) => find(number).map(Some).ok_or_else(|| {
-                Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
-                    .field("?attempt")
-                    .hint(match record.row.attempts.0 {
-                        0 => "it has had none so far".to_owned(),
-                        1 => "it has had attempt 1 only".to_owned(),
-                        last => format!("it has had attempts 1 to {last}"),
-                    })
-            }),
-            (None, Some(place)) => match find(place.attempt) {
-                // A client that began before the first attempt gets it from its start.
-                None if self.offset > 0 => Err(unknown_event_id()),
-                found => Ok(found),
-            },
-            (None, None) => Ok(record.row.attempt.as_ref()),
-        }
-    }
-}
-
-fn unknown_event_id() -> Problem {
-    Problem::new(Code::InvalidCursor, "it is not the id of an event of this output").field("Last-Event-ID")
-}
-
-fn base64(text: Option<&str>) -> Result<bool, Problem> {
-    match text {
-        None => Ok(false),
-        Some("base64") => Ok(true),
-        Some(_) => Err(invalid_query("encoding", "it is base64")),
-    }
-}
-
-fn which(text: Option<&str>) -> Result<Streams, Problem> {
-    match text {
-        None => Ok(Streams::Both),
-        Some("stdout") => Ok(Streams::Only(Written::Stdout)),
-        Some("stderr") => Ok(Streams::Only(Written::Stderr)),
-        Some(_) => Err(invalid_query("stream", "it is stdout or stderr")),
-    }
-}
-
-/// Events need an explicit `text/event-stream`: `*/*` means text.
-fn wants_events(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ACCEPT)
-        && accepts(headers, "text/event-stream")
-        && headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")))
 }
 
 /// The last bytes of an attempt's output, of the latest attempt if none is named; empty without any.

@@ -21,6 +21,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("follow", Kind::Switch, "The answer goes on until the job has ended."),
                 query("encoding", Kind::Word(&["base64"]), "For events: the data is encoded."),
                 query("timestamps", Kind::Switch, "With the time at which the server received it. Not together with Range."),
+                query("after", Kind::Text("1:0"), "For events: the id of the last event that was received."),
                 header("Range", Kind::Text("bytes=0-99"), "A part of the output, in bytes."),
                 header("Last-Event-ID", Kind::Text("1:0"), "For events: the id of the last event that was received."),
             ])

@@ -27,6 +27,9 @@ pub struct Explanation {
     /// Jobs of its lane that go before it, while it waits. A lane has the jobs of a definition with the same keys of limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
+    /// True if more jobs go before it than `before` says: the server counts up to 10,000.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub before_at_least: bool,
     /// Jobs that wait in its lane, itself included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane_jobs: Option<u64>,
@@ -45,7 +48,9 @@ impl Explanation {
     #[must_use]
     pub fn position_in_words(&self) -> Option<String> {
         let (before, jobs) = self.before.zip(self.lane_jobs)?;
-        let position = before + 1;
+        // More than `before` go before it, so its position is behind the next one.
+        let position =
+            if self.before_at_least { format!("beyond {}", before + 1) } else { (before + 1).to_string() };
         Some(format!("{position} of {jobs}, among the waiting jobs of its definition with the same keys"))
     }
 }

@@ -16,7 +16,7 @@ use axum::http::Uri;
 use protocol::JobId;
 use protocol::report::Stream;
 
-use super::which;
+use super::params::which;
 use crate::auth::actor::Actor;
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
