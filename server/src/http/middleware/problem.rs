@@ -327,7 +327,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "workers that could run it have too little left of a resource that it reserves: other jobs hold it"
         }
         PendingReason::SetAside => {
-            "workers with room are set aside for an earlier job that needs more of a resource: GET /api/jobs/{id}/explain tells which"
+            "workers with room are set aside for an earlier job that needs more of a resource"
         }
         PendingReason::Soon => "it is about to be placed",
         PendingReason::Quarantined => {
