@@ -140,6 +140,23 @@ async fn the_results_of_earlier_jobs_become_parameters_of_a_later_one() {
     assert_eq!((&again["result"], &again["params"]), (&told, &load["params"]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_results_of_jobs_that_ended_before_the_request_become_parameters() {
+    let running = Running::start(PASSED_ON).await;
+    let api = &running.api;
+    let write = |result: Value| json!({"args": [result.to_string()]});
+    api.post("/api/jobs/write?wait=30s", Some(&write(json!({"rows": 3, "mode": "good"})))).await;
+    api.post("/api/jobs/write?wait=30s", Some(&write(json!({"rows": 4, "table": "orders"})))).await;
+    assert_eq!(states(api, 1, 2).await, ["succeeded"; 2]);
+
+    let first = api.post("/api/jobs/load?wait=30s", Some(&json!({"after": [1]}))).await;
+    assert_eq!(first["result"], json!({"word": "3", "table": "", "mode": "good", "key": 0}), "{first}");
+    assert_eq!(first["params"], json!({"rows": 3, "mode": "good"}));
+    let both = json!({"after": [1, {"job": 2, "outcome": "ended"}], "params": {"rows": 9}});
+    let both = api.post("/api/jobs/load?wait=30s", Some(&both)).await;
+    assert_eq!(both["result"], json!({"word": "9", "table": "orders", "mode": "good", "key": 0}), "{both}");
+}
+
 const PASSED_ON: &str = r#"
 version: 1
 defaults: { runtime: process }

@@ -42,7 +42,7 @@ pub(crate) fn waits(after: &[Dependency]) -> bool {
     after.iter().any(|dependency| !matches!(dependency.on, Predecessor::Ended(..)))
 }
 
-/// Writes down what a new job waits for. `first` is the first job of its request.
+/// Writes down what a new job, which is in the table of jobs, waits for. `first` is the first job of its request.
 pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency], first: JobId) {
     let mut left = Vec::new();
     for Dependency { on, requires } in after.iter().copied() {

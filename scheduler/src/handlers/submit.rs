@@ -255,7 +255,6 @@ pub(crate) fn add(
         scheduler.change(Change::Parent(row.clone()));
         scheduler.parents.add(row, keys.map(Box::new));
     }
-    dependency::begin(scheduler, id, &new.after, batch.unwrap_or(id));
     // The wait for a start begins when it waits for no others any more.
     let limit = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue);
     if let Some(limit) = limit.filter(|_| !has_dependencies && !is_parent) {
@@ -264,5 +263,6 @@ pub(crate) fn add(
         scheduler.change(Change::Expiry { job: id, at });
     }
     scheduler.jobs.insert(id, job);
+    dependency::begin(scheduler, id, &new.after, batch.unwrap_or(id));
     wait
 }
