@@ -92,8 +92,8 @@ impl UsageSampler {
 
     /// Adds figures from elsewhere.
     pub(crate) fn add(&self, sample: UsageSample) {
-        if self.shared.add(&sample).is_some() {
-            self.shared.thread.send(Command::Live(sample));
+        if let Some(usage) = self.shared.add(&sample) {
+            self.shared.thread.send(Command::Live(UsageSample { usage, ..sample }));
         }
     }
 
