@@ -72,14 +72,14 @@ impl UsageSampler {
     }
 
     /// Watches an attempt until [`UsageSampler::finish`]. It reads files of the kernel and of the attempt's directory, which holds what an
-    /// earlier process has seen. Returns false if the source cannot be found.
+    /// earlier process of the worker has measured. Returns false if nothing is measured: the source cannot be found, or the thread does not
+    /// run.
     pub(crate) fn watch(&self, token: Token, dir: &AttemptDir, source: Source) -> bool {
         let before = dir.usage().unwrap_or_default();
         self.shared.totals().entry(token).or_insert(Total { usage: before, was_killed_for_its_limit: false });
         match self.shared.thread.open(&source) {
             Some(gauge) => {
-                self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) });
-                true
+                self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) })
             }
             None => false,
         }

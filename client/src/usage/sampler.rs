@@ -81,9 +81,10 @@ impl SamplerThread {
         }
     }
 
-    pub(super) fn send(&self, command: Command) {
+    /// Returns false if the thread does not run.
+    pub(super) fn send(&self, command: Command) -> bool {
         self.started.call_once(|| self.start());
-        self.inbox.send(command);
+        self.inbox.send(command)
     }
 
     fn start(&self) {
@@ -110,14 +111,15 @@ impl Drop for SamplerThread {
 }
 
 impl Inbox {
-    fn send(&self, command: Command) {
+    fn send(&self, command: Command) -> bool {
         let mut state = self.state();
         if state.is_closed {
-            return;
+            return false;
         }
         state.commands.push(command);
         drop(state);
         self.ring();
+        true
     }
 
     fn ring(&self) {
@@ -431,5 +433,16 @@ mod tests {
         let commands = mem::take(&mut sampler.shared.thread.inbox.state().commands);
         let Some(Command::Live(sample)) = commands.last() else { panic!("{} commands", commands.len()) };
         assert_eq!((sample.usage, sample.memory_bytes), (usage(20, 700), Some(300)));
+    }
+
+    #[test]
+    fn nothing_is_watched_without_the_thread() {
+        let (sampler, _root, dir) = without_thread();
+        sampler.shared.thread.inbox.state().is_closed = true;
+        assert!(!sampler.watch(TOKEN, &dir, Source::Elsewhere));
+        // The engine's figures are still a part of the attempt's end.
+        let usage = Usage { cpu_ms: Some(5), ..Usage::default() };
+        sampler.add(UsageSample { token: TOKEN, usage, memory_bytes: None });
+        assert_eq!(sampler.finish(TOKEN), usage);
     }
 }
