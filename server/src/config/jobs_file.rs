@@ -167,16 +167,17 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
             reader.wrong_type(item, "a map with \"name\" and \"image\"");
             continue;
         };
-        let (name, at) = read_name(item, map, reader).unwrap_or_else(|| (String::new(), item.at));
+        let (name, name_at) = read_name(item, map, reader).unwrap_or_else(|| (String::new(), item.at));
         if !name.is_empty()
-            && let Some(first) = places.insert(name.clone(), at.line)
+            && let Some(first) = places.insert(name.clone(), name_at.line)
         {
             let text = format!("the job {} was first defined at line {first}", quoted(&name));
-            reader.fault(at, Code::DuplicateKey, text);
+            reader.fault(name_at, Code::DuplicateKey, text);
         }
         reader.hooks.add_name(&name);
-        let job = job::read(&name, at, map, None, &["name", "x-*"], reader);
-        entries.extend(finish(job, at, reader));
+        let job = job::read(&name, name_at, map, None, &["name", "x-*"], reader);
+        // Faults of the job as a whole stand at its beginning: at the name they would be taken for faults of the name.
+        entries.extend(finish(job, item.at, reader));
     }
     entries
 }
@@ -320,6 +321,21 @@ mod tests {
         let faults =
             parse(&text, Path::new("jobs.yaml"), &Environment::default()).expect_err("too many words");
         assert!(faults.to_string().contains("command: there are 4097 entries"), "{faults}");
+    }
+
+    #[test]
+    fn a_fault_of_a_whole_job_in_a_list_is_none_of_its_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let policy = directory.path().join("policy.yaml");
+        std::fs::write(&policy, "version: 1\nrules: [{images: ['alpine:*']}]\n").expect("written");
+        let policy = Arc::new(crate::policy::load(&policy).expect("a policy"));
+        let environment = Environment::default().with_policy(policy);
+        for text in ["- name: hello\n  image: busybox:1\n", "- {image: 'busybox:1', name: hello}\n"] {
+            let faults = parse(text, Path::new("jobs.yaml"), &environment).expect_err(text);
+            let [fault] = faults.list.as_slice() else { panic!("{faults}") };
+            assert_eq!((fault.at.line, fault.at.column), (1, 3), "{text}");
+            assert!(fault.text.starts_with("the job \"hello\": image"), "{faults}");
+        }
     }
 
     #[test]
