@@ -178,6 +178,9 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
         let job = job::read(&name, name_at, map, None, &["name", "x-*"], reader);
         // Faults of the job as a whole stand at its beginning: at the name they would be taken for faults of the name.
         entries.extend(finish(job, item.at, reader));
+        if reader.resolved_bytes > reader.resolved_bytes_max {
+            break;
+        }
     }
     entries
 }
@@ -365,6 +368,9 @@ mod tests {
         assert_eq!(codes(&text), [Code::TooLong]);
         let with_another_fault = format!("{text}  last: {{imagee: x}}\n");
         assert_eq!(codes(&with_another_fault), [Code::TooLong], "nobody reads on to the last one");
+        let repeated: String = (1..20).map(|n| format!("- {{name: j{n}, image: b, command: *c}}\n")).collect();
+        let list = format!("- {{name: j0, image: b, command: &c [{}]}}\n{repeated}", "x".repeat(2_000));
+        assert_eq!(codes(&list), [Code::TooLong], "a list ends there, too");
         let with_a_fault_before = format!("versio: 1\n{text}");
         assert_eq!(codes(&with_a_fault_before), [Code::UnknownField, Code::TooLong]);
     }
