@@ -368,7 +368,8 @@ mod tests {
         assert_eq!(codes(&text), [Code::TooLong]);
         let with_another_fault = format!("{text}  last: {{imagee: x}}\n");
         assert_eq!(codes(&with_another_fault), [Code::TooLong], "nobody reads on to the last one");
-        let repeated: String = (1..20).map(|n| format!("- {{name: j{n}, image: b, command: *c}}\n")).collect();
+        let repeated: String =
+            (1..20).map(|n| format!("- {{name: j{n}, image: b, command: *c}}\n")).collect();
         let list = format!("- {{name: j0, image: b, command: &c [{}]}}\n{repeated}", "x".repeat(2_000));
         assert_eq!(codes(&list), [Code::TooLong], "a list ends there, too");
         let with_a_fault_before = format!("versio: 1\n{text}");

@@ -129,7 +129,7 @@ fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
         MailSupport::Present => {}
     }
     let texts = reader.texts(node);
-    if texts.is_empty() {
+    if node.is_empty_list() {
         reader.fault(node.at, Code::InvalidValue, "name at least one address");
     }
     let mut recipients = Vec::new();
@@ -149,7 +149,7 @@ fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
     let known = Occasion::ALL.map(|occasion| (occasion.name(), occasion));
     let chosen: Vec<Occasion> =
         reader.texts(node).iter().filter_map(|(at, text)| reader.choose(*at, text, &known)).collect();
-    if chosen.is_empty() {
+    if node.is_empty_list() {
         reader.fault(node.at, Code::InvalidValue, "name at least one occasion");
     }
     chosen.into_iter().collect()
