@@ -173,6 +173,10 @@ fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
 
 fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
     let texts = reader.texts(node);
+    // Without a secret, messages would not be signed.
+    if node.is_empty_list() {
+        reader.fault(node.at, Code::InvalidValue, "give at least one secret, or leave out the key");
+    }
     if texts.len() > SECRETS_MAX {
         let text = format!("{} secrets are too many (max {SECRETS_MAX})", texts.len());
         reader.fault(node.at, Code::InvalidValue, text);
