@@ -28,7 +28,7 @@ pub struct Job {
     pub definition: DefinitionNo,
     /// Higher goes first.
     pub priority: i8,
-    /// It adds something to its definition.
+    /// It has environment, arguments, input or parameters of its own, or comes after other jobs: its worker gets these from the store.
     pub has_overrides: bool,
     /// Earliest start.
     pub due_at: Timestamp,
@@ -89,7 +89,7 @@ pub struct JobHistory {
     pub oom_kills: u32,
     /// Times of the losses within the last day.
     pub losses: Vec<Timestamp>,
-    /// Worker and kind of the last attempt that was not released.
+    /// Where the last attempt was that was not released, and whether it ended by an infrastructure failure.
     pub last: Option<LastPlacement>,
     /// Values of the keys of its definition's limits.
     pub key_set: KeySetNo,
@@ -105,7 +105,7 @@ pub struct JobHistory {
     pub role: SetRole,
 }
 
-/// Worker of the last attempt, which decides where the next one may run.
+/// The worker of the last attempt, and the kind of its end. They decide where the next one may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastPlacement {
     /// The worker of the last attempt.

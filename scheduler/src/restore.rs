@@ -224,7 +224,7 @@ impl Scheduler {
             let gpus = gpus.remove(&token.fence).unwrap_or_default();
             self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision, gpus });
         }
-        self.definitions.take(definition);
+        self.definitions.count_job(definition);
         match (live.state, live.attempt) {
             (_, Some(attempt)) => {
                 let gpus = gpus.remove(&attempt.token.fence).unwrap_or_default();

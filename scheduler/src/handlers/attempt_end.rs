@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
-use crate::handlers::{batch, dependency, expect, expire, hook, run_on, unique};
+use crate::handlers::{batch, dependency, due, expect, expire, hook, run_on, unique};
 use crate::job::{Attempt, Job, LastPlacement, LiveState};
 use crate::limits::gate;
 use crate::placement;
@@ -351,10 +351,10 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     if let Some(job) = scheduler.jobs.remove(&id) {
         let key_set = placement::key_set_of(scheduler, &job);
         gate::forget(scheduler, id, (job.definition, key_set), now);
-        scheduler.definitions.drop_one(job.definition);
+        scheduler.definitions.uncount_job(job.definition);
     }
     if let Some(next) = scheduler.schedules.let_go(id) {
-        wake(scheduler, next);
+        due::set_timer(scheduler, next);
     }
     scheduler.change(Change::Ended(ended));
     dependency::ended(scheduler, id, state);
@@ -370,13 +370,4 @@ pub(crate) fn waits_for_another(scheduler: &Scheduler, id: JobId) -> bool {
     scheduler.dependencies.must_wait(id)
         || scheduler.unique.must_wait(id)
         || scheduler.schedules.must_wait(id)
-}
-
-/// Lets a job that may have waited for an earlier one become due with the next tick.
-pub(crate) fn wake(scheduler: &mut Scheduler, job: JobId) {
-    if let Some(live) = scheduler.jobs.get(&job)
-        && matches!(live.live_state, LiveState::Scheduled)
-    {
-        scheduler.timers.set_date(live.due_at, Date::Due(job));
-    }
 }

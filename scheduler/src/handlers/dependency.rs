@@ -128,7 +128,7 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     if due_at <= now.utc {
         due::start_due_job(scheduler, id);
     } else {
-        attempt_end::wake(scheduler, id);
+        due::set_timer(scheduler, id);
     }
 }
 

@@ -21,13 +21,13 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
         return;
     }
     for number in &definitions {
-        scheduler.definitions.take(*number);
+        scheduler.definitions.count_job(*number);
     }
     let predecessors = dependency::predecessors(&request.jobs);
     let batch = Batch {
         ticket: request.ticket,
         key: request.key.map(|key| (key.key, key.digest)),
-        duplicates: Vec::new(),
+        joined: Vec::new(),
         count: u32::try_from(request.jobs.len()).unwrap_or(u32::MAX),
         rest: request.jobs.into_iter(),
         options: request.batch.unwrap_or_default(),
@@ -101,7 +101,7 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
         expire::watch(scheduler, job);
     }
     for number in batch.definitions {
-        scheduler.definitions.drop_one(number);
+        scheduler.definitions.uncount_job(number);
     }
     scheduler.change(Change::BatchCompleted { first });
     scheduler.reply_accepted(batch.ticket, first, batch.count, created_at);
@@ -109,7 +109,7 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
     let holder = KeyHolder { job: first, count: batch.count, digest };
     scheduler.keys.remember(scheduler.last.group, key.clone(), holder);
     scheduler.change(Change::Keyed { key, holder, at: now.utc });
-    for (ticket, asked) in batch.duplicates {
+    for (ticket, asked) in batch.joined {
         let mismatch = Answer::Rejected(Rejection::KeyMismatch(holder));
         scheduler.reply(ticket, if asked == digest { Answer::Replayed(holder) } else { mismatch });
     }

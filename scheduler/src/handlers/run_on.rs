@@ -230,7 +230,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     history.role = SetRole::Member(member);
     history.timeout = timeout;
     submit::count_in(scheduler, id, &mut job, keys.as_deref());
-    scheduler.definitions.take(number);
+    scheduler.definitions.count_job(number);
     scheduler.change(Change::Member(member));
     scheduler.change(Change::Added(AddedJob {
         job: id,
