@@ -47,7 +47,7 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert_eq!((made.code, made.out.as_str()), (0, "1\n"), "{made:?}");
     assert_eq!(states(api, 1, 5).await, ["succeeded", "failed", "cancelled", "succeeded", "succeeded"]);
     let load = api.get("/api/jobs/3").await;
-    assert_eq!(load["reason"], "job 2, which it comes after, has ended as failed");
+    assert_eq!(load["reason"], "job 2, which it comes after, ended as failed");
     let after = json!([
         {"job": 1, "name": "extract", "outcome": "succeeded", "state": "succeeded"},
         {"job": 2, "name": "check", "outcome": "succeeded", "state": "failed"},

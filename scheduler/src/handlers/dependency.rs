@@ -140,12 +140,12 @@ fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
     scheduler.change(Change::DependenciesDropped { job: id, is_skipped: unmet.is_skipped });
 }
 
-/// The reason of a job that cannot start any more.
+/// The reason in the record of a job that cannot start any more.
 fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
     match state {
-        Some(State::Succeeded) => format!("skipped: it was to run only if job {on} fails, which succeeded"),
-        Some(_) if is_skipped => format!("skipped, as job {on}, which it comes after"),
-        Some(state) => format!("job {on}, which it comes after, has ended as {}", state.name()),
+        Some(State::Succeeded) => format!("skipped: it runs only if job {on} fails, but job {on} succeeded"),
+        Some(_) if is_skipped => format!("skipped, because job {on} before it was skipped"),
+        Some(state) => format!("job {on}, which it comes after, ended as {}", state.name()),
         None => format!("job {on}, which it comes after, is not kept any more"),
     }
 }
