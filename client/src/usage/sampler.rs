@@ -28,7 +28,7 @@ pub(super) struct SamplerThread {
 pub(super) enum Command {
     /// Sample this attempt.
     Watch { token: Token, dir: AttemptDir, gauge: Box<Gauge> },
-    /// Send this sample of an attempt that somebody else measures.
+    /// Send and record this sample of an attempt that the engine measures.
     Live(UsageSample),
     /// The attempt has ended.
     Forget(Token),
@@ -255,7 +255,7 @@ impl Sampler {
         self.watched.insert(token, watched);
     }
 
-    /// Sends and records a sample that somebody else took.
+    /// Sends and records a sample of the engine.
     fn pass_on(&mut self, sample: UsageSample) {
         if let Some(watched) = self.watched.get_mut(&sample.token) {
             watched.record(&self.recorder, Instant::now(), sample.usage);
@@ -285,9 +285,9 @@ impl Sampler {
         let Some(token) = self.processes.get(&key).copied() else { return };
         // First what decides: the group is removed soon.
         if let Some(Watched { gauge: Gauge::Container(group), .. }) = self.watched.get(&token)
-            && group.was_killed_for_its_limit()
+            && group.was_oom_killed()
         {
-            self.shared.upgrade().inspect(|it| it.mark_killed_for_its_limit(token));
+            self.shared.upgrade().inspect(|it| it.mark_oom_killed(token));
         }
         self.sample(token);
         if let Some(watched) = self.watched.remove(&token) {

@@ -36,8 +36,8 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Reads `host[:port][/path]` (port 8080 if absent) or a URL: `http://` or `ws://` (port 80 if absent), with TLS
-    /// `https://` or `wss://` (port 443 if absent).
+    /// Reads `host[:port][/path]` or a URL. Without a port it is 8080, after `http://` or `ws://` 80, and with TLS (`https://` or `wss://`) 443.
+    /// If the path ends with that of the WebSocket upgrade, this end is left out.
     ///
     /// # Errors
     /// The text has none of these forms; the message says which part is wrong.
