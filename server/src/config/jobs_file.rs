@@ -220,7 +220,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         reader.fault(
             at,
             Code::ExpectedJobs,
-            "the file needs \"jobs\", a map of jobs by name; a list of jobs stands alone",
+            "the file needs \"jobs\", a map of jobs by name; or make the whole file a list of jobs",
         );
         return Vec::new();
     };
@@ -228,7 +228,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         return Vec::new();
     }
     if matches!(jobs.value.value, Value::List(_)) {
-        let text = "expected a map of jobs by name; a list of jobs stands alone, without \"jobs\"";
+        let text = "expected a map of jobs by name; to give a list of jobs, leave out the key \"jobs\"";
         reader.fault(jobs.value.at, Code::ExpectedJobs, text);
         return Vec::new();
     }
