@@ -89,7 +89,7 @@ pub struct JobHistory {
     pub oom_kills: u32,
     /// Times of the losses within the last day.
     pub losses: Vec<Timestamp>,
-    /// Where the last attempt was that was not released, and whether it ended by an infrastructure failure.
+    /// The last attempt that was not released: its worker, and the kind of its end.
     pub last: Option<LastPlacement>,
     /// Values of the keys of its definition's limits.
     pub key_set: KeySetNo,

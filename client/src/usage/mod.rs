@@ -30,7 +30,7 @@ pub struct UsageSampler {
     shared: Arc<Shared>,
 }
 
-/// Where the figures of an attempt come from.
+/// The origin of an attempt's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// By the control group of this container.

@@ -178,7 +178,7 @@ pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, limi
     }
 }
 
-/// What a new job waits for first.
+/// The first thing that a new job waits for.
 pub(crate) enum InitialWait {
     /// Scheduled for this time.
     Until(Timestamp),
