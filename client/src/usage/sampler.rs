@@ -1,11 +1,12 @@
 //! The thread that takes the samples. It sleeps in `epoll` until a sample is due, a command comes, or a watched process ends.
 
+mod inbox;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
 use protocol::{Token, Usage, UsageSample};
@@ -13,11 +14,12 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use tokio::sync::mpsc;
 
-use super::cgroup::{ContainerGroup, Hierarchies, Layout};
+use super::cgroup::{ContainerGroup, Layout};
 use super::process::ProcessTree;
 use super::record::UsageRecorder;
 use super::{Shared, Source};
 use crate::attempt_dir::AttemptDir;
+use inbox::Inbox;
 
 /// The way to the thread, which starts with the first command.
 pub(super) struct SamplerThread {
@@ -43,21 +45,6 @@ pub(super) enum Gauge {
     Container(ContainerGroup),
     Process(ProcessTree),
     Elsewhere,
-}
-
-#[derive(Default)]
-struct Inbox {
-    state: Mutex<InboxState>,
-}
-
-#[derive(Default)]
-struct InboxState {
-    commands: Vec<Command>,
-    /// Wakes the thread; `None` until it runs.
-    bell: Option<Arc<OwnedFd>>,
-    hierarchies: Option<Arc<Hierarchies>>,
-    layouts: Vec<Layout>,
-    is_closed: bool,
 }
 
 impl SamplerThread {
@@ -110,42 +97,6 @@ impl Drop for SamplerThread {
     fn drop(&mut self) {
         self.inbox.state().is_closed = true;
         self.inbox.ring();
-    }
-}
-
-impl Inbox {
-    fn send(&self, command: Command) -> bool {
-        let mut state = self.state();
-        if state.is_closed {
-            return false;
-        }
-        state.commands.push(command);
-        drop(state);
-        self.ring();
-        true
-    }
-
-    fn ring(&self) {
-        let bell = self.state().bell.clone();
-        if let Some(bell) = bell {
-            // A full counter wakes as well.
-            let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// The mounts of control groups, and the layouts of containers below them.
-    fn places(&self) -> (Arc<Hierarchies>, Vec<Layout>) {
-        let mut state = self.state();
-        if state.hierarchies.is_none() {
-            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-            state.hierarchies = Some(Arc::new(Hierarchies::of(&mounts)));
-            state.layouts.extend(Layout::usual());
-        }
-        (state.hierarchies.clone().unwrap_or_default(), state.layouts.clone())
-    }
-
-    fn state(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
