@@ -215,8 +215,8 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     let keys = scheduler.parents.get(parent_id).and_then(|parent| parent.keys.clone());
     let Some(definition) = scheduler.definitions.at(number) else { return };
     let (revision, queue_limit) = (definition.revision, definition.waits.queue);
-    let id = JobId(scheduler.last.job.0 + 1);
-    scheduler.last.job = id;
+    let id = JobId(scheduler.counters.job.0 + 1);
+    scheduler.counters.job = id;
     let mut job = Job {
         definition: number,
         priority,

@@ -113,7 +113,7 @@ fn check_definition(
 }
 
 fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
-    let first = JobId(scheduler.last.job.0 + 1);
+    let first = JobId(scheduler.counters.job.0 + 1);
     let count = u32::try_from(request.jobs.len()).unwrap_or(u32::MAX);
     let batch = request.batch.as_ref().map(|_| first);
     scheduler.out.changes.reserve(request.jobs.len() + 2);
@@ -133,7 +133,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
     }
     if let Some(key) = request.key {
         let holder = KeyHolder { job: first, count, digest: key.digest };
-        scheduler.keys.remember(scheduler.last.group, key.key.clone(), holder);
+        scheduler.keys.remember(scheduler.counters.group, key.key.clone(), holder);
         scheduler.change(Change::Keyed { key: key.key, holder, at: now.utc });
     }
     scheduler.reply_accepted(request.ticket, first, count, now.utc);
@@ -147,8 +147,8 @@ pub(crate) fn create(
     number: DefinitionNo,
     batch: Option<JobId>,
 ) -> JobId {
-    let id = JobId(scheduler.last.job.0 + 1);
-    scheduler.last.job = id;
+    let id = JobId(scheduler.counters.job.0 + 1);
+    scheduler.counters.job = id;
     let claim = unique::make_way(scheduler, now, &mut new, id);
     match add(scheduler, now.utc, id, new, number, batch) {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
