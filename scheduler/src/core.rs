@@ -286,6 +286,6 @@ const AT_ONCE: Uptime = Uptime(0);
 
 /// Timeout of one attempt of a job.
 pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {
-    let own = job.history.as_ref().and_then(|history| history.timeout);
+    let own = job.extras.as_ref().and_then(|extras| extras.timeout);
     own.map_or(definition.timeout, AttemptTimeout::limit)
 }

@@ -100,8 +100,8 @@ pub(crate) fn give_up(scheduler: &mut Scheduler, now: Now, id: JobId, closed: Cl
 pub(crate) fn end_unheld(scheduler: &mut Scheduler, now: Now, id: JobId, state: State, reason: String) {
     leave_queue(scheduler, id);
     let confirmed = is_confirmed(scheduler, id, state);
-    let history = scheduler.jobs.get(&id).and_then(|job| job.history.as_ref());
-    let last = history.map_or(AttemptNo(0), |history| history.attempts);
+    let extras = scheduler.jobs.get(&id).and_then(|job| job.extras.as_ref());
+    let last = extras.map_or(AttemptNo(0), |extras| extras.attempts);
     end(scheduler, now, Ended { job: id, state, at: now.utc, reason, closed: None, confirmed }, last);
 }
 
@@ -188,10 +188,10 @@ fn next_step(
         // The attempt was not started, so the job keeps its position in the queue.
         Budget::None => NextStep::Retry(job.due_at.min(now.utc)),
         Budget::Job => {
-            let history = job.history_mut();
-            history.job_failures += 1;
-            history.oom_kills += u32::from(outcome == Outcome::OomKilled);
-            let failures = history.job_failures;
+            let extras = job.extras_mut();
+            extras.job_failures += 1;
+            extras.oom_kills += u32::from(outcome == Outcome::OomKilled);
+            let failures = extras.job_failures;
             // A failure under cancel is never retried (docs/design/failures.md, F20).
             if !under_cancel && retry::wants_another(&definition.retry, failures, outcome, closed.exit_code) {
                 NextStep::Retry(
@@ -205,7 +205,7 @@ fn next_step(
             NextStep::End(State::Lost, reason_of(closed))
         }
         Budget::Infrastructure => {
-            let losses = retry::note_loss(&mut job.history_mut().losses, closed.ended_at);
+            let losses = retry::note_loss(&mut job.extras_mut().losses, closed.ended_at);
             if losses >= definition.loss.limit {
                 return NextStep::Quarantine;
             }
@@ -281,9 +281,9 @@ fn remember(scheduler: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bo
         unconfirmed::add_unconfirmed(scheduler, id, attempt);
     }
     if let Some(job) = scheduler.jobs.get_mut(&id) {
-        let history = job.history_mut();
-        history.attempts = attempt.number;
-        history.last = LastPlacement::after(attempt.worker, outcome).or(history.last);
+        let extras = job.extras_mut();
+        extras.attempts = attempt.number;
+        extras.last = LastPlacement::after(attempt.worker, outcome).or(extras.last);
     }
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, limi
     let key_set =
         scheduler.limits.add_job(id, (job.definition, definition), with_batch.as_ref().or(limit_keys));
     if key_set.is_keyed() {
-        job.history_mut().key_set = key_set;
+        job.extras_mut().key_set = key_set;
     }
 }
 
@@ -206,13 +206,13 @@ pub(crate) fn add(
         has_overrides: new.details.as_ref().is_some_and(|details| details.has_overrides()),
         due_at: new.run_at.map_or(created_at, |start| start.resolve(created_at)),
         live_state: LiveState::Scheduled,
-        history: None,
+        extras: None,
     };
     if new.timeout.is_some() {
-        job.history_mut().timeout = new.timeout;
+        job.extras_mut().timeout = new.timeout;
     }
     if new.hook_depth > 0 {
-        job.history_mut().hook_depth = new.hook_depth;
+        job.extras_mut().hook_depth = new.hook_depth;
     }
     let definition = scheduler.definitions.at(number).cloned();
     let plan = definition.as_ref().and_then(|definition| run_on::plan_of(definition, new.members));
@@ -221,7 +221,7 @@ pub(crate) fn add(
     let parent = plan.map(|plan| run_on::new_row(id, plan));
     // The limits count its members, not the parent itself.
     if parent.is_some() {
-        job.history_mut().role = SetRole::Parent;
+        job.extras_mut().role = SetRole::Parent;
     } else {
         count_in(scheduler, id, &mut job, limit_keys.as_ref());
     }
@@ -262,7 +262,7 @@ pub(crate) fn add(
     let limit = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue);
     if let Some(limit) = limit.filter(|_| !has_dependencies && !is_parent) {
         let at = Some(job.due_at + limit);
-        job.history_mut().expires_at = at;
+        job.extras_mut().expires_at = at;
         scheduler.change(Change::Expiry { job: id, at });
     }
     scheduler.jobs.insert(id, job);

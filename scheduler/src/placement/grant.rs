@@ -28,7 +28,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
     let key = job.queue_key(ageing, id);
     scheduler.ready.start(lane, key);
-    let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
+    let number = AttemptNo(job.extras.as_ref().map_or(0, |extras| extras.attempts.0) + 1);
     let asks_first = definition.container.ask_before_start;
     job.live_state = LiveState::Held(Box::new(Attempt {
         fence,
