@@ -274,7 +274,7 @@ mod tests {
                 jobs: jobs.into(),
                 batch: Some(Default::default()),
                 require_worker: false,
-                key: None,
+                idempotency_key: None,
             }),
         );
         scheduler.restore_worker(now, worker());

@@ -127,7 +127,7 @@ impl World {
             jobs,
             batch: (order.count > 1).then_some(options),
             require_worker: order.require_worker,
-            key,
+            idempotency_key: key,
         })
     }
 

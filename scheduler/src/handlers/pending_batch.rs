@@ -26,7 +26,7 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
     let predecessors = dependency::predecessors(&request.jobs);
     let batch = Batch {
         ticket: request.ticket,
-        key: request.key.map(|key| (key.key, key.digest)),
+        key: request.idempotency_key.map(|key| (key.key, key.digest)),
         joined: Vec::new(),
         count: u32::try_from(request.jobs.len()).unwrap_or(u32::MAX),
         rest: request.jobs.into_iter(),

@@ -49,7 +49,7 @@ enum CheckedRequest {
 }
 
 fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedRequest, Rejection> {
-    if let Some(key) = &request.key {
+    if let Some(key) = &request.idempotency_key {
         if let Some(batch) = scheduler.pending_batches.keyed(&key.key) {
             let waits = batch.join(request.ticket, key.digest);
             return if waits {
@@ -131,7 +131,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
         found = Some((new.revision, number));
         create(scheduler, now, new, number, batch);
     }
-    if let Some(key) = request.key {
+    if let Some(key) = request.idempotency_key {
         let holder = KeyHolder { job: first, count, digest: key.digest };
         scheduler.keys.remember(scheduler.counters.group, key.key.clone(), holder);
         scheduler.change(Change::Keyed { key: key.key, holder, at: now.utc });

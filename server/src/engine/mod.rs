@@ -213,7 +213,10 @@ impl Engine {
         match command {
             Command::Submit { jobs, batch, require_worker, key, reply } => {
                 let ticket = self.ticket(reply);
-                self.step(now, Input::Submit(Submit { ticket, jobs, batch, require_worker, key }));
+                self.step(
+                    now,
+                    Input::Submit(Submit { ticket, jobs, batch, require_worker, idempotency_key: key }),
+                );
             }
             Command::Cancel { job, scope, by, reply } => {
                 let ticket = self.ticket(reply);
