@@ -54,7 +54,7 @@ async fn quiet(env: &BenchEnv) -> anyhow::Result<()> {
     }
     let share = percent_of_a_core(&server).await?;
     let bytes = server.process.memory_bytes()?.saturating_sub(empty);
-    anyhow::ensure!(listeners.are_open(), "the server has closed streams");
+    anyhow::ensure!(!listeners.take_ended(), "the server has closed streams");
     drop(listeners);
     for worker in workers {
         worker.stop().await?;

@@ -47,9 +47,9 @@ impl Listeners {
         Ok(())
     }
 
-    /// No stream has ended.
-    pub(crate) fn are_open(&mut self) -> bool {
-        self.0.try_join_next().is_none()
+    /// Forgets one stream that has ended. Returns whether there was one.
+    pub(crate) fn take_ended(&mut self) -> bool {
+        self.0.try_join_next().is_some()
     }
 }
 

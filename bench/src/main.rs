@@ -12,8 +12,8 @@ mod containers;
 mod database;
 mod decisions;
 mod fleet;
-mod flow;
 mod followers;
+mod job_cost;
 mod latency;
 mod lateness;
 mod listeners;
@@ -59,7 +59,7 @@ struct Flags {
     /// How many jobs (of `decisions`: cycles; of `schedules`: schedules), instead of the number that the measurement is defined with.
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
-    /// How many simulated workers `fleet` and `flow` have.
+    /// How many simulated workers `fleet` and `job-cost` have.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     workers: u64,
     /// How many times each figure is taken.
@@ -96,7 +96,7 @@ enum What {
     /// 10,000 connected workers: idle, and after a crash of the server.
     Fleet,
     /// Single POSTs with 10 and with 10,000 workers, and beside 5,000 definitions whose jobs wait, in turns.
-    Flow,
+    JobCost,
     /// Batches with limits, labels and priorities of 1,000 definitions, in turns with batches without.
     Rules,
     /// 1,000,000 jobs with start times within a minute.
@@ -160,8 +160,8 @@ async fn measure(flags: &Flags, env: &BenchEnv) -> anyhow::Result<()> {
         if wanted(What::Fleet) {
             fleet::measure(env, flags.workers).await?;
         }
-        if wanted(What::Flow) {
-            flow::measure(env, flags.jobs.unwrap_or(50_000), flags.workers).await?;
+        if wanted(What::JobCost) {
+            job_cost::measure(env, flags.jobs.unwrap_or(50_000), flags.workers).await?;
         }
         if wanted(What::Rules) {
             rules::measure(env, flags.jobs.unwrap_or(500_000)).await?;

@@ -93,7 +93,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     let written = written(output_bytes, load.total())?;
     let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
     let used = Used::now(&server, &workers)?.since(used);
-    let was_watched = listeners.as_mut().is_none_or(Listeners::are_open);
+    let was_watched = listeners.as_mut().is_none_or(|listeners| !listeners.take_ended());
     anyhow::ensure!(was_watched, "the dashboard or the scraper has given up");
     drop(listeners);
 

@@ -47,7 +47,7 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert_eq!((made.code, made.out.as_str()), (0, "1\n"), "{made:?}");
     assert_eq!(states(api, 1, 5).await, ["succeeded", "failed", "cancelled", "succeeded", "succeeded"]);
     let load = api.get("/api/jobs/3").await;
-    assert_eq!(load["reason"], "job 2, which it comes after, has ended as failed");
+    assert_eq!(load["reason"], "job 2, which it comes after, ended as failed");
     let after = json!([
         {"job": 1, "name": "extract", "outcome": "succeeded", "state": "succeeded"},
         {"job": 2, "name": "check", "outcome": "succeeded", "state": "failed"},
@@ -138,6 +138,23 @@ async fn the_results_of_earlier_jobs_become_parameters_of_a_later_one() {
     let again = api.post("/api/jobs/3/retry", None).await["id"].as_u64().unwrap();
     let again = api.wait_for_job(again, |job| job["state"] == "succeeded").await;
     assert_eq!((&again["result"], &again["params"]), (&told, &load["params"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_results_of_jobs_that_ended_before_the_request_become_parameters() {
+    let running = Running::start(PASSED_ON).await;
+    let api = &running.api;
+    let write = |result: Value| json!({"args": [result.to_string()]});
+    api.post("/api/jobs/write?wait=30s", Some(&write(json!({"rows": 3, "mode": "good"})))).await;
+    api.post("/api/jobs/write?wait=30s", Some(&write(json!({"rows": 4, "table": "orders"})))).await;
+    assert_eq!(states(api, 1, 2).await, ["succeeded"; 2]);
+
+    let first = api.post("/api/jobs/load?wait=30s", Some(&json!({"after": [1]}))).await;
+    assert_eq!(first["result"], json!({"word": "3", "table": "", "mode": "good", "key": 0}), "{first}");
+    assert_eq!(first["params"], json!({"rows": 3, "mode": "good"}));
+    let both = json!({"after": [1, {"job": 2, "outcome": "ended"}], "params": {"rows": 9}});
+    let both = api.post("/api/jobs/load?wait=30s", Some(&both)).await;
+    assert_eq!(both["result"], json!({"word": "9", "table": "orders", "mode": "good", "key": 0}), "{both}");
 }
 
 const PASSED_ON: &str = r#"

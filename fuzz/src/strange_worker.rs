@@ -84,7 +84,7 @@ impl World {
             jobs: jobs.into(),
             batch: None,
             require_worker: false,
-            key: None,
+            idempotency_key: None,
         }));
     }
 

@@ -189,7 +189,7 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
     if scheduler.definitions.at(job.definition).is_none() {
         return Some("its definition is not known");
     }
-    if id > scheduler.last.job {
+    if id > scheduler.counters.job {
         return Some("its number was never assigned");
     }
     if let Some(batch) =
@@ -227,7 +227,7 @@ fn attempt_fault(scheduler: &Scheduler, id: JobId, attempt: &Attempt) -> Option<
     let holder = scheduler.fleet.worker(attempt.worker);
     if holder.is_none_or(|worker| !worker.holdings.jobs.contains(&id)) {
         Some("its worker does not list it")
-    } else if fence > scheduler.last.fence {
+    } else if fence > scheduler.counters.fence {
         Some("its fence was never assigned")
     } else if run.and_then(|run| run.overrun_at).is_some_and(|at| is_unset(at, Alarm::Overrun(id, fence))) {
         Some("its timeout has no timer")
@@ -274,7 +274,7 @@ mod tests {
                 jobs: jobs.into(),
                 batch: Some(Default::default()),
                 require_worker: false,
-                key: None,
+                idempotency_key: None,
             }),
         );
         scheduler.restore_worker(now, worker());
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn inconsistent_jobs_are_reported() {
-        assert_reported(&after(|it| it.last.job = JobId(1)), "job 2: its number was never assigned");
+        assert_reported(&after(|it| it.counters.job = JobId(1)), "job 2: its number was never assigned");
         assert_reported(
             &after(|it| it.timers.clear_date(Timestamp(1_000), Date::Due(JobId(2)))),
             "job 2: scheduled without a timer",

@@ -18,7 +18,7 @@ pub struct BatchOptions {
     pub name: Option<String>,
     /// After this many failed members, those that have not started are cancelled.
     pub max_failures: Option<u32>,
-    /// Members that may hold a worker at once.
+    /// Members that may be on workers at once.
     pub concurrency: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ pub struct NewBatch {
     pub first: JobId,
     /// The number of members.
     pub count: u32,
-    /// Its name and its limit.
+    /// Its name and its limits.
     pub options: BatchOptions,
     /// Wall-clock time of the acceptance.
     pub created_at: Timestamp,
@@ -48,7 +48,7 @@ pub struct LiveBatch {
     pub failed: u32,
     /// After this many failed members, those that have not started are cancelled.
     pub max_failures: Option<u32>,
-    /// Members that may hold a worker at once.
+    /// Members that may be on workers at once.
     pub concurrency: Option<u32>,
 }
 

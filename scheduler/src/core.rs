@@ -44,7 +44,7 @@ use crate::unique::UniqueKeys;
 #[derive(Debug)]
 pub struct Scheduler {
     pub(crate) config: Config,
-    pub(crate) last: Counters,
+    pub(crate) counters: Counters,
     pub(crate) definitions: Definitions,
     pub(crate) jobs: Table<JobId, Job>,
     pub(crate) ready: ReadyQueue,
@@ -103,21 +103,21 @@ pub(crate) struct Overdue {
 }
 
 impl Scheduler {
-    /// Creates a scheduler without jobs. `last` are the highest numbers assigned in this cluster.
+    /// Creates a scheduler without jobs. `counters` are the highest numbers assigned in this cluster.
     #[must_use]
-    pub fn new(config: Config, last: Counters) -> Self {
+    pub fn new(config: Config, counters: Counters) -> Self {
         let mut rng = SmallRng::seed_from_u64(config.seed);
         let ties = SmallRng::from_rng(&mut rng);
         Self {
             config,
-            last,
+            counters,
             definitions: Definitions::new(Seed(config.seed)),
             jobs: Table::with_hasher(Seed(config.seed)),
             ready: ReadyQueue::default(),
             fleet: Fleet::new(ties),
             evicted_sessions: BTreeMap::new(),
             timers: Timers::default(),
-            keys: RecentKeys::starting_after(last.group),
+            keys: RecentKeys::starting_after(counters.group),
             pending_batches: PendingBatches::default(),
             batches: Batches::default(),
             schedules: Schedules::default(),
@@ -150,7 +150,7 @@ impl Scheduler {
     /// Sets the number of the group that the next steps belong to. The caller sets it as soon as the previous
     /// group is closed, since each group may hold one slice of a large batch.
     pub fn begin(&mut self, group: GroupNo) {
-        self.last.group = group;
+        self.counters.group = group;
         self.keys.begin(group);
     }
 
@@ -214,7 +214,7 @@ impl Scheduler {
             || self.parents.has_work()
             || (self.parents.is_settling() && !self.fleet.may_reconnect())
             || self.dependencies.has_work();
-        if has_more || self.pending_batches.wants_slice(self.last.group) {
+        if has_more || self.pending_batches.wants_slice(self.counters.group) {
             wake.up = Some(AT_ONCE);
         }
         wake
@@ -292,6 +292,6 @@ const AT_ONCE: Uptime = Uptime(0);
 
 /// Timeout of one attempt of a job.
 pub(crate) fn timeout_of(job: &Job, definition: &Definition) -> Option<Duration> {
-    let own = job.history.as_ref().and_then(|history| history.timeout);
+    let own = job.extras.as_ref().and_then(|extras| extras.timeout);
     own.map_or(definition.timeout, AttemptTimeout::limit)
 }

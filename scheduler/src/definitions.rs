@@ -181,15 +181,15 @@ impl Definitions {
         self.published.clone()
     }
 
-    /// Counts one more job that refers to it.
-    pub fn take(&mut self, number: DefinitionNo) {
+    /// Counts one more job, or large batch in progress, that refers to it.
+    pub fn count_job(&mut self, number: DefinitionNo) {
         if let Some(known) = self.slot_mut(number) {
             known.jobs += 1;
         }
     }
 
-    /// Counts one job less that refers to it.
-    pub fn drop_one(&mut self, number: DefinitionNo) {
+    /// Counts one job, or large batch in progress, less that refers to it.
+    pub fn uncount_job(&mut self, number: DefinitionNo) {
         if let Some(known) = self.slot_mut(number) {
             known.jobs = known.jobs.saturating_sub(1);
         }
@@ -234,14 +234,14 @@ mod tests {
         let mut definitions = Definitions::new(Seed(1));
         definitions.replace(vec![Definition::for_tests(1)]);
         let old = definitions.find(Revision(1)).expect("it is in the file");
-        definitions.take(old);
+        definitions.count_job(old);
         for revision in 2..5 {
             definitions.replace(vec![Definition::for_tests(revision)]);
         }
         assert_eq!(published(&definitions), [1, 3, 4], "nobody needs 2 any more");
         definitions.learn(Definition::for_tests(2));
         assert_eq!(published(&definitions), [1, 2, 3, 4]);
-        definitions.drop_one(old);
+        definitions.uncount_job(old);
         definitions.replace(vec![Definition::for_tests(4)]);
         assert_eq!(published(&definitions), [4]);
     }

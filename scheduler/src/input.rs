@@ -72,8 +72,8 @@ pub struct Submit {
     pub batch: Option<BatchOptions>,
     /// Reject the request if no connected worker could run its jobs.
     pub require_worker: bool,
-    /// The idempotency key.
-    pub key: Option<Key>,
+    /// The key that names this request, so that a repetition makes nothing.
+    pub idempotency_key: Option<Key>,
 }
 
 /// An idempotency key and the result of its lookup in the archive.

@@ -28,14 +28,14 @@ pub struct Job {
     pub definition: DefinitionNo,
     /// Higher goes first.
     pub priority: i8,
-    /// It adds something to its definition.
+    /// It has environment, arguments, input or parameters of its own, or comes after other jobs: its worker gets these from the store.
     pub has_overrides: bool,
     /// Earliest start.
     pub due_at: Timestamp,
     /// Its state with the data of that state.
     pub live_state: LiveState,
-    /// History and overrides that most jobs do not have; absent means defaults.
-    pub history: Option<Box<JobHistory>>,
+    /// Facts that few jobs have; absent means defaults.
+    pub extras: Option<Box<JobExtras>>,
 }
 
 /// The state of a job that has not ended, with the data of that state.
@@ -76,9 +76,9 @@ impl AttemptTimeout {
     }
 }
 
-/// History and overrides of a job.
+/// Facts about a job that few jobs have: its own timeout, its past attempts, and more. Most jobs wait, run once and end without them.
 #[derive(Clone, Debug, Default)]
-pub struct JobHistory {
+pub struct JobExtras {
     /// Overrides its definition's timeout.
     pub timeout: Option<AttemptTimeout>,
     /// Number of attempts so far.
@@ -89,7 +89,7 @@ pub struct JobHistory {
     pub oom_kills: u32,
     /// Times of the losses within the last day.
     pub losses: Vec<Timestamp>,
-    /// Worker and kind of the last attempt that was not released.
+    /// The last attempt that was not released: its worker, and the kind of its end.
     pub last: Option<LastPlacement>,
     /// Values of the keys of its definition's limits.
     pub key_set: KeySetNo,
@@ -105,7 +105,7 @@ pub struct JobHistory {
     pub role: SetRole,
 }
 
-/// Worker of the last attempt, which decides where the next one may run.
+/// The worker of the last attempt, and the kind of its end. They decide where the next one may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastPlacement {
     /// The worker of the last attempt.
@@ -141,7 +141,7 @@ impl Job {
     /// Its part in a set of jobs on several workers.
     #[must_use]
     pub fn role(&self) -> SetRole {
-        self.history.as_ref().map_or(SetRole::None, |history| history.role)
+        self.extras.as_ref().map_or(SetRole::None, |extras| extras.role)
     }
 
     /// Its current attempt, if it has one.
@@ -168,21 +168,21 @@ impl Job {
         QueueKey::new(ageing, self.priority, pinned, self.due_at, job)
     }
 
-    /// Its history, created if it has none.
-    pub fn history_mut(&mut self) -> &mut JobHistory {
-        self.history.get_or_insert_default()
+    /// The facts that few jobs have, created with defaults if it has none.
+    pub fn extras_mut(&mut self) -> &mut JobExtras {
+        self.extras.get_or_insert_default()
     }
 
     /// A lost attempt may still have a container.
     #[must_use]
     pub fn has_unconfirmed_attempts(&self) -> bool {
-        self.history.as_ref().is_some_and(|history| !history.unconfirmed.is_empty())
+        self.extras.as_ref().is_some_and(|extras| !extras.unconfirmed.is_empty())
     }
 
     /// Deadline of its present wait, if it has one.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
-        self.history.as_ref().and_then(|history| history.expires_at)
+        self.extras.as_ref().and_then(|extras| extras.expires_at)
     }
 
     /// It has waited for too long.
@@ -194,6 +194,6 @@ impl Job {
     /// The last placement, if there was one.
     #[must_use]
     pub fn last_placement(&self) -> Option<LastPlacement> {
-        self.history.as_ref().and_then(|history| history.last)
+        self.extras.as_ref().and_then(|extras| extras.last)
     }
 }

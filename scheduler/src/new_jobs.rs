@@ -29,7 +29,7 @@ pub struct NewJob {
     pub retry_of: Option<JobId>,
     /// It waits for the ends of these jobs.
     pub after: Vec<Dependency>,
-    /// A schedule makes it, and an earlier job of its definition must end first. Never set by a request.
+    /// An earlier job of its schedule, or the one that it replaces by its unique key, must end first. Never set by a request.
     pub waits_for_earlier: bool,
     /// Its place in a chain of hooks; zero if no hook makes it. Never set by a request.
     pub hook_depth: u8,

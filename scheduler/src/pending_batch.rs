@@ -28,7 +28,7 @@ use crate::state::State;
 const MEMBERS_MAX: usize = 1_000_000;
 
 /// Repetitions of one request that may wait for its answer; a client does not retry more often.
-const DUPLICATES_MAX: usize = 1_024;
+const JOINED_MAX: usize = 1_024;
 
 /// Bytes of overrides that count as much as a member's row.
 const BYTES_PER_WEIGHT: usize = 1_024;
@@ -52,10 +52,10 @@ pub struct Batch {
     /// The request's idempotency key and digest.
     pub key: Option<(Arc<str>, u128)>,
     /// Requests with the same key, each with its digest; they get the same answer.
-    pub duplicates: Vec<(Ticket, u128)>,
+    pub joined: Vec<(Ticket, u128)>,
     /// Members that are still to be created.
     pub rest: new_jobs::Rest,
-    /// Its name and its limit.
+    /// Its name and its limits.
     pub options: BatchOptions,
     /// Number of members.
     pub count: u32,
@@ -198,11 +198,11 @@ impl PendingBatches {
 }
 
 impl Batch {
-    /// Adds a request with the same key that waits for the same answer. Returns false if too many wait.
-    pub fn add_duplicate(&mut self, ticket: Ticket, digest: u128) -> bool {
-        let has_room = self.duplicates.len() < DUPLICATES_MAX;
+    /// Adds a request with the same idempotency key that waits for the same answer. Returns false if too many wait.
+    pub fn join(&mut self, ticket: Ticket, digest: u128) -> bool {
+        let has_room = self.joined.len() < JOINED_MAX;
         if has_room {
-            self.duplicates.push((ticket, digest));
+            self.joined.push((ticket, digest));
         }
         has_room
     }
@@ -310,9 +310,9 @@ mod tests {
         let mut pending_batches = PendingBatches::default();
         assert!(pending_batches.has_room(MEMBERS_MAX) && !pending_batches.has_room(MEMBERS_MAX + 1));
         let rest = NewJobs::from(vec![NewJob::default(); 10]).into_iter();
-        let (key, duplicates, definitions) = (None, Vec::new(), BTreeSet::new());
+        let (key, joined, definitions) = (None, Vec::new(), BTreeSet::new());
         let options = BatchOptions::default();
-        let batch = Batch { ticket: Ticket(1), key, duplicates, rest, options, count: 10, definitions };
+        let batch = Batch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions };
         pending_batches.push(batch, [JobId(7)]);
         pending_batches.record_end(JobId(7), State::Failed);
         pending_batches.record_end(JobId(8), State::Failed);

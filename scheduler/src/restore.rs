@@ -186,33 +186,33 @@ impl Scheduler {
             has_overrides: live.has_overrides,
             due_at: live.due_at,
             live_state: LiveState::Scheduled,
-            history: None,
+            extras: None,
         };
         if live.attempts.0 > 0 || live.timeout.is_some() || live.expires_at.is_some() {
-            let history = job.history_mut();
-            (history.timeout, history.attempts) = (live.timeout, live.attempts);
-            history.expires_at = live.expires_at;
-            history.job_failures = live.job_failures;
-            history.oom_kills = live.oom_kills;
-            (history.losses, history.last) = (live.losses, live.last);
-            history.unconfirmed.clone_from(&live.lost);
+            let extras = job.extras_mut();
+            (extras.timeout, extras.attempts) = (live.timeout, live.attempts);
+            extras.expires_at = live.expires_at;
+            extras.job_failures = live.job_failures;
+            extras.oom_kills = live.oom_kills;
+            (extras.losses, extras.last) = (live.losses, live.last);
+            extras.unconfirmed.clone_from(&live.lost);
         }
         if live.hook_depth > 0 {
-            job.history_mut().hook_depth = live.hook_depth;
+            job.extras_mut().hook_depth = live.hook_depth;
         }
         if live.has_started {
-            job.history_mut().has_started = true;
+            job.extras_mut().has_started = true;
         }
         let role = self.parents.restore_member(id);
         match role {
             SetRole::None => {}
             SetRole::Parent => {
-                job.history_mut().role = role;
+                job.extras_mut().role = role;
                 self.parents.set_keys(id, live.keys.clone());
             }
             // Parents have lower numbers, so this one's was restored before.
             SetRole::Member(member) => {
-                job.history_mut().role = role;
+                job.extras_mut().role = role;
                 job.has_overrides = self.jobs.get(&member.parent).is_some_and(|parent| parent.has_overrides);
             }
         }
@@ -224,7 +224,7 @@ impl Scheduler {
             let gpus = gpus.remove(&token.fence).unwrap_or_default();
             self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision, gpus });
         }
-        self.definitions.take(definition);
+        self.definitions.count_job(definition);
         match (live.state, live.attempt) {
             (_, Some(attempt)) => {
                 let gpus = gpus.remove(&attempt.token.fence).unwrap_or_default();

@@ -100,9 +100,9 @@ pub struct UniqueKeys {
     holders: BTreeMap<UniqueId, UniqueHolder>,
     /// Holders and predecessors.
     jobs: BTreeMap<JobId, UniqueId>,
-    /// Holders that have ended.
+    /// Holders that have ended and keep their keys.
     kept: BTreeSet<JobId>,
-    /// Holders that wait for the job that they replace, with that one.
+    /// Holders that wait for the end of the job that they replace, each with that job.
     replacing: BTreeMap<JobId, JobId>,
 }
 
@@ -156,18 +156,18 @@ impl UniqueKeys {
         self.holders.insert(row.id.clone(), holder);
     }
 
-    /// The holder has ended and keeps its key.
+    /// Records that the holder has ended and keeps its key.
     pub fn keep(&mut self, job: JobId) {
         self.kept.insert(job);
     }
 
-    /// The holder has ended and keeps its key.
+    /// The job has ended and still holds its key.
     #[must_use]
     pub fn is_kept(&self, job: JobId) -> bool {
         self.kept.contains(&job)
     }
 
-    /// The oldest ended holder, if there are too many.
+    /// The ended holder with the lowest number, if there are more than [`KEPT_MAX`].
     #[must_use]
     pub fn surplus(&self) -> Option<JobId> {
         self.kept.first().copied().filter(|_| self.kept.len() > KEPT_MAX)

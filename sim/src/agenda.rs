@@ -14,7 +14,7 @@ pub(crate) enum Event {
     /// The next entry of the script is due.
     Act,
     /// The server's engine takes what has piled up.
-    Engine { life: u32 },
+    ServerEngine { life: u32 },
     /// The group under way is durable, and the engine is told so.
     Committed { life: u32 },
     /// The server starts.
@@ -43,8 +43,8 @@ pub(crate) enum Event {
     Task { machine: u16, life: u32, task: u32, turn: u32 },
     /// The worker's body notices whether its engine answers.
     Health { machine: u16, life: u32 },
-    /// The worker's body looks for containers of others.
-    LookAround { machine: u16, life: u32 },
+    /// The worker looks for containers that none of its attempts has.
+    FindStrays { machine: u16, life: u32 },
     /// The worker's body notices whether its disk is nearly full.
     Room { machine: u16, life: u32 },
     /// Something like the last start is tried.
@@ -55,8 +55,8 @@ pub(crate) enum Event {
     Cli { machine: u16, cli: u32, turn: u32 },
     /// A container ends.
     Exit { machine: u16, container: u32, turn: u32 },
-    /// The engine of a machine is back.
-    EngineBack { machine: u16, spell: u32 },
+    /// Docker on a machine answers again.
+    DockerBack { machine: u16, spell: u32 },
     /// The fault that cut or clogged a machine's network, or all, is over.
     Mended { fault: u32 },
     /// A person finds a copy of a state directory in use.
@@ -71,8 +71,8 @@ pub(crate) enum Event {
     LeaveAgain { machine: u16, life: u32, leave: Leave },
     /// All faults are over.
     Heal,
-    /// True if all is as it should be by now.
-    Look,
+    /// Checks whether nothing is left to happen, which ends the run.
+    CheckQuiet,
 }
 
 /// The events to come, the next first.
@@ -83,7 +83,7 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    pub(crate) fn note(&mut self, at: Moment, event: Event) {
+    pub(crate) fn schedule(&mut self, at: Moment, event: Event) {
         self.noted += 1;
         self.heap.push(Entry { at, order: self.noted, event });
     }
@@ -129,7 +129,7 @@ mod tests {
     fn what_is_due_first_happens_first_and_ties_in_the_order_of_noting() {
         let mut agenda = Agenda::default();
         for (at, request) in [(5, 1), (3, 2), (5, 3), (3, 4)] {
-            agenda.note(Moment(at), Event::Request { request });
+            agenda.schedule(Moment(at), Event::Request { request });
         }
         let order: Vec<_> = std::iter::from_fn(|| agenda.next())
             .map(|(_, event)| match event {

@@ -31,7 +31,7 @@ impl World {
             | Command::Backfill { .. } => None,
         };
         self.requests.push(Request { command, key, answered: false, tries: 0 });
-        self.agenda.note(self.now, Event::Request { request: number });
+        self.agenda.schedule(self.now, Event::Request { request: number });
     }
 
     /// Operators who asked before have nothing more to say.
@@ -58,7 +58,7 @@ impl World {
             return;
         }
         let wait = self.dice.seconds(1, 15);
-        self.agenda.note(self.now + wait, Event::Request { request: number });
+        self.agenda.schedule(self.now + wait, Event::Request { request: number });
         if !listens {
             // Nobody took it: even one without a key may ask again.
             self.requests[number as usize].tries -= 1;
@@ -127,7 +127,7 @@ impl World {
             jobs,
             batch: (order.count > 1).then_some(options),
             require_worker: order.require_worker,
-            key,
+            idempotency_key: key,
         })
     }
 

@@ -31,7 +31,7 @@ impl World {
         self.oracle.causes_lost = true;
         let back_after = self.dice.millis(0, 5_000);
         self.start_worker_after(onto, back_after);
-        self.agenda.note(self.now + lasts, Event::CopyFound { machine: onto });
+        self.agenda.schedule(self.now + lasts, Event::CopyFound { machine: onto });
     }
 
     /// A copy is noticed by a person, who removes its directory and starts its worker anew.
@@ -50,7 +50,7 @@ impl World {
         self.crash_worker(no);
         let back_after = self.dice.millis(0, 5_000);
         self.start_worker_after(no, back_after);
-        self.agenda.note(self.now + lasts, Event::StrayFound { machine: no });
+        self.agenda.schedule(self.now + lasts, Event::StrayFound { machine: no });
     }
 
     /// The state directory names this cluster again.
@@ -71,7 +71,7 @@ impl World {
         let directory = Directory { contact: None, ..machine.directory.clone() };
         let containers = machine.engine.containers.clone();
         self.snapshots.push(Some(Snapshot { machine: no, directory, containers }));
-        self.agenda.note(self.now + back_after, Event::SetBack { snapshot: number });
+        self.agenda.schedule(self.now + back_after, Event::SetBack { snapshot: number });
     }
 
     /// A machine goes on from a snapshot. What happened on it since then never did, as far as anything on it can tell; what ran then has

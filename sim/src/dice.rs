@@ -1,5 +1,17 @@
 //! Chance, from a seed: the same seed and stream give the same throws on every machine. Each part of the world has a stream of its own,
 //! so that leaving out one event of a run does not change every draw after it.
+//!
+//! The streams of a seed. Their numbers are never changed, because a seed would then name another run; what is added takes a new number.
+//!
+//! | stream | draws |
+//! |---|---|
+//! | 1, 16 | the swarm; what was added to it later |
+//! | 2, 17 | the script; what was added to it later |
+//! | 10, 14 | clocks, before and during the run all else of the world |
+//! | 11, 12 | the server; the network |
+//! | 13, 15, 18, 19, 29, 30, 40 | the workload: nature, delays, timetables, limits, waits, hooks, sets |
+//! | 17 | also the ageing of the swarm, by mistake: it shares the first draws of the later script |
+//! | 100 and more | the machines |
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use crate::docker::{CliStage, Condition};
 use crate::machine;
 use crate::request::Command;
 use crate::script::{Act, What};
-use crate::world::World;
+use crate::world::{Cut, World};
 
 impl World {
     pub(crate) fn act(&mut self) {
@@ -162,22 +162,22 @@ impl World {
     fn fill_worker_disk(&mut self, no: u16, lasts: Duration) {
         let machine = &mut self.machines[usize::from(no)];
         machine.low_disk_until = machine.low_disk_until.max(self.now + lasts);
-        self.agenda.note(self.now, Event::Room { machine: no, life: machine.life });
+        self.agenda.schedule(self.now, Event::Room { machine: no, life: machine.life });
     }
 
     fn cut(&mut self, machine: Option<u16>, ways: [bool; 2], lasts: Duration) {
         let fault = self.cuts.len() as u32;
-        self.cuts.push(Some((machine, ways)));
+        self.cuts.push(Some(Cut { machine, ways }));
         for no in self.cut_machines(machine) {
             for end in End::BOTH.into_iter().filter(|end| ways[*end as usize]) {
                 self.network.hold(&mut self.agenda, self.now, no, end);
             }
         }
-        self.agenda.note(self.now + lasts, Event::Mended { fault });
+        self.agenda.schedule(self.now + lasts, Event::Mended { fault });
     }
 
     pub(crate) fn mended(&mut self, fault: u32) {
-        let Some((machine, ways)) = self.cuts[fault as usize].take() else { return };
+        let Some(Cut { machine, ways }) = self.cuts[fault as usize].take() else { return };
         for no in self.cut_machines(machine) {
             for end in End::BOTH.into_iter().filter(|end| ways[*end as usize]) {
                 self.network.release(&mut self.agenda, self.now, no, end);
@@ -240,7 +240,7 @@ impl World {
 
     pub(crate) fn start_worker_after(&mut self, no: u16, after: Duration) {
         let life = self.machines[usize::from(no)].life;
-        self.agenda.note(self.now + after, Event::WorkerStart { machine: no, life });
+        self.agenda.schedule(self.now + after, Event::WorkerStart { machine: no, life });
     }
 
     fn hand_in_definitions(&mut self, definitions: Vec<std::sync::Arc<scheduler::definition::Definition>>) {
@@ -266,7 +266,7 @@ impl World {
         let definitions = self.workload.current();
         self.hand_in_definitions(definitions);
         self.start_server();
-        self.agenda.note(self.now, Event::Look);
+        self.agenda.schedule(self.now, Event::CheckQuiet);
         self.forget_operators();
         self.resume_jobs();
         let core = self.dice.index(self.machines.len()) as u16;
@@ -298,7 +298,7 @@ impl World {
         machine.flaps_until = Moment(0);
         machine.loses_order = false;
         let (life, spell) = (machine.life, machine.engine.spell);
-        self.engine_back(no, spell);
+        self.docker_back(no, spell);
         self.thaw_worker(no, life);
         self.start_worker(no, life);
         self.operate(no, What::Uncordon);

@@ -30,7 +30,7 @@ impl World {
 
     fn whose(&self, event: Event) -> Whose {
         match event {
-            Event::Engine { .. } | Event::Committed { .. } | Event::Request { .. } => Whose::Server,
+            Event::ServerEngine { .. } | Event::Committed { .. } | Event::Request { .. } => Whose::Server,
             Event::Arrival { connection, end } | Event::Deaf { connection, end, .. } => match end {
                 End::Server => Whose::Server,
                 End::Worker => Whose::Worker(self.network.at(connection).machine),
@@ -41,7 +41,7 @@ impl World {
             | Event::Surveyed { machine, .. }
             | Event::Task { machine, .. }
             | Event::Health { machine, .. }
-            | Event::LookAround { machine, .. }
+            | Event::FindStrays { machine, .. }
             | Event::Room { machine, .. }
             | Event::Probe { machine, .. }
             | Event::LeaveAgain { machine, .. }
@@ -53,14 +53,14 @@ impl World {
             | Event::WorkerThaw { .. }
             | Event::Cli { .. }
             | Event::Exit { .. }
-            | Event::EngineBack { .. }
+            | Event::DockerBack { .. }
             | Event::Mended { .. }
             | Event::CopyFound { .. }
             | Event::StrayFound { .. }
             | Event::SetBack { .. }
             | Event::Restore { .. }
             | Event::Heal
-            | Event::Look => Whose::Nobody,
+            | Event::CheckQuiet => Whose::Nobody,
         }
     }
 
@@ -75,7 +75,7 @@ impl World {
             self.network.mute(&mut self.agenda, self.now, connection, End::Worker);
         }
         let life = self.server.life;
-        self.agenda.note(self.now + lasts, Event::ServerThaw { life });
+        self.agenda.schedule(self.now + lasts, Event::ServerThaw { life });
     }
 
     pub(crate) fn thaw_server(&mut self, life: u32) {
@@ -114,7 +114,7 @@ impl World {
             self.network.mute(&mut self.agenda, self.now, link, End::Server);
         }
         self.oracle.troubled(self.now, no);
-        self.agenda.note(self.now + lasts, Event::WorkerThaw { machine: no, life });
+        self.agenda.schedule(self.now + lasts, Event::WorkerThaw { machine: no, life });
     }
 
     pub(crate) fn thaw_worker(&mut self, no: u16, life: u32) {
@@ -154,8 +154,8 @@ impl World {
         let mut kept = Vec::from(kept);
         while !kept.is_empty() {
             let event = kept.swap_remove(self.dice.index(kept.len()));
-            if !matches!(event, Event::Engine { .. } | Event::WorkerTick { .. }) {
-                self.agenda.note(self.now, event);
+            if !matches!(event, Event::ServerEngine { .. } | Event::WorkerTick { .. }) {
+                self.agenda.schedule(self.now, event);
             }
         }
     }

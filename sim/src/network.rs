@@ -279,7 +279,7 @@ impl Way {
             && self.arrival.is_none_or(|noted| noted > *at)
         {
             self.arrival = Some(*at);
-            agenda.note(*at, Event::Arrival { connection, end });
+            agenda.schedule(*at, Event::Arrival { connection, end });
         }
     }
 
@@ -294,7 +294,7 @@ impl Way {
         if self.silent_since.is_none() && !self.closed {
             self.silent_since = Some(now);
             self.spell += 1;
-            agenda.note(now + patience, Event::Deaf { connection, end, spell: self.spell });
+            agenda.schedule(now + patience, Event::Deaf { connection, end, spell: self.spell });
         }
     }
 

@@ -157,8 +157,8 @@ impl Oracle {
         }
     }
 
-    /// Notes a violation; the first one counts.
-    pub(crate) fn fault(&mut self, at: Moment, rule: &'static str, what: String) {
+    /// Records that a rule was violated; the first violation counts.
+    pub(crate) fn violated(&mut self, at: Moment, rule: &'static str, what: String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { at, rule, what });
         }
@@ -194,7 +194,7 @@ impl Oracle {
                 }
                 Change::Assigned(it) if self.cordoned.contains(&it.worker) => {
                     let what = format!("{} goes to worker {}", it.token, it.worker);
-                    self.fault(now, "I24 a cordoned worker gets nothing", what);
+                    self.violated(now, "I24 a cordoned worker gets nothing", what);
                 }
                 Change::Confirmed { token, .. } => self.is_gone(scene, token.job, Some(*token)),
                 _ => {}
@@ -213,7 +213,7 @@ impl Oracle {
         if self.decisions.is_multiple_of(AUDIT_EVERY)
             && let Some(fault) = scheduler::audit::audit(scheduler).pop()
         {
-            self.fault(now, "I21 audit of the scheduler", fault);
+            self.violated(now, "I21 audit of the scheduler", fault);
         }
     }
 
@@ -229,10 +229,10 @@ impl Oracle {
         workers.values().for_each(|row| self.row_changed(row));
         if scheduler.live_jobs() as u64 != live {
             let what = format!("{} jobs live in the scheduler, {live} on the disk", scheduler.live_jobs());
-            self.fault(now, "I21 a start takes in what is durable", what);
+            self.violated(now, "I21 a start takes in what is durable", what);
         }
         if let Some(fault) = scheduler::audit::audit(scheduler).pop() {
-            self.fault(now, "I21 audit of the scheduler", fault);
+            self.violated(now, "I21 audit of the scheduler", fault);
         }
     }
 
@@ -250,7 +250,7 @@ impl Oracle {
             }
         }
         if let Some(fault) = worker.audit().pop() {
-            self.fault(now, "I23 audit of the worker", format!("w{no}: {fault}"));
+            self.violated(now, "I23 audit of the worker", format!("w{no}: {fault}"));
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::oracle::set_aside::not_awaited;
 use crate::world::World;
 
 impl World {
-    /// Looks whether all is as it should be by now; if nothing has moved for too long, that is a violation.
-    pub(crate) fn look(&mut self) {
+    /// Ends the run if nothing is left to happen. It is a violation if nothing has moved for too long.
+    pub(crate) fn check_quiet(&mut self) {
         for no in 0..self.machines.len() as u16 {
             self.rejoin(no);
             self.move_to_zone_a(no);
@@ -33,9 +33,9 @@ impl World {
         let waits = self.server.disk.rows().any(|(_, row)| row.state == State::Scheduled && row.due_at > utc);
         if (still_for > WAIT_TIMEOUT && !waits) || since_end > LONGEST {
             let pending: Vec<String> = self.pending().collect();
-            return self.oracle.fault(self.now, "liveness", pending.join("; "));
+            return self.oracle.violated(self.now, "liveness", pending.join("; "));
         }
-        self.agenda.note(self.now + LOOK_EVERY, Event::Look);
+        self.agenda.schedule(self.now + CHECK_QUIET_EVERY, Event::CheckQuiet);
     }
 
     /// The conditions that do not hold yet at the end. Until then the first one is enough, and all of them take long to find.
@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_QUIET_EVERY: Duration = Duration::from_secs(5);
 /// Ten leases, the longest that a container, its stop and the wait for its successor may take, and a backoff that a clock which was set
 /// back has made longer.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(300 + 300 + LONG_AHEAD.as_secs());

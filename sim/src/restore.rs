@@ -10,7 +10,7 @@ use scheduler::job::State;
 
 use crate::agenda::Event;
 use crate::backup::Backup;
-use crate::world::World;
+use crate::world::{WantedBackup, World};
 
 impl World {
     /// The store is kept as it is, and comes back after a while. A proper backup is made when something is assigned in it: what becomes of
@@ -18,17 +18,17 @@ impl World {
     pub(crate) fn back_up(&mut self, is_raw: bool, back_after: Duration, away: Duration) {
         let is_telling = self.server.disk.rows().any(|(_, row)| row.state == State::Assigned);
         if !is_raw && !is_telling {
-            self.wanted_backup = Some((back_after, away));
+            self.wanted_backup = Some(WantedBackup { back_after, away });
             return;
         }
         let number = self.backups.len() as u32;
         self.backups.push(Some(Backup { disk: self.server.disk.clone(), is_raw, away }));
-        self.agenda.note(self.now + back_after, Event::Restore { backup: number });
+        self.agenda.schedule(self.now + back_after, Event::Restore { backup: number });
     }
 
     /// A group has become durable.
     pub(crate) fn make_wanted_backup(&mut self) {
-        if let Some((back_after, away)) = self.wanted_backup.take() {
+        if let Some(WantedBackup { back_after, away }) = self.wanted_backup.take() {
             self.back_up(false, back_after, away);
         }
     }

@@ -32,24 +32,42 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) workload: Workload,
     pub(crate) requests: Vec<Request>,
-    /// Network cuts that are not mended yet.
-    pub(crate) cuts: Vec<Option<(Option<u16>, [bool; 2])>>,
+    /// Network cuts by number; none once they are mended.
+    pub(crate) cuts: Vec<Option<Cut>>,
     /// Disks of machines as they once were, until they are put back.
     pub(crate) snapshots: Vec<Option<Snapshot>>,
     /// States of the store, until they come back.
     pub(crate) backups: Vec<Option<Backup>>,
-    /// After which time it comes back, and how long the server is away then.
-    pub(crate) wanted_backup: Option<(Duration, Duration)>,
+    /// A backup that is made as soon as something is assigned in the store.
+    pub(crate) wanted_backup: Option<WantedBackup>,
     pub(crate) oracle: Oracle,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
     pub(crate) dice: Dice,
-    /// All is quiet, as it should be.
+    /// Nothing is left to happen.
     pub(crate) is_over: bool,
     /// Steps of a state machine that changed something or had an effect.
     pub(crate) transitions: u64,
     /// Events that have come at the present moment.
     at_once: u32,
+}
+
+/// A cut of the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// The machine that is cut off; all if none is named.
+    pub(crate) machine: Option<u16>,
+    /// The directions that are cut, each by the [`End`](crate::connection::End) at which it arrives.
+    pub(crate) ways: [bool; 2],
+}
+
+/// A backup that is to be made and restored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedBackup {
+    /// Time from the backup to its restore.
+    pub(crate) back_after: Duration,
+    /// How long the server is away for the restore.
+    pub(crate) away: Duration,
 }
 
 /// The result of a run.
@@ -65,6 +83,7 @@ pub(crate) struct Outcome {
 impl World {
     /// The world of a seed, at its beginning.
     pub(crate) fn new(seed: u64, swarm: Swarm, script: Script, trace: bool) -> Self {
+        // `dice` lists the streams.
         let stream = |number| Dice::new(seed, number);
         let mut dice = stream(10);
         let drift = |dice: &mut Dice| {
@@ -116,12 +135,12 @@ impl World {
             swarm,
             script,
         };
-        world.agenda.note(Moment(0), Event::ServerStart);
+        world.agenda.schedule(Moment(0), Event::ServerStart);
         for no in 0..world.machines.len() as u16 {
             let at = Moment(0) + world.dice.millis(0, 5_000);
-            world.agenda.note(at, Event::WorkerStart { machine: no, life: 0 });
+            world.agenda.schedule(at, Event::WorkerStart { machine: no, life: 0 });
         }
-        world.agenda.note(world.script.ends, Event::Heal);
+        world.agenda.schedule(world.script.ends, Event::Heal);
         world.plan_act();
         world
     }
@@ -132,7 +151,7 @@ impl World {
             && !self.is_over
             && let Some((at, event)) = self.agenda.next()
         {
-            self.note_progress(at);
+            self.check_time_advances(at);
             self.now = at;
             self.trace.mix(at.0);
             self.happen(event);
@@ -147,14 +166,14 @@ impl World {
         }
     }
 
-    /// Time goes on: nobody wants to be called again and again at the same moment.
-    fn note_progress(&mut self, at: Moment) {
+    /// Time must advance: it is a violation if events keep coming at the same moment.
+    fn check_time_advances(&mut self, at: Moment) {
         self.at_once = if at == self.now { self.at_once + 1 } else { 0 };
         if self.at_once > AT_ONCE_MAX {
-            self.oracle.fault(
+            self.oracle.violated(
                 at,
                 "liveness",
-                "time stands still: somebody is called again and again".to_owned(),
+                "time stands still: events keep coming at the same moment".to_owned(),
             );
         }
     }
@@ -165,7 +184,7 @@ impl World {
         }
         match event {
             Event::Act => self.act(),
-            Event::Engine { life } => self.engine_turn(life),
+            Event::ServerEngine { life } => self.engine_turn(life),
             Event::Committed { life } => self.committed(life),
             Event::ServerStart => self.start_server(),
             Event::ServerThaw { life } => self.thaw_server(life),
@@ -180,13 +199,13 @@ impl World {
             Event::WorkerThaw { machine, life } => self.thaw_worker(machine, life),
             Event::Task { machine, life, task, turn } => self.task_goes_on(machine, life, task, turn),
             Event::Health { machine, life } => self.check_health(machine, life),
-            Event::LookAround { machine, life } => self.look_around(machine, life),
+            Event::FindStrays { machine, life } => self.find_strays(machine, life),
             Event::Room { machine, life } => self.check_room(machine, life),
             Event::Probe { machine, life, tries } => self.probe(machine, life, tries),
             Event::OutputDone { machine, life, task } => self.output_arrives(machine, life, task),
             Event::Cli { machine, cli, turn } => self.cli_goes_on(machine, cli, turn),
             Event::Exit { machine, container, turn } => self.container_ends(machine, container, turn),
-            Event::EngineBack { machine, spell } => self.engine_back(machine, spell),
+            Event::DockerBack { machine, spell } => self.docker_back(machine, spell),
             Event::Mended { fault } => self.mended(fault),
             Event::CopyFound { machine } => self.remove_copy(machine),
             Event::StrayFound { machine } => self.return_stray(machine),
@@ -194,13 +213,13 @@ impl World {
             Event::Restore { backup } => self.restore_store(backup),
             Event::LeaveAgain { machine, life, leave } => self.leave_again(machine, life, leave),
             Event::Heal => self.heal(),
-            Event::Look => self.look(),
+            Event::CheckQuiet => self.check_quiet(),
         }
     }
 
     fn plan_act(&mut self) {
         if let Some((at, _)) = self.script.acts.get(self.next_act) {
-            self.agenda.note((*at).max(self.now), Event::Act);
+            self.agenda.schedule((*at).max(self.now), Event::Act);
         }
     }
 

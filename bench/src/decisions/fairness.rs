@@ -1,4 +1,4 @@
-//! A key with few jobs behind keys with many: how many jobs start before its last one has ended.
+//! A key with few jobs behind keys with many: how many jobs end until its last one has ended.
 
 use std::collections::BTreeSet;
 

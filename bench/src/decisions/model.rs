@@ -120,7 +120,7 @@ impl Model {
             jobs: jobs.into(),
             batch,
             require_worker: false,
-            key: None,
+            idempotency_key: None,
         })
     }
 

@@ -286,7 +286,7 @@ fn attempt_interrupted_by_a_deploy_is_found() {
 }
 
 #[test]
-fn unended_jobs_and_leftover_processes_are_found() {
+fn unsettled_jobs_and_leftover_processes_are_found() {
     for state in ["scheduled", "queued", "assigned", "running", "quarantined", "lost"] {
         assert_found(Violation::NotSettled, |it| it.store.jobs[1].state = state.to_owned());
     }
@@ -294,7 +294,7 @@ fn unended_jobs_and_leftover_processes_are_found() {
 }
 
 #[test]
-fn server_errors_are_misanswers() {
+fn server_errors_and_answers_without_a_job_are_found() {
     assert_found(Violation::Misanswered, |it| {
         it.history.push(Event::Answered { label: "c".to_owned(), status: 500, job: None });
     });

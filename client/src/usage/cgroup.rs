@@ -102,7 +102,7 @@ impl Hierarchies {
         layouts: &[Layout],
         has_network: bool,
     ) -> Option<ContainerGroup> {
-        // A short name could be a part of another container's.
+        // The id becomes a part of paths. Anything but hexadecimal digits could lead to the group of something else.
         let files = layouts
             .iter()
             .filter(|_| container.len() >= ID_BYTES_MIN && container.bytes().all(|it| it.is_ascii_hexdigit()))
@@ -140,8 +140,8 @@ impl ContainerGroup {
     }
 
     /// `true` if the kernel has killed one of its processes, and its memory was at the limit. False once the group is gone.
-    pub(super) fn was_killed_for_its_limit(&self) -> bool {
-        self.files.was_killed_for_its_limit()
+    pub(super) fn was_oom_killed(&self) -> bool {
+        self.files.was_oom_killed()
     }
 
     /// The process with number 1 inside of the container.
@@ -276,7 +276,7 @@ mod tests {
             fs::write(memory.join("memory.oom_control"), oom_control)
                 .and_then(|()| fs::write(memory.join("memory.limit_in_bytes"), format!("{limit}\n")))
                 .expect("written");
-            group.was_killed_for_its_limit()
+            group.was_oom_killed()
         };
         // The peak of this group is 64 MiB.
         let one = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n";
@@ -290,12 +290,12 @@ mod tests {
     fn a_kill_for_the_limit_is_told_from_one_for_the_machine_s_memory_in_version_2() {
         let root = tree(&[("docker/{id}/memory.current", "5\n")]);
         let group = mounts(root.path(), false).open(CONTAINER, &Layout::usual(), true).expect("found");
-        assert!(!group.was_killed_for_its_limit(), "nothing is known");
+        assert!(!group.was_oom_killed(), "nothing is known");
         let killed = |oom, kills| {
             let events = format!("low 0\nhigh 0\nmax 77\noom {oom}\noom_kill {kills}\noom_group_kill 0\n");
             let file = root.path().join("docker").join(CONTAINER).join("memory.events");
             fs::write(file, events).expect("written");
-            group.was_killed_for_its_limit()
+            group.was_oom_killed()
         };
         assert_eq!([killed(1, 2), killed(0, 1), killed(1, 0)], [true, false, false]);
     }

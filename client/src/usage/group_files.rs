@@ -50,7 +50,7 @@ impl GroupFiles {
     }
 
     /// The kernel counts kills in this group also when the machine's memory was short; then the group did not reach its own limit.
-    pub(super) fn was_killed_for_its_limit(&self) -> bool {
+    pub(super) fn was_oom_killed(&self) -> bool {
         let is_counted =
             |file: PathBuf, key| read(&file).and_then(|it| keyed(&it, key)).is_some_and(|it| it > 0);
         match self {

@@ -24,13 +24,13 @@ pub(crate) use cgroup::{Layout, layout_of};
 pub(crate) use process::ChildUsage;
 use sampler::{Command, SamplerThread};
 
-/// The handle to the samples of this worker. Clones share them; the thread ends with the last one.
+/// Measures the attempts of this worker. Clones share one thread, which ends with the last of them.
 #[derive(Clone)]
 pub struct UsageSampler {
     shared: Arc<Shared>,
 }
 
-/// The way in which an attempt is measured.
+/// The origin of an attempt's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// By the control group of this container.
@@ -42,12 +42,12 @@ pub(crate) enum Source {
     },
     /// By this process and its descendants.
     Process(ProcessId),
-    /// By somebody else, who calls [`UsageSampler::add`].
+    /// By the engine of a container whose control group is not found: the runtime asks it and calls [`UsageSampler::add`].
     Elsewhere,
 }
 
 struct Shared {
-    /// All attempts that are watched.
+    /// The figures so far of all attempts that are watched.
     totals: Mutex<HashMap<Token, Total>>,
     thread: SamplerThread,
 }
@@ -55,7 +55,7 @@ struct Shared {
 #[derive(Clone, Copy)]
 struct Total {
     usage: Usage,
-    was_killed_for_its_limit: bool,
+    was_oom_killed: bool,
 }
 
 impl UsageSampler {
@@ -72,35 +72,35 @@ impl UsageSampler {
     }
 
     /// Watches an attempt until [`UsageSampler::finish`]. It reads files of the kernel and of the attempt's directory, which holds what an
-    /// earlier process has seen. Returns false if the source cannot be found.
+    /// earlier process of the worker has measured. Returns false if nothing is measured: the source cannot be found, or the thread does not
+    /// run.
     pub(crate) fn watch(&self, token: Token, dir: &AttemptDir, source: Source) -> bool {
         let before = dir.usage().unwrap_or_default();
-        self.shared.totals().entry(token).or_insert(Total { usage: before, was_killed_for_its_limit: false });
+        self.shared.totals().entry(token).or_insert(Total { usage: before, was_oom_killed: false });
         match self.shared.thread.open(&source) {
             Some(gauge) => {
-                self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) });
-                true
+                self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) })
             }
             None => false,
         }
     }
 
-    /// Control groups of containers lie at this place, too.
+    /// From now on looks for the control groups of containers at this place, too.
     pub(crate) fn learn(&self, layout: Layout) {
         self.shared.thread.learn(layout);
     }
 
-    /// Adds figures from elsewhere.
+    /// Adds figures of an attempt that is watched as [`Source::Elsewhere`]. Others are ignored.
     pub(crate) fn add(&self, sample: UsageSample) {
-        if self.shared.add(&sample).is_some() {
-            self.shared.thread.send(Command::Live(sample));
+        if let Some(usage) = self.shared.add(&sample) {
+            self.shared.thread.send(Command::Live(UsageSample { usage, ..sample }));
         }
     }
 
     /// `true` if the kernel has killed a process of the attempt for its memory limit, as its control group showed when its first process
     /// ended. False if nothing is known.
-    pub(crate) fn was_killed_for_its_limit(&self, token: Token) -> bool {
-        self.shared.totals().get(&token).is_some_and(|total| total.was_killed_for_its_limit)
+    pub(crate) fn was_oom_killed(&self, token: Token) -> bool {
+        self.shared.totals().get(&token).is_some_and(|total| total.was_oom_killed)
     }
 
     /// Ends the watch. Returns what the attempt has used, as far as it is known.
@@ -135,9 +135,9 @@ impl Shared {
         Some(total.usage)
     }
 
-    fn mark_killed_for_its_limit(&self, token: Token) {
+    fn mark_oom_killed(&self, token: Token) {
         if let Some(total) = self.totals().get_mut(&token) {
-            total.was_killed_for_its_limit = true;
+            total.was_oom_killed = true;
         }
     }
 

@@ -1,8 +1,12 @@
 //! The thread that takes the samples. It sleeps in `epoll` until a sample is due, a command comes, or a watched process ends.
 
+mod inbox;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 
 use protocol::{Token, Usage, UsageSample};
@@ -10,11 +14,12 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use tokio::sync::mpsc;
 
-use super::cgroup::{ContainerGroup, Hierarchies, Layout};
+use super::cgroup::{ContainerGroup, Layout};
 use super::process::ProcessTree;
 use super::record::UsageRecorder;
 use super::{Shared, Source};
 use crate::attempt_dir::AttemptDir;
+use inbox::Inbox;
 
 /// The way to the thread, which starts with the first command.
 pub(super) struct SamplerThread {
@@ -28,7 +33,7 @@ pub(super) struct SamplerThread {
 pub(super) enum Command {
     /// Sample this attempt.
     Watch { token: Token, dir: AttemptDir, gauge: Box<Gauge> },
-    /// Send this sample of an attempt that somebody else measures.
+    /// Send and record this sample of an attempt that the engine measures.
     Live(UsageSample),
     /// The attempt has ended.
     Forget(Token),
@@ -40,21 +45,6 @@ pub(super) enum Gauge {
     Container(ContainerGroup),
     Process(ProcessTree),
     Elsewhere,
-}
-
-#[derive(Default)]
-struct Inbox {
-    state: Mutex<InboxState>,
-}
-
-#[derive(Default)]
-struct InboxState {
-    commands: Vec<Command>,
-    /// Wakes the thread; `None` until it runs.
-    bell: Option<Arc<OwnedFd>>,
-    hierarchies: Option<Arc<Hierarchies>>,
-    layouts: Vec<Layout>,
-    is_closed: bool,
 }
 
 impl SamplerThread {
@@ -81,9 +71,10 @@ impl SamplerThread {
         }
     }
 
-    pub(super) fn send(&self, command: Command) {
+    /// Returns false if the thread does not run.
+    pub(super) fn send(&self, command: Command) -> bool {
         self.started.call_once(|| self.start());
-        self.inbox.send(command);
+        self.inbox.send(command)
     }
 
     fn start(&self) {
@@ -106,41 +97,6 @@ impl Drop for SamplerThread {
     fn drop(&mut self) {
         self.inbox.state().is_closed = true;
         self.inbox.ring();
-    }
-}
-
-impl Inbox {
-    fn send(&self, command: Command) {
-        let mut state = self.state();
-        if state.is_closed {
-            return;
-        }
-        state.commands.push(command);
-        drop(state);
-        self.ring();
-    }
-
-    fn ring(&self) {
-        let bell = self.state().bell.clone();
-        if let Some(bell) = bell {
-            // A full counter wakes as well.
-            let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// The mounts of control groups, and the layouts of containers below them.
-    fn places(&self) -> (Arc<Hierarchies>, Vec<Layout>) {
-        let mut state = self.state();
-        if state.hierarchies.is_none() {
-            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-            state.hierarchies = Some(Arc::new(Hierarchies::of(&mounts)));
-            state.layouts.extend(Layout::usual());
-        }
-        (state.hierarchies.clone().unwrap_or_default(), state.layouts.clone())
-    }
-
-    fn state(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -253,7 +209,7 @@ impl Sampler {
         self.watched.insert(token, watched);
     }
 
-    /// Sends and records a sample that somebody else took.
+    /// Sends and records a sample of the engine.
     fn pass_on(&mut self, sample: UsageSample) {
         if let Some(watched) = self.watched.get_mut(&sample.token) {
             watched.record(&self.recorder, Instant::now(), sample.usage);
@@ -283,9 +239,9 @@ impl Sampler {
         let Some(token) = self.processes.get(&key).copied() else { return };
         // First what decides: the group is removed soon.
         if let Some(Watched { gauge: Gauge::Container(group), .. }) = self.watched.get(&token)
-            && group.was_killed_for_its_limit()
+            && group.was_oom_killed()
         {
-            self.shared.upgrade().inspect(|it| it.mark_killed_for_its_limit(token));
+            self.shared.upgrade().inspect(|it| it.mark_oom_killed(token));
         }
         self.sample(token);
         if let Some(watched) = self.watched.remove(&token) {

@@ -36,11 +36,11 @@ pub enum AddressError {
 }
 
 impl Address {
-    /// Reads `host[:port][/path]` (port 8080 if absent) or a URL: `http://` or `ws://` (port 80 if absent), with TLS
-    /// `https://` or `wss://` (port 443 if absent).
+    /// Reads `host[:port][/path]` or a URL. Without a port it is 8080, after `http://` or `ws://` 80, and with TLS (`https://` or `wss://`) 443.
+    /// If the path ends with that of the WebSocket upgrade, this end is left out.
     ///
     /// # Errors
-    /// The text has none of these forms; the message lists them.
+    /// The text has none of these forms; the message says which part is wrong.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim();
         let (scheme, rest) =
@@ -59,7 +59,7 @@ impl Address {
             Some(scheme) => return Err(AddressError::Scheme(shown(scheme))),
         };
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
-        let (host, port) = split(authority);
+        let (host, port) = split(authority)?;
         if host.is_empty()
             || host.contains(|it: char| it.is_whitespace() || it.is_control() || "\\[]".contains(it))
         {
@@ -122,15 +122,21 @@ impl fmt::Display for Address {
 }
 
 /// Host and port; a bare IPv6 address has no port.
-fn split(authority: &str) -> (&str, Option<&str>) {
+///
+/// # Errors
+/// Something else than `:port` stands behind the brackets of an IPv6 address.
+fn split(authority: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some((host, rest)) = authority.strip_prefix('[').and_then(|it| it.split_once(']')) {
-        return (host, rest.strip_prefix(':'));
+        return match rest.strip_prefix(':') {
+            None if !rest.is_empty() => Err(AddressError::Port(shown(rest))),
+            port => Ok((host, port)),
+        };
     }
-    match authority.split_once(':') {
+    Ok(match authority.split_once(':') {
         Some((_, rest)) if rest.contains(':') => (authority, None),
         Some((host, port)) => (host, Some(port)),
         None => (authority, None),
-    }
+    })
 }
 
 /// A part of the input, shortened and escaped for a terminal.
@@ -176,6 +182,9 @@ mod tests {
         assert!(error(":80").contains("has no host"));
         assert!(error("server:0").contains("not a port"));
         assert!(error("server:99999").contains("not a port"));
+        assert!(error("[::1]8443").contains("`8443` is not a port"));
+        assert!(error("[::1]x:9").contains("`x:9` is not a port"));
+        assert!(error("https://[::1]8443/jobs").contains("`8443` is not a port"));
         for server in
             ["http://user:hunter2@server", "https://user:hunter2@server", "x://user:hunt/er2@server/?x#y"]
         {

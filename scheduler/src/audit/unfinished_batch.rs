@@ -38,7 +38,7 @@ pub(super) fn hidden_fault(
 
 pub(super) fn members_fault(scheduler: &Scheduler, batch: &BatchInProgress) -> Option<&'static str> {
     let made = batch.made();
-    if batch.last() > scheduler.last.job {
+    if batch.last() > scheduler.counters.job {
         return Some("the numbers of a batch may be assigned again");
     }
     let is_there = |id: u64| scheduler.jobs.contains_key(&JobId(id));

@@ -1,7 +1,7 @@
 //! Workers that are known to have an image, because a container of it has started there. The choice of a worker prefers them among equals.
 //!
 //! For each image the last few workers are known, so that a decision looks at a handful of them and not at all that have it. Nobody reports
-//! what a worker removes: a job that comes in vain pulls the image. After a restart of the server nothing is known.
+//! what a worker removes: a job pulls an image that its worker has removed. After a restart of the server nothing is known.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -12,16 +12,16 @@ use protocol::WorkerId;
 /// Images by worker, and workers by image.
 #[derive(Debug, Default)]
 pub struct ImageHolders {
-    /// Number of the last use.
+    /// Number of the last use of any image; uses are numbered from 1.
     last: u64,
-    /// Workers with the number of their last use of the image, in this order; never empty.
+    /// The workers of each image with the number of their last use of it, by this number. No list is empty.
     by_image: BTreeMap<Arc<str>, Vec<(u64, WorkerId)>>,
-    /// Images of a worker by the number of its last use; never empty.
+    /// The images of each worker by the number of its last use of them. No map is empty.
     by_worker: BTreeMap<WorkerId, BTreeMap<u64, Arc<str>>>,
 }
 
 impl ImageHolders {
-    /// A container of this image has started on this worker.
+    /// Records that a container of this image has started on this worker.
     pub fn record(&mut self, worker: WorkerId, image: &str) {
         let image =
             self.by_image.get_key_value(image).map_or_else(|| image.into(), |(known, _)| known.clone());
@@ -41,13 +41,13 @@ impl ImageHolders {
         }
     }
 
-    /// The workers that have used this image last, each with the number of that use.
+    /// The workers that have used this image last, each with the number of its last use; the latest stands last.
     #[must_use]
     pub fn of(&self, image: &str) -> &[(u64, WorkerId)] {
         self.by_image.get(image).map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets a worker.
+    /// Forgets a worker with all of its images.
     pub fn remove(&mut self, worker: WorkerId) {
         for image in self.by_worker.remove(&worker).into_iter().flatten().map(|(_, image)| image) {
             self.remove_holder(worker, &image);
@@ -93,10 +93,10 @@ impl ImageHolders {
     }
 }
 
-/// Workers that are known for an image. Each decision may look at all of them.
+/// The most workers that are known for an image. Each decision may look at all of them.
 pub const HOLDERS_MAX: usize = 8;
 
-/// Images that are known of a worker, some 100 bytes each.
+/// The most images that are known of a worker, some 100 bytes each.
 pub const IMAGES_MAX: usize = 64;
 
 #[cfg(test)]

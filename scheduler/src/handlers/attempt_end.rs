@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
-use crate::handlers::{batch, dependency, expect, expire, hook, run_on, unique};
+use crate::handlers::{batch, dependency, due, expect, expire, hook, run_on, unique};
 use crate::job::{Attempt, Job, LastPlacement, LiveState};
 use crate::limits::gate;
 use crate::placement;
@@ -100,8 +100,8 @@ pub(crate) fn give_up(scheduler: &mut Scheduler, now: Now, id: JobId, closed: Cl
 pub(crate) fn end_unheld(scheduler: &mut Scheduler, now: Now, id: JobId, state: State, reason: String) {
     leave_queue(scheduler, id);
     let confirmed = is_confirmed(scheduler, id, state);
-    let history = scheduler.jobs.get(&id).and_then(|job| job.history.as_ref());
-    let last = history.map_or(AttemptNo(0), |history| history.attempts);
+    let extras = scheduler.jobs.get(&id).and_then(|job| job.extras.as_ref());
+    let last = extras.map_or(AttemptNo(0), |extras| extras.attempts);
     end(scheduler, now, Ended { job: id, state, at: now.utc, reason, closed: None, confirmed }, last);
 }
 
@@ -188,10 +188,10 @@ fn next_step(
         // The attempt was not started, so the job keeps its position in the queue.
         Budget::None => NextStep::Retry(job.due_at.min(now.utc)),
         Budget::Job => {
-            let history = job.history_mut();
-            history.job_failures += 1;
-            history.oom_kills += u32::from(outcome == Outcome::OomKilled);
-            let failures = history.job_failures;
+            let extras = job.extras_mut();
+            extras.job_failures += 1;
+            extras.oom_kills += u32::from(outcome == Outcome::OomKilled);
+            let failures = extras.job_failures;
             // A failure under cancel is never retried (docs/design/failures.md, F20).
             if !under_cancel && retry::wants_another(&definition.retry, failures, outcome, closed.exit_code) {
                 NextStep::Retry(
@@ -205,7 +205,7 @@ fn next_step(
             NextStep::End(State::Lost, reason_of(closed))
         }
         Budget::Infrastructure => {
-            let losses = retry::note_loss(&mut job.history_mut().losses, closed.ended_at);
+            let losses = retry::note_loss(&mut job.extras_mut().losses, closed.ended_at);
             if losses >= definition.loss.limit {
                 return NextStep::Quarantine;
             }
@@ -281,9 +281,9 @@ fn remember(scheduler: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bo
         unconfirmed::add_unconfirmed(scheduler, id, attempt);
     }
     if let Some(job) = scheduler.jobs.get_mut(&id) {
-        let history = job.history_mut();
-        history.attempts = attempt.number;
-        history.last = LastPlacement::after(attempt.worker, outcome).or(history.last);
+        let extras = job.extras_mut();
+        extras.attempts = attempt.number;
+        extras.last = LastPlacement::after(attempt.worker, outcome).or(extras.last);
     }
 }
 
@@ -351,10 +351,10 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     if let Some(job) = scheduler.jobs.remove(&id) {
         let key_set = placement::key_set_of(scheduler, &job);
         gate::forget(scheduler, id, (job.definition, key_set), now);
-        scheduler.definitions.drop_one(job.definition);
+        scheduler.definitions.uncount_job(job.definition);
     }
     if let Some(next) = scheduler.schedules.let_go(id) {
-        wake(scheduler, next);
+        due::set_timer(scheduler, next);
     }
     scheduler.change(Change::Ended(ended));
     dependency::ended(scheduler, id, state);
@@ -370,13 +370,4 @@ pub(crate) fn waits_for_another(scheduler: &Scheduler, id: JobId) -> bool {
     scheduler.dependencies.must_wait(id)
         || scheduler.unique.must_wait(id)
         || scheduler.schedules.must_wait(id)
-}
-
-/// Lets a job that may have waited for an earlier one become due with the next tick.
-pub(crate) fn wake(scheduler: &mut Scheduler, job: JobId) {
-    if let Some(live) = scheduler.jobs.get(&job)
-        && matches!(live.live_state, LiveState::Scheduled)
-    {
-        scheduler.timers.set_date(live.due_at, Date::Due(job));
-    }
 }

@@ -81,13 +81,13 @@ fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rej
 /// Makes the jobs, as one batch, in the order of their slots. Unless `overlap` allows it, each waits until all earlier jobs of schedules of
 /// the definition have ended.
 fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target: &Target) {
-    let first = JobId(scheduler.last.job.0 + 1);
+    let first = JobId(scheduler.counters.job.0 + 1);
     let count = u32::try_from(request.slots.len()).unwrap_or(u32::MAX);
     let mut rows = Vec::with_capacity(request.slots.len());
     batch::begin(scheduler, now.utc, first, count, BatchOptions::default());
     for (index, slot) in (0_u32..).zip(request.slots) {
-        let job = JobId(scheduler.last.job.0 + 1);
-        scheduler.last.job = job;
+        let job = JobId(scheduler.counters.job.0 + 1);
+        scheduler.counters.job = job;
         let state = scheduler.schedules.names.get(&request.definition);
         let waits_for_earlier =
             target.current.overlap != Overlap::Allow && state.is_some_and(|state| !state.live.is_empty());
@@ -119,7 +119,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target:
     for row in rows {
         scheduler.change(Change::Fire(row));
     }
-    let group = scheduler.last.group;
+    let group = scheduler.counters.group;
     if let Some(entry) = scheduler.schedules.entries.get_mut(&target.number) {
         entry.backfilled_in = Some(group);
     }

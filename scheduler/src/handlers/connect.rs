@@ -95,9 +95,9 @@ fn join(
     join_token: Option<JoinTokenId>,
     granted: Vec<(String, String)>,
 ) -> WorkerId {
-    scheduler.last.worker = WorkerId(scheduler.last.worker.0 + 1);
+    scheduler.counters.worker = WorkerId(scheduler.counters.worker.0 + 1);
     let row = WorkerRow {
-        worker: scheduler.last.worker,
+        worker: scheduler.counters.worker,
         name: hello.name.clone(),
         secret_hash: hello.secret_hash,
         joined_at: now.utc,
@@ -112,8 +112,8 @@ fn join(
         revoked_at: None,
     };
     scheduler.fleet.add(Worker::away(row, now.up));
-    forget::watch_expiry(scheduler, scheduler.last.worker);
-    scheduler.last.worker
+    forget::watch_expiry(scheduler, scheduler.counters.worker);
+    scheduler.counters.worker
 }
 
 fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hello: Connected) {

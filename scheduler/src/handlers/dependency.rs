@@ -42,7 +42,7 @@ pub(crate) fn waits(after: &[Dependency]) -> bool {
     after.iter().any(|dependency| !matches!(dependency.on, Predecessor::Ended(..)))
 }
 
-/// Writes down what a new job waits for. `first` is the first job of its request.
+/// Writes down what a new job, which is in the table of jobs, waits for. `first` is the first job of its request.
 pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency], first: JobId) {
     let mut left = Vec::new();
     for Dependency { on, requires } in after.iter().copied() {
@@ -128,7 +128,7 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     if due_at <= now.utc {
         due::start_due_job(scheduler, id);
     } else {
-        attempt_end::wake(scheduler, id);
+        due::set_timer(scheduler, id);
     }
 }
 
@@ -140,12 +140,12 @@ fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
     scheduler.change(Change::DependenciesDropped { job: id, is_skipped: unmet.is_skipped });
 }
 
-/// The reason of a job that cannot start any more.
+/// The reason in the record of a job that cannot start any more.
 fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
     match state {
-        Some(State::Succeeded) => format!("skipped: it was to run only if job {on} fails, which succeeded"),
-        Some(_) if is_skipped => format!("skipped, as job {on}, which it comes after"),
-        Some(state) => format!("job {on}, which it comes after, has ended as {}", state.name()),
+        Some(State::Succeeded) => format!("skipped: it runs only if job {on} fails, but job {on} succeeded"),
+        Some(_) if is_skipped => format!("skipped, because job {on} before it was skipped"),
+        Some(state) => format!("job {on}, which it comes after, ended as {}", state.name()),
         None => format!("job {on}, which it comes after, is not kept any more"),
     }
 }

@@ -6,6 +6,7 @@ use crate::core::Scheduler;
 use crate::handlers::attempt_end;
 use crate::job::{Job, LiveState};
 use crate::step::Change;
+use crate::timers::Date;
 
 /// Queues a scheduled job, unless it waits for another one.
 pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
@@ -13,5 +14,14 @@ pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
     if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !attempt_end::waits_for_another(scheduler, id) {
         attempt_end::queue(scheduler, id);
         scheduler.change(Change::Due { job: id });
+    }
+}
+
+/// Sets the timer of a scheduled job that waits for an earlier one no longer. If its time has come, it becomes due with the next tick.
+pub(crate) fn set_timer(scheduler: &mut Scheduler, job: JobId) {
+    if let Some(live) = scheduler.jobs.get(&job)
+        && matches!(live.live_state, LiveState::Scheduled)
+    {
+        scheduler.timers.set_date(live.due_at, Date::Due(job));
     }
 }

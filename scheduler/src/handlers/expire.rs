@@ -65,7 +65,7 @@ fn set(scheduler: &mut Scheduler, id: JobId, at: Option<Timestamp>) {
     if before == at {
         return;
     }
-    job.history_mut().expires_at = at;
+    job.extras_mut().expires_at = at;
     if let Some(before) = before {
         scheduler.timers.clear_date(before, Date::Expiry(id));
     }

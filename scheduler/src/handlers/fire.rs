@@ -130,8 +130,8 @@ fn make_job(
             cancel::cancel_for(scheduler, now, *earlier, format!("the next slot of {name}"));
         }
     }
-    let job = JobId(scheduler.last.job.0 + 1);
-    scheduler.last.job = job;
+    let job = JobId(scheduler.counters.job.0 + 1);
+    scheduler.counters.job = job;
     // It may end an earlier job of the schedule.
     let claim = unique::make_way(scheduler, now, &mut new, job);
     new.waits_for_earlier |= current.overlap.runs_one_at_a_time()

@@ -123,7 +123,7 @@ pub(crate) fn grant_of(
         revision: definition.revision,
         has_overrides: job.has_overrides,
         time_left: timeout_of(job, definition),
-        memory_bytes: job.history.as_ref().and_then(|history| definition.raised_memory(history.oom_kills)),
+        memory_bytes: job.extras.as_ref().and_then(|extras| definition.raised_memory(extras.oom_kills)),
         member,
         gpus: job.attempt().map(|attempt| attempt.gpus.to_vec()).unwrap_or_default(),
     }

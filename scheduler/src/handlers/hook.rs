@@ -31,11 +31,11 @@ pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, 
         return;
     }
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
-    let history = job.history_mut();
-    if core::mem::replace(&mut history.has_started, true) {
+    let extras = job.extras_mut();
+    if core::mem::replace(&mut extras.has_started, true) {
         return;
     }
-    let depth = history.hook_depth;
+    let depth = extras.hook_depth;
     let parent = ParentFacts {
         job: id,
         name: definition.name.clone(),
@@ -61,7 +61,7 @@ pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo)
     let Some(definition) = scheduler.definition(job).filter(|definition| !definition.hooks.is_empty()) else {
         return;
     };
-    let depth = job.history.as_ref().map_or(0, |history| history.hook_depth);
+    let depth = job.extras.as_ref().map_or(0, |extras| extras.hook_depth);
     let closed = ended.closed.as_ref();
     let parent = ParentFacts {
         job: ended.job,

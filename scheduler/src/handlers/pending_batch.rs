@@ -21,13 +21,13 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
         return;
     }
     for number in &definitions {
-        scheduler.definitions.take(*number);
+        scheduler.definitions.count_job(*number);
     }
     let predecessors = dependency::predecessors(&request.jobs);
     let batch = Batch {
         ticket: request.ticket,
-        key: request.key.map(|key| (key.key, key.digest)),
-        duplicates: Vec::new(),
+        key: request.idempotency_key.map(|key| (key.key, key.digest)),
+        joined: Vec::new(),
         count: u32::try_from(request.jobs.len()).unwrap_or(u32::MAX),
         rest: request.jobs.into_iter(),
         options: request.batch.unwrap_or_default(),
@@ -38,8 +38,8 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
 
 /// Creates one slice, at most one per group.
 pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
-    let group = scheduler.last.group;
-    let first = JobId(scheduler.last.job.0 + 1);
+    let group = scheduler.counters.group;
+    let first = JobId(scheduler.counters.job.0 + 1);
     let begin = |batch| BatchInProgress {
         batch,
         first,
@@ -52,7 +52,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
     };
     let Some(mut batch) = scheduler.pending_batches.take(group, begin) else { return };
     if batch.made().is_empty() {
-        scheduler.last.job = batch.last();
+        scheduler.counters.job = batch.last();
         scheduler.change(Change::PendingBatch { first: batch.first, last: batch.last() });
         let options = core::mem::take(&mut batch.batch.options);
         batches::begin(scheduler, batch.created_at, batch.first, batch.batch.count, options);
@@ -101,15 +101,15 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
         expire::watch(scheduler, job);
     }
     for number in batch.definitions {
-        scheduler.definitions.drop_one(number);
+        scheduler.definitions.uncount_job(number);
     }
     scheduler.change(Change::BatchCompleted { first });
     scheduler.reply_accepted(batch.ticket, first, batch.count, created_at);
     let Some((key, digest)) = batch.key else { return };
     let holder = KeyHolder { job: first, count: batch.count, digest };
-    scheduler.keys.remember(scheduler.last.group, key.clone(), holder);
+    scheduler.keys.remember(scheduler.counters.group, key.clone(), holder);
     scheduler.change(Change::Keyed { key, holder, at: now.utc });
-    for (ticket, asked) in batch.duplicates {
+    for (ticket, asked) in batch.joined {
         let mismatch = Answer::Rejected(Rejection::KeyMismatch(holder));
         scheduler.reply(ticket, if asked == digest { Answer::Replayed(holder) } else { mismatch });
     }

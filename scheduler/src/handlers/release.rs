@@ -69,7 +69,7 @@ fn give_up(scheduler: &mut Scheduler, now: Now, token: Token) {
 /// Queues a quarantined job; its losses are forgotten.
 fn requeue(scheduler: &mut Scheduler, now: Now, id: JobId) {
     if let Some(job) = scheduler.jobs.get_mut(&id) {
-        job.history_mut().losses.clear();
+        job.extras_mut().losses.clear();
     }
     attempt_end::queue(scheduler, id);
     scheduler.change(Change::Freed { job: id });

@@ -9,7 +9,7 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{attempt_end, fire};
+use crate::handlers::{due, fire};
 use crate::ids::ScheduleNo;
 use crate::pauses;
 use crate::schedule::Schedule;
@@ -116,7 +116,7 @@ fn release(scheduler: &mut Scheduler) {
         .collect();
     for job in waiting {
         if !scheduler.schedules.must_wait(job) {
-            attempt_end::wake(scheduler, job);
+            due::set_timer(scheduler, job);
         }
     }
 }

@@ -211,26 +211,26 @@ const fn is_passing(obstacle: Obstacle) -> bool {
 fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Option<WorkerId>) {
     let Some(parent) = scheduler.jobs.get(&parent_id) else { return };
     let (number, priority, has_overrides) = (parent.definition, parent.priority, parent.has_overrides);
-    let timeout = parent.history.as_ref().and_then(|history| history.timeout);
+    let timeout = parent.extras.as_ref().and_then(|extras| extras.timeout);
     let keys = scheduler.parents.get(parent_id).and_then(|parent| parent.keys.clone());
     let Some(definition) = scheduler.definitions.at(number) else { return };
     let (revision, queue_limit) = (definition.revision, definition.waits.queue);
-    let id = JobId(scheduler.last.job.0 + 1);
-    scheduler.last.job = id;
+    let id = JobId(scheduler.counters.job.0 + 1);
+    scheduler.counters.job = id;
     let mut job = Job {
         definition: number,
         priority,
         has_overrides,
         due_at: now.utc,
         live_state: LiveState::Scheduled,
-        history: None,
+        extras: None,
     };
-    let history = job.history_mut();
+    let extras = job.extras_mut();
     let member = MemberRow { job: id, parent: parent_id, pinned };
-    history.role = SetRole::Member(member);
-    history.timeout = timeout;
+    extras.role = SetRole::Member(member);
+    extras.timeout = timeout;
     submit::count_in(scheduler, id, &mut job, keys.as_deref());
-    scheduler.definitions.take(number);
+    scheduler.definitions.count_job(number);
     scheduler.change(Change::Member(member));
     scheduler.change(Change::Added(AddedJob {
         job: id,
@@ -247,7 +247,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     }));
     scheduler.parents.add_member(member);
     let expires_at = queue_limit.map(|limit| now.utc + limit);
-    job.history_mut().expires_at = expires_at;
+    job.extras_mut().expires_at = expires_at;
     scheduler.jobs.insert(id, job);
     if expires_at.is_some() {
         scheduler.change(Change::Expiry { job: id, at: expires_at });

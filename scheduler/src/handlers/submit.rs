@@ -26,9 +26,9 @@ pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
     match check(scheduler, &mut request) {
         Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
         Ok(CheckedRequest::Replay(holder)) => scheduler.reply(ticket, Answer::Replayed(holder)),
-        // It gets the answer of the first request with this key.
+        // The last slice of that batch answers both requests.
         Ok(CheckedRequest::JoinsPending) => {}
-        Ok(CheckedRequest::Duplicate(job)) => scheduler.reply(ticket, Answer::Duplicate(job)),
+        Ok(CheckedRequest::UniqueKeyTaken(job)) => scheduler.reply(ticket, Answer::Duplicate(job)),
         Ok(CheckedRequest::New(definitions)) if is_large(request.jobs.iter(), scheduler.config.slice) => {
             handlers::queue_batch(scheduler, request, definitions);
         }
@@ -38,20 +38,20 @@ pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
 
 /// Result of the checks of a request.
 enum CheckedRequest {
-    /// The same request was accepted before.
+    /// A request with the same idempotency key was accepted before.
     Replay(KeyHolder),
-    /// A batch with the same key is being created; the request waits for its answer.
+    /// A batch with the same idempotency key is being created; the request waits for its answer.
     JoinsPending,
     /// All of its jobs have unique keys that are taken; the first one by this job.
-    Duplicate(JobId),
+    UniqueKeyTaken(JobId),
     /// The request is new and may be accepted; its jobs have these definitions.
     New(BTreeSet<DefinitionNo>),
 }
 
 fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedRequest, Rejection> {
-    if let Some(key) = &request.key {
+    if let Some(key) = &request.idempotency_key {
         if let Some(batch) = scheduler.pending_batches.keyed(&key.key) {
-            let waits = batch.add_duplicate(request.ticket, key.digest);
+            let waits = batch.join(request.ticket, key.digest);
             return if waits {
                 Ok(CheckedRequest::JoinsPending)
             } else {
@@ -68,7 +68,7 @@ fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedReque
     let mut last = None;
     let mut found = BTreeSet::new();
     for job in request.jobs.iter() {
-        // Most batches have one definition.
+        // Most batches have one definition, which is looked up once.
         if last.replace(job.revision) == Some(job.revision) {
             continue;
         }
@@ -78,7 +78,7 @@ fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedReque
         }
     }
     if let Some(job) = unique::leave_out_duplicates(scheduler, &mut request.jobs, &found)? {
-        return Ok(CheckedRequest::Duplicate(job));
+        return Ok(CheckedRequest::UniqueKeyTaken(job));
     }
     if !has_room(scheduler, request.jobs.len()) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
@@ -113,7 +113,7 @@ fn check_definition(
 }
 
 fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
-    let first = JobId(scheduler.last.job.0 + 1);
+    let first = JobId(scheduler.counters.job.0 + 1);
     let count = u32::try_from(request.jobs.len()).unwrap_or(u32::MAX);
     let batch = request.batch.as_ref().map(|_| first);
     scheduler.out.changes.reserve(request.jobs.len() + 2);
@@ -131,9 +131,9 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
         found = Some((new.revision, number));
         create(scheduler, now, new, number, batch);
     }
-    if let Some(key) = request.key {
+    if let Some(key) = request.idempotency_key {
         let holder = KeyHolder { job: first, count, digest: key.digest };
-        scheduler.keys.remember(scheduler.last.group, key.key.clone(), holder);
+        scheduler.keys.remember(scheduler.counters.group, key.key.clone(), holder);
         scheduler.change(Change::Keyed { key: key.key, holder, at: now.utc });
     }
     scheduler.reply_accepted(request.ticket, first, count, now.utc);
@@ -147,8 +147,8 @@ pub(crate) fn create(
     number: DefinitionNo,
     batch: Option<JobId>,
 ) -> JobId {
-    let id = JobId(scheduler.last.job.0 + 1);
-    scheduler.last.job = id;
+    let id = JobId(scheduler.counters.job.0 + 1);
+    scheduler.counters.job = id;
     let claim = unique::make_way(scheduler, now, &mut new, id);
     match add(scheduler, now.utc, id, new, number, batch) {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
@@ -165,19 +165,20 @@ pub(crate) fn create(
 }
 
 /// Counts a job that has not ended among those of its limits.
-pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, keys: Option<&JobKeys>) {
+pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, limit_keys: Option<&JobKeys>) {
     let Some(definition) = scheduler.definitions.at(job.definition) else { return };
-    let of_batch = scheduler.batches.permits(id).map(|permits| {
-        let own = keys.cloned().unwrap_or_default();
+    let with_batch = scheduler.batches.permits(id).map(|permits| {
+        let own = limit_keys.cloned().unwrap_or_default();
         JobKeys { batch: Some(permits), ..own }
     });
-    let key_set = scheduler.limits.add_job(id, (job.definition, definition), of_batch.as_ref().or(keys));
+    let key_set =
+        scheduler.limits.add_job(id, (job.definition, definition), with_batch.as_ref().or(limit_keys));
     if key_set.is_keyed() {
-        job.history_mut().key_set = key_set;
+        job.extras_mut().key_set = key_set;
     }
 }
 
-/// The state of a new job.
+/// The first thing that a new job waits for.
 pub(crate) enum InitialWait {
     /// Scheduled for this time.
     Until(Timestamp),
@@ -185,7 +186,7 @@ pub(crate) enum InitialWait {
     In(LaneKey, QueueKey),
     /// Members that run in its place.
     Members,
-    /// The ends of other jobs.
+    /// The ends of other jobs: those of `after`, or an earlier one of its schedule or of its unique key.
     Others,
 }
 
@@ -205,23 +206,24 @@ pub(crate) fn add(
         has_overrides: new.details.as_ref().is_some_and(|details| details.has_overrides()),
         due_at: new.run_at.map_or(created_at, |start| start.resolve(created_at)),
         live_state: LiveState::Scheduled,
-        history: None,
+        extras: None,
     };
     if new.timeout.is_some() {
-        job.history_mut().timeout = new.timeout;
+        job.extras_mut().timeout = new.timeout;
     }
     if new.hook_depth > 0 {
-        job.history_mut().hook_depth = new.hook_depth;
+        job.extras_mut().hook_depth = new.hook_depth;
     }
     let definition = scheduler.definitions.at(number).cloned();
     let plan = definition.as_ref().and_then(|definition| run_on::plan_of(definition, new.members));
-    let keys = definition.and_then(|definition| JobKeys::of(&definition.limits, new.details.as_deref()));
+    let limit_keys =
+        definition.and_then(|definition| JobKeys::of(&definition.limits, new.details.as_deref()));
     let parent = plan.map(|plan| run_on::new_row(id, plan));
-    // Its members need the limits.
+    // The limits count its members, not the parent itself.
     if parent.is_some() {
-        job.history_mut().role = SetRole::Parent;
+        job.extras_mut().role = SetRole::Parent;
     } else {
-        count_in(scheduler, id, &mut job, keys.as_ref());
+        count_in(scheduler, id, &mut job, limit_keys.as_ref());
     }
     let has_dependencies = dependency::waits(&new.after);
     let (state, wait) = if has_dependencies || new.waits_for_earlier {
@@ -236,7 +238,7 @@ pub(crate) fn add(
         job.live_state = LiveState::Queued(lane);
         (State::Queued, InitialWait::In(lane, job.queue_key(scheduler.config.priority_ageing, id)))
     };
-    scheduler.definitions.take(number);
+    scheduler.definitions.count_job(number);
     scheduler.change(Change::Added(AddedJob {
         job: id,
         revision: new.revision,
@@ -247,22 +249,23 @@ pub(crate) fn add(
         timeout: new.timeout,
         batch,
         retry_of: new.retry_of,
-        keys: keys.clone().map(Box::new),
+        keys: limit_keys.clone().map(Box::new),
         details: new.details,
     }));
     let is_parent = parent.is_some();
     if let Some(row) = parent {
         scheduler.change(Change::Parent(row.clone()));
-        scheduler.parents.add(row, keys.map(Box::new));
+        scheduler.parents.add(row, limit_keys.map(Box::new));
     }
-    dependency::begin(scheduler, id, &new.after, batch.unwrap_or(id));
-    // The wait for a start begins when it waits for no others any more.
+    // With `after` the queue timeout begins once those jobs have ended. It runs while the job waits for an earlier one of its schedule or of
+    // its unique key.
     let limit = scheduler.definitions.at(number).and_then(|definition| definition.waits.queue);
     if let Some(limit) = limit.filter(|_| !has_dependencies && !is_parent) {
         let at = Some(job.due_at + limit);
-        job.history_mut().expires_at = at;
+        job.extras_mut().expires_at = at;
         scheduler.change(Change::Expiry { job: id, at });
     }
     scheduler.jobs.insert(id, job);
+    dependency::begin(scheduler, id, &new.after, batch.unwrap_or(id));
     wait
 }

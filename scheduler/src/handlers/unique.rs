@@ -10,7 +10,7 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::dependencies::Predecessor;
-use crate::handlers::{attempt_end, cancel};
+use crate::handlers::{cancel, due};
 use crate::ids::DefinitionNo;
 use crate::job::{Job, LiveState};
 use crate::limits::rules::{OnDuplicate, UniqueRule};
@@ -156,7 +156,7 @@ pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId, number: DefinitionNo,
         if is_kept {
             scheduler.unique.keep(holder.job);
         }
-        attempt_end::wake(scheduler, holder.job);
+        due::set_timer(scheduler, holder.job);
         return;
     }
     // Its rule is that of its own revision. A definition without one does not keep keys.

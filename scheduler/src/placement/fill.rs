@@ -155,7 +155,7 @@ mod tests {
             jobs: jobs.into(),
             batch: Some(Default::default()),
             require_worker: false,
-            key: None,
+            idempotency_key: None,
         };
         let assigned = |step: &crate::step::Step| {
             step.changes.iter().filter(|change| matches!(change, Change::Assigned(_))).count()

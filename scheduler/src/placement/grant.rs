@@ -18,8 +18,8 @@ use crate::step::{Assigned, Change};
 
 /// Assigns the first job of a lane to a worker; `free` if a slot is free there, else the attempt is prefetched.
 pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobId, to: WorkerId, free: bool) {
-    scheduler.last.fence = Fence(scheduler.last.fence.0 + 1);
-    let fence = scheduler.last.fence;
+    scheduler.counters.fence = Fence(scheduler.counters.fence.0 + 1);
+    let fence = scheduler.counters.fence;
     let ageing = scheduler.config.priority_ageing;
     let nonce = Nonce(scheduler.rng.next_u64());
     let session = scheduler.ready_session(to);
@@ -28,7 +28,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
     let key = job.queue_key(ageing, id);
     scheduler.ready.start(lane, key);
-    let number = AttemptNo(job.history.as_ref().map_or(0, |history| history.attempts.0) + 1);
+    let number = AttemptNo(job.extras.as_ref().map_or(0, |extras| extras.attempts.0) + 1);
     let asks_first = definition.container.ask_before_start;
     job.live_state = LiveState::Held(Box::new(Attempt {
         fence,

@@ -93,7 +93,7 @@ pub(crate) fn key_set_of(scheduler: &Scheduler, job: &Job) -> KeySetNo {
     if job.role() == SetRole::Parent {
         return KeySetNo::UNLIMITED;
     }
-    let own = job.history.as_ref().map(|history| history.key_set).filter(|key_set| key_set.is_keyed());
+    let own = job.extras.as_ref().map(|extras| extras.key_set).filter(|key_set| key_set.is_keyed());
     own.unwrap_or_else(|| {
         let definition = scheduler.definitions.at(job.definition);
         let is_limited = definition.is_some_and(|definition| definition.takes_free_slots_only());

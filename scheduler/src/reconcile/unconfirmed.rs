@@ -24,7 +24,7 @@ const UNCONFIRMED_PER_JOB_MAX: usize = 64;
 pub(crate) fn add_unconfirmed(scheduler: &mut Scheduler, id: JobId, attempt: &Attempt) {
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
     let token = attempt.token(id);
-    let unconfirmed = &mut job.history_mut().unconfirmed;
+    let unconfirmed = &mut job.extras_mut().unconfirmed;
     if unconfirmed.len() >= UNCONFIRMED_PER_JOB_MAX {
         return;
     }
@@ -60,8 +60,8 @@ pub(crate) fn await_confirmation(
 
 /// Drops all unconfirmed attempts of a job that has ended otherwise.
 pub(crate) fn drop_all(scheduler: &mut Scheduler, job: JobId) {
-    let Some(history) = scheduler.jobs.get_mut(&job).and_then(|job| job.history.as_mut()) else { return };
-    for (token, holder) in core::mem::take(&mut history.unconfirmed) {
+    let Some(extras) = scheduler.jobs.get_mut(&job).and_then(|job| job.extras.as_mut()) else { return };
+    for (token, holder) in core::mem::take(&mut extras.unconfirmed) {
         if let Some(worker) = scheduler.fleet.worker_mut(holder) {
             worker.holdings.drop_unconfirmed(token);
             scheduler.fleet.refresh(holder);
@@ -72,10 +72,10 @@ pub(crate) fn drop_all(scheduler: &mut Scheduler, job: JobId) {
 /// Keeps the unconfirmed attempts of a cancelled job after its end. If a worker was forgotten while the job went on elsewhere,
 /// nobody can confirm all of them, and they are dropped.
 pub(crate) fn keep_after_end(scheduler: &mut Scheduler, id: JobId) {
-    let Some(history) = scheduler.jobs.get(&id).and_then(|job| job.history.as_ref()) else { return };
-    let can_be_confirmed = history.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX
-        && history.unconfirmed.iter().all(|(token, holder)| awaits(scheduler, *holder, *token));
-    match history.unconfirmed.len() {
+    let Some(extras) = scheduler.jobs.get(&id).and_then(|job| job.extras.as_ref()) else { return };
+    let can_be_confirmed = extras.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX
+        && extras.unconfirmed.iter().all(|(token, holder)| awaits(scheduler, *holder, *token));
+    match extras.unconfirmed.len() {
         _ if !can_be_confirmed => drop_all(scheduler, id),
         several @ 2.. => drop(scheduler.unconfirmed.insert(id, several)),
         _ => {}
@@ -109,9 +109,9 @@ pub(crate) fn confirm(scheduler: &mut Scheduler, now: Now, id: WorkerId, token: 
         return;
     }
     scheduler.fleet.refresh(id);
-    let is_over = match scheduler.jobs.get_mut(&token.job).map(Job::history_mut) {
-        Some(history) if history.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX => {
-            history.unconfirmed.retain(|(of, _)| *of != token);
+    let is_over = match scheduler.jobs.get_mut(&token.job).map(Job::extras_mut) {
+        Some(extras) if extras.unconfirmed.len() < UNCONFIRMED_PER_JOB_MAX => {
+            extras.unconfirmed.retain(|(of, _)| *of != token);
             false
         }
         Some(_) => false,

@@ -96,7 +96,7 @@ pub(crate) fn has_other_nonce(scheduler: &Scheduler, token: Token) -> bool {
 
 /// A number is above all numbers that were assigned.
 pub(crate) fn is_above_counters(scheduler: &Scheduler, token: Token) -> bool {
-    token.fence > scheduler.last.fence || token.job > scheduler.last.job
+    token.fence > scheduler.counters.fence || token.job > scheduler.counters.job
 }
 
 /// Skips all numbers up to those of unknown attempts: in a restored store only, once, and within its reserved gap.
@@ -105,7 +105,7 @@ fn skip_numbers<'t>(scheduler: &mut Scheduler, now: Now, unknown: impl Iterator<
     if skippable == 0 || scheduler.has_skipped {
         return;
     }
-    let last = (scheduler.last.job, scheduler.last.fence);
+    let last = (scheduler.counters.job, scheduler.counters.fence);
     let is_credible = |token: &&Token| {
         token.job.0.saturating_sub(last.0.0) <= skippable
             && token.fence.0.saturating_sub(last.1.0) <= skippable
@@ -116,6 +116,6 @@ fn skip_numbers<'t>(scheduler: &mut Scheduler, now: Now, unknown: impl Iterator<
     if (job, fence) == last || core::mem::replace(&mut scheduler.has_skipped, true) {
         return;
     }
-    (scheduler.last.job, scheduler.last.fence) = (job, fence);
+    (scheduler.counters.job, scheduler.counters.fence) = (job, fence);
     scheduler.change(Change::Skipped { after: last.0, job, fence, at: now.utc });
 }

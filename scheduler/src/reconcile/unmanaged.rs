@@ -35,6 +35,6 @@ fn is_leftover(scheduler: &Scheduler, foreign: &Foreign) -> bool {
         .is_some_and(|owner| owner.link.session().is_some() || !owner.lease.is_expired);
     // An unknown attempt is left running (docs/design/failures.md, R14).
     let is_unknown =
-        unknown_attempts::is_above_counters(scheduler, token) || foreign.worker > scheduler.last.worker;
+        unknown_attempts::is_above_counters(scheduler, token) || foreign.worker > scheduler.counters.worker;
     !is_current && !owner_listens && !is_unknown
 }

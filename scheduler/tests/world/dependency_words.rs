@@ -3,11 +3,21 @@
 use crate::world::World;
 use crate::world::protocol::JobId;
 use crate::world::scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use crate::world::scheduler::job::State;
 use crate::world::scheduler::new_jobs::NewJob;
 
-/// `j1:failed,j2` are jobs that exist.
+/// `j1:failed,j2` are jobs that exist. `j1+succeeded` had succeeded when the archive was read.
 pub(crate) fn after(words: &str) -> Vec<Dependency> {
-    words.split(',').map(|word| dependency(word, |job| Predecessor::Live(JobId(job)))).collect()
+    words.split(',').map(existing).collect()
+}
+
+fn existing(word: &str) -> Dependency {
+    let Some((job, state)) = word.split_once('+') else {
+        return dependency(word, |job| Predecessor::Live(JobId(job)));
+    };
+    let (state, requires) = state.split_once(':').unwrap_or((state, "succeeded"));
+    let state = State::ALL.into_iter().find(|known| known.name() == state).unwrap();
+    dependency(&format!("{job}:{requires}"), |job| Predecessor::Ended(JobId(job), state))
 }
 
 /// `load<0,2:ended,j1` is a job of `load` that comes after the first and the third of the list, and a job that exists.

@@ -216,7 +216,13 @@ impl World {
     pub fn submit_all(&mut self, jobs: Vec<NewJob>, key: Option<Key>, require_worker: bool) {
         let (ticket, count) = (self.ticket(), jobs.len());
         let batch = (count > 1).then(BatchOptions::default);
-        self.step(Input::Submit(Submit { ticket, jobs: jobs.into(), batch, require_worker, key }));
+        self.step(Input::Submit(Submit {
+            ticket,
+            jobs: jobs.into(),
+            batch,
+            require_worker,
+            idempotency_key: key,
+        }));
     }
 
     /// Submits jobs that are all alike.
@@ -224,7 +230,13 @@ impl World {
         let revision = self.definitions.get(name).map_or(Revision(0), |definition| definition.revision);
         let jobs = NewJobs::Copies(Box::new(NewJob { revision, ..NewJob::default() }), count);
         let (ticket, batch) = (self.ticket(), Some(options));
-        self.step(Input::Submit(Submit { ticket, jobs, batch, require_worker: false, key: None }));
+        self.step(Input::Submit(Submit {
+            ticket,
+            jobs,
+            batch,
+            require_worker: false,
+            idempotency_key: None,
+        }));
     }
 
     pub fn cancel(&mut self, job: JobId) {

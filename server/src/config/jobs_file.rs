@@ -167,16 +167,20 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
             reader.wrong_type(item, "a map with \"name\" and \"image\"");
             continue;
         };
-        let (name, at) = read_name(item, map, reader).unwrap_or_else(|| (String::new(), item.at));
+        let (name, name_at) = read_name(item, map, reader).unwrap_or_else(|| (String::new(), item.at));
         if !name.is_empty()
-            && let Some(first) = places.insert(name.clone(), at.line)
+            && let Some(first) = places.insert(name.clone(), name_at.line)
         {
             let text = format!("the job {} was first defined at line {first}", quoted(&name));
-            reader.fault(at, Code::DuplicateKey, text);
+            reader.fault(name_at, Code::DuplicateKey, text);
         }
         reader.hooks.add_name(&name);
-        let job = job::read(&name, at, map, None, &["name", "x-*"], reader);
-        entries.extend(finish(job, at, reader));
+        let job = job::read(&name, name_at, map, None, &["name", "x-*"], reader);
+        // Faults of the job as a whole stand at its beginning: at the name they would be taken for faults of the name.
+        entries.extend(finish(job, item.at, reader));
+        if reader.resolved_bytes > reader.resolved_bytes_max {
+            break;
+        }
     }
     entries
 }
@@ -216,7 +220,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         reader.fault(
             at,
             Code::ExpectedJobs,
-            "the file needs \"jobs\", a map of jobs by name; a list of jobs stands alone",
+            "the file needs \"jobs\", a map of jobs by name; or make the whole file a list of jobs",
         );
         return Vec::new();
     };
@@ -224,7 +228,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         return Vec::new();
     }
     if matches!(jobs.value.value, Value::List(_)) {
-        let text = "expected a map of jobs by name; a list of jobs stands alone, without \"jobs\"";
+        let text = "expected a map of jobs by name; to give a list of jobs, leave out the key \"jobs\"";
         reader.fault(jobs.value.at, Code::ExpectedJobs, text);
         return Vec::new();
     }
@@ -323,6 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_of_a_whole_job_in_a_list_is_none_of_its_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let policy = directory.path().join("policy.yaml");
+        std::fs::write(&policy, "version: 1\nrules: [{images: ['alpine:*']}]\n").expect("written");
+        let policy = Arc::new(crate::policy::load(&policy).expect("a policy"));
+        let environment = Environment::default().with_policy(policy);
+        for text in ["- name: hello\n  image: busybox:1\n", "- {image: 'busybox:1', name: hello}\n"] {
+            let faults = parse(text, Path::new("jobs.yaml"), &environment).expect_err(text);
+            let [fault] = faults.list.as_slice() else { panic!("{faults}") };
+            assert_eq!((fault.at.line, fault.at.column), (1, 3), "{text}");
+            assert!(fault.text.starts_with("the job \"hello\": image"), "{faults}");
+        }
+    }
+
+    #[test]
     fn both_forms_make_the_same_definition() {
         let parse = |text: &str| parse(text, Path::new("jobs.yaml"), &Environment::default()).expect(text);
         let short = parse("- name: hello\n  image: busybox\n  command: [echo, hi there]\n");
@@ -349,6 +368,10 @@ mod tests {
         assert_eq!(codes(&text), [Code::TooLong]);
         let with_another_fault = format!("{text}  last: {{imagee: x}}\n");
         assert_eq!(codes(&with_another_fault), [Code::TooLong], "nobody reads on to the last one");
+        let repeated: String =
+            (1..20).map(|n| format!("- {{name: j{n}, image: b, command: *c}}\n")).collect();
+        let list = format!("- {{name: j0, image: b, command: &c [{}]}}\n{repeated}", "x".repeat(2_000));
+        assert_eq!(codes(&list), [Code::TooLong], "a list ends there, too");
         let with_a_fault_before = format!("versio: 1\n{text}");
         assert_eq!(codes(&with_a_fault_before), [Code::UnknownField, Code::TooLong]);
     }

@@ -211,9 +211,10 @@ impl Engine {
 
     fn step_command(&mut self, now: Now, command: Command) {
         match command {
-            Command::Submit { jobs, batch, require_worker, key, reply } => {
-                let ticket = self.ticket(reply);
-                self.step(now, Input::Submit(Submit { ticket, jobs, batch, require_worker, key }));
+            Command::Submit { jobs, batch, require_worker, key: idempotency_key, reply } => {
+                let request =
+                    Submit { ticket: self.ticket(reply), jobs, batch, require_worker, idempotency_key };
+                self.step(now, Input::Submit(request));
             }
             Command::Cancel { job, scope, by, reply } => {
                 let ticket = self.ticket(reply);

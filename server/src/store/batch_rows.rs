@@ -15,7 +15,7 @@ pub struct BatchRow {
     pub count: u32,
     /// After this many failed members, those that have not started are cancelled.
     pub max_failures: Option<u32>,
-    /// Members that may hold a worker at once.
+    /// Members that may be on workers at once.
     pub concurrency: Option<u32>,
     /// When the last member ended.
     pub ended_at: Option<Timestamp>,

@@ -21,7 +21,7 @@ impl World {
         engine.condition = condition;
         engine.spell += 1;
         let spell = engine.spell;
-        self.agenda.note(self.now + lasts, Event::EngineBack { machine: no, spell });
+        self.agenda.schedule(self.now + lasts, Event::DockerBack { machine: no, spell });
         if condition == Condition::Down {
             if !keeps_containers {
                 for container in &mut engine.containers {
@@ -50,10 +50,10 @@ impl World {
             machine.dice.millis(0, 15_000)
         };
         let life = machine.life;
-        self.agenda.note(self.now + noticed, Event::Health { machine: no, life });
+        self.agenda.schedule(self.now + noticed, Event::Health { machine: no, life });
     }
 
-    pub(crate) fn engine_back(&mut self, no: u16, spell: u32) {
+    pub(crate) fn docker_back(&mut self, no: u16, spell: u32) {
         let machine = &mut self.machines[usize::from(no)];
         if machine.engine.spell != spell || machine.engine.answers() {
             return;
@@ -64,7 +64,7 @@ impl World {
         self.catch_up(no);
         let machine = &mut self.machines[usize::from(no)];
         let (life, noticed) = (machine.life, machine.dice.millis(0, 2_000));
-        self.agenda.note(self.now + noticed, Event::Health { machine: no, life });
+        self.agenda.schedule(self.now + noticed, Event::Health { machine: no, life });
     }
 
     /// Clients that waited for a container while its engine was away learn what they have missed.

@@ -24,7 +24,7 @@ impl World {
             turn: 0,
         });
         let takes = machine.dice.millis(1, 60);
-        self.agenda.note(self.now + takes, Event::Cli { machine: no, cli, turn: 0 });
+        self.agenda.schedule(self.now + takes, Event::Cli { machine: no, cli, turn: 0 });
     }
 
     /// A CLI gets on.
@@ -39,7 +39,7 @@ impl World {
             Condition::Down => return self.cli_ends(no, cli, CliEnd::Unreachable),
             Condition::Hanging => {
                 let later = now + machine.dice.millis(500, 2_000);
-                return self.agenda.note(later, Event::Cli { machine: no, cli, turn });
+                return self.agenda.schedule(later, Event::Cli { machine: no, cli, turn });
             }
         }
         let entry = machine.engine.clis[index].clone();
@@ -75,7 +75,7 @@ impl World {
         let entry = &mut machine.engine.clis[index];
         (entry.stage, entry.turn) = (CliStage::Starting, entry.turn + 1);
         let event = Event::Cli { machine: no, cli: cli.no, turn: entry.turn };
-        self.agenda.note(self.now + takes, event);
+        self.agenda.schedule(self.now + takes, event);
     }
 
     fn start(&mut self, no: u16, cli: &Cli, index: usize) {
@@ -112,7 +112,7 @@ impl World {
         self.trace.say(now, || format!("w{no}      container {} runs", cli.token));
         let what = (no, cli.token, cli.revision);
         self.oracle.ran(now, &self.workload, &self.server.disk, &self.machines, what);
-        self.agenda.note(now + lasts, Event::Exit { machine: no, container: number, turn });
+        self.agenda.schedule(now + lasts, Event::Exit { machine: no, container: number, turn });
         self.machines[usize::from(no)].engine.clis[index].stage = CliStage::Attached;
         self.container_started(no, cli.token);
     }
@@ -207,7 +207,7 @@ impl World {
             container.is_stopped = true;
             (container.ends_at, container.turn) = (at, container.turn + 1);
             let event = Event::Exit { machine: no, container: container.no, turn: container.turn };
-            self.agenda.note(at, event);
+            self.agenda.schedule(at, event);
         }
         true
     }

@@ -45,7 +45,7 @@ impl World {
             machine.dice.millis(100, 10_000)
         };
         self.oracle.worker_started(self.now, no, machine.slots);
-        self.agenda.note(self.now + takes, Event::Surveyed { machine: no, life });
+        self.agenda.schedule(self.now + takes, Event::Surveyed { machine: no, life });
     }
 
     /// Creates the worker state machine, once the leftovers are known.
@@ -95,11 +95,11 @@ impl World {
         }
         self.check_health(no, life);
         self.check_room(no, life);
-        self.agenda.note(self.now + LOOK_AROUND_EVERY, Event::LookAround { machine: no, life });
+        self.agenda.schedule(self.now + FIND_STRAYS_EVERY, Event::FindStrays { machine: no, life });
     }
 
-    /// The body looks for containers of others, and again after a while.
-    pub(crate) fn look_around(&mut self, no: u16, life: u32) {
+    /// The worker reports containers that none of its attempts has, and does so again after a while.
+    pub(crate) fn find_strays(&mut self, no: u16, life: u32) {
         let machine = &mut self.machines[usize::from(no)];
         let answers = machine.engine.answers();
         if machine.process(life).is_none() {
@@ -109,7 +109,7 @@ impl World {
             let foreign = self.foreign(no);
             self.tell_worker(no, happened(RuntimeEvent::Foreign(foreign)));
         }
-        self.agenda.note(self.now + LOOK_AROUND_EVERY, Event::LookAround { machine: no, life });
+        self.agenda.schedule(self.now + FIND_STRAYS_EVERY, Event::FindStrays { machine: no, life });
     }
 
     /// An event of a worker: its state machine decides, the effects are carried out, and the reports are sent.
@@ -173,7 +173,7 @@ impl World {
         let at = machine.clock.when_up(wake).max(self.now);
         if at < process.wake || process.wake < self.now {
             process.wake = at;
-            self.agenda.note(at, Event::WorkerTick { machine: no, life });
+            self.agenda.schedule(at, Event::WorkerTick { machine: no, life });
         }
     }
 
@@ -204,7 +204,7 @@ impl World {
         let mut at = self.now;
         for (wait, leave) in patience.iter().zip([Leave::Interrupt, Leave::Detach]) {
             at = at + *wait;
-            self.agenda.note(at, Event::LeaveAgain { machine: no, life, leave });
+            self.agenda.schedule(at, Event::LeaveAgain { machine: no, life, leave });
         }
         self.tell_worker(no, Input::Leave(leave));
     }
@@ -249,14 +249,14 @@ impl World {
         // The operator starts it again: a deploy.
         let machine = &mut self.machines[usize::from(no)];
         let (life, back_after) = (machine.life, machine.dice.seconds(1, 30));
-        self.agenda.note(self.now + back_after, Event::WorkerStart { machine: no, life });
+        self.agenda.schedule(self.now + back_after, Event::WorkerStart { machine: no, life });
     }
 }
 
 /// One, so that a second image often waits.
 pub(crate) const PULL_SLOTS: u32 = 1;
 /// As the real body does it at last; in the beginning that looks more often.
-const LOOK_AROUND_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
+const FIND_STRAYS_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The offer of a machine. An idle one has enough for each definition, since any other may be gone for good or hold another member of a set.
 fn offered(no: u16) -> OfferedResources {

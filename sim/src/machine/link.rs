@@ -25,7 +25,7 @@ impl World {
         if let Some(old) = process.link.take() {
             self.network.close(&mut self.agenda, self.now, old, End::Worker);
         }
-        self.agenda.note(self.now + after, Event::Dial { machine: no, life, link });
+        self.agenda.schedule(self.now + after, Event::Dial { machine: no, life, link });
     }
 
     pub(crate) fn dial(&mut self, no: u16, life: u32, link: u32) {
@@ -33,13 +33,13 @@ impl World {
             return;
         }
         if !self.network.is_open(no) {
-            self.agenda.note(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, life, link });
+            self.agenda.schedule(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, life, link });
         } else if self.server.frozen.is_some() {
             // The kernel would take the call; the upgrade gets no answer.
-            self.agenda.note(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, life, link });
+            self.agenda.schedule(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, life, link });
         } else if !self.server_listens() {
             let refused = self.network.delay();
-            self.agenda.note(self.now + refused, Event::NoAnswer { machine: no, life, link });
+            self.agenda.schedule(self.now + refused, Event::NoAnswer { machine: no, life, link });
         } else {
             let connection = self.network.connect(self.now, no, life, self.server.life);
             if let Some(process) = self.machines[usize::from(no)].process(life) {

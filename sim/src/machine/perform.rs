@@ -22,7 +22,9 @@ impl World {
                     let back_after = *back_after;
                     self.crash_worker(no);
                     let life = self.machines[usize::from(no)].life;
-                    return self.agenda.note(self.now + back_after, Event::WorkerStart { machine: no, life });
+                    return self
+                        .agenda
+                        .schedule(self.now + back_after, Event::WorkerStart { machine: no, life });
                 }
                 Some(Doom::Crash { effects: left, .. }) => *left -= 1,
                 Some(Doom::Freeze { lasts }) if matches!(effect, Effect::Run { .. }) => {

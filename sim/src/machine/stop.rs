@@ -74,7 +74,7 @@ impl World {
         {
             task.turn += 1;
             let event = Event::Task { machine: no, life, task: task.no, turn: task.turn };
-            self.agenda.note(self.now + machine.dice.millis(20, 60), event);
+            self.agenda.schedule(self.now + machine.dice.millis(20, 60), event);
         }
     }
 

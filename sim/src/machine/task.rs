@@ -283,7 +283,7 @@ impl World {
         let (at, life) = (self.now + machine.dice.millis(low, high), machine.life);
         if let Some(task) = machine.task(token) {
             task.turn += 1;
-            self.agenda.note(at, Event::Task { machine: no, life, task: task.no, turn: task.turn });
+            self.agenda.schedule(at, Event::Task { machine: no, life, task: task.no, turn: task.turn });
         }
     }
 }

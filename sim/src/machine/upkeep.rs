@@ -44,7 +44,7 @@ impl World {
             self.tell_worker(no, Input::DiskIsLow(is_low));
         }
         if is_low {
-            self.agenda.note(until, Event::Room { machine: no, life });
+            self.agenda.schedule(until, Event::Room { machine: no, life });
         }
     }
 
@@ -60,7 +60,7 @@ impl World {
         }
         process.has_unconfirmed_attempts = true;
         let wait = Duration::from_secs((1 << tries.min(6)).min(60));
-        self.agenda.note(self.now + wait, Event::Probe { machine: no, life, tries: tries + 1 });
+        self.agenda.schedule(self.now + wait, Event::Probe { machine: no, life, tries: tries + 1 });
     }
 
     /// All output of an attempt has arrived; if there is a connection.
@@ -80,7 +80,7 @@ impl World {
     pub(super) fn plan_output(&mut self, no: u16, task: u32) {
         let machine = &mut self.machines[usize::from(no)];
         let event = Event::OutputDone { machine: no, life: machine.life, task };
-        self.agenda.note(self.now + machine.dice.millis(5, 3_000), event);
+        self.agenda.schedule(self.now + machine.dice.millis(5, 3_000), event);
     }
 
     fn poke_task(&mut self, no: u16, number: u32) {
@@ -91,7 +91,7 @@ impl World {
             && matches!(task.stage, Stage::Settling(_) | Stage::Discarding | Stage::Running)
         {
             task.turn += 1;
-            self.agenda.note(at, Event::Task { machine: no, life, task: number, turn: task.turn });
+            self.agenda.schedule(at, Event::Task { machine: no, life, task: number, turn: task.turn });
         }
     }
 }

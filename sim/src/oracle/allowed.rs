@@ -44,7 +44,7 @@ impl Oracle {
             let is_listed = |facts: &WorkerFacts| lists.clone().any(|list| lists_worker(list, facts));
             if !worker.is_some_and(|facts| meets(facts, definition) && is_listed(facts)) {
                 let what = format!("{} of {} goes to worker {}", it.token, definition.name, it.worker);
-                self.fault(now, "placement: a job runs where its definition allows it", what);
+                self.violated(now, "placement: a job runs where its definition allows it", what);
             }
             let is_over = |facts: &&WorkerFacts| {
                 Reservation::is_made_by(&definition.container.resources)
@@ -55,7 +55,7 @@ impl Oracle {
                     "{} leaves worker {} with {:?} of {:?}",
                     it.token, it.worker, facts.in_use, facts.offer
                 );
-                self.fault(
+                self.violated(
                     now,
                     "resources: attempts reserve no more than their worker offers, and no GPU twice",
                     what,

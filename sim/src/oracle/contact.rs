@@ -77,7 +77,7 @@ impl Oracle {
             let mut others = workers.iter().filter(|facts| facts.id != it.worker && facts.session.is_some());
             if let Some(other) = others.find(|facts| facts.name == *name) {
                 let what = format!("workers {} and {} are both called {name}", it.worker, other.id);
-                self.fault(now, "R18 a name belongs to one", what);
+                self.violated(now, "R18 a name belongs to one", what);
             }
         }
     }
@@ -110,7 +110,7 @@ impl Oracle {
             let is_kept = |limit: Duration| silent_for.min(there_for) > limit + LONGEST_DELAY;
             if limit.is_some_and(is_kept) {
                 let what = format!("{} is kept after {silent_for:?} of silence", latest.token);
-                return self.fault(now, "I13 a worker that only says Hello keeps nothing", what);
+                return self.violated(now, "I13 a worker that only says Hello keeps nothing", what);
             }
         }
     }

@@ -108,11 +108,11 @@ impl Oracle {
             return;
         }
         if caller.is_of_other_cluster {
-            self.fault(now, "R18 no worker of another cluster is welcomed", "one is let in".to_owned());
+            self.violated(now, "R18 no worker of another cluster is welcomed", "one is let in".to_owned());
         }
         if let Some(no) = caller.other_live_machine {
             let what = format!("another process is let in beside that of w{no}");
-            self.fault(now, "R18 nobody is let in beside one that is heard", what);
+            self.violated(now, "R18 nobody is let in beside one that is heard", what);
         }
     }
 

@@ -65,7 +65,7 @@ impl Oracle {
         let Some(ending) = kept.and_then(|kept| kept.ending.as_ref()) else { return };
         if disk.is_current(token) && !self.is_confused_machine(machine) && !self.is_of_the_past(token) {
             let what = format!("w{} forgets {token}", machine.no);
-            self.fault(now, "I19 an outcome is kept until it is durable", what);
+            self.violated(now, "I19 an outcome is kept until it is durable", what);
         }
         let truth = *self.truth(token);
         let waited_for = truth.end.map(|end| now.since(end.at)).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Oracle {
         let may_give_up = gives_up_output && waited_for > patience;
         if ending.output.stdout > 0 && !truth.output_arrived && !may_give_up {
             let what = format!("w{} forgets {token}", machine.no);
-            self.fault(now, "I19 output is kept until it is durable", what);
+            self.violated(now, "I19 output is kept until it is durable", what);
         }
     }
 }

@@ -19,7 +19,7 @@ impl Oracle {
         if holders > permits {
             let what =
                 format!("job {} is the {holders}th to hold one of {permits} permits of {limit}", index + 1);
-            self.fault(now, "I14 no limit is exceeded", what);
+            self.violated(now, "I14 no limit is exceeded", what);
         }
     }
 
@@ -36,7 +36,7 @@ impl Oracle {
         let too_many = (1..).zip(starts.iter().rev()).find(|(count, from)| *count > allowed(**from));
         if let Some((count, from)) = too_many {
             let what = format!("{} is start {count} of {limit} since {} ms", it.token, from.0);
-            self.fault(now, "I15 no rate is exceeded", what);
+            self.violated(now, "I15 no rate is exceeded", what);
         }
     }
 
@@ -50,7 +50,7 @@ impl Oracle {
         if let Some((other, _)) = rows.iter().enumerate().find(holds) {
             let what =
                 format!("job {} holds a worker beside job {}, with the key {}", index + 1, other + 1, id.key);
-            self.fault(now, "I16 unique never doubled", what);
+            self.violated(now, "I16 unique never doubled", what);
         }
     }
 }

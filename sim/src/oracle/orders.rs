@@ -100,7 +100,7 @@ impl Oracle {
     pub(crate) fn began_in_order(&mut self, now: Moment, no: u16) {
         if let Some((token, first)) = self.queues[usize::from(no)].take_confirmed() {
             let what = format!("w{no} begins with {token} before {first}");
-            self.fault(now, "Q4 a worker starts the highest priority first", what);
+            self.violated(now, "Q4 a worker starts the highest priority first", what);
         }
     }
 
@@ -111,7 +111,7 @@ impl Oracle {
         let due = kept.launch.spec.stop_grace;
         if grace != due {
             let what = format!("{token} gets {grace:?} and not {due:?}");
-            self.fault(now, "W6 a stop waits for its grace", what);
+            self.violated(now, "W6 a stop waits for its grace", what);
         }
     }
 }

@@ -74,7 +74,7 @@ impl Oracle {
         }
         if let Some((last, it)) = wrong {
             let what = format!("{} goes to worker {} after {last:?}", it.token, it.worker);
-            self.fault(now, "F5 where a job goes again", what);
+            self.violated(now, "F5 where a job goes again", what);
         }
     }
 }

@@ -45,7 +45,7 @@ impl Oracle {
             Change::Assigned(it) => {
                 if self.cancelled.contains(&it.token.job) {
                     let what = format!("{} although somebody was told that it is being stopped", it.token);
-                    self.fault(scene.now, "I17 what was cancelled gets no further attempt", what);
+                    self.violated(scene.now, "I17 what was cancelled gets no further attempt", what);
                 }
                 self.is_permitted(scene.now, rows, index);
                 self.is_unique(scene.now, rows, index);
@@ -88,7 +88,7 @@ impl Oracle {
         let limit = limits.into_iter().flatten().min();
         if started || limit.is_none_or(|limit| waited < limit) {
             let what = format!("job {} of {} expired after {waited:?}", ended.job, definition.name);
-            self.fault(now, "promise 2 no job expires before its time", what);
+            self.violated(now, "promise 2 no job expires before its time", what);
         }
     }
 
@@ -107,7 +107,7 @@ impl Oracle {
         let lie = is_lie(truth) && others.all(|(_, end)| is_lie(Truth { end: Some(*end), ..truth }));
         if lie {
             let what = format!("{token} {} although its truth is {truth:?}", closed.outcome.name());
-            self.fault(scene.now, "I7 what is believed is true", what);
+            self.violated(scene.now, "I7 what is believed is true", what);
         }
         let blames_us =
             matches!(closed.outcome, Outcome::Cancelled | Outcome::TimedOut | Outcome::Interrupted);
@@ -116,11 +116,11 @@ impl Oracle {
         let is_known = !truth.removed && !self.walls_step && !self.causes_lost && !self.is_of_the_past(token);
         if blames_us && was_over && is_known {
             let what = format!("{token} {} although its truth is {truth:?}", closed.outcome.name());
-            self.fault(scene.now, "I7 what ended by itself has its own outcome", what);
+            self.violated(scene.now, "I7 what ended by itself has its own outcome", what);
         }
         if self.still_runs(token) {
             let what = format!("{token} is {} and runs on", closed.outcome.name());
-            self.fault(scene.now, "I7 what is over has ended", what);
+            self.violated(scene.now, "I7 what is over has ended", what);
         }
     }
 
@@ -183,7 +183,7 @@ impl Oracle {
         let is_known = |token: &Token| Some(*token) == named || !self.is_of_the_past(*token);
         let is_confused = |token| holder(token).is_some_and(|it| self.is_confused(it.worker));
         if let Some(token) = running.filter(is_known).find(|token| !is_confused(*token)) {
-            self.fault(scene.now, "I17 what is confirmed is gone", format!("{token} runs on"));
+            self.violated(scene.now, "I17 what is confirmed is gone", format!("{token} runs on"));
         }
     }
 
@@ -197,12 +197,12 @@ impl Oracle {
         } else if message.starts_with(UNHEARD) {
             let is_cancelled = latest.stopping == Some(StopCause::Cancel);
             if definition.given_up_after(is_cancelled).is_none() {
-                self.fault(scene.now, "I13 on_lost: wait waits", format!("{token} is given up"));
+                self.violated(scene.now, "I13 on_lost: wait waits", format!("{token} is given up"));
             }
         } else if self.truth(token).fenced && !message.starts_with(UNKNOWN) && !self.causes_lost {
             let what =
                 format!("{token} is lost although its worker stopped it because it had lost the server");
-            self.fault(scene.now, "promise 5 the server's absence is held against nobody", what);
+            self.violated(scene.now, "promise 5 the server's absence is held against nobody", what);
         // A machine that was set back twice may have lost it, and have it again.
         } else if message.starts_with(UNKNOWN) && !self.is_of_the_past(token) && !self.truth(token).removed {
             let knows = |machine: &&Machine| {
@@ -211,7 +211,7 @@ impl Oracle {
             };
             if let Some(machine) = scene.machines.iter().find(knows) {
                 let what = format!("{token} is lost although w{} has its container", machine.no);
-                self.fault(scene.now, "promise 3 no outcome is lost that somebody knows", what);
+                self.violated(scene.now, "promise 3 no outcome is lost that somebody knows", what);
             }
         }
     }
@@ -226,7 +226,7 @@ impl Oracle {
     ) {
         if closed.message.starts_with(UNASKED) && self.truth(closed.token).may_start {
             let what = format!("{} is given back although it may have started", closed.token);
-            self.fault(scene.now, "I13 who may have started is waited for", what);
+            self.violated(scene.now, "I13 who may have started is waited for", what);
         }
         let Some(row) = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD)) else {
             return;
@@ -235,7 +235,7 @@ impl Oracle {
         let there_for = scene.now.since(scene.attentive_since);
         if there_for < patience {
             let what = format!("{} is lost {there_for:?} after the server came", closed.token);
-            self.fault(scene.now, "promise 5 the server's absence is held against nobody", what);
+            self.violated(scene.now, "promise 5 the server's absence is held against nobody", what);
         }
         let definition = workload.definition(row.revision);
         let silent_for = row.latest.as_ref().and_then(|latest| self.silent_for(scene.now, latest.worker));
@@ -247,7 +247,7 @@ impl Oracle {
         let enough = shortened(enough, scene.drift_ppm);
         if let Some(silent_for) = silent_for.filter(|it| *it < enough) {
             let what = format!("{} is lost {silent_for:?} after its worker was heard of", closed.token);
-            self.fault(scene.now, "I13 nobody is given up before the time", what);
+            self.violated(scene.now, "I13 nobody is given up before the time", what);
         }
         if definition.container.self_fence.is_some() && scene.drift_ppm <= DRIFT_FENCED {
             self.is_fenced(scene, closed.token);
@@ -255,7 +255,7 @@ impl Oracle {
         let kept_for = self.truth(closed.token).kept.map(|at| scene.now.since(at));
         if let Some(kept_for) = kept_for.filter(|it| *it < patience) {
             let what = format!("{} is lost {kept_for:?} after its worker was told to keep it", closed.token);
-            self.fault(scene.now, "promise 5 who comes back keeps what it has", what);
+            self.violated(scene.now, "promise 5 who comes back keeps what it has", what);
         }
     }
 
@@ -272,7 +272,7 @@ impl Oracle {
         let is_connected = scheduler.worker_facts().any(|it| it.id == latest.worker && it.session.is_some());
         if is_connected && !self.comes_and_goes(latest.worker) {
             let what = format!("{} is lost although worker {} is connected", closed.token, latest.worker);
-            self.fault(now, "promise 5 who comes back keeps what it has", what);
+            self.violated(now, "promise 5 who comes back keeps what it has", what);
         }
     }
 
@@ -330,7 +330,7 @@ impl Oracle {
                 outcome.name(),
                 row.job_failures
             );
-            self.fault(scene.now, "I9 I10 the right budget pays", what);
+            self.violated(scene.now, "I9 I10 the right budget pays", what);
         }
     }
 
@@ -357,7 +357,7 @@ impl Oracle {
         });
         if let Some((other, _)) = passed_over {
             let what = format!("job {} goes before job {}", index + 1, other + 1);
-            self.fault(scene.now, "I22 the queue has an order", what);
+            self.violated(scene.now, "I22 the queue has an order", what);
         }
     }
 }

@@ -33,7 +33,7 @@ impl Oracle {
             .or_else(|| self.is_misheld(disk))
             .or_else(|| misaudited(scene, scheduler));
         if let Some((rule, what)) = wrong {
-            self.fault(scene.now, rule, what);
+            self.violated(scene.now, rule, what);
         }
     }
 

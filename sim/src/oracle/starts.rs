@@ -115,7 +115,11 @@ impl Oracle {
     /// I11: a worker writes down since when its lease counts.
     pub(crate) fn keeps_contact(&mut self, now: Moment, no: u16, at: Uptime) {
         if Some(at) > self.gates[usize::from(no)].lease_from {
-            self.fault(now, "I11 a lease counts from what was answered", format!("w{no} counts from {at:?}"));
+            self.violated(
+                now,
+                "I11 a lease counts from what was answered",
+                format!("w{no} counts from {at:?}"),
+            );
         }
     }
 
@@ -130,12 +134,12 @@ impl Oracle {
             answered.iter().position(|it| *it == token).map(|at| answered.swap_remove(at)).is_some();
         if launch.spec.ask_before_start && !is_answered {
             let what = format!("w{} starts {token}", machine.no);
-            self.fault(now, "I13 no start before the answer", what);
+            self.violated(now, "I13 no start before the answer", what);
         }
         let busy = machine.process.as_ref().and_then(|it| it.worker.as_ref()).map_or(0, |it| it.load().0);
         if busy > self.slots[usize::from(machine.no)] {
             let what = format!("w{} starts {token} as number {busy}", machine.no);
-            self.fault(now, "I11 no start without a slot", what);
+            self.violated(now, "I11 no start without a slot", what);
         }
         self.begins_in_order(machine, launch);
         self.has_its_memory(now, disk, launch);
@@ -150,7 +154,7 @@ impl Oracle {
         let given = launch.spec.resources.memory_bytes;
         if given != due {
             let what = format!("{token} has {given:?} bytes and not {due:?}");
-            self.fault(now, "I9 memory grows with each kill for it", what);
+            self.violated(now, "I9 memory grows with each kill for it", what);
         }
     }
 
@@ -161,14 +165,14 @@ impl Oracle {
             return;
         }
         if !self.gates[usize::from(machine.no)].is_open(machine.clock.up(now)) {
-            self.fault(now, "I11 no start behind the gate", format!("w{} starts {token}", machine.no));
+            self.violated(now, "I11 no start behind the gate", format!("w{} starts {token}", machine.no));
         }
         if !disk.is_current(token)
             && !self.given_up.contains(&token.job)
             && !self.is_confused_machine(machine)
             && !self.is_of_the_past(token)
         {
-            self.fault(
+            self.violated(
                 now,
                 "I11 nothing is started that is not current",
                 format!("w{} starts {token}", machine.no),
@@ -191,7 +195,7 @@ impl Oracle {
         let truth = *self.truth(token);
         // A container that somebody else removed was never there as far as anybody can know; one that the worker removed was told and acknowledged before.
         if truth.runs > 0 && !truth.unseen && !is_confused && token.fence > self.given_again {
-            self.fault(now, "I12 an attempt runs once", format!("{token} on w{no}"));
+            self.violated(now, "I12 an attempt runs once", format!("{token} on w{no}"));
         }
         let truth = self.truth(token);
         (truth.runs, truth.machine, truth.since, truth.end) = (truth.runs + 1, no, now, None);
@@ -201,7 +205,7 @@ impl Oracle {
         // The store may have forgotten the cancel, let the job begin, and have remembered it again.
         let is_certain = !is_confused && !self.is_of_the_past(token);
         if is_certain && latest.is_some_and(|latest| latest.outcome == Some(Outcome::Cancelled)) {
-            self.fault(now, "I17 what was cancelled does not start", format!("{token} on w{no}"));
+            self.violated(now, "I17 what was cancelled does not start", format!("{token} on w{no}"));
         }
         if revision.0 == 0 || is_confused || disk.is_unknown(token) {
             return;
@@ -229,7 +233,7 @@ impl Oracle {
             for other in other.map(|it| it.token).collect::<Vec<_>>() {
                 if waits || !self.was_in_trouble(machine, other) {
                     let what = format!("{token} runs on w{no}, {other} on w{}", machine.no);
-                    self.fault(now, "I13 never two containers of a job", what);
+                    self.violated(now, "I13 never two containers of a job", what);
                 }
             }
         }
@@ -245,7 +249,7 @@ impl Oracle {
         let Some(machine) = scene.machines.iter().find(runs) else { return };
         if !self.was_in_trouble(machine, token) {
             let what = format!("{token} runs on w{} although its worker was silent for too long", machine.no);
-            self.fault(scene.now, "I13 a fenced container does not outlive the contact", what);
+            self.violated(scene.now, "I13 a fenced container does not outlive the contact", what);
         }
     }
 

@@ -101,7 +101,7 @@ impl Oracle {
         let since = scene.now.since(failure.at);
         if since < shortened(EXCLUDED_FOR, scene.drift_ppm) {
             let what = format!("{} goes to worker {} {since:?} after its host failed", it.token, it.worker);
-            self.fault(scene.now, "Q7 a host that failed is excluded", what);
+            self.violated(scene.now, "Q7 a host that failed is excluded", what);
         }
     }
 
@@ -119,7 +119,7 @@ impl Oracle {
         let Some(row) = disk.row(closed.token.job).filter(|_| is_given_back) else { return };
         if due_at > row.due_at {
             let what = format!("{} was due at {}, and is now at {}", closed.token, row.due_at.0, due_at.0);
-            self.fault(now, "Q4 a released job keeps its place", what);
+            self.violated(now, "Q4 a released job keeps its place", what);
         }
     }
 
@@ -147,7 +147,7 @@ impl Oracle {
                 closed.token,
                 row.job_failures + 1
             );
-            self.fault(now, "I9 the backoff grows", what);
+            self.violated(now, "I9 the backoff grows", what);
         }
     }
 }

@@ -21,7 +21,7 @@ impl Oracle {
                 self.cancelled.insert(job);
                 let is_durable = disk.row(job).is_some_and(|row| row.state == State::Cancelled);
                 if *state == State::Cancelled && !is_durable {
-                    self.fault(now, "I18 told before it was durable", format!("job {job} is cancelled"));
+                    self.violated(now, "I18 told before it was durable", format!("job {job} is cancelled"));
                 }
             }
             _ => {}
@@ -32,7 +32,7 @@ impl Oracle {
         let Command::Jobs(order) = &request.command else { return };
         let mut jobs = (first.0..first.0 + u64::from(count)).map(JobId);
         if let Some(missing) = jobs.find(|job| disk.row(*job).is_none()) {
-            self.fault(now, "I1 I18 an accepted job is durable", format!("job {missing}"));
+            self.violated(now, "I1 I18 an accepted job is durable", format!("job {missing}"));
         }
         self.accepted.push((first, count));
         let Some(key) = &request.key else { return };
@@ -40,17 +40,17 @@ impl Oracle {
         let before = *self.keys.entry(key.clone()).or_insert(holder);
         if before != holder {
             let what = format!("{key} stood for job {}, and now for job {first}", before.job);
-            self.fault(now, "I2 a key stands for one request", what);
+            self.violated(now, "I2 a key stands for one request", what);
         }
         if disk.keys.get(key) != Some(&holder) {
-            self.fault(now, "I18 told before it was durable", format!("{key} stands for job {first}"));
+            self.violated(now, "I18 told before it was durable", format!("{key} stands for job {first}"));
         }
     }
 
     /// I18: the clients that wait for the end of a job are woken.
     pub(crate) fn told_end(&mut self, now: Moment, disk: &Disk, job: JobId, state: State) {
         if disk.row(job).is_none_or(|row| row.state != state) {
-            self.fault(now, "I18 told before it was durable", format!("job {job} {}", state.name()));
+            self.violated(now, "I18 told before it was durable", format!("job {job} {}", state.name()));
         }
     }
 
@@ -61,7 +61,7 @@ impl Oracle {
                 let broken = self.promises[usize::from(no)].broken(disk, *number);
                 // It may have been durable before the store went back, and its worker knows that by Welcome.
                 if let Some(token) = broken.filter(|token| !self.is_of_the_past(*token)) {
-                    self.fault(now, "I19 acknowledged before it was durable", format!("{token} of w{no}"));
+                    self.violated(now, "I19 acknowledged before it was durable", format!("{token} of w{no}"));
                 }
             }
             Order::Welcome(_) => self.sent[usize::from(no)].clear(),
@@ -69,7 +69,11 @@ impl Oracle {
                 if let Some(it) =
                     list.iter().find(|it| disk.row(it.token.job).is_none_or(|row| row.attempts.0 == 0))
                 {
-                    self.fault(now, "I18 told before it was durable", format!("{} is handed out", it.token));
+                    self.violated(
+                        now,
+                        "I18 told before it was durable",
+                        format!("{} is handed out", it.token),
+                    );
                 }
                 let has_started = |token: protocol::Token| {
                     let latest = disk.row(token.job).and_then(|row| row.latest.as_ref());
@@ -81,7 +85,7 @@ impl Oracle {
                 let new = list.iter().zip(is_repeated).filter(|(_, is_repeated)| !is_repeated);
                 if let Some((it, _)) = new.into_iter().find(|(it, _)| has_started(it.token)) {
                     let what = format!("{} is handed out although it has started", it.token);
-                    self.fault(now, "I12 an attempt runs once", what);
+                    self.violated(now, "I12 an attempt runs once", what);
                 }
             }
             _ => {}

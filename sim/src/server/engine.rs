@@ -153,7 +153,7 @@ impl World {
             process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
             let life = self.server.life;
-            self.agenda.note(done, Event::Committed { life });
+            self.agenda.schedule(done, Event::Committed { life });
             return;
         }
     }
@@ -170,7 +170,7 @@ impl World {
                 self.sync();
             }
             let again = stalled + self.server.dice.millis(0, 1_000);
-            self.agenda.note(again, Event::Committed { life });
+            self.agenda.schedule(again, Event::Committed { life });
             return;
         }
         match self.server.doom {
@@ -226,13 +226,13 @@ impl World {
             oracle.moved(scene, workload.definition(row.revision), change, rows, index);
         });
         if let Err(why) = refused {
-            oracle.fault(now, "I3 the store would refuse a change", why);
+            oracle.violated(now, "I3 the store would refuse a change", why);
         }
         if let Some(violation) = server.disk.hooks.take_violation() {
-            oracle.fault(now, "I25 each event has its hooks", violation);
+            oracle.violated(now, "I25 each event has its hooks", violation);
         }
         if let Some((rule, violation)) = server.disk.schedules.take_violation() {
-            oracle.fault(now, rule, violation);
+            oracle.violated(now, rule, violation);
         }
         self.make_wanted_backup();
     }
@@ -262,7 +262,7 @@ impl World {
             && at < process.wake
         {
             process.wake = at;
-            self.agenda.note(at, Event::Engine { life });
+            self.agenda.schedule(at, Event::ServerEngine { life });
         }
     }
 }

@@ -29,7 +29,7 @@ impl World {
         let config = self.server.config(self.swarm.slice);
         let scheduler = match self.server.disk.load(now, config) {
             Ok(scheduler) => scheduler,
-            Err(why) => return self.oracle.fault(self.now, "the store cannot be loaded", why),
+            Err(why) => return self.oracle.violated(self.now, "the store cannot be loaded", why),
         };
         let disk = &self.server.disk;
         let definitions = self.workload.current();
@@ -61,7 +61,7 @@ impl World {
     pub(crate) fn crash_server(&mut self) {
         let back_after = self.server.doom.take().map_or(Duration::ZERO, |(_, back_after)| back_after);
         let Some(process) = self.server.process.take() else { return };
-        self.agenda.note(self.now + back_after, Event::ServerStart);
+        self.agenda.schedule(self.now + back_after, Event::ServerStart);
         self.trace.say(self.now, || "server  crashes".to_owned());
         drop(process);
         self.server.frozen = None;
@@ -99,7 +99,7 @@ impl World {
         self.server.process = None;
         self.hang_up_all();
         self.server.life += 1;
-        self.agenda.note(self.now + back_after, Event::ServerStart);
+        self.agenda.schedule(self.now + back_after, Event::ServerStart);
     }
 
     /// True if a call of a worker is taken.

@@ -13,7 +13,7 @@ pub(crate) fn input(input: &Input) -> String {
     match input {
         Input::Define(list) => format!("{} definitions", list.len()),
         Input::Submit(it) => {
-            let key = it.key.as_ref().map(|key| format!(" key {}", key.key)).unwrap_or_default();
+            let key = it.idempotency_key.as_ref().map(|key| format!(" key {}", key.key)).unwrap_or_default();
             format!(
                 "submit {} of revision {}{key}",
                 it.jobs.len(),

@@ -82,7 +82,7 @@ fn faults_of(file: &str, text: &str) -> Vec<Complaint> {
             faults.push(fault(
                 format!("`{word}` is a word of the old glossary"),
                 "an outsider has to learn what it stands for",
-                "use the standard term; ARCHITECTURE.md, section Terms, lists them",
+                "use the standard term; docs/glossary.md lists them",
             ));
         }
     }

@@ -76,21 +76,23 @@ pub(super) async fn run(shared: Arc<DockerContext>) {
         }
         // The group of a container that has just ended is gone. Such containers leave the list by themselves.
         sleep(ASK_EVERY).await;
-        let unseen = shared.unseen.list();
+        let mut unseen = shared.unseen.list();
         let Some((_, first)) = unseen.first() else { continue };
         if let Some(layout) = find_layout(&shared, &first.id).await {
             shared.config.usage.learn(layout);
             let context = Arc::clone(&shared);
             let look_again = move || {
-                for (token, container) in unseen {
-                    if open(&context.config.usage, token, &container) {
-                        context.unseen.remove(token);
-                    }
+                let (seen, unseen): (Vec<_>, Vec<_>) = unseen
+                    .into_iter()
+                    .partition(|(token, container)| open(&context.config.usage, *token, container));
+                for (token, _) in seen {
+                    context.unseen.remove(token);
                 }
-                Ok(())
+                Ok(unseen)
             };
-            run_blocking(look_again).await;
-        } else {
+            unseen = run_blocking(look_again).await.unwrap_or_default();
+        }
+        if !unseen.is_empty() {
             ask_engine(&shared, unseen).await;
         }
     }

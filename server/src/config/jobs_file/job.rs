@@ -154,7 +154,7 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
             .filter_map(|(at, text)| reader.choose(*at, text, &keys::retry_outcomes()))
             .collect();
         policy.when.retain(|outcome| chosen.contains(outcome));
-        if chosen.is_empty() {
+        if node.is_empty_list() {
             reader.fault(node.at, Code::InvalidValue, "name at least one outcome, or set max to 0");
         }
     }

@@ -305,6 +305,10 @@ pub(super) const VOLUME: &[Key] = &[
     key("read_only", Shape::Bool, "Whether the container may only read it; false if absent."),
 ];
 
+/// The keys of a value of `environment` that is a secret.
+pub(super) const SECRET_REFERENCE: &[Key] =
+    &[key("secret", Shape::Text, "The name of a secret of the server.")];
+
 /// Other names of keys.
 pub(super) const ALIASES: [(&str, &str); 4] = [
     ("max_unexpected_retries", "lost_limit"),

@@ -110,7 +110,7 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
 fn chat(place: &Node, format: ChatFormat, reader: &mut Reader<'_>) -> Option<Endpoint> {
     let url = read_url(place, reader)?;
     if format == ChatFormat::Discord && url.path().ends_with("/slack") {
-        let text = "behind /slack Discord takes the format of Slack only; leave out one of the two";
+        let text = "Discord takes the format of Slack at a URL that ends with /slack: remove either this end or \"format\"";
         reader.fault(place.at, Code::InvalidValue, text);
     }
     Some(Endpoint::Slack { url, format })
@@ -129,7 +129,7 @@ fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
         MailSupport::Present => {}
     }
     let texts = reader.texts(node);
-    if texts.is_empty() {
+    if node.is_empty_list() {
         reader.fault(node.at, Code::InvalidValue, "name at least one address");
     }
     let mut recipients = Vec::new();
@@ -149,7 +149,7 @@ fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
     let known = Occasion::ALL.map(|occasion| (occasion.name(), occasion));
     let chosen: Vec<Occasion> =
         reader.texts(node).iter().filter_map(|(at, text)| reader.choose(*at, text, &known)).collect();
-    if chosen.is_empty() {
+    if node.is_empty_list() {
         reader.fault(node.at, Code::InvalidValue, "name at least one occasion");
     }
     chosen.into_iter().collect()
@@ -157,9 +157,14 @@ fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
 
 fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
     let text = reader.text(node)?;
-    let url = Url::parse(&text).ok().filter(|url| {
-        text.len() <= URL_BYTES_MAX && matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
-    });
+    if text.len() > URL_BYTES_MAX {
+        let text = format!("the URL is too long with {} bytes (max {URL_BYTES_MAX})", text.len());
+        reader.fault(node.at, Code::TooLong, text);
+        return None;
+    }
+    let url = Url::parse(&text)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some());
     let Some(url) = url else {
         reader.fault(node.at, Code::InvalidValue, "this is not a URL that begins with https:// or http://");
         return None;
@@ -173,9 +178,13 @@ fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
 
 fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
     let texts = reader.texts(node);
+    // Without a secret, messages would not be signed.
+    if node.is_empty_list() {
+        reader.fault(node.at, Code::InvalidValue, "give at least one secret, or leave out the key");
+    }
     if texts.len() > SECRETS_MAX {
         let text = format!("{} secrets are too many (max {SECRETS_MAX})", texts.len());
-        reader.fault(node.at, Code::InvalidValue, text);
+        reader.fault(node.at, Code::TooLong, text);
     }
     let mut secrets = Vec::new();
     for (at, text) in texts {

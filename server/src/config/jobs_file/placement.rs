@@ -35,7 +35,7 @@ fn requires(node: &Node, reader: &mut Reader<'_>) -> Vec<LabelRule> {
             .filter_map(|pair| {
                 reader.accept(pair.key_at, label_name(&pair.key))?;
                 let values = loose_texts(&pair.value, reader);
-                if values.is_empty() {
+                if pair.value.is_empty_list() {
                     reader.fault(pair.value.at, Code::InvalidValue, "name at least one value");
                 }
                 values.iter().for_each(|(at, value)| warn_of_condition(&pair.key, value, *at, reader));

@@ -81,6 +81,10 @@ impl Node {
         }
     }
 
+    pub(super) fn is_empty_list(&self) -> bool {
+        matches!(&self.value, Value::List(items) if items.is_empty())
+    }
+
     pub(super) fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.meaning() == ScalarMeaning::Null)
     }

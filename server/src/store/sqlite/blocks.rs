@@ -1,8 +1,9 @@
 //! Blocks of consecutive jobs, by which coarse indexes work.
 
-/// This many consecutive jobs make a block of the coarse indexes.
+/// A block of the coarse indexes has 2^12 consecutive jobs: the block of a job is its number without the last 12 bits.
 pub(super) const BLOCK_SHIFT: u32 = 12;
-/// The last job that belongs to a block.
+
+/// The last job of a block.
 pub(super) const fn last_of(block: i64) -> i64 {
     ((block + 1) << BLOCK_SHIFT) - 1
 }

@@ -118,8 +118,7 @@ impl Attempt {
     ) -> Option<Exit> {
         let spec = &self.launch.spec;
         // Engines sometimes miss a kill; the control group has counted it.
-        let oom_seen =
-            self.oom.load(Ordering::Relaxed) || shared.config.usage.was_killed_for_its_limit(self.token());
+        let oom_seen = self.oom.load(Ordering::Relaxed) || shared.config.usage.was_oom_killed(self.token());
         let exit = container.exit(oom_seen);
         if let Some(message) = container::init_failure(spec.init, container.exit_code(), cli_stderr) {
             let code = Some(container.exit_code());

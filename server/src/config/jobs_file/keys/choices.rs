@@ -6,12 +6,12 @@ use protocol::report::Outcome;
 use scheduler::definition::{OnLost, RetryOn, RetryPolicy};
 use scheduler::placement::rules::PlacementStrategy;
 
-/// Sets of defaults for a container.
+/// The words of `profile`: defaults for the keys of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config::jobs_file) enum Profile {
     /// Docker's own defaults.
     Default,
-    /// As few rights and resources as most jobs can do with.
+    /// The few rights and resources that most jobs need.
     Restricted,
 }
 
@@ -26,7 +26,8 @@ pub(in crate::config::jobs_file) const RUNTIMES: [(&str, RuntimeKind); 3] = [
 ];
 pub(in crate::config::jobs_file) const RETRY_ON: [(&str, RetryOn); 3] =
     [("any", RetryOn::Any), ("same", RetryOn::Same), ("other", RetryOn::Other)];
-/// How the waits before further attempts grow.
+
+/// The words of `retry.backoff.kind`: how the longest wait before an attempt grows with the failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config::jobs_file) enum BackoffKind {
     Exponential,
@@ -45,12 +46,12 @@ pub(in crate::config::jobs_file) const BACKOFF_KINDS: [(&str, BackoffKind); 4] =
 pub(in crate::config::jobs_file) const ON_LOST: [(&str, OnLost); 3] =
     [("retry", OnLost::Retry), ("fail", OnLost::Fail), ("wait", OnLost::Wait)];
 
-/// The outcomes after which a job may be tried again at its own cost.
+/// The words of `retry.when`: the outcomes that are failures of the job itself, which use `retry.max`.
 pub(in crate::config::jobs_file) fn retry_outcomes() -> [(&'static str, Outcome); 5] {
     RetryPolicy::JOB_BUDGET.map(|outcome| (outcome.name(), outcome))
 }
 
-/// The choices of `strategy`.
+/// The words of `strategy`.
 pub(in crate::config::jobs_file) fn strategies() -> [(&'static str, PlacementStrategy); 3] {
     PlacementStrategy::ALL.map(|strategy| (strategy.name(), strategy))
 }

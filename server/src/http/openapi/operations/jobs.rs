@@ -58,7 +58,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .takes(&[
                 query("batch_name", Kind::Text("film 7"), "The name of the batch."),
                 query("max_failures", Kind::Number(1, 100_000, 3), "After this many failed members, those that have not started are cancelled."),
-                query("concurrency", Kind::Number(1, 100_000, 10), "Members that may hold a worker at once."),
+                query("concurrency", Kind::Number(1, 100_000, 10), "Members that may be on workers at once."),
                 query("require_worker", Kind::Switch, "No job is made if no connected worker can run them now."),
                 KEY,
             ])

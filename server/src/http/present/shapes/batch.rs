@@ -33,7 +33,7 @@ pub struct BatchSummary {
     /// After this many failed members, those that have not started are cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<u32>,
-    /// Members that may hold a worker at once.
+    /// Members that may be on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Members that are no longer kept.

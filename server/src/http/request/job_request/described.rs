@@ -57,7 +57,7 @@ pub(crate) struct Submission {
     /// After this many failed members, those that have not started are cancelled.
     #[schema(minimum = 1, maximum = 100_000)]
     max_failures: Option<i64>,
-    /// Members that may hold a worker at once.
+    /// Members that may be on workers at once.
     #[schema(minimum = 1, maximum = 100_000)]
     concurrency: Option<i64>,
 }

@@ -13,7 +13,7 @@ use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_OVERRIDES};
 use crate::store::sqlite::{hooks, run_on};
 
-/// An ended job that is looked at.
+/// An ended job that retention may delete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) job: i64,
@@ -42,18 +42,19 @@ impl Candidate {
     }
 }
 
-/// Ended jobs of one block that are looked at, and which of them are parents.
+/// Ended jobs of one block that retention may delete.
 pub(super) struct Candidates {
     pub(super) jobs: Vec<Candidate>,
+    /// The parents of the block, in order; they need not be among `jobs`.
     parents: Vec<i64>,
 }
 
-/// Rows that go with the deletion of a job.
+/// How much the deletion of one job deletes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     /// The job and its members.
     pub(super) jobs: usize,
-    /// Their attempts, and at least one row for each.
+    /// Their attempts; a job without one counts as one.
     pub(super) rows: usize,
 }
 
@@ -63,7 +64,7 @@ impl Candidates {
         Ok(Self { jobs, parents })
     }
 
-    /// Rows that go with this job.
+    /// How much the deletion of this job deletes.
     pub(super) fn size(&self, connection: &Connection, job: &Candidate) -> rusqlite::Result<Size> {
         let own = usize::try_from(job.attempts).unwrap_or(usize::MAX).max(1);
         if self.parents.binary_search(&job.job).is_err() {
@@ -79,7 +80,8 @@ impl Candidates {
         Ok(Size { jobs: count(members).saturating_add(1), rows: own.saturating_add(count(rows)) })
     }
 
-    /// Deletes the jobs at these places, members of parents too. The schema allows it only up to the end that is written down first.
+    /// Deletes these jobs of the block, and the members of those that are parents. Returns how many jobs were deleted. A trigger refuses to
+    /// delete jobs that ended later than `deletes_until`, so that is set first.
     pub(super) fn delete(
         &self,
         connection: &Connection,
@@ -108,9 +110,9 @@ impl Candidates {
         let count = all().count();
         connection.prepare_cached("UPDATE installation SET deletes_until = ?1")?.execute([latest])?;
         for (block, jobs) in &members {
-            rows_of(connection, *block, jobs)?;
+            delete_rows(connection, *block, jobs)?;
         }
-        rows_of(connection, block, doomed)?;
+        delete_rows(connection, block, doomed)?;
         connection
             .prepare_cached("UPDATE installation SET deletes_until = NULL, ended = ended - ?1")?
             .execute([i64::try_from(count).unwrap_or(i64::MAX)])?;
@@ -122,8 +124,8 @@ impl Candidates {
     }
 }
 
-/// Deletes the rows of jobs of a block.
-fn rows_of(connection: &Connection, block: i64, doomed: &[Candidate]) -> WriteResult {
+/// Deletes the rows of these jobs of a block, without those of members.
+fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> WriteResult {
     let noted = jobs_of(connection, block, NOTED)?;
     let hooked = jobs_of(connection, block, HOOKED)?;
     let dependent = jobs_of(connection, block, DEPENDENT)?;

@@ -23,7 +23,7 @@ struct Surroundings {
     waiting: u64,
 }
 
-/// Takes all figures; a fifth of the jobs is submitted one after the other.
+/// Two runs: a fifth of the jobs, submitted one after the other; then all of them, over many connections at once.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, workers: u64) -> anyhow::Result<()> {
     compare(env, (jobs / 5, 1), workers).await?;
     compare(env, (jobs, CONNECTIONS), workers).await
@@ -36,7 +36,7 @@ async fn compare(env: &BenchEnv, load: (u64, u64), workers: u64) -> anyhow::Resu
     let beside = Surroundings { waiting: WAITING_DEFINITIONS, ..few };
     let [[few], [many], [beside]] =
         medians([few, many, beside], async |around| Ok([take(env, load, around).await?])).await?;
-    let mut record = Record::new("flow ratios");
+    let mut record = Record::new("job cost ratios");
     record.set("jobs", load.0);
     record.set("connections", load.1);
     record.set("turns", TURNS);
@@ -62,7 +62,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     // A few workers cost a thousandth of a core.
     let idle = if around.workers > FEW_WORKERS { percent_of_a_core(&server).await? / 100.0 } else { 0.0 };
 
-    let load = Load { jobs, batch: 1, connections, name: "flowing" };
+    let load = Load { jobs, batch: 1, connections, name: "measured" };
     let (before, began) = (server.process.cpu_us()?, Instant::now());
     load.submit(server.endpoint.clone()).await?;
     swarm.until_arrived(jobs).await?;
@@ -76,7 +76,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     anyhow::ensure!(counts.live == waiting, "{} jobs wait instead of {waiting}", counts.live);
     Counts { live: 0, ..counts }.require_success(jobs)?;
     let cost = (cpu - idle * elapsed.as_micros() as f64) / jobs as f64;
-    let mut record = Record::new("flow");
+    let mut record = Record::new("job cost");
     record.set("jobs", jobs);
     record.set("connections", connections);
     record.set("workers", around.workers);
@@ -103,7 +103,7 @@ async fn submit_waiting(server: &Server, definitions: u64) -> anyhow::Result<()>
 
 fn jobs_file(waiting: u64) -> String {
     let entries = (0..waiting).map(|n| format!("  waiting-{n}: {{ runtime: fake, requires: [absent] }}\n"));
-    format!("version: 1\njobs:\n  flowing: {{ runtime: fake }}\n{}", entries.collect::<String>())
+    format!("version: 1\njobs:\n  measured: {{ runtime: fake }}\n{}", entries.collect::<String>())
 }
 
 const FEW_WORKERS: u64 = 10;
