@@ -194,12 +194,12 @@ mod tests {
             jobs: jobs.into(),
             batch: (count > 1).then(Default::default),
             require_worker: false,
-            key: None,
+            idempotency_key: None,
         };
         scheduler.step(NOW, Input::Submit(submit));
         // A group creates one slice of a batch.
         for _ in 0..=count / SLICE {
-            scheduler.begin(GroupNo(scheduler.last.group.0 + 1));
+            scheduler.begin(GroupNo(scheduler.counters.group.0 + 1));
             scheduler.step(NOW, Input::Tick);
         }
     }

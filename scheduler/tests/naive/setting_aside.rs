@@ -64,7 +64,7 @@ impl Model {
     /// if a worker was opened, which is seen in the next step.
     pub(super) fn take_set_aside(&mut self, told: &SetAside) -> Result<bool, String> {
         let before = self.set_aside.clone();
-        // What was placed changes who waits for whom.
+        // A job that was placed does not wait any more, and may have taken the permit of another one.
         self.open_again();
         for (worker, job) in self.set_aside.iter().filter(|(worker, job)| told.get(worker) != Some(job)) {
             let (worker, job) = (self.worker(*worker).expect("it stays"), self.job(job.0).expect("it waits"));

@@ -32,7 +32,7 @@ impl Oracle {
             let job = it.token.job;
             if let Some((worker, _)) = after.iter().find(|(_, held)| **held == job) {
                 let what = format!("{} is assigned, and worker {worker} is set aside for it", it.token);
-                self.fault(now, "I29 a worker is set aside for a waiting job", what);
+                self.violated(now, "I29 a worker is set aside for a waiting job", what);
             }
             let first = before.get(&it.worker).filter(|first| after.get(&it.worker) == Some(first));
             let rows = first.and_then(|first| Some((*first, disk.row(*first)?, disk.row(job)?)));
@@ -47,7 +47,7 @@ impl Oracle {
             if let Some((first, ..)) = rows.filter(|it| !is_aged && is_later(it)) {
                 let what =
                     format!("{} goes to worker {}, which is set aside for job {first}", it.token, it.worker);
-                self.fault(now, "I29 a worker that is set aside takes nothing later", what);
+                self.violated(now, "I29 a worker that is set aside takes nothing later", what);
             }
         }
     }
