@@ -53,6 +53,7 @@ use crate::oracle::orders::LocalQueue;
 use crate::oracle::places::Places;
 pub(crate) use crate::oracle::rows::Scene;
 use crate::oracle::scan::Ending;
+use crate::oracle::set_aside::SetAside;
 use crate::oracle::starts::Gate;
 use crate::oracle::truth::Truth;
 use crate::oracle::waits::FailedHosts;
@@ -103,6 +104,8 @@ pub(crate) struct Oracle {
     worker_processes: WorkerProcesses,
     /// By worker.
     contacts: Vec<Contact>,
+    /// The workers that were set aside before the step that is looked at.
+    pub(crate) set_aside: SetAside,
     places: Places,
     failed_hosts: FailedHosts,
     /// The first job and the number of jobs of each request that was told to be accepted.
@@ -146,6 +149,7 @@ impl Oracle {
             worker_processes: WorkerProcesses::default(),
             contacts: Vec::new(),
             places: Places::default(),
+            set_aside: SetAside::new(),
             failed_hosts: FailedHosts::default(),
             accepted: Vec::new(),
             endings: Vec::new(),

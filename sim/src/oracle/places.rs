@@ -12,6 +12,7 @@ use scheduler::job::LastPlacement;
 use scheduler::step::{Assigned, Change, Step};
 
 use super::Oracle;
+use super::set_aside::SetAside;
 use crate::clock::Moment;
 use crate::disk::{Disk, uses_platform_budget};
 use crate::workload::Workload;
@@ -42,14 +43,14 @@ impl Oracle {
         scheduler: &Scheduler,
         step: &Step,
     ) {
-        let ours = &mut self.places;
+        let (ours, set_aside) = (&mut self.places, &self.set_aside);
         let mut wrong = None;
         for change in &step.changes {
             match change {
                 Change::Assigned(it) => {
                     let last = ours.last.get(&it.token.job).copied();
                     wrong = wrong.or(last
-                        .filter(|last| !may_go(scheduler, (disk, workload), it, *last))
+                        .filter(|last| !may_go(scheduler, (disk, workload), set_aside, it, *last))
                         .zip(Some(it)));
                     ours.holders.insert(it.token.job, it.worker);
                 }
@@ -82,6 +83,7 @@ impl Oracle {
 fn may_go(
     scheduler: &Scheduler,
     (disk, workload): (&Disk, &Workload),
+    set_aside: &SetAside,
     it: &Assigned,
     last: LastPlacement,
 ) -> bool {
@@ -102,8 +104,9 @@ fn may_go(
     if is_limited || !is_back || (on != RetryOn::Other && !last.infrastructure_failure) {
         return true;
     }
-    // A worker that can take one more now could before.
-    !verdicts().iter().any(|other| other.worker != it.worker && is_able(&other.verdict))
+    // A worker that can take one more now could before, unless it was set aside.
+    let could = |other: &WorkerVerdict| !set_aside.contains_key(&other.worker) && is_able(&other.verdict);
+    !verdicts().iter().any(|other| other.worker != it.worker && could(other))
 }
 
 fn is_unlisted(verdict: &PlacementVerdict) -> bool {

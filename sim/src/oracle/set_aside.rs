@@ -16,14 +16,15 @@ use crate::workload::Workload;
 pub(crate) type SetAside = BTreeMap<WorkerId, JobId>;
 
 impl Oracle {
-    /// A step of the scheduler, with what was set aside before it and after it. Rows are those before it, as far as they are on disk.
+    /// A step of the scheduler, with what was set aside after it. Rows are those before it, as far as they are on disk.
     pub(crate) fn respects_set_aside(
         &mut self,
         now: Moment,
         (disk, workload, is_aged): (&Disk, &Workload, bool),
-        (before, after): (&SetAside, &SetAside),
+        after: &SetAside,
         step: &Step,
     ) {
+        let before = std::mem::take(&mut self.set_aside);
         let assigned = step.changes.iter().filter_map(|change| match change {
             Change::Assigned(it) => Some(it),
             _ => None,

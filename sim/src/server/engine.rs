@@ -89,6 +89,7 @@ impl World {
         let Some(process) = &mut server.process else { return };
         trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
         let set_aside: SetAside = process.scheduler.workers_set_aside().collect();
+        oracle.set_aside.clone_from(&set_aside);
         let step = process.scheduler.step(now, input);
         if !step.changes.is_empty() || !step.effects.is_empty() {
             self.transitions += 1;
@@ -107,7 +108,7 @@ impl World {
             oracle.check_admission(self.now, caller, &step);
             let set_aside_now: SetAside = process.scheduler.workers_set_aside().collect();
             let facts = (&server.disk, &*workload, ageing.is_some());
-            oracle.respects_set_aside(now, facts, (&set_aside, &set_aside_now), &step);
+            oracle.respects_set_aside(now, facts, &set_aside_now, &step);
             let is_new = |(worker, job): &(&_, &_)| set_aside.get(worker) != Some(job);
             self.coverage.workers_set_aside += set_aside_now.iter().filter(is_new).count() as u64;
             // An end that was decided and is not committed is not on the disk.
