@@ -29,7 +29,7 @@ Worker = TypedDict("Worker", {
     "labels_set": "dict[str, str]", "labels_granted": "dict[str, str]", "revoked_at": str,
     "runtimes": "list[dict[str, Any]]", "unmanaged": "list[dict[str, Any]]",
     "suspect": "dict[str, Any]", "exclusions": "list[dict[str, Any]]", "copies": "list[str]", "version": str, "address": str,
-    "engine_id": str, "load_milli": int, "disk_free_bytes": int,
+    "engine_id": str, "load_milli": int, "disk_free_bytes": int, "set_aside_for": int,
 }, total=False)  # fmt: skip
 
 # A committed change. `kind` decides which objects it has: see docs/events.md.
