@@ -38,6 +38,10 @@ impl Oracle {
             let first = before.get(&it.worker).filter(|first| after.get(&it.worker) == Some(first));
             let rows = first.and_then(|first| Some((*first, disk.row(*first)?, disk.row(job)?)));
             let is_later = |(first, row, taken): &(JobId, &Row, &Row)| {
+                // Jobs of one definition have an order of their own, since their keys take turns.
+                if row.revision == taken.revision {
+                    return false;
+                }
                 let place = |id: JobId, row: &Row| (-i64::from(row.priority), row.due_at.0, id.0);
                 let definition = workload.definition(taken.revision);
                 // One that waits for a certain worker goes first within a priority.
