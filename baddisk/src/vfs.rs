@@ -1,5 +1,5 @@
-//! The table of functions that SQLite calls. It is SQLite's own, with those replaced that change files: they do what the original does, and
-//! note it. A file of a directory that nobody watches is opened by the original alone, and never comes here again.
+//! A file system (VFS) for SQLite: a copy of SQLite's own table of functions, in which those that change files are replaced. A replacement
+//! calls the original and records the call. Files outside of watched directories are opened by the original, with its own functions.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(|| {
 #[derive(Default)]
 struct Registry {
     watched: Vec<Weak<Watched>>,
-    /// Files that are open, by their place in memory.
+    /// Open files, by the address of SQLite's file object.
     files: HashMap<usize, Open>,
 }
 
@@ -40,11 +40,11 @@ struct Open {
 }
 
 thread_local! {
-    /// True if a directory was opened to be synced during the present call.
+    /// True if SQLite has opened a directory during the present call of this thread. It does so only to sync the names in it.
     static NAMES_SYNCED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// SQLite's own table.
+/// SQLite's own table, and its own function that opens a directory.
 static ORIGINAL: OnceLock<Original> = OnceLock::new();
 
 struct Original {
@@ -59,7 +59,7 @@ unsafe impl Sync for Original {}
 
 type OpenDirectory = unsafe extern "C" fn(*const c_char, *mut c_int) -> c_int;
 
-/// Puts our table in front of SQLite's own.
+/// Registers our table as SQLite's default, and replaces the system call that opens directories.
 fn install() {
     // SAFETY: SQLite gives its own table, which lives and stays the same until the process ends.
     let original = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()).as_ref() };
@@ -73,7 +73,7 @@ fn install() {
         let open_directory = get(at, name).expect("it opens directories");
         let open_directory = std::mem::transmute::<unsafe extern "C" fn(), OpenDirectory>(open_directory);
         ORIGINAL.get_or_init(|| Original { vfs, open_directory });
-        let ours = std::mem::transmute::<OpenDirectory, unsafe extern "C" fn()>(note_directory);
+        let ours = std::mem::transmute::<OpenDirectory, unsafe extern "C" fn()>(record_open_directory);
         set(at, name, Some(ours));
     }
     let ours = ffi::sqlite3_vfs {
@@ -95,7 +95,7 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The disk that watches this file, and the file's name there.
+/// The watched directory that has this file, and the file's name in it. `None` if the file is in no watched directory.
 fn watcher(path: *const c_char) -> Option<(Arc<Watched>, String)> {
     if path.is_null() {
         return None;
@@ -239,8 +239,8 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     code
 }
 
-/// SQLite opens a directory only to sync it.
-unsafe extern "C" fn note_directory(path: *const c_char, descriptor: *mut c_int) -> c_int {
+/// Replaces SQLite's `openDirectory`, and records in [`NAMES_SYNCED`] that it was called.
+unsafe extern "C" fn record_open_directory(path: *const c_char, descriptor: *mut c_int) -> c_int {
     NAMES_SYNCED.set(true);
     // SAFETY: these are the caller's arguments.
     unsafe { (original().open_directory)(path, descriptor) }

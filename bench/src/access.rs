@@ -12,8 +12,8 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Access::Open, Access::Tokens, Access::Tls];
     let [[open], [tokens], [tls]] = medians(kinds, async |access| {
         let load = (jobs, 1, CONNECTIONS);
-        let jobs_of = Workload::Talkative;
-        let run = Run { bench: "access", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
+        let workload = Workload::Talkative;
+        let run = Run { bench: "access", load, workload, history: 0, tuned: true, access, is_watched: false };
         Ok([throughput::take(env, run).await?.server_cpu_us])
     })
     .await?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::load::{NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, Server};
-use crate::swarm::{Jobs, Swarm, SwarmSettings};
+use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 
 /// Takes the figures with so many workers.
 pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> {
@@ -16,7 +16,7 @@ pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> 
     let stage = env.stage(&jobs_file())?;
     let (server, _) = stage.server().await?;
     let empty = server.process.memory_bytes()?;
-    let settings = SwarmSettings { workers, slots: SLOTS, jobs: Jobs::HoldForever };
+    let settings = SwarmSettings { workers, slots: SLOTS, attempts: AttemptHandling::HoldForever };
     let swarm = Swarm::start(server.address, settings)?;
     let joined = swarm.until_ready().await?;
     tell("idle");

@@ -20,8 +20,8 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     quiet(env).await?;
     let [[alone], [watched]] = medians([false, true], async |is_watched| {
         let load = (jobs, BATCH, CONNECTIONS);
-        let (jobs_of, access) = (Workload::Silent, Access::Open);
-        let run = Run { bench: "followers", load, jobs_of, history: 0, tuned: true, access, is_watched };
+        let (workload, access) = (Workload::Silent, Access::Open);
+        let run = Run { bench: "followers", load, workload, history: 0, tuned: true, access, is_watched };
         Ok([throughput::take(env, run).await?.jobs_per_s])
     })
     .await?;

@@ -12,7 +12,7 @@ use crate::load::{Load, NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::singles::CONNECTIONS;
 use crate::stage::{BenchEnv, Server};
-use crate::swarm::{Jobs, Swarm, SwarmSettings};
+use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 use crate::turns::{TURNS, medians};
 
 /// Workers and waiting jobs beside the measured jobs.
@@ -55,7 +55,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     tell(&format!("{connections} at once, {around:?}"));
     let stage = env.stage(&jobs_file(around.waiting))?;
     let (server, _) = stage.server().await?;
-    let settings = SwarmSettings { workers: around.workers, slots: SLOTS, jobs: Jobs::Finish };
+    let settings = SwarmSettings { workers: around.workers, slots: SLOTS, attempts: AttemptHandling::Finish };
     let swarm = Swarm::start(server.address, settings)?;
     swarm.until_ready().await?;
     submit_waiting(&server, around.waiting).await?;
@@ -91,7 +91,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     Ok(cost)
 }
 
-/// Jobs that no worker may take.
+/// AttemptHandling that no worker may take.
 async fn submit_waiting(server: &Server, definitions: u64) -> anyhow::Result<()> {
     let mut connection = server.connect().await?;
     for _ in 0..if definitions == 0 { 0 } else { WAITING_EACH } {

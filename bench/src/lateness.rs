@@ -1,4 +1,4 @@
-//! Jobs with a start time: how late they reach a worker, what they cost while they wait, and how long a start with them takes.
+//! AttemptHandling with a start time: how late they reach a worker, what they cost while they wait, and how long a start with them takes.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::database::Counts;
 use crate::load::{NDJSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, Server};
-use crate::swarm::{Jobs, Swarm, SwarmSettings, wall_us};
+use crate::swarm::{AttemptHandling, Swarm, SwarmSettings, wall_us};
 use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures for jobs that become due one after the other within a minute.
@@ -30,7 +30,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let (server, start) = stage.server_at(address).await?;
     let start_cpu = server.process.cpu_us()?;
     let bytes_per_job = server.process.memory_bytes()?.saturating_sub(empty) as f64 / jobs as f64;
-    let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, jobs: Jobs::Finish };
+    let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, attempts: AttemptHandling::Finish };
     let swarm = Swarm::start(server.address, settings)?;
     swarm.until_ready().await?;
     tokio::time::sleep(SETTLE).await;

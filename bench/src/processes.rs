@@ -5,7 +5,7 @@ use crate::database::Counts;
 use crate::load::Load;
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, WorkerPool};
-use crate::throughput::Used;
+use crate::throughput::CpuTime;
 use crate::waiting;
 
 /// Takes the figure.
@@ -16,10 +16,10 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let pool = WorkerPool { workers: 1, room: Some(ROOM), allow: Some("--allow-process") };
     let workers = stage.workers(&server, &pool).await?;
     let load = Load { name: "true", ..backlog::load(jobs) };
-    let used = Used::now(&server, &workers)?;
+    let used = CpuTime::now(&server, &workers)?;
     let submitted = load.submit(server.address).await?;
     let ended = waiting::until_all_ended(&server).await?;
-    let used = Used::now(&server, &workers)?.since(used);
+    let used = CpuTime::now(&server, &workers)?.since(used);
     let seconds = ended.duration_since(submitted.began).as_secs_f64();
 
     for worker in workers {

@@ -11,13 +11,13 @@ use crate::workload::{BATCH, CONNECTIONS, DEFINITIONS, Workload};
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Workload::Silent, Workload::Many, Workload::Ruled];
     let [[one_cost, one_rate], [many_cost, many_rate], [ruled_cost, ruled_rate]] =
-        medians(kinds, async |jobs_of| {
+        medians(kinds, async |workload| {
             let load = (jobs, BATCH, CONNECTIONS);
             let access = Access::Open;
             let run =
-                Run { bench: "rules", load, jobs_of, history: 0, tuned: true, access, is_watched: false };
-            let taken = throughput::take(env, run).await?;
-            Ok([taken.server_cpu_us, taken.jobs_per_s])
+                Run { bench: "rules", load, workload, history: 0, tuned: true, access, is_watched: false };
+            let figures = throughput::take(env, run).await?;
+            Ok([figures.server_cpu_us, figures.jobs_per_s])
         })
         .await?;
     let mut record = Record::new("rules ratios");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::record::{Record, tell};
 use crate::stage::BenchEnv;
-use crate::swarm::{Jobs, Swarm, SwarmSettings};
+use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 
 /// Takes the figures over a minute.
 pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()> {
@@ -17,7 +17,7 @@ pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()
     server.process.stop().await?;
     let (server, start) = stage.server_at(address).await?;
     let start_cpu = server.process.cpu_us()?;
-    let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, jobs: Jobs::Finish };
+    let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, attempts: AttemptHandling::Finish };
     let swarm = Swarm::start(server.address, settings)?;
     swarm.until_ready().await?;
     tokio::time::sleep(SETTLE).await;

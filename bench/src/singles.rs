@@ -5,10 +5,10 @@ use crate::throughput::{self, Run};
 
 /// Takes all figures of single POSTs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
-    for (tuned, jobs_of, history) in throughput::variants(history) {
+    for (tuned, workload, history) in throughput::variants(history) {
         let load = (jobs, 1, CONNECTIONS);
         let access = Access::Open;
-        let run = Run { bench: "singles", load, jobs_of, history, tuned, access, is_watched: false };
+        let run = Run { bench: "singles", load, workload, history, tuned, access, is_watched: false };
         throughput::take(env, run).await?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
-pub(crate) use shared::{Jobs, SwarmSettings, wall_us};
+pub(crate) use shared::{AttemptHandling, SwarmSettings, wall_us};
 use shared::{Shared, lock};
 
 /// Simulated workers. They end when this is dropped.
@@ -33,7 +33,7 @@ impl Swarm {
             settings,
             ready: AtomicU64::new(0),
             arrivals: Mutex::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
         });
         let mut tasks = JoinSet::new();
         for number in 1..=settings.workers {
@@ -55,8 +55,8 @@ impl Swarm {
                 progress = (ready, Instant::now());
             }
             if progress.1.elapsed() > STANDSTILL_MAX {
-                let trouble = lock(&self.shared.trouble).clone().unwrap_or_default();
-                bail!("only {ready} of {} workers are ready, and no more come: {trouble}", self.workers);
+                let last_error = lock(&self.shared.last_error).clone().unwrap_or_default();
+                bail!("only {ready} of {} workers are ready, and no more come: {last_error}", self.workers);
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,5 +1,5 @@
 //! Batches of 1,000 jobs through two workers, from the first request to the last end: durably accepted, durably
-//! ended. What they write is waited for too, and told beside.
+//! ended. The bench also waits for their output, and reports it beside.
 
 use anyhow::Context as _;
 use server::logs::OutputTotals;
@@ -20,8 +20,8 @@ pub(crate) struct Run {
     pub(crate) bench: &'static str,
     /// How many jobs, jobs in a batch, and connections.
     pub(crate) load: (u64, u64, u64),
-    /// The submitted jobs.
-    pub(crate) jobs_of: Workload,
+    /// The definitions and the output of the jobs.
+    pub(crate) workload: Workload,
     /// Ended jobs in the store before it begins.
     pub(crate) history: u64,
     /// True for workers with 64 slots and a backlog of 64, false for the defaults.
@@ -34,19 +34,19 @@ pub(crate) struct Run {
 
 /// Figures that runs are compared by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct RunFigures {
     /// Processor time of the server for each job, in microseconds.
     pub(crate) server_cpu_us: f64,
     /// Jobs that ended in a second.
     pub(crate) jobs_per_s: f64,
 }
 
-/// Takes all figures of (a) in batches.
+/// Measures each variant with batches of 1,000 jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     let load = (jobs, BATCH, CONNECTIONS);
-    for (tuned, jobs_of, history) in variants(history) {
+    for (tuned, workload, history) in variants(history) {
         let access = Access::Open;
-        let run = Run { bench: "throughput", load, jobs_of, history, tuned, access, is_watched: false };
+        let run = Run { bench: "throughput", load, workload, history, tuned, access, is_watched: false };
         take(env, run).await?;
     }
     Ok(())
@@ -66,10 +66,10 @@ pub(crate) fn variants(history: u64) -> Vec<(bool, Workload, u64)> {
     all
 }
 
-/// Takes one figure.
-pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
+/// Measures one run.
+pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures> {
     tell(&format!("{run:?}"));
-    let stage = env.stage(&run.jobs_of.jobs_file())?.with_access(run.access)?;
+    let stage = env.stage(&run.workload.jobs_file())?.with_access(run.access)?;
     let (server, _) = stage.server().await?;
     let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
     let workers = stage.workers(&server, &pool).await?;
@@ -78,21 +78,21 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
         if run.is_watched { Some(Listeners::dashboard(&server.endpoint).await?) } else { None };
 
     let (jobs, batch, connections) = run.load;
-    let output_bytes = run.jobs_of.output_bytes();
-    let has_output = output_bytes > 0;
+    let output_bytes_per_job = run.workload.output_bytes_per_job();
+    let has_output = output_bytes_per_job > 0;
     let name = if has_output { TALKATIVE } else { SILENT };
     let load = Load { jobs, batch, connections, name };
-    let used = Used::now(&server, &workers)?;
-    let submitted = match run.jobs_of {
+    let cpu = CpuTime::now(&server, &workers)?;
+    let submitted = match run.workload {
         Workload::Silent | Workload::Talkative => load.submit(server.endpoint.clone()).await?,
         Workload::Many | Workload::Ruled => {
             load.send(server.endpoint.clone(), "/api/jobs", workload::batch_of_many(batch).into()).await?
         }
     };
     let ended = waiting::until_all_ended(&server).await?;
-    let written = written(output_bytes, load.total())?;
+    let written = written(output_bytes_per_job, load.total())?;
     let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
-    let used = Used::now(&server, &workers)?.since(used);
+    let cpu = CpuTime::now(&server, &workers)?.since(cpu);
     let was_watched = listeners.as_mut().is_none_or(|listeners| !listeners.take_ended());
     anyhow::ensure!(was_watched, "the dashboard or the scraper has given up");
     drop(listeners);
@@ -111,27 +111,27 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<Taken> {
     record.set("jobs", load.total());
     record.set("batch", batch);
     record.set("connections", connections);
-    record.set("output_bytes", output_bytes);
+    record.set("output_bytes_per_job", output_bytes_per_job);
     record.set("history", before);
     record.figure("seconds", seconds);
     if let Some(stored) = stored {
         // Jobs do not wait for their output: it may be there before the last of them has ended.
         record.figure("output_seconds", stored.duration_since(submitted.began).as_secs_f64());
     }
-    let taken = Taken { server_cpu_us: used.server / total, jobs_per_s: total / seconds };
-    record.set("jobs_of", format!("{:?}", run.jobs_of).to_lowercase());
-    record.figure("jobs_per_s", taken.jobs_per_s);
+    let figures = RunFigures { server_cpu_us: cpu.server / total, jobs_per_s: total / seconds };
+    record.set("workload", format!("{:?}", run.workload).to_lowercase());
+    record.figure("jobs_per_s", figures.jobs_per_s);
     record.figure("accepted_per_s", total / submitted.took.as_secs_f64());
-    record.figure("server_cpu_us_per_job", taken.server_cpu_us);
-    record.figure("workers_cpu_us_per_job", used.workers / total);
-    record.figure("load_cpu_us_per_job", used.load / total);
+    record.figure("server_cpu_us_per_job", figures.server_cpu_us);
+    record.figure("workers_cpu_us_per_job", cpu.workers / total);
+    record.figure("load_cpu_us_per_job", cpu.load / total);
     record.set("requests_sent_again", submitted.retries);
     record.figure("server_memory_mib", server.process.memory_bytes()? as f64 / 1_048_576.0);
     close(&stage, server, workers, before, &load, written, record).await?;
-    Ok(taken)
+    Ok(figures)
 }
 
-/// Stops everything, asks the database, and prints the result if it is true.
+/// Stops everything, asks the database, and prints the result if the database confirms it.
 async fn close(
     stage: &Stage,
     server: Server,
@@ -182,9 +182,9 @@ async fn grow_history(server: &Server, jobs: u64) -> anyhow::Result<u64> {
     newest[0]["id"].as_u64().context("the list of jobs has no id")
 }
 
-/// Processor time so far, in microseconds.
+/// Processor time since the start of each process, in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Used {
+pub(crate) struct CpuTime {
     /// Of the server.
     pub(crate) server: f64,
     /// Of all workers together.
@@ -193,8 +193,8 @@ pub(crate) struct Used {
     pub(crate) load: f64,
 }
 
-impl Used {
-    /// Reads it.
+impl CpuTime {
+    /// Reads the processor time so far.
     pub(crate) fn now(server: &Server, workers: &[Process]) -> anyhow::Result<Self> {
         let mut sum = 0.0;
         for worker in workers {

@@ -24,7 +24,7 @@ impl Workload {
     }
 
     /// Bytes that each job writes.
-    pub(crate) const fn output_bytes(self) -> u64 {
+    pub(crate) const fn output_bytes_per_job(self) -> u64 {
         match self {
             Self::Talkative => OUTPUT_BYTES,
             Self::Silent | Self::Many | Self::Ruled => 0,

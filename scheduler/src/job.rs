@@ -164,8 +164,8 @@ impl Job {
     /// Its position in its lane while it waits.
     #[must_use]
     pub fn queue_key(&self, ageing: PriorityAgeing, job: JobId) -> QueueKey {
-        let pinned = matches!(self.live_state, LiveState::Queued(lane) if lane.goes_first());
-        QueueKey::new(ageing, self.priority, pinned, self.due_at, job)
+        let goes_first = matches!(self.live_state, LiveState::Queued(lane) if lane.goes_first());
+        QueueKey::new(ageing, self.priority, goes_first, self.due_at, job)
     }
 
     /// The facts that few jobs have, created with defaults if it has none.

@@ -30,10 +30,10 @@ pub(crate) struct Connection {
     pub(crate) worker_life: u32,
     /// The server's process.
     pub(crate) server_life: u32,
-    /// Since the server has heard Hello.
+    /// Set when the server has received Hello.
     pub(crate) session: Option<SessionId>,
-    /// Since the server has said so.
-    pub(crate) is_welcome: bool,
+    /// The server has sent Welcome.
+    pub(crate) was_welcomed: bool,
     opened: Moment,
     /// Nothing that is sent arrives any more.
     broken: bool,
@@ -95,7 +95,7 @@ impl Network {
             worker_life,
             server_life,
             session: None,
-            is_welcome: false,
+            was_welcomed: false,
             opened: now,
             broken: false,
             ways: [Way::default(), Way::default()],

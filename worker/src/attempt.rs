@@ -58,7 +58,7 @@ pub(crate) struct Attempt {
     pub(crate) position: QueuePosition,
     pub(crate) revision: Revision,
     /// Taken when the attempt is launched.
-    pub(crate) body: Option<Overrides>,
+    pub(crate) overrides: Option<Overrides>,
     /// Taken when the attempt is launched.
     pub(crate) secrets: Arc<SecretValues>,
     pub(crate) time_left: Option<Duration>,
@@ -68,7 +68,7 @@ pub(crate) struct Attempt {
     pub(crate) stop: Option<Stop>,
     /// Next timer: the run timeout, the next stop step, or the output timeout.
     pub(crate) alarm: Option<Uptime>,
-    /// All output is durable. It is acknowledged apart from the end of the attempt, and possibly before it.
+    /// All output is durable or was given up. The server acknowledges it apart from the end of the attempt, and possibly before it.
     pub(crate) output_done: bool,
 }
 
@@ -112,7 +112,7 @@ pub(crate) enum Stage {
     Ended(Ended),
 }
 
-/// Conditions for removing an ended attempt.
+/// The part of an ended attempt that is kept until the server has its end and its output.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Its final report is durable on the server.
@@ -123,10 +123,10 @@ pub(crate) struct Ended {
     pub(crate) output_done: bool,
     /// Length of its output.
     pub(crate) output: OutputLengths,
-    /// Its place among the attempts that only wait for their output.
+    /// Its position among the attempts whose report is durable and whose output is not.
     pub(crate) unsent: Option<UnsentNo>,
     /// Its runtime has a container or directory to remove.
-    pub(crate) launched: bool,
+    pub(crate) is_in_runtime: bool,
 }
 
 /// Progress of a stop.
@@ -155,7 +155,7 @@ impl Attempt {
         }
     }
 
-    /// Nothing has been fetched or created for it yet.
+    /// No image is being pulled and no container was created for it yet; its runtime may have made its directory.
     pub(crate) const fn is_unstarted(&self) -> bool {
         matches!(
             self.stage,
@@ -175,16 +175,16 @@ impl Attempt {
 
     /// Its runtime knows it and has not reported its end.
     pub(crate) const fn is_in_runtime(&self) -> bool {
-        matches!(self.stage, Stage::WaitingForPullSlot) || self.is_live()
+        matches!(self.stage, Stage::WaitingForPullSlot) || self.is_prepared_or_run()
     }
 
-    /// Its runtime runs it and has not reported its end.
-    pub(crate) const fn is_live(&self) -> bool {
-        self.is_launched() || matches!(self.stage, Stage::Running { .. })
+    /// Its runtime prepares or runs it, and has not reported its end.
+    pub(crate) const fn is_prepared_or_run(&self) -> bool {
+        self.is_being_prepared() || matches!(self.stage, Stage::Running { .. })
     }
 
-    /// Its runtime fetches or prepares something for it and has reported neither its start nor its end.
-    pub(crate) const fn is_launched(&self) -> bool {
+    /// Its runtime prepares it, with a pull if need be, and has reported neither its start nor its end.
+    pub(crate) const fn is_being_prepared(&self) -> bool {
         matches!(self.stage, Stage::Launched | Stage::Pulling { .. } | Stage::Pulled | Stage::Prepared)
     }
 

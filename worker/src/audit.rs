@@ -49,7 +49,7 @@ impl Worker {
             faults.push(format!("{:?} wait for the gate, not all that are prepared", self.prepared));
         }
         for token in &self.armed_self_fences {
-            if !self.is(*token, |attempt| attempt.is_live() && attempt.self_fence().is_some()) {
+            if !self.is(*token, |attempt| attempt.is_prepared_or_run() && attempt.self_fence().is_some()) {
                 faults.push(format!("{token} has an armed self-fence and does not run"));
             }
         }
@@ -118,7 +118,7 @@ impl Worker {
             ));
         }
         for (token, attempt) in &self.attempts {
-            if attempt.is_live() && attempt.stop.is_some() && attempt.alarm.is_none() {
+            if attempt.is_prepared_or_run() && attempt.stop.is_some() && attempt.alarm.is_none() {
                 faults.push(format!("{token} is stopped and nobody looks after it"));
             }
             if let Stage::Ended(ended) = &attempt.stage

@@ -1,4 +1,4 @@
-//! The setting of a swarm, and the facts that its workers report.
+//! The settings of a swarm, and the results that its workers report.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
@@ -6,37 +6,37 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The setting of all workers of a swarm.
+/// The settings of a swarm; all its workers have the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwarmSettings {
-    /// How many.
+    /// Number of workers.
     pub(crate) workers: u64,
     /// Slots of each; there is no backlog.
     pub(crate) slots: u32,
-    /// Their dealing with attempts.
-    pub(crate) jobs: Jobs,
+    /// Their reports about assigned attempts.
+    pub(crate) attempts: AttemptHandling,
 }
 
-/// The dealing of a worker with attempts.
+/// The reports that a worker sends about an assigned attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Jobs {
-    /// They run for ever.
+pub(crate) enum AttemptHandling {
+    /// It runs, and never ends.
     HoldForever,
-    /// They end well as soon as they arrive.
+    /// It succeeds as soon as it arrives.
     Finish,
 }
 
-/// Facts that the workers report to the measurement.
+/// State that the workers share with the measurement.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) server: SocketAddr,
     pub(super) settings: SwarmSettings,
-    /// Workers whose inventory was answered on the present connection.
+    /// Number of workers whose inventory was answered on their present connection.
     pub(super) ready: AtomicU64,
     /// Arrivals of attempts: job, and microseconds since 1970.
     pub(super) arrivals: Mutex<Vec<(u64, i64)>>,
-    /// The last refusal, for people.
-    pub(super) trouble: Mutex<Option<String>>,
+    /// The error that ended a connection last, for people.
+    pub(super) last_error: Mutex<Option<String>>,
 }
 
 impl Shared {

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::swarm::shared::{Jobs, Shared, lock};
+use crate::swarm::shared::{AttemptHandling, Shared, lock};
 
 type Socket = WebSocketStream<TcpStream>;
 
@@ -59,7 +59,7 @@ pub(super) async fn run_forever(number: u64, shared: Arc<Shared>) {
         let delay = match end {
             Ok(reconnect_after) => reconnect_after,
             Err(error) => {
-                *lock(&worker.shared.trouble) = Some(format!("{error:#}"));
+                *lock(&worker.shared.last_error) = Some(format!("{error:#}"));
                 let ceiling = BACKOFF_MIN.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
                 failures += 1;
                 worker.jittered(ceiling, 0)
@@ -137,13 +137,13 @@ impl SimulatedWorker {
                 let tokens: Vec<Token> = attempts.into_iter().map(|attempt| attempt.token).collect();
                 let first = ReportNo(self.reports + 1);
                 self.reports += tokens.len() as u64;
-                let report = match self.shared.settings.jobs {
-                    Jobs::HoldForever => {
+                let report = match self.shared.settings.attempts {
+                    AttemptHandling::HoldForever => {
                         self.held.extend(&tokens);
                         let list = tokens.into_iter().map(started).collect();
                         Report::Running(Numbered { first, list })
                     }
-                    Jobs::Finish => {
+                    AttemptHandling::Finish => {
                         Report::Success(Numbered { first, list: tokens.into_iter().map(succeeded).collect() })
                     }
                 };

@@ -14,11 +14,12 @@ pub(super) async fn run(client: u64, clients: &Clients, mut rng: SeededRng) {
     while clients.is_active() {
         number += 1;
         let label = format!("flood-{client}-{number}");
-        let count = if rng.below(8) == 0 { 1 + rng.below(50) } else { 0 };
+        let batch = (rng.below(8) == 0).then(|| 1 + rng.below(50));
+        let count = batch.unwrap_or(1);
         let key = (rng.below(2) == 0).then(|| format!("key-{label}"));
-        let (path, body) = request(&label, count, &mut rng);
-        clients.history.append(Event::Submit { label: label.clone(), count: count.max(1), key: key.clone() });
-        let accepted = ask(clients, &path, &body, &label, key.as_deref()).await;
+        let (path, body) = request(&label, batch, &mut rng);
+        clients.history.append(Event::Submit { label: label.clone(), count, key: key.clone() });
+        let accepted = submit_until_accepted(clients, &path, &body, &label, key.as_deref()).await;
         if accepted && key.is_some() && rng.below(4) == 0 {
             // The same request once more must not make new jobs.
             clients.submit(&path, &body, &label, key.as_deref()).await;
@@ -26,12 +27,19 @@ pub(super) async fn run(client: u64, clients: &Clients, mut rng: SeededRng) {
         if rng.below(8) == 0 {
             clients.observe_old_job(&mut rng).await;
         }
-        tokio::time::sleep(PAUSE_PER_JOB * count.max(1) as u32).await;
+        tokio::time::sleep(PAUSE_PER_JOB * count as u32).await;
     }
 }
 
-/// Repeats a request with a key until it is answered. A request without a key is sent once, because a repetition could make its jobs twice.
-async fn ask(clients: &Clients, path: &str, body: &Value, label: &str, key: Option<&str>) -> bool {
+/// Repeats a request with an idempotency key until its jobs are accepted or the clients are stopped. A request without a key is sent once,
+/// because a repetition could make its jobs twice. Returns true if the jobs were accepted.
+async fn submit_until_accepted(
+    clients: &Clients,
+    path: &str,
+    body: &Value,
+    label: &str,
+    key: Option<&str>,
+) -> bool {
     loop {
         if clients.submit(path, body, label, key).await.is_some() {
             return true;
@@ -43,18 +51,18 @@ async fn ask(clients: &Clients, path: &str, body: &Value, label: &str, key: Opti
     }
 }
 
-/// Builds the request for a single job if `count` is zero, else for a batch.
-fn request(label: &str, count: u64, rng: &mut SeededRng) -> (String, Value) {
+/// Builds the path and body of a request for a batch of so many jobs, or for a single job.
+fn request(label: &str, batch: Option<u64>, rng: &mut SeededRng) -> (String, Value) {
     let mut name = || *rng.choose(&["fake-quick", "fake-talk", "fake-slow"]);
     let labels = json!({ "submission": label });
-    if count == 0 {
+    let Some(count) = batch else {
         return (format!("/api/jobs/{}", name()), json!({ "labels": labels }));
-    }
+    };
     let jobs: Vec<Value> = (0..count).map(|_| json!({ "name": name(), "labels": labels })).collect();
     ("/api/jobs".to_owned(), Value::Array(jobs))
 }
 
-/// Pause after each job, which leaves processor time for the faults.
+/// Pause for each submitted job. It leaves processor time for the rest of the system.
 const PAUSE_PER_JOB: Duration = Duration::from_millis(8);
-/// Pause before a request is repeated while the server is down.
+/// Pause after a request that was not accepted, as while the server is down.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! A client that keeps one job with marks running and follows each job to its end.
+//! A client that keeps one job running and follows each job to its end. The jobs write marks ([`crate::marks`]).
 
 use std::time::{Duration, Instant};
 
@@ -34,18 +34,19 @@ pub(super) async fn run(client: usize, definition: &str, clients: &Clients, mut 
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         };
-        let wants_end = (rng.below(CANCELLED_OF) == 0).then(|| rng.below(run_ms + CANCELLED_WITHIN_MS));
-        follow(clients, job, wants_end.map(Duration::from_millis)).await;
+        let cancel_after =
+            (rng.below(CANCEL_ONE_OF) == 0).then(|| rng.below(run_ms + CANCEL_AFTER_RUN_MAX_MS));
+        follow(clients, job, cancel_after.map(Duration::from_millis)).await;
         clients.observe_old_job(&mut rng).await;
     }
 }
 
-/// Follows a job to its end, and cancels it after `wanted_for`.
-async fn follow(clients: &Clients, job: u64, mut wanted_for: Option<Duration>) {
+/// Follows a job to its end, and cancels it after `cancel_after`, if that is given.
+async fn follow(clients: &Clients, job: u64, mut cancel_after: Option<Duration>) {
     let (mut before, began) = (None, Instant::now());
     while clients.is_active() {
-        if wanted_for.is_some_and(|time| began.elapsed() > time) && clients.cancel(job).await {
-            wanted_for = None;
+        if cancel_after.is_some_and(|delay| began.elapsed() > delay) && clients.cancel(job).await {
+            cancel_after = None;
         }
         let state = clients.observe_job(job, &mut before).await;
         if matches!(state.as_deref(), Some("succeeded" | "failed" | "cancelled" | "expired" | "lost")) {
@@ -55,12 +56,13 @@ async fn follow(clients: &Clients, job: u64, mut wanted_for: Option<Duration>) {
     }
 }
 
-/// From jobs that end at once to jobs that outlast the next fault.
+/// Run times of jobs: some end at once, some outlast the next fault.
 const RUN_TIMES_MS: [u64; 6] = [0, 100, 500, 1_000, 2_000, 4_000];
-/// Longer than `lost_after`: a successor that starts too early overlaps with its predecessor.
+/// Run time of fenced and exclusive jobs. It is longer than `lost_after`, so a successor that starts too early overlaps with its predecessor.
 const LONG_RUN_MS: u64 = 12_000;
 /// One of so many jobs is cancelled: before its assignment, while it runs, or just after its end.
-const CANCELLED_OF: u64 = 6;
-const CANCELLED_WITHIN_MS: u64 = 1_000;
+const CANCEL_ONE_OF: u64 = 6;
+/// A cancel comes at most this long after the job's run time.
+const CANCEL_AFTER_RUN_MAX_MS: u64 = 1_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(150);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! Removals under way. A survey may find an attempt unstarted and forget it, and the server may hand it over again under the same token.
-//! The new start waits until the old directory and container are removed.
+//! Removals of attempts that are under way. A survey may find an attempt unstarted, so the worker gives it back and removes it. The server
+//! may then assign it again under the same token. The new start waits until the old directory and container are removed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use protocol::Token;
 use tokio::sync::watch;
 
-/// The attempts that are being removed.
+/// The attempts that are being removed. Clones share one set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingRemovals {
     pending: Arc<watch::Sender<BTreeSet<Token>>>,
 }
 
-/// Marks an attempt as being removed until it is dropped.
+/// Dropped when the removal of its attempt ends: a new start of the attempt may go on then.
 #[derive(Debug)]
 pub(super) struct RemovalGuard {
     token: Token,
@@ -21,7 +21,7 @@ pub(super) struct RemovalGuard {
 }
 
 impl PendingRemovals {
-    /// Marks the attempt as being removed.
+    /// Marks an attempt as being removed until the guard is dropped.
     pub(super) fn begin(&self, token: Token) -> RemovalGuard {
         self.pending.send_modify(|pending| {
             pending.insert(token);
@@ -34,13 +34,13 @@ impl PendingRemovals {
         self.pending.borrow().clone()
     }
 
-    /// Waits until this attempt is not being removed.
+    /// Waits for the removal of this attempt, if one is under way.
     pub(super) async fn wait_for(&self, token: Token) {
         // The sender lives as long as `self`.
         let _ = self.pending.subscribe().wait_for(|pending| !pending.contains(&token)).await;
     }
 
-    /// Waits until nothing is being removed.
+    /// Waits until no attempt is being removed.
     pub(super) async fn wait_for_all(&self) {
         let _ = self.pending.subscribe().wait_for(BTreeSet::is_empty).await;
     }

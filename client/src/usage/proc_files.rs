@@ -51,7 +51,7 @@ pub(super) fn network(dev: &str) -> (u64, u64) {
     counted.fold((0, 0), |sum: (u64, u64), it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
 }
 
-/// Column of the bytes sent.
+/// Index of the bytes sent among the columns of an interface in `/proc/<pid>/net/dev`, from 0.
 const SENT_COLUMN: usize = 8;
 
 /// No file of the kernel that is read here is longer, even with hundreds of block devices.

@@ -56,7 +56,7 @@ impl SamplerThread {
     pub(super) fn open(&self, source: &Source) -> Option<Gauge> {
         match source {
             Source::Container { id, has_network } => {
-                let (hierarchies, layouts) = self.inbox.places();
+                let (hierarchies, layouts) = self.inbox.cgroup_layouts();
                 hierarchies.open(id, &layouts, *has_network).map(Gauge::Container)
             }
             Source::Process(pid) => ProcessTree::open(*pid).map(Gauge::Process),
@@ -96,7 +96,7 @@ impl SamplerThread {
 impl Drop for SamplerThread {
     fn drop(&mut self) {
         self.inbox.state().is_closed = true;
-        self.inbox.ring();
+        self.inbox.wake();
     }
 }
 
@@ -107,7 +107,7 @@ struct Sampler {
     live: mpsc::Sender<Vec<UsageSample>>,
     recorder: UsageRecorder,
     epoll: OwnedFd,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
     watched: HashMap<Token, Watched>,
     /// The attempts by the time of their next sample.
     due: BTreeSet<(Instant, Token)>,
@@ -135,20 +135,20 @@ impl Sampler {
         live: mpsc::Sender<Vec<UsageSample>>,
     ) -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        epoll::add(&epoll, &*bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
-        inbox.state().bell = Some(Arc::clone(&bell));
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        epoll::add(&epoll, &*wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
+        inbox.state().wakeup = Some(Arc::clone(&wakeup));
         Ok(Self {
             inbox,
             shared,
             live,
             recorder: UsageRecorder::start(),
             epoll,
-            bell,
+            wakeup,
             watched: HashMap::new(),
             due: BTreeSet::new(),
             processes: HashMap::new(),
-            next_key: BELL + 1,
+            next_key: WAKEUP + 1,
             unsent: HashMap::new(),
             sent_at: Instant::now(),
         })
@@ -298,12 +298,12 @@ impl Sampler {
         let limit = next.map(|at| at.saturating_duration_since(now) + ROUNDING);
         let limit = limit.and_then(|it| Timespec::try_from(it).ok());
         let mut events =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(BELL) };
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(WAKEUP) };
                 EVENTS];
         let Ok(count) = epoll::wait(&self.epoll, &mut events, limit.as_ref()) else { return };
         for event in events.iter().take(count) {
             match event.data.u64() {
-                BELL => drop(rustix::io::read(&*self.bell, &mut [0_u8; 8])),
+                WAKEUP => drop(rustix::io::read(&*self.wakeup, &mut [0_u8; 8])),
                 key => ended.push(key),
             }
         }
@@ -337,8 +337,8 @@ impl Watched {
     }
 }
 
-/// The key of the bell.
-const BELL: u64 = 0;
+/// The epoll key of `wakeup`.
+const WAKEUP: u64 = 0;
 /// Events that are taken at once.
 const EVENTS: usize = 32;
 /// Most containers are at a usual place; a worker meets few others.

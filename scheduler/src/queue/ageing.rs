@@ -1,12 +1,12 @@
 //! Ageing of priorities: a waiting job gains a priority step for each period that it waits.
 //!
 //! All jobs age at the same rate, so the order of two waiting jobs never changes, and a key that is computed once is enough. A job of
-//! priority p that became due at d has the *virtual due time* d − p × period, and the earlier one goes first: at any instant the two differ
-//! by as many periods as their aged priorities differ by steps.
+//! priority p that became due at d has the *virtual due time* d − p × period, and the job with the earlier one goes first. The virtual due
+//! times of two jobs differ by as many periods as their aged priorities differ by steps, at any instant.
 //!
 //! Some rules compare whole steps: pinned jobs go before others of the same priority, and only a higher priority recalls attempts. For them
 //! time since 1970 is cut into periods, and all jobs gain a step where one of these ends. The aged priority is that in the period of
-//! [`ORIGIN`].
+//! [`REFERENCE_INSTANT`].
 
 use core::num::NonZeroI64;
 use core::ops::RangeInclusive;
@@ -22,15 +22,16 @@ pub struct PriorityAgeing {
 }
 
 /// A priority in whole steps, as waiting jobs and prefetched attempts are compared by it. Without ageing it is the priority of the job.
-/// With ageing it is the one that the job would have at the instant for which they are computed: a number that means something only in comparison with others.
+/// With ageing it is the priority that the job would have at a fixed instant. Only comparisons with others mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgedPriority(i32);
 
 /// The instant for which aged priorities are computed, in milliseconds since 1970: 19 January 2038. With the shortest period, numbers of
 /// 32 bits then reach from 1970 to 2106. Jobs due before or after that differ by their virtual due times only.
-const ORIGIN: i64 = (1 << 31) * 1_000;
+const REFERENCE_INSTANT: i64 = (1 << 31) * 1_000;
 
-/// A worker gets virtual due times that are earlier by so many steps: none of them is in the future, since no priority is lower.
+/// Virtual due times for workers are earlier by this many steps. No priority is lower than `i8::MIN`, so none of them is later than the
+/// job's due time.
 const STEPS_EARLIER: i64 = -(i8::MIN as i64);
 
 impl PriorityAgeing {
@@ -62,7 +63,7 @@ impl PriorityAgeing {
             None => (AgedPriority(priority as i32), due),
             Some(period) => {
                 let due = virtual_due(period, priority as i64, due);
-                (AgedPriority(periods_until_origin(due.0, period.get())), due)
+                (AgedPriority(periods_until_reference(due.0, period.get())), due)
             }
         }
     }
@@ -82,9 +83,9 @@ const fn virtual_due(period: NonZeroI64, steps: i64, due: Timestamp) -> Timestam
     Timestamp(due.0.saturating_sub(steps.saturating_mul(period.get())))
 }
 
-/// Number of periods that end from this time until the origin; negative behind it.
-const fn periods_until_origin(at: i64, period: i64) -> i32 {
-    let periods = ORIGIN.div_euclid(period).saturating_sub(at.div_euclid(period));
+/// Number of periods that end from this time until the reference instant; negative after it.
+const fn periods_until_reference(at: i64, period: i64) -> i32 {
+    let periods = REFERENCE_INSTANT.div_euclid(period).saturating_sub(at.div_euclid(period));
     if periods > i32::MAX as i64 {
         i32::MAX
     } else if periods < i32::MIN as i64 {

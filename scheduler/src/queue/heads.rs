@@ -1,11 +1,12 @@
-//! The first jobs of several lanes in order. Lanes of one definition that differ only in their keys stand in this order once, at the place
-//! of their first job; among them, within a priority, the lane goes first that has waited longest for its turn. So no key starves another,
-//! and the definition as a whole gets no more than its jobs would by their due times. The priority here is that without ageing: lanes of the
-//! same priority take turns however old their jobs are, and the age of the first job decides whose turn it is, of which priority.
+//! The first jobs of several lanes in order. Lanes of one definition that differ only in their keys stand in this order once.
+//!
+//! A definition's place follows its earliest first job, with ageing. Within that job's own priority, without ageing, the lane that has
+//! waited longest for its turn goes next. So no key starves another, and the definition as a whole gets no more than its jobs would by
+//! their due times.
 //!
 //! ```text
-//! order   Lane(A): k1    Keys(7): k2    Lane(B): k5
-//!                          │ by_key   k2 in lane x, k3 in lane y, k9 in lane z
+//! order   Lane(A): q1    Keys(7): q2    Lane(B): q5
+//!                          │ by_head  q2 in lane x, q3 in lane y, q9 in lane z
 //!                          └ by_turn  y (turn 4), z (turn 6), x (turn 11)        ──▶ y is next
 //! ```
 
@@ -28,7 +29,7 @@ pub(super) struct Heads {
 pub struct First {
     /// Its position among other definitions.
     pub position: QueueKey,
-    /// The lane whose first job has this position. If it turns out to wait for something, the position is another one.
+    /// The lane whose first job has this position. If this lane is parked, the definition moves to another position.
     pub holder: LaneKey,
     /// The lane whose turn it is.
     pub lane: LaneKey,
@@ -45,7 +46,7 @@ enum Position {
 /// Lanes of one definition that differ in their keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Turns {
-    by_key: BTreeSet<(QueueKey, LaneKey)>,
+    by_head: BTreeSet<(QueueKey, LaneKey)>,
     /// By the priority of the first job, without ageing, and the turn.
     by_turn: BTreeSet<(Reverse<i8>, u64, LaneKey)>,
 }
@@ -60,7 +61,7 @@ impl Heads {
         let definition = lane.definition();
         let turns = self.keyed.entry(definition).or_default();
         let before = turns.first();
-        turns.by_key.insert((head, lane));
+        turns.by_head.insert((head, lane));
         turns.by_turn.insert((Reverse(head.own_priority()), turn, lane));
         let after = turns.first();
         self.move_position(definition, before, after);
@@ -75,7 +76,7 @@ impl Heads {
         let definition = lane.definition();
         let Some(turns) = self.keyed.get_mut(&definition) else { return };
         let before = turns.first();
-        turns.by_key.remove(&(head, lane));
+        turns.by_head.remove(&(head, lane));
         turns.by_turn.remove(&(Reverse(head.own_priority()), turn, lane));
         let after = turns.first();
         if after.is_none() {
@@ -94,7 +95,7 @@ impl Heads {
             Position::Lane(lane) => First { position: *key, holder: *lane, lane: *lane },
             Position::Keys(definition) => {
                 let turns = self.keyed.get(definition)?;
-                let (head, holder) = turns.by_key.first()?;
+                let (head, holder) = turns.by_head.first()?;
                 // Lanes take turns with those of the same priority.
                 let (_, lane) = self.first_turn(*definition, head.own_priority())?;
                 First { position: *key, holder: *holder, lane }
@@ -102,7 +103,7 @@ impl Heads {
         })
     }
 
-    /// The next lane behind the position of this one, which is here.
+    /// The next lane after this one; `lane` must be in these heads.
     pub(super) fn after(&self, lane: LaneKey, head: QueueKey) -> Option<First> {
         let own = if lane.takes_turns() {
             let definition = lane.definition();
@@ -114,7 +115,7 @@ impl Heads {
     }
 
     /// The lane that has its turn next among those of this definition whose first job has this priority, without ageing; and the turn.
-    /// No turn is zero.
+    /// Turns start at 1.
     pub(super) fn first_turn(&self, definition: DefinitionNo, priority: i8) -> Option<(u64, LaneKey)> {
         let turns = &self.keyed.get(&definition)?.by_turn;
         let (of, turn, lane) = *turns.range((Reverse(priority), 0, LaneKey::FIRST)..).next()?;
@@ -130,7 +131,7 @@ impl Heads {
     pub(super) fn first_keys(&self, count: usize) -> impl Iterator<Item = (QueueKey, LaneKey)> {
         self.order.iter().take(count).filter_map(|(key, position)| match position {
             Position::Lane(lane) => Some((*key, *lane)),
-            Position::Keys(definition) => self.keyed.get(definition)?.by_key.first().copied(),
+            Position::Keys(definition) => self.keyed.get(definition)?.by_head.first().copied(),
         })
     }
 
@@ -145,7 +146,7 @@ impl Heads {
             Position::Lane(lane) => Some(*lane),
             Position::Keys(_) => None,
         });
-        plain.chain(self.keyed.values().flat_map(|turns| turns.by_key.iter().map(|(_, lane)| *lane)))
+        plain.chain(self.keyed.values().flat_map(|turns| turns.by_head.iter().map(|(_, lane)| *lane)))
     }
 
     fn move_position(&mut self, of: DefinitionNo, before: Option<QueueKey>, after: Option<QueueKey>) {
@@ -163,6 +164,6 @@ impl Heads {
 
 impl Turns {
     fn first(&self) -> Option<QueueKey> {
-        self.by_key.first().map(|(key, _)| *key)
+        self.by_head.first().map(|(key, _)| *key)
     }
 }

@@ -1,4 +1,4 @@
-//! Identifies a lane. Jobs of one lane have the same requirements to workers, and need the same limits.
+//! Identifies a lane. Jobs of one lane have the same requirements for workers, and need the same limits.
 
 use protocol::{JobId, WorkerId};
 
@@ -14,7 +14,7 @@ pub enum LaneKey {
     Listed(DefinitionNo, KeySetNo),
     /// Jobs of a definition with these keys that only this worker may run.
     Pinned(WorkerId, DefinitionNo, KeySetNo),
-    /// Members of this parent that have been on no worker, or this member that has: they keep off the workers of their siblings.
+    /// Members that must not share a worker with a sibling. `JobId` is the parent for members not yet placed, else the member itself.
     Distinct(JobId, DefinitionNo, KeySetNo),
 }
 

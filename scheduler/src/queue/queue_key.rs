@@ -10,7 +10,7 @@ use super::{AgedPriority, PriorityAgeing};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
     pub(super) priority: Reverse<AgedPriority>,
-    pub(super) unpinned: bool,
+    pub(super) goes_first: Reverse<bool>,
     /// With ageing, the virtual due time.
     pub(super) due: Timestamp,
     pub(super) job: JobId,
@@ -21,9 +21,15 @@ pub struct QueueKey {
 impl QueueKey {
     /// Creates the key of a job.
     #[must_use]
-    pub const fn new(ageing: PriorityAgeing, priority: i8, pinned: bool, due: Timestamp, job: JobId) -> Self {
+    pub const fn new(
+        ageing: PriorityAgeing,
+        priority: i8,
+        goes_first: bool,
+        due: Timestamp,
+        job: JobId,
+    ) -> Self {
         let (aged, due) = ageing.rank(priority, due);
-        Self { priority: Reverse(aged), unpinned: !pinned, due, job, own_priority: priority }
+        Self { priority: Reverse(aged), goes_first: Reverse(goes_first), due, job, own_priority: priority }
     }
 
     /// The priority of the job in whole steps, as it is compared with others.

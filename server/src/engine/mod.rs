@@ -79,7 +79,7 @@ pub enum EngineError {
     Load(#[from] LoadError),
     /// Another epoch writes.
     #[error("another server has taken over this store")]
-    Fenced(#[source] CommitError),
+    EpochReplaced(#[source] CommitError),
     /// The system gives no thread.
     #[error("cannot start a thread of the engine")]
     Thread(#[source] std::io::Error),
@@ -164,7 +164,7 @@ impl Engine {
             let has_room = self.has_room();
             tokio::select! {
                 result = self.writer.committed(), if self.under_way.is_some() => {
-                    result.map_err(EngineError::Fenced)?;
+                    result.map_err(EngineError::EpochReplaced)?;
                     self.perform_under_way();
                     continue;
                 }
@@ -199,7 +199,7 @@ impl Engine {
         while self.under_way.is_some() || !self.open.is_empty() {
             self.hand_over();
             if self.under_way.is_some() {
-                self.writer.committed().await.map_err(EngineError::Fenced)?;
+                self.writer.committed().await.map_err(EngineError::EpochReplaced)?;
                 self.perform_under_way();
             }
         }

@@ -1,7 +1,8 @@
 //! The thread that owns the store's write side: it takes a group, makes it durable, and reports the result.
 //!
-//! The error of a commit decides the reaction (docs/design/storage.md, S3 to S7). *Unavailable*: the same group is tried again, and nothing is answered. *Fenced*: the engine
-//! ends. *Refused* and *fatal* end the process: the supervisor restarts it, and it rebuilds its state from the store.
+//! The error of a commit decides the reaction (docs/design/storage.md, S3 to S7). *Unavailable*: the same group is tried again, and nothing
+//! is answered. *EpochReplaced*: the engine ends. *Refused* and *fatal* end the process: the supervisor restarts it, and it rebuilds its
+//! state from the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -214,7 +215,7 @@ fn serve(
                 abort_refused(error, &group, data_dir);
             }
             Err(error @ CommitError::Fatal(_)) => abort_process(error),
-            Err(CommitError::Fenced { .. } | CommitError::Unavailable(_)) => {}
+            Err(CommitError::EpochReplaced { .. } | CommitError::Unavailable(_)) => {}
         }
         if outbox.send(result).is_err() {
             return;

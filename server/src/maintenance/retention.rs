@@ -138,7 +138,7 @@ impl<C: Fn() -> Now> JobRetention<C> {
                 Ok(Ok(step))
             }
             // The engine meets the same, and says it.
-            Err(CommitError::Fenced { .. }) => Err(StoreClosed),
+            Err(CommitError::EpochReplaced { .. }) => Err(StoreClosed),
             Err(error @ CommitError::Refused(_)) => {
                 self.remover.health().note_retention(Err(&error));
                 tracing::error!(%error, "the store refused to delete old rows; trying again in an hour");

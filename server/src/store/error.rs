@@ -21,7 +21,7 @@ pub enum LoadError {
 pub enum CommitError {
     /// Another server writes under a later epoch: the engine must end.
     #[error("epoch {ours} is no longer the one that writes")]
-    Fenced {
+    EpochReplaced {
         /// The epoch of the group.
         ours: Epoch,
     },

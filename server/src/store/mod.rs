@@ -66,7 +66,7 @@ pub trait Store: Send {
     /// the facts that all jobs need, then every live job in the order of ids, each definition before the first job of it. Jobs are
     /// streamed, so that a start with millions of them needs memory for none.
     ///
-    /// After it returns, a commit under any earlier epoch is [`CommitError::Fenced`].
+    /// After it returns, a commit under any earlier epoch is [`CommitError::EpochReplaced`].
     ///
     /// # Errors
     /// The store cannot be read; nothing was handed out that a caller may act on.

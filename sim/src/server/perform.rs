@@ -65,12 +65,12 @@ impl World {
 
     fn send(&mut self, session: SessionId, order: Order) {
         let Some(connection) = self.connection_of(session) else { return };
-        self.network.at_mut(connection).is_welcome |= matches!(order, Order::Welcome(_));
-        let (no, life) = (self.network.at(connection).machine, self.network.at(connection).worker_life);
-        if self.machines[usize::from(no)].life == life {
-            self.oracle.ordered(self.now, &self.server.disk, no, &order);
+        self.network.at_mut(connection).was_welcomed |= matches!(order, Order::Welcome(_));
+        let (machine, life) = (self.network.at(connection).machine, self.network.at(connection).worker_life);
+        if self.machines[usize::from(machine)].life == life {
+            self.oracle.ordered(self.now, &self.server.disk, machine, &order);
         }
-        self.trace.say(self.now, || format!("server  says to w{no}: {}", crate::trace::order(&order)));
+        self.trace.say(self.now, || format!("server  says to w{machine}: {}", crate::trace::order(&order)));
         self.network.send(&mut self.agenda, self.now, connection, End::Worker, Parcel::Order(order));
     }
 

@@ -76,7 +76,7 @@ impl World {
             *session == present
                 && it.machine == no
                 && it.worker_life == self.machines[usize::from(no)].life
-                && it.is_welcome
+                && it.was_welcomed
                 && self.network.is_held_by(*connection, End::Server)
         });
         (is_open && self.oracle.was_heard(self.now, no)).then_some(no)

@@ -82,8 +82,14 @@ fn finish(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFac
     let was_output_done = worker.attempts.get(&token).is_some_and(|attempt| attempt.output_done);
     let output = facts.output;
     let output_done = was_output_done || output == OutputLengths::default();
-    let ended =
-        Ended { acknowledged: false, final_entry: None, output_done, output, unsent: None, launched: true };
+    let ended = Ended {
+        acknowledged: false,
+        final_entry: None,
+        output_done,
+        output,
+        unsent: None,
+        is_in_runtime: true,
+    };
     close(worker, token, verdict, facts, ended);
 }
 
@@ -94,7 +100,7 @@ pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, fac
     worker.prepared.remove(&token);
     if let Some(attempt) = worker.attempts.get_mut(&token) {
         attempt.stage = Stage::Ended(ended);
-        attempt.body = None;
+        attempt.overrides = None;
         worker.outbox.ended(token, verdict, facts);
     }
 }

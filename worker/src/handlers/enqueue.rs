@@ -76,7 +76,7 @@ fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
         Attempt {
             position,
             revision,
-            body: assignment.body,
+            overrides: assignment.body,
             secrets: secrets.into(),
             time_left: assignment.time_left,
             definition,

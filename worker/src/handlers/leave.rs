@@ -23,7 +23,7 @@ pub(crate) fn leave(worker: &mut Worker, now: Uptime, leave: Leave) {
     match leave {
         Leave::Drain => {}
         Leave::Interrupt => {
-            for token in tokens(worker, |attempt| attempt.is_live() && attempt.stop.is_none()) {
+            for token in tokens(worker, |attempt| attempt.is_prepared_or_run() && attempt.stop.is_none()) {
                 stop::begin_stop(worker, now, token, StopCause::Drain, None);
             }
         }
@@ -78,7 +78,7 @@ fn is_done(worker: &Worker) -> bool {
         None => false,
         Some(Leave::Drain) => worker.attempts.is_empty() && is_told,
         // The next start reports these ends from their directories.
-        Some(Leave::Interrupt) => !worker.attempts.values().any(Attempt::is_live) && is_told,
+        Some(Leave::Interrupt) => !worker.attempts.values().any(Attempt::is_prepared_or_run) && is_told,
         Some(Leave::Detach) => true,
     }
 }

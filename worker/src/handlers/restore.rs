@@ -62,7 +62,7 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
         Attempt {
             position,
             revision: launch.revision,
-            body: None,
+            overrides: None,
             secrets: Default::default(),
             time_left,
             definition: Some(ResolvedDefinition { name: launch.name, spec: launch.spec, forbidden: None }),

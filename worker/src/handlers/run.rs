@@ -30,7 +30,7 @@ pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container:
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
-    if !attempt.is_launched() {
+    if !attempt.is_being_prepared() {
         return;
     }
     worker.prepared.remove(&token);

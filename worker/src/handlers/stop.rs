@@ -25,7 +25,7 @@ pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
     let phase = attempt.phase();
     match phase {
         _ if attempt.is_unstarted() => end_unstarted(worker, now, cancel.token, cancel.cause),
-        _ if attempt.is_live() && attempt.stop.is_none() => {
+        _ if attempt.is_prepared_or_run() && attempt.stop.is_none() => {
             begin_stop(worker, now, cancel.token, cancel.cause, cancel.grace)
         }
         _ => worker.notices.status.push((cancel.token, phase)),
@@ -60,7 +60,7 @@ pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
     };
     if attempt.is_unstarted() {
         end_unstarted(worker, now, token, StopCause::Superseded);
-    } else if attempt.is_live() && attempt.stop.is_none() {
+    } else if attempt.is_prepared_or_run() && attempt.stop.is_none() {
         begin_stop(worker, now, token, StopCause::Superseded, None);
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
 pub(crate) fn overdue(worker: &mut Worker, now: Uptime, token: Token) {
     let is_due = |attempt: &Attempt| match (&attempt.stage, attempt.time_left) {
         (Stage::Running { at, .. }, Some(time_left)) => *at + time_left <= now,
-        _ => attempt.is_live(),
+        _ => attempt.is_prepared_or_run(),
     };
     if worker.attempts.get(&token).is_some_and(|attempt| is_due(attempt) && attempt.stop.is_none()) {
         begin_stop(worker, now, token, StopCause::Timeout, None);
@@ -126,10 +126,16 @@ fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCaus
             String::from("not started, and not wanted any more"),
         );
     }
-    let launched = worker.attempts.get(&token).is_some_and(Attempt::is_in_runtime);
+    let is_in_runtime = worker.attempts.get(&token).is_some_and(Attempt::is_in_runtime);
     worker.remove_unstarted(token);
     let output = OutputLengths::default();
-    let ended =
-        Ended { acknowledged: false, final_entry: None, output_done: true, output, unsent: None, launched };
+    let ended = Ended {
+        acknowledged: false,
+        final_entry: None,
+        output_done: true,
+        output,
+        unsent: None,
+        is_in_runtime,
+    };
     end::close(worker, token, classify::unstarted(cause), EndFacts::unknown(now), ended);
 }

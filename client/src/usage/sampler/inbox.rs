@@ -1,4 +1,4 @@
-//! The inbox of the thread: commands, the bell that wakes it, and the places of control groups.
+//! The inbox of the sampler's thread: commands, the event that wakes it, and the mounts and layouts of control groups.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use super::Command;
 use crate::usage::cgroup::{Hierarchies, Layout};
 
-/// Commands that wait for the thread, and facts that it shares with its handle.
+/// Commands that wait for the thread, and state that it shares with its handle.
 #[derive(Default)]
 pub(super) struct Inbox {
     state: Mutex<InboxState>,
@@ -17,7 +17,7 @@ pub(super) struct Inbox {
 pub(super) struct InboxState {
     pub(super) commands: Vec<Command>,
     /// Wakes the thread; `None` until it runs.
-    pub(super) bell: Option<Arc<OwnedFd>>,
+    pub(super) wakeup: Option<Arc<OwnedFd>>,
     hierarchies: Option<Arc<Hierarchies>>,
     pub(super) layouts: Vec<Layout>,
     pub(super) is_closed: bool,
@@ -32,20 +32,20 @@ impl Inbox {
         }
         state.commands.push(command);
         drop(state);
-        self.ring();
+        self.wake();
         true
     }
 
-    pub(super) fn ring(&self) {
-        let bell = self.state().bell.clone();
-        if let Some(bell) = bell {
+    pub(super) fn wake(&self) {
+        let wakeup = self.state().wakeup.clone();
+        if let Some(wakeup) = wakeup {
             // A full counter wakes as well.
-            let _ = rustix::io::write(&*bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&*wakeup, &1_u64.to_ne_bytes());
         }
     }
 
     /// The mounts of control groups, and the layouts of containers below them.
-    pub(super) fn places(&self) -> (Arc<Hierarchies>, Vec<Layout>) {
+    pub(super) fn cgroup_layouts(&self) -> (Arc<Hierarchies>, Vec<Layout>) {
         let mut state = self.state();
         if state.hierarchies.is_none() {
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

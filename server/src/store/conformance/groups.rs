@@ -39,7 +39,9 @@ pub(in crate::store) fn an_older_epoch_is_fenced(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let old = harness.group(vec![added(1)]);
     harness.restart();
-    assert!(matches!(harness.commit_group(&old), Err(CommitError::Fenced { ours }) if ours == old.epoch));
+    assert!(
+        matches!(harness.commit_group(&old), Err(CommitError::EpochReplaced { ours }) if ours == old.epoch)
+    );
     assert!(harness.list(JobFilter::default()).is_empty());
 }
 

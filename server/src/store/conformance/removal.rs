@@ -172,7 +172,7 @@ pub(in crate::store) fn an_older_epoch_removes_nothing(backend: &mut dyn Backend
     let old = harness.epoch;
     harness.restart();
     let fenced = harness.store.as_mut().unwrap().remove(old, &RetentionCutoffs { ended_max: 0, ..KEEP });
-    assert!(matches!(fenced, Err(CommitError::Fenced { ours }) if ours == old));
+    assert!(matches!(fenced, Err(CommitError::EpochReplaced { ours }) if ours == old));
     assert_eq!(harness.list(JobFilter::default()), [1]);
 }
 

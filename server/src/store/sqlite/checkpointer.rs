@@ -101,7 +101,7 @@ fn checkpoint(connection: &Connection, file: &File) -> Result<(), CommitError> {
     let before = WalState::of(connection, "NOOP").map_err(faults::of_commit)?;
     let after = WalState::of(connection, "PASSIVE").map_err(faults::of_commit)?;
     // Readers that began earlier can be in the way of all of it: then there is nothing to sync.
-    if after.moved_pages == before.moved_pages {
+    if after.copied_pages == before.copied_pages {
         return Ok(());
     }
     file.sync_data().map_err(|error| CommitError::Fatal(Box::new(error)))

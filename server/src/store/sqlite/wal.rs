@@ -156,7 +156,7 @@ pub(super) fn restart_wal(connection: &Connection, kind: &str, timeout: Duration
     connection.busy_timeout(timeout)?;
     let log = WalState::of(connection, kind);
     connection.busy_timeout(WRITER_TIMEOUT)?;
-    Ok(log?.is_done)
+    Ok(log?.was_not_blocked)
 }
 
 /// How long commits wait for readers that are in the way. Most are done within a millisecond; for the others there is another time.

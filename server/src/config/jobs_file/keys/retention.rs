@@ -16,7 +16,7 @@ pub(in crate::config::jobs_file) const RETENTION: &[Key] = &[
     key("output_max_age", Shape::Duration, "How long the output of an ended job is kept."),
 ];
 
-/// How many ended jobs may be kept. The server keeps no more unless its flag says so.
+/// How many ended jobs may be kept. The server keeps no more unless --keep-jobs-max says so.
 pub(in crate::config::jobs_file) const KEEP: Range = range(1, 10_000_000);
 /// A shorter time would remove jobs before anybody can look at them.
 pub(in crate::config::jobs_file) const AGE_MIN: Duration = crate::config::retention::AGE_MIN;

@@ -28,12 +28,12 @@ pub struct Usage {
     pub disk_written_bytes: Option<u64>,
 }
 
-/// The resources of an attempt over time, as far as this server remembers them.
+/// The resources of one attempt of the job over time, as far as this server remembers them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobUsage {
-    /// The number of the try.
+    /// The number of the attempt within its job.
     pub attempt: u32,
-    /// Samples, the oldest first; at most 120. Older ones are thinned out. A restart of the server forgets them.
+    /// Samples, the oldest first; at most 120, so a longer life makes them sparser. A restart of the server forgets them.
     pub points: Vec<UsagePoint>,
 }
 

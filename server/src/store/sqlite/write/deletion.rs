@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use protocol::JobId;
 use rusqlite::{Connection, params};
 
-use super::{Failure, Found, WriteCache, WriteResult, definition_ends, workers};
+use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_ends, workers};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_OVERRIDES};
 use crate::store::sqlite::{hooks, run_on};
@@ -86,7 +86,7 @@ impl Candidates {
         &self,
         connection: &Connection,
         cache: &mut WriteCache,
-        found: &Found,
+        counters: &InstallationCounters,
         block: i64,
         doomed: &[Candidate],
     ) -> Result<usize, Failure> {
@@ -118,7 +118,7 @@ impl Candidates {
             .execute([i64::try_from(count).unwrap_or(i64::MAX)])?;
         definition_ends::subtract(connection, cache, doomed.iter().map(|job| (job.definition, job.state)))?;
         for other in members.keys().filter(|other| **other != block) {
-            forget_if_empty(connection, cache, found, *other)?;
+            forget_if_empty(connection, cache, counters, *other)?;
         }
         Ok(count)
     }
@@ -198,10 +198,10 @@ fn delete_details(connection: &Connection, job: i64, has_labels: bool) -> WriteR
 pub(super) fn forget_if_empty(
     connection: &Connection,
     cache: &mut WriteCache,
-    found: &Found,
+    counters: &InstallationCounters,
     block: i64,
 ) -> WriteResult {
-    if found.last_job < last_of(block) {
+    if counters.last_job < last_of(block) {
         return Ok(());
     }
     let lives = connection

@@ -54,7 +54,7 @@ impl TransactionWriter<'_> {
         let times = self.blocks.entry(block).or_insert((accepted, accepted));
         *times = (times.0.min(accepted), times.1.max(accepted));
         let definition = self.definition_ids(added.revision)?;
-        self.see(SEEN_NAME, definition.name, block)?;
+        self.index_block(SEEN_NAME, definition.name, block)?;
         let detail_flags =
             added.details.as_deref().map_or(Ok(0), |details| self.insert_details(job, details))?;
         let keys = added.keys.as_deref();

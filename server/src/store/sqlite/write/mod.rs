@@ -34,7 +34,7 @@ use super::{
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
 
-/// Makes a group durable. Whatever the result, `known` is true of the database afterwards.
+/// Makes a group durable. Whatever the result, `cache` is true of the database afterwards.
 pub(super) fn commit(
     connection: &Connection,
     cache: &mut WriteCache,
@@ -82,14 +82,15 @@ fn settle<T>(
     result.map_err(|failure| match failure {
         Failure::Sql(error) => faults::of_commit(error),
         Failure::Refused(why) => CommitError::Refused(why),
-        Failure::Fenced => CommitError::Fenced { ours },
+        Failure::EpochReplaced => CommitError::EpochReplaced { ours },
     })
 }
 
 enum Failure {
     Sql(rusqlite::Error),
     Refused(String),
-    Fenced,
+    /// Another server has begun a later epoch.
+    EpochReplaced,
 }
 
 impl From<rusqlite::Error> for Failure {
@@ -109,8 +110,8 @@ impl From<schedules::Refusal> for Failure {
 
 type WriteResult = Result<(), Failure>;
 
-/// The counters at the beginning of a transaction.
-struct Found {
+/// The counters of the installation at the beginning of a transaction.
+struct InstallationCounters {
     committed: GroupNo,
     last_job: i64,
     /// How many jobs have ended and are kept.
@@ -118,15 +119,18 @@ struct Found {
 }
 
 /// Begins a transaction of this epoch.
-fn begin(connection: &Connection, epoch: Epoch) -> Result<Found, Failure> {
+fn begin(connection: &Connection, epoch: Epoch) -> Result<InstallationCounters, Failure> {
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let (writing, found) = connection
+    let (writing, counters) = connection
         .prepare_cached("SELECT epoch, committed, last_job, ended FROM installation")?
         .query_row([], |row| {
             let committed = GroupNo(row.get::<_, i64>(1)?.cast_unsigned());
-            Ok((row.get::<_, i64>(0)?, Found { committed, last_job: row.get(2)?, ended: row.get(3)? }))
+            Ok((
+                row.get::<_, i64>(0)?,
+                InstallationCounters { committed, last_job: row.get(2)?, ended: row.get(3)? },
+            ))
         })?;
-    if writing == epoch.0.cast_signed() { Ok(found) } else { Err(Failure::Fenced) }
+    if writing == epoch.0.cast_signed() { Ok(counters) } else { Err(Failure::EpochReplaced) }
 }
 
 fn in_transaction(
@@ -135,18 +139,18 @@ fn in_transaction(
     group: &Group,
     folded: &Folded<'_>,
 ) -> WriteResult {
-    let found = begin(connection, group.epoch)?;
-    if group.number <= found.committed {
+    let counters = begin(connection, group.epoch)?;
+    if group.number <= counters.committed {
         connection.prepare_cached("ROLLBACK")?.execute([])?;
         return Ok(());
     }
-    let mut writer = TransactionWriter::new(connection, cache, found.last_job);
+    let mut writer = TransactionWriter::new(connection, cache, counters.last_job);
     for definition in &group.definitions {
         writer.definition(definition)?;
     }
     writer.workers(&folded.workers)?;
     for (first, last) in &folded.pending_batches {
-        writer.form(*first, *last)?;
+        writer.begin_pending_batch(*first, *last)?;
     }
     for batch in &folded.new_batches {
         batches::add(connection, batch)?;
@@ -159,7 +163,7 @@ fn in_transaction(
         writer.job(write)?;
     }
     for first in &folded.completed_batches {
-        writer.formed(*first)?;
+        writer.complete_pending_batch(*first)?;
     }
     for row in folded.parents.values() {
         run_on::put_parent(connection, row)?;
@@ -193,10 +197,10 @@ fn in_transaction(
         }
     }
     for (key, holder, at) in &folded.keys {
-        writer.key(key, *holder, *at)?;
+        writer.idempotency_key(key, *holder, *at)?;
     }
-    for remark in &folded.side_writes {
-        match remark {
+    for side_write in &folded.side_writes {
+        match side_write {
             SideWrite::Note(job, at, note) => notes::write(connection, *job, *at, note)?,
             SideWrite::Confirmed(token, worker, at) => writer.confirm(*token, *worker, *at)?,
             SideWrite::Expiry(job, at) => writer.expiry(*job, *at)?,
@@ -219,14 +223,14 @@ struct TransactionWriter<'c> {
     statements: Statements<'c>,
     /// The highest job number before this group.
     last_job: i64,
-    /// The batches that are being made, once somebody has asked.
+    /// The pending batches; `None` until they are read.
     pending_batches: Option<Vec<pending_batch::Range>>,
     highest: Highest,
     /// When the jobs that this group added were accepted, by block.
     blocks: BTreeMap<i64, (i64, i64)>,
     /// How many jobs this group ended.
     ended: i64,
-    /// The earliest end of those, by block, where the block's row may not tell it.
+    /// The span of their ends, by block, where it goes beyond what the block's row covers.
     ends: BTreeMap<i64, EndSpan>,
     /// The jobs that this group ended, for the counts of their definitions.
     ended_jobs: Vec<EndedJob>,
@@ -290,8 +294,8 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    /// Sets numbers aside for the members of a large batch.
-    fn form(&mut self, JobId(first): JobId, JobId(last): JobId) -> WriteResult {
+    /// Reserves numbers for the members of a large batch.
+    fn begin_pending_batch(&mut self, JobId(first): JobId, JobId(last): JobId) -> WriteResult {
         let (first, last) = (first.cast_signed(), last.cast_signed());
         if first <= self.last_job {
             return Err(Failure::Refused(format!(
@@ -305,8 +309,8 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    /// From here on the members of this batch are jobs like all others.
-    fn formed(&mut self, JobId(first): JobId) -> WriteResult {
+    /// Makes the members of this batch jobs like all others.
+    fn complete_pending_batch(&mut self, JobId(first): JobId) -> WriteResult {
         let found = self
             .connection
             .prepare_cached("DELETE FROM forming WHERE first = ?1 AND last IN (SELECT id FROM jobs)")?
@@ -314,7 +318,7 @@ impl<'c> TransactionWriter<'c> {
         match found {
             1 => Ok(()),
             _ => Err(Failure::Refused(format!(
-                "a batch from {first} on: expected it to be forming, up to its last member"
+                "a batch from {first} on: expected it to be pending, with its last member made"
             ))),
         }
     }
@@ -324,15 +328,15 @@ impl<'c> TransactionWriter<'c> {
         if job > self.last_job {
             return Ok(true);
         }
-        let forming = match self.pending_batches.take() {
+        let ranges = match self.pending_batches.take() {
             Some(known) => known,
             None => pending_batch::ranges(self.connection)?,
         };
-        let forming = self.pending_batches.insert(forming);
-        Ok(forming.iter().any(|(first, last)| (*first..=*last).contains(&job)))
+        let ranges = self.pending_batches.insert(ranges);
+        Ok(ranges.iter().any(|(first, last)| (*first..=*last).contains(&job)))
     }
 
-    fn key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> WriteResult {
+    fn idempotency_key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> WriteResult {
         self.connection
             .prepare_cached("INSERT INTO keys (key, job, count, digest, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![
@@ -391,10 +395,11 @@ impl<'c> TransactionWriter<'c> {
         self.highest.fence = self.highest.fence.max(assigned.token.fence.0.cast_signed());
         gpus::put(self.connection, assigned)?;
         let (worker, job) = (assigned.worker.0.cast_signed(), assigned.token.job.0.cast_signed());
-        self.see(SEEN_WORKER, worker, job >> BLOCK_SHIFT)
+        self.index_block(SEEN_WORKER, worker, job >> BLOCK_SHIFT)
     }
 
-    fn see(&mut self, kind: i64, which: i64, block: i64) -> WriteResult {
+    /// Adds a block to the coarse index of a definition's name or of a worker.
+    fn index_block(&mut self, kind: i64, which: i64, block: i64) -> WriteResult {
         if self.cache.seen.insert((kind, which, block)) {
             self.connection
                 .prepare_cached(

@@ -7,12 +7,12 @@ use protocol::Epoch;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::deletion::{self, Candidate, Candidates};
-use super::{Failure, Found, WriteCache, begin, settle};
+use super::{Failure, InstallationCounters, WriteCache, begin, settle};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::schedules;
 use crate::store::{CommitError, Removed, RetentionCutoffs};
 
-/// See [`crate::store::Store::remove`]. Whatever the result, `known` is true of the database afterwards.
+/// See [`crate::store::Store::remove`]. Whatever the result, `cache` is true of the database afterwards.
 pub(in crate::store::sqlite) fn remove(
     connection: &Connection,
     cache: &mut WriteCache,
@@ -29,8 +29,8 @@ fn in_transaction(
     epoch: Epoch,
     cutoffs: &RetentionCutoffs,
 ) -> Result<Removed, Failure> {
-    let found = begin(connection, epoch)?;
-    let (jobs, more_jobs) = jobs(connection, cache, &found, cutoffs)?;
+    let counters = begin(connection, epoch)?;
+    let (jobs, more_jobs) = jobs(connection, cache, &counters, cutoffs)?;
     let rows_max = i64::try_from(cutoffs.rows_max).unwrap_or(i64::MAX);
     let keys = connection
         .prepare_cached(
@@ -64,7 +64,7 @@ fn in_transaction(
 fn jobs(
     connection: &Connection,
     cache: &mut WriteCache,
-    found: &Found,
+    counters: &InstallationCounters,
     cutoffs: &RetentionCutoffs,
 ) -> Result<(usize, bool), Failure> {
     let Some((block, earliest)) = connection
@@ -76,7 +76,7 @@ fn jobs(
     else {
         return Ok((0, false));
     };
-    let surplus = u64::try_from(found.ended).unwrap_or(0).saturating_sub(cutoffs.ended_max);
+    let surplus = u64::try_from(counters.ended).unwrap_or(0).saturating_sub(cutoffs.ended_max);
     if surplus == 0 && earliest >= cutoffs.ended_since.0 {
         return Ok((0, false));
     }
@@ -97,14 +97,14 @@ fn jobs(
         jobs += size.jobs;
     }
     let (doomed, rest) = candidates.jobs.split_at(count);
-    let jobs = candidates.delete(connection, cache, found, block, doomed)?;
+    let jobs = candidates.delete(connection, cache, counters, block, doomed)?;
     let next = rest.first().map(|job| job.ended_at);
     cache.ends.remove(&block);
     connection
         .prepare_cached("UPDATE blocks SET oldest_end = ?2 WHERE block = ?1")?
         .execute((block, next))?;
     if next.is_none() {
-        deletion::forget_if_empty(connection, cache, found, block)?;
+        deletion::forget_if_empty(connection, cache, counters, block)?;
     }
     Ok((jobs, true))
 }

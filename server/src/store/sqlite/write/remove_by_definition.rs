@@ -10,7 +10,7 @@ use protocol::{Epoch, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::deletion::{self, Candidate, Candidates};
-use super::{Failure, Found, WriteCache, begin, definition_ends, settle};
+use super::{Failure, InstallationCounters, WriteCache, begin, definition_ends, settle};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed};
 
@@ -31,8 +31,8 @@ fn in_transaction(
     epoch: Epoch,
     removal: &DefinitionRemoval,
 ) -> Result<Removed, Failure> {
-    let found = begin(connection, epoch)?;
-    let mut step = Step { removal, found: &found, jobs: 0, rows: 0, visits: 0 };
+    let counters = begin(connection, epoch)?;
+    let mut step = Step { removal, counters: &counters, jobs: 0, rows: 0, visits: 0 };
     let mut more = false;
     'rules: for rule in removal.definitions.iter() {
         let name: Option<i64> = connection
@@ -188,7 +188,7 @@ impl EndGroup {
 /// The work of one step.
 struct Step<'r> {
     removal: &'r DefinitionRemoval,
-    found: &'r Found,
+    counters: &'r InstallationCounters,
     jobs: usize,
     rows: usize,
     visits: usize,
@@ -237,7 +237,7 @@ impl Step<'_> {
             }
             row.oldest_end.get_or_insert(job.ended_at);
         }
-        self.jobs += candidates.delete(connection, cache, self.found, block, &doomed)?;
+        self.jobs += candidates.delete(connection, cache, self.counters, block, &doomed)?;
         for (is_bad, row) in [false, true].into_iter().zip(left) {
             if ends.has(is_bad) {
                 row.write(connection, (ends.name, is_bad, block), self.removal.now)?;
@@ -245,7 +245,7 @@ impl Step<'_> {
             }
         }
         if !doomed.is_empty() {
-            deletion::forget_if_empty(connection, cache, self.found, block)?;
+            deletion::forget_if_empty(connection, cache, self.counters, block)?;
         }
         Ok(has_room)
     }
