@@ -136,6 +136,8 @@ fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
     if let Some((worker, job)) = found {
         scheduler.fleet.set_aside(worker, job);
         scheduler.changed = true;
+        // Jobs without limits were held back behind one that could have had a slot there.
+        scheduler.has_more_to_place = true;
     }
 }
 

@@ -238,10 +238,10 @@ impl Model {
         self.make_hooks();
         self.open_again();
         self.place()?;
-        let has_opened = self.take_set_aside(set_aside)?;
+        let has_changed = self.take_set_aside(set_aside)?;
         self.recall_for_higher();
         self.allow_emptied_backlogs(step);
-        if !has_opened {
+        if !has_changed {
             self.recall();
         }
         self.check_emptied_backlogs()?;

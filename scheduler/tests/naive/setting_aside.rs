@@ -61,7 +61,7 @@ impl Model {
     }
 
     /// Takes in which workers the scheduler has set aside; says what it must not have done, and what it should have done by now. Returns true
-    /// if a worker was opened, which is seen in the next step.
+    /// if that has changed: placement goes on in the next step.
     pub(super) fn take_set_aside(&mut self, told: &SetAside) -> Result<bool, String> {
         let before = self.set_aside.clone();
         // A job that was placed does not wait any more, and may have taken the permit of another one.
@@ -92,7 +92,7 @@ impl Model {
         }
         self.set_aside.clone_from(told);
         self.check_set_aside_in_time()?;
-        Ok(before.iter().any(|(worker, job)| told.get(worker) != Some(job)))
+        Ok(before != *told)
     }
 
     fn check_set_aside_in_time(&mut self) -> Result<(), String> {

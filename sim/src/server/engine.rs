@@ -91,6 +91,10 @@ impl World {
         let set_aside: SetAside = process.scheduler.workers_set_aside().collect();
         oracle.set_aside.clone_from(&set_aside);
         let step = process.scheduler.step(now, input);
+        let set_aside_now: SetAside = process.scheduler.workers_set_aside().collect();
+        if set_aside_now != set_aside {
+            trace.say(self.now, || format!("server  sets aside {set_aside_now:?}"));
+        }
         if !step.changes.is_empty() || !step.effects.is_empty() {
             self.transitions += 1;
             trace.mix(step.changes.len() as u64 | (step.effects.len() as u64) << 32);
@@ -106,7 +110,6 @@ impl World {
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.check_admission(self.now, caller, &step);
-            let set_aside_now: SetAside = process.scheduler.workers_set_aside().collect();
             let facts = (&server.disk, &*workload, ageing.is_some());
             oracle.respects_set_aside(now, facts, &set_aside_now, &step);
             let is_new = |(worker, job): &(&_, &_)| set_aside.get(worker) != Some(job);
