@@ -60,6 +60,7 @@ use fault::{Collector, quoted};
 use job::Job;
 use reader::Reader;
 use references::References;
+use scope::Scope;
 use tree::{Map, Node, Pair, Value};
 
 /// The content of a valid file.
@@ -171,13 +172,13 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
         if !name.is_empty()
             && let Some(first) = places.insert(name.clone(), name_at.line)
         {
-            let text = format!("the job {} was first defined at line {first}", quoted(&name));
+            let text = format!("the job {} was first defined at line {first}", reader.shown_job(&name));
             reader.fault(name_at, Code::DuplicateKey, text);
         }
         reader.hooks.add_name(&name);
         let job = job::read(&name, name_at, map, None, &["name", "x-*"], reader);
         // Faults of the job as a whole stand at its beginning: at the name they would be taken for faults of the name.
-        entries.extend(finish(job, item.at, reader));
+        entries.extend(finish(job, item.at, Scope::new(map, None), reader));
         if reader.resolved_bytes > reader.resolved_bytes_max {
             break;
         }
@@ -190,7 +191,11 @@ fn read_name(item: &Node, map: &Map, reader: &mut Reader<'_>) -> Option<(String,
         reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
         return None;
     };
-    Some((reader.checked_text(&pair.value, grammar::job_name)?, pair.value.at))
+    let (name, at) = (reader.checked_text(&pair.value, grammar::job_name)?, pair.value.at);
+    if reader.has_variable(at) {
+        reader.names_with_variables.insert(name.clone(), reader.as_written(at, &name));
+    }
+    Some((name, at))
 }
 
 /// The long form: `version`, `defaults` and `jobs`.
@@ -260,11 +265,11 @@ fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> O
     reader.hooks.add_name(&pair.key);
     let map = as_map(pair, reader)?;
     let job = job::read(&pair.key, pair.key_at, map, defaults, &["x-*"], reader);
-    finish(job, pair.key_at, reader)
+    finish(job, pair.key_at, Scope::new(map, defaults), reader)
 }
 
 /// Makes the entry, unless the file is refused. The length counts in any case, which bounds the work on a hostile file.
-fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
+fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Entry> {
     let Job { mut definition, description, owner, tags, notify, retention } = job;
     reader.hooks.add_job(&definition);
     let stored = stored::store(&mut definition);
@@ -282,7 +287,20 @@ fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
         reader.fault(at, Code::TooLong, invalid.to_string());
     }
     for violation in reader.environment.policy().check_definition(&definition) {
-        let text = format!("the job {}: {violation}", quoted(&definition.name));
+        let job = reader.shown_job(&definition.name);
+        let parts: &[&str] = match violation.key {
+            // What the last attempt may have depends on both.
+            "resources.memory" => &["resources", "retry"],
+            "secrets" => &["secrets", "environment"],
+            key => &[key.split('.').next().unwrap_or(key)],
+        };
+        let text = match parts.iter().any(|part| scope.has_variable(part)) {
+            true => format!(
+                "the job {job}: {}: a value with a variable is not allowed (rule {} of the server's policy)",
+                violation.key, violation.rule
+            ),
+            false => format!("the job {job}: {violation}"),
+        };
         reader.fault(at, Code::ForbiddenByPolicy, text);
     }
     let (definition, stored) = (Arc::new(definition), Arc::new(stored));
@@ -354,6 +372,135 @@ mod tests {
             *short.definitions[0].definition
         );
     }
+
+    #[test]
+    fn policy_faults_do_not_show_variables() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let policy = directory.path().join("policy.yaml");
+        let rules = "version: 1\nrules: [{images: ['alpine:*'], networks: [none], max_memory: 16m, max_timeout: 1m}]\n";
+        std::fs::write(&policy, rules).expect("written");
+        let policy = Arc::new(crate::policy::load(&policy).expect("a policy"));
+        let variables = [("PLANT", "swordfish"), ("MEMORY", "7919m"), ("TIMEOUT", "7919s")];
+        let environment: Environment =
+            variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        let text = "- name: \"${PLANT}\"\n  image: \"${PLANT}\"\n  network: \"${PLANT}\"\n  timeout: \"${TIMEOUT}\"\n  \
+                    resources: {memory: \"${MEMORY}\"}\n";
+        let faults =
+            parse(text, Path::new("jobs.yaml"), &environment.with_policy(policy)).expect_err("forbidden");
+        assert_eq!(faults.list.len(), 4, "{faults}");
+        let shown = faults.to_string();
+        assert!(!shown.contains("swordfish") && !shown.contains("7919"), "{shown}");
+    }
+
+    #[test]
+    fn no_fault_of_any_key_shows_a_variable() {
+        let image = r#"image: busybox, "#;
+        for value in PLANTED {
+            let environment: Environment = [("PLANT".to_owned(), value.to_owned())].into_iter().collect();
+            for key in keys::JOB {
+                for planted in planted_values(&key.shape) {
+                    let image = if key.name == "image" { "" } else { image };
+                    let job = format!("{{{image}{}: {planted}}}", key.name);
+                    let in_jobs = format!("jobs: {{a: {job}, b: {job}}}\n");
+                    let in_defaults = format!("defaults: {job}\njobs: {{a: {{image: busybox}}}}\n");
+                    // The defaults are read by the same code: one value is enough.
+                    let in_defaults = (value == PLANTED[0]).then_some(in_defaults);
+                    for text in [in_jobs].into_iter().chain(in_defaults) {
+                        let read = parse(&text, Path::new("jobs.yaml"), &environment);
+                        let faults = read.map_or_else(|faults| faults.list, |loaded| loaded.warnings);
+                        for fault in faults {
+                            let shown = fault.to_string();
+                            assert!(
+                                !shown.contains("swordfish") && !shown.contains("7919"),
+                                "{value:?} in {text}{shown}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Values of variables that are faults under one key or another, or legal and odd.
+    const PLANTED: [&str; 12] = [
+        "swordfish",
+        "Sword swordfish!",
+        "params.swordfish",
+        "swordfish.swordfish",
+        "!= swordfish",
+        "/swordfish/..",
+        "61swordfish * * * *",
+        "0 0 31 * swordfish",
+        "7919",
+        "7919s",
+        "7919m",
+        "7919ms",
+    ];
+
+    /// Values in YAML with a variable, one for each place where a key of this shape takes a value.
+    fn planted_values(shape: &keys::Shape) -> Vec<String> {
+        use keys::Shape;
+        let planted = r#""${PLANT}""#;
+        let forms = |forms: &[&str]| forms.iter().map(|form| form.replace('@', planted)).collect::<Vec<_>>();
+        let parts = |part: &[keys::Key], before: &str, after: &str| {
+            let values = part.iter().flat_map(|key| {
+                planted_values(&key.shape).into_iter().map(|value| format!("{}: {value}", key.name))
+            });
+            values.map(|value| format!("{before}{value}{after}")).collect::<Vec<_>>()
+        };
+        match shape {
+            Shape::Part(part) | Shape::PartList(part) => parts(part, "{", "}"),
+            Shape::PartOrInteger(part, _) => [forms(&["@"]), parts(part, "{", "}")].concat(),
+            Shape::Parts(part) => {
+                let types = ["string", "integer", "enum", "list", "duration"];
+                let of_type = |name| parts(part, &format!("{{p: {{type: {name}, "), "}}");
+                [parts(part, "{p: {", "}}"), types.into_iter().flat_map(of_type).collect()].concat()
+            }
+            Shape::Schedules => [
+                forms(&["@", "[@, @]"]),
+                parts(keys::time::SCHEDULE, "{", "}"),
+                parts(keys::time::SCHEDULE, "{every: 1h, ", "}"),
+            ]
+            .concat(),
+            Shape::Pairs | Shape::Variables => {
+                forms(&["{a: @}", "{a: {secret: @}}", r#"["a=${PLANT}"]"#, r#"["${PLANT}=a"]"#, "@"])
+            }
+            Shape::Volumes => forms(&[
+                "[@]",
+                r#"["${PLANT}:/a"]"#,
+                r#"["a:/${PLANT}", "a:/${PLANT}"]"#,
+                r#"["a:/a:${PLANT}"]"#,
+                "[{source: @, target: /a}]",
+                "[{source: a, target: @}, {source: a, target: @}]",
+                "[{type: @, source: a, target: /a}]",
+            ]),
+            Shape::Conditions => forms(&["{a: @}", "{a: [@]}", "[@]", "@"]),
+            Shape::Weights(_) | Shape::Values => forms(&["{a: @}", "@"]),
+            Shape::Json | Shape::Any => forms(&["@", "[@]", "{a: @}"]),
+            _ => forms(&["@", "[@]", "[@, @]"]),
+        }
+    }
+
+    #[test]
+    fn a_word_among_numbers_may_come_from_a_variable() {
+        let environment: Environment = [("FULL", "full"), ("NONE", "none")]
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .into_iter()
+            .collect();
+        let text = |timeout: &str, jitter: &str| {
+            let retry = format!("{{max: 1, backoff: {{jitter: {jitter}}}}}");
+            format!("- {{name: a, image: busybox, timeout: {timeout}, retry: {retry}}}\n")
+        };
+        let read = |text: String| {
+            let loaded = parse(&text, Path::new("jobs.yaml"), &environment);
+            loaded.unwrap_or_else(|faults| panic!("{faults}")).definitions[0].definition.clone()
+        };
+        let full = read(text("\"${NONE}\"", "\"${FULL}\""));
+        assert_eq!(full, read(text("none", "full")));
+        assert_eq!(full.timeout, None);
+        assert_eq!(read(text("1h", "\"${NONE}\"")), read(text("1h", "none")));
+    }
+
     #[test]
     fn defaults_that_are_copied_into_every_job_have_a_limit() {
         let jobs: String = (0..20).map(|n| format!("  j{n}: {{}}\n")).collect();
