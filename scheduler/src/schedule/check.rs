@@ -8,23 +8,32 @@ use protocol::Timestamp;
 
 use super::{Rule, Schedule, Timetable};
 
-/// How many slots are looked at to find the shortest distance between two.
+/// Number of slots that a search for the shortest distance between two slots reads.
 const SLOTS_COMPARED: usize = 64;
 
-/// Slots on different days at the same time of day are further apart than this. Clock changes are shorter than half a day, but for a whole day that
-/// a zone leaves out; nobody is warned of that.
+/// A lower bound of the distance between slots on different days at the same time of day. A clock change is shorter than half a day. A zone
+/// that leaves out a whole day is an exception, for which there is no warning.
 const DAYS_APART: Duration = Duration::from_secs(12 * 3_600);
 
 /// Something about a rule that is legal and often a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {
-    /// Six fields of which the first is `*`: it fires each second of its minute.
+    /// Six fields of which the first is `*`: it fires each second of its minutes.
     EachSecond,
+    /// Six fields of which the first is a step: it fires several times in each of its minutes.
+    SeveralPerMinute,
+    /// A step that is longer than its field, as `*/90` minutes: only the first value matches.
+    StepBeyondField {
+        /// The step.
+        step: u32,
+        /// How many values the field has.
+        values: u32,
+    },
     /// Both the day of the month and the day of the week are restricted: either is enough.
     EitherDay,
     /// A step that does not divide its range, as `*/45` minutes: the last distance is shorter.
     UnevenStep,
-    /// Some months or years have no such day.
+    /// Some of its months have no such day, or not in each year.
     NotEachMonth,
     /// It had slots, and none is left.
     Over,
@@ -34,14 +43,14 @@ pub enum Oddity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crowding {
     /// Two slots of the same schedule.
-    Alone {
+    WithinSchedule {
         /// The schedule.
         schedule: usize,
         /// The distance between the two slots.
         distance: Duration,
     },
     /// A slot of one schedule and a slot of another.
-    Together {
+    BetweenSchedules {
         /// The later of the two in the list.
         schedule: usize,
         /// The earlier of the two in the list.
@@ -52,9 +61,11 @@ pub enum Crowding {
 }
 
 impl Timetable {
-    /// The slots that come sooner than `limit` after another one. Each schedule is judged alone first; one that is crowded alone is not
-    /// compared with the others, because that would repeat the finding. `shortest` is [`Schedule::shortest_distance`] at `now`, or a caller's
-    /// memory of it: the search is most of the cost.
+    /// The slots that come sooner than `limit` after another one.
+    ///
+    /// Each schedule is first checked by itself. A schedule that is crowded by itself is not compared with the others, because that would
+    /// repeat the finding. Of the others, each is reported with the schedule that it comes closest to. `shortest` is
+    /// [`Schedule::shortest_distance`] at `now`, or a cache of it: the search is most of the cost.
     #[must_use]
     pub fn crowding(
         &self,
@@ -62,30 +73,35 @@ impl Timetable {
         now: Timestamp,
         shortest: &mut dyn FnMut(&Schedule) -> Option<Duration>,
     ) -> alloc::vec::Vec<Crowding> {
-        let alone = |(schedule, rule): (usize, &Schedule)| {
+        let within = |(schedule, rule): (usize, &Schedule)| {
             if limit <= DAYS_APART && rule.fires_once_a_day() {
                 return None;
             }
             let distance = shortest(rule).filter(|distance| *distance < limit)?;
-            Some(Crowding::Alone { schedule, distance })
+            Some(Crowding::WithinSchedule { schedule, distance })
         };
-        let mut found: alloc::vec::Vec<_> = self.schedules.iter().enumerate().filter_map(alone).collect();
-        let is_alone = |schedule: usize| {
-            found
-                .iter()
-                .any(|it| matches!(it, Crowding::Alone { schedule: crowded, .. } if *crowded == schedule))
+        let mut found: alloc::vec::Vec<_> = self.schedules.iter().enumerate().filter_map(within).collect();
+        let is_crowded = |schedule: usize| {
+            found.iter().any(
+                |it| matches!(it, Crowding::WithinSchedule { schedule: crowded, .. } if *crowded == schedule),
+            )
         };
-        let rest: alloc::vec::Vec<usize> = (0..self.schedules.len()).filter(|it| !is_alone(*it)).collect();
+        let rest: alloc::vec::Vec<usize> = (0..self.schedules.len()).filter(|it| !is_crowded(*it)).collect();
         // The cost of all searches stays that of the searches for one schedule each.
         let samples = (SLOTS_COMPARED / rest.len().max(1)).max(1);
         for (at, schedule) in rest.iter().enumerate() {
-            let nearest = rest[..at].iter().find_map(|other| {
+            let distances = rest[..at].iter().filter_map(|other| {
                 let (one, two) = (&self.schedules[*schedule], &self.schedules[*other]);
-                let distance = one.distance_to(two, limit, now, samples);
-                let distance = distance.or_else(|| two.distance_to(one, limit, now, samples))?;
-                Some(Crowding::Together { schedule: *schedule, other: *other, distance })
+                let there = one.distance_to(two, limit, now, samples);
+                let back = two.distance_to(one, limit, now, samples);
+                Some((there.into_iter().chain(back).min()?, *other))
             });
-            found.extend(nearest);
+            let too_near = distances.min_by_key(|(distance, _)| *distance);
+            found.extend(too_near.map(|(distance, other)| Crowding::BetweenSchedules {
+                schedule: *schedule,
+                other,
+                distance,
+            }));
         }
         found
     }
@@ -101,20 +117,30 @@ impl Schedule {
         let Rule::Cron(cron) = &self.rule else { return None };
         let fields = cron.fields();
         let [second, minute, hour, day, _, _] = fields[..] else { return None };
-        let uneven = |field: &str, range: u32| {
-            let step = field.strip_prefix("*/").and_then(|step| step.parse::<u32>().ok());
-            step.is_some_and(|step| step > 0 && !range.is_multiple_of(step))
-        };
+        let step_of = |field: &str| field.strip_prefix("*/").and_then(|step| step.parse::<u32>().ok());
+        let steps = [(second, 60), (minute, 60), (hour, 24)].map(|(field, values)| (step_of(field), values));
+        let beyond = |(step, values): (Option<u32>, u32)| Some((step.filter(|step| *step > values)?, values));
+        if let Some((step, values)) = steps.into_iter().find_map(beyond) {
+            return Some(Oddity::StepBeyondField { step, values });
+        }
         if second.starts_with('*') && second != "*/60" && !minute.starts_with('*') {
-            return Some(Oddity::EachSecond);
+            let each = matches!(second, "*" | "*/1");
+            return Some(if each { Oddity::EachSecond } else { Oddity::SeveralPerMinute });
         }
         if cron.names_either_day() {
             return Some(Oddity::EitherDay);
         }
-        if uneven(second, 60) || uneven(minute, 60) || uneven(hour, 24) {
+        let [uneven_seconds, uneven_minutes, uneven_hours] =
+            steps.map(|(step, values)| step.is_some_and(|step| step > 0 && !values.is_multiple_of(step)));
+        // The shorter distance is that from the last value to the first one of the next minute or hour.
+        if uneven_seconds && cron.names_adjacent_minutes()
+            || uneven_minutes && cron.names_adjacent_hours()
+            || uneven_hours
+        {
             return Some(Oddity::UnevenStep);
         }
-        matches!(day, "29" | "30" | "31").then_some(Oddity::NotEachMonth)
+        let day = day.parse().ok().filter(|day| (29..=31).contains(day))?;
+        cron.names_month_without(day).then_some(Oddity::NotEachMonth)
     }
 
     fn fires_once_a_day(&self) -> bool {
@@ -128,7 +154,8 @@ impl Schedule {
     #[must_use]
     pub fn shortest_distance(&self, now: Timestamp) -> Option<Duration> {
         if let Rule::Every(every) = &self.rule {
-            return Some(every.interval());
+            let first = self.next_slot_after(now)?;
+            return self.next_slot_after(first).map(|_| every.interval());
         }
         let mut last = self.next_slot_after(now)?;
         let mut shortest: Option<Duration> = None;
@@ -141,33 +168,35 @@ impl Schedule {
         shortest
     }
 
-    /// The distance of one of the next slots to a slot of another schedule, if it is below `limit`.
+    /// The shortest distance of the next slots to slots of another schedule, if it is below `limit`.
     fn distance_to(&self, other: &Self, limit: Duration, now: Timestamp, samples: usize) -> Option<Duration> {
         let mut last = now;
         let mut next = || {
             last = self.next_slot_after(last)?;
             Some(last)
         };
-        core::iter::from_fn(&mut next).take(samples).find_map(|slot| {
-            let from = now.max(slot - limit);
-            let near = other.next_slot_after(from)?;
-            let distance = if near > slot { near.since(slot) } else { slot.since(near) };
-            (distance < limit).then_some(distance)
-        })
+        let distances = core::iter::from_fn(&mut next).take(samples).filter_map(|slot| {
+            // Neither schedule is crowded by itself, so at most two slots of the other are nearer than `limit`.
+            let first = other.next_slot_after(now.max(slot - limit))?;
+            let distance_to = |near: Timestamp| if near > slot { near.since(slot) } else { slot.since(near) };
+            let second = other.next_slot_after(first).map(distance_to);
+            second.into_iter().chain([distance_to(first)]).min()
+        });
+        distances.min().filter(|distance| *distance < limit)
     }
 
     /// True if no instant is a slot, because the rule names none between `start_at` and `end_at`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // Rules that repeat have slots at any time. So the bounds leave none only if there is a beginning.
-        let before = match self.rule {
+        // A rule that repeats has slots before every `end_at`. So it has none only if `start_at` is set as well.
+        let earliest = match self.rule {
             Rule::Once { at } => Some(at),
             Rule::Cron(_) | Rule::Daily(_) | Rule::Every(_) => self.start_at,
         };
-        before.is_some_and(|at| self.next_slot_after(Timestamp(at.0.saturating_sub(1))).is_none())
+        earliest.is_some_and(|at| self.next_slot_after(Timestamp(at.0.saturating_sub(1))).is_none())
     }
 
-    /// True if the jitter may carry a slot behind the next one.
+    /// True if the jitter is not shorter than the time between two slots, so that the second one may come first.
     #[must_use]
     pub fn jitter_is_too_long(&self, now: Timestamp) -> bool {
         self.shortest_distance(now).is_some_and(|distance| self.jitter >= distance && !self.jitter.is_zero())
@@ -176,7 +205,13 @@ impl Schedule {
 
 impl fmt::Display for Oddity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
+            Self::StepBeyondField { step, values } => {
+                return write!(f, "a step of {step} in a field of {values} is the same as 0");
+            }
+            Self::SeveralPerMinute => {
+                "six fields: the first is seconds, so it fires several times in each of its minutes"
+            }
             Self::EachSecond => "six fields: the first is seconds, so it fires each second of its minutes",
             Self::EitherDay => {
                 "it fires if the day of the month or the day of the week matches, not only if both do"
@@ -186,7 +221,8 @@ impl fmt::Display for Oddity {
             }
             Self::NotEachMonth => "not each month has this day; L is the last one",
             Self::Over => "its last slot has passed: it does not fire again",
-        })
+        };
+        f.write_str(text)
     }
 }
 
@@ -206,10 +242,35 @@ mod tests {
         assert_eq!(odd("* 0 2 * * *"), Some(Oddity::EachSecond));
         assert_eq!(odd("0 0 13 * 5"), Some(Oddity::EitherDay));
         assert_eq!(odd("*/45 * * * *"), Some(Oddity::UnevenStep));
-        assert_eq!(odd("0 0 31 * *"), Some(Oddity::NotEachMonth));
-        for usual in
-            ["0 2 * * *", "*/15 * * * *", "0 9-17 * * 1-5", "@daily", "0 */6 * * *", "*/10 * * * * *"]
-        {
+        for rule in ["0 0 31 * *", "0 0 30 1,2 *", "0 0 29 FEB *", "0 0 31 3-5 *"] {
+            assert_eq!(odd(rule), Some(Oddity::NotEachMonth), "{rule}");
+        }
+        for uneven in ["*/7 2,3 * * *", "*/7 23,0 * * *", "*/7 */2,3 * * *", "*/7 * * * * *", "0 */5 * * *"] {
+            assert_eq!(odd(uneven), Some(Oddity::UnevenStep), "{uneven}");
+        }
+        assert_eq!(odd("*/90 * * * *"), Some(Oddity::StepBeyondField { step: 90, values: 60 }));
+        assert_eq!(odd("0 */30 * * *"), Some(Oddity::StepBeyondField { step: 30, values: 24 }));
+        assert_eq!(odd("*/1 0 2 * * *"), Some(Oddity::EachSecond));
+        assert_eq!(odd("*/10 0 2 * * *"), Some(Oddity::SeveralPerMinute));
+        assert_eq!(
+            Oddity::StepBeyondField { step: 90, values: 60 }.to_string(),
+            "a step of 90 in a field of 60 is the same as 0"
+        );
+        for usual in [
+            "0 2 * * *",
+            "*/15 * * * *",
+            "0 9-17 * * 1-5",
+            "@daily",
+            "0 */6 * * *",
+            "*/10 * * * * *",
+            "0 0 31 12 *",
+            "0 0 30 1,3 *",
+            "0 0 29 JAN-JAN *",
+            "*/7 2 * * *",
+            "*/7 2,4 * * *",
+            "*/7 */2 * * * *",
+            "*/60 * * * *",
+        ] {
             assert_eq!(odd(usual), None, "{usual}");
         }
         let over = Schedule { end_at: Some(now), ..cron("0 2 * * *") };
@@ -225,11 +286,18 @@ mod tests {
         let distance = Duration::from_secs(900);
         assert_eq!(
             table.crowding(Duration::from_secs(901), now, &mut |rule| rule.shortest_distance(now)),
-            [Crowding::Alone { schedule: 0, distance }]
+            [Crowding::WithinSchedule { schedule: 0, distance }]
         );
         assert_eq!(table.crowding(distance, now, &mut |rule| rule.shortest_distance(now)), []);
         assert!(Schedule { jitter: Duration::from_secs(900), ..uneven.clone() }.jitter_is_too_long(now));
         assert!(!Schedule { jitter: Duration::from_secs(899), ..uneven }.jitter_is_too_long(now));
+        let hourly = Schedule { rule: Rule::every("1h").expect("a good rule"), ..cron("@daily") };
+        let ends_after =
+            |hours: i64| Schedule { end_at: Some(Timestamp(hours * 3_600_000)), ..hourly.clone() };
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(ends_after(2).shortest_distance(now), Some(hour));
+        assert_eq!(ends_after(1).shortest_distance(now), None, "only one slot is left");
+        assert!(!Schedule { jitter: hour, ..ends_after(1) }.jitter_is_too_long(now));
     }
 
     #[test]
@@ -262,7 +330,7 @@ mod tests {
         let table = Timetable { schedules: [nightly].into(), ..Timetable::default() };
         let spring = Timestamp(1_774_000_000_000);
         let found = table.crowding(hours(24), spring, &mut |rule| rule.shortest_distance(spring));
-        assert_eq!(found, [Crowding::Alone { schedule: 0, distance: hours(23) }]);
+        assert_eq!(found, [Crowding::WithinSchedule { schedule: 0, distance: hours(23) }]);
     }
 
     #[test]
@@ -274,19 +342,42 @@ mod tests {
             let table = Timetable { schedules, ..Timetable::default() };
             table.crowding(limit, now, &mut |rule| rule.shortest_distance(now))
         };
-        let together = |schedule, other, distance| Crowding::Together { schedule, other, distance };
+        let between = |schedule, other, distance| Crowding::BetweenSchedules { schedule, other, distance };
         let weekly = ["0 7 * * *", "30 7 * * 1"];
-        assert_eq!(crowding(&weekly, minutes(31)), [together(1, 0, minutes(30))]);
+        assert_eq!(crowding(&weekly, minutes(31)), [between(1, 0, minutes(30))]);
         assert_eq!(crowding(&weekly, minutes(30)), []);
+        // The nearest pair is reported: not the first one found, not the schedule that stands first, and not only the slot before.
+        let far_and_near = ["0 7 * * *", "40 7 * * 1", "10 7 * * 5"];
+        assert_eq!(
+            crowding(&far_and_near, minutes(60)),
+            [between(1, 0, minutes(40)), between(2, 0, minutes(10))]
+        );
+        assert_eq!(
+            crowding(&["0 7 * * *", "0 9 * * *", "10 8 * * *"], minutes(90)),
+            [between(2, 1, minutes(50))]
+        );
+        assert_eq!(
+            crowding(&["0 6,12,18 * * *", "40 6,17 * * *"], minutes(60)),
+            [between(1, 0, minutes(20))]
+        );
+        assert_eq!(crowding(&["0,50 7 * * *", "45 7 1 12 *"], minutes(50)), [between(1, 0, minutes(5))]);
+        // The search from the daily slots ends before the summer.
+        let monthly = Schedule { zone: Zone::named("Europe/Berlin").expect("a zone"), ..cron("40 8 1 * *") };
+        let table = Timetable { schedules: [monthly, cron("0 7 * * *")].into(), ..Timetable::default() };
+        let winter = Timestamp(1_767_225_600_000);
+        assert_eq!(
+            table.crowding(minutes(60), winter, &mut |rule| rule.shortest_distance(winter)),
+            [between(1, 0, minutes(20))]
+        );
         // The rare slot is the earlier one, and far away.
-        assert_eq!(crowding(&["50 6 13 12 *", "0 7 * * *"], minutes(60)), [together(1, 0, minutes(10))]);
+        assert_eq!(crowding(&["50 6 13 12 *", "0 7 * * *"], minutes(60)), [between(1, 0, minutes(10))]);
         assert_eq!(
             crowding(&["0 0 1 * *", "0 0 15 1 *", "0 0 1 1 *"], minutes(1)),
-            [together(2, 0, Duration::ZERO)]
+            [between(2, 0, Duration::ZERO)]
         );
-        // A schedule that is crowded alone is not compared with others.
-        let alone = Crowding::Alone { schedule: 0, distance: minutes(1) };
-        assert_eq!(crowding(&["* * * * *", "0 7 * * *"], minutes(5)), [alone]);
+        // A schedule that is crowded by itself is not compared with others.
+        let within = Crowding::WithinSchedule { schedule: 0, distance: minutes(1) };
+        assert_eq!(crowding(&["* * * * *", "0 7 * * *"], minutes(5)), [within]);
     }
 
     #[test]

@@ -422,7 +422,7 @@ mod tests {
     }
 
     /// Values of variables that are faults under one key or another, or legal and odd.
-    const PLANTED: [&str; 12] = [
+    const PLANTED: [&str; 13] = [
         "swordfish",
         "Sword swordfish!",
         "params.swordfish",
@@ -431,6 +431,7 @@ mod tests {
         "/swordfish/..",
         "61swordfish * * * *",
         "0 0 31 * swordfish",
+        "*/7919 * * * *",
         "7919",
         "7919s",
         "7919m",

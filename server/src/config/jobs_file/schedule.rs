@@ -9,7 +9,8 @@ use protocol::container::Overrides;
 use scheduler::params::Params;
 use scheduler::schedule::catch_up::CatchUp;
 use scheduler::schedule::{
-    CronError, Crowding, DERIVED_PREFIX, JITTER_MAX, Overlap, Rule, RuleError, Schedule, Timetable, Zone,
+    CronError, Crowding, DERIVED_PREFIX, JITTER_MAX, Oddity, Overlap, Rule, RuleError, Schedule, Timetable,
+    Zone,
 };
 
 use super::fault::{Code, Position};
@@ -186,7 +187,7 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
         warn_if_odd(&schedule, origin, context, reader);
     }
     if let Some((at, _)) = jitter.filter(|_| schedule.jitter_is_too_long(context.now)) {
-        let text = "the jitter is longer than the time between two slots: the second would come first";
+        let text = "the jitter is not shorter than the time between two slots: the second could come first";
         reader.fault(at, Code::OutOfRange, text);
     }
     Some((origin, schedule))
@@ -302,9 +303,12 @@ fn instant(node: &Node, zone: &Zone, reader: &mut Reader<'_>) -> Option<Timestam
 /// Warns of a rule that is legal and often a mistake.
 fn warn_if_odd(schedule: &Schedule, origin: Origin, context: &Context<'_>, reader: &mut Reader<'_>) {
     if let Some(oddity) = schedule.oddity(context.now) {
-        let text = match next_fires(schedule, context.now) {
-            next if next.is_empty() || origin.has_variable => oddity.to_string(),
-            next => format!("{oddity}; next fires: {}", next.join(", ")),
+        let text = match (oddity, next_fires(schedule, context.now)) {
+            (Oddity::StepBeyondField { .. }, _) if origin.has_variable => {
+                "a step that is longer than its field is the same as 0".to_owned()
+            }
+            (oddity, next) if next.is_empty() || origin.has_variable => oddity.to_string(),
+            (oddity, next) => format!("{oddity}; next fires: {}", next.join(", ")),
         };
         reader.collector.warning(origin.rule_at, Code::OddSchedule, text);
     }
@@ -338,7 +342,7 @@ fn warn_of_skipped_slots(
         let origin_of = |schedule: usize| origins.get(schedule).copied().unwrap_or_default();
         let rule_of = |schedule: usize| timetable.schedules.get(schedule).map(|schedule| &schedule.rule);
         let (origin, distance) = match crowded {
-            Crowding::Alone { schedule, distance } => {
+            Crowding::WithinSchedule { schedule, distance } => {
                 let origin = origin_of(schedule);
                 let distance = match rule_of(schedule) {
                     _ if origin.has_variable => "its slots are close together".to_owned(),
@@ -347,7 +351,7 @@ fn warn_of_skipped_slots(
                 };
                 (origin, distance)
             }
-            Crowding::Together { schedule, other, distance } => {
+            Crowding::BetweenSchedules { schedule, other, distance } => {
                 let (origin, other_origin) = (origin_of(schedule), origin_of(other));
                 let other = rule_of(other).map(ToString::to_string).unwrap_or_default();
                 let other = reader.shown(other_origin.rule_at, &other);
