@@ -71,7 +71,7 @@ pub(super) fn read(
     timetable
 }
 
-/// Where a schedule stands in the file.
+/// The origin of a schedule in the file.
 #[derive(Clone, Copy, Default)]
 struct Origin {
     /// The position of the rule.
