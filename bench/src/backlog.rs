@@ -25,9 +25,11 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
         rates.sort_unstable_by(f64::total_cmp);
 
         let mut record = Record::new("backlog");
-        record.set("waiting", waiting);
-        record.figure("bytes_per_job", submitted as f64 / waiting as f64);
-        record.figure("bytes_per_job_restarted", restarted as f64 / waiting as f64);
+        // Whole batches may be more than what was asked for.
+        let total = load(waiting).total();
+        record.set("waiting", total);
+        record.figure("bytes_per_job", submitted as f64 / total as f64);
+        record.figure("bytes_per_job_restarted", restarted as f64 / total as f64);
         record.set("window", window(waiting).total());
         record.set("windows", WINDOWS);
         record.figure("accepted_per_s", rates[WINDOWS / 2]);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use hyper::Method;
 
 use crate::database::Counts;
 use crate::load::{Connection, JSON, Retries};
+use crate::output;
 use crate::record::{Record, tell};
 use crate::stage::{BenchEnv, WorkerPool};
 use crate::waiting;
@@ -34,6 +34,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
         tokio::time::sleep(PAUSE).await;
     }
     waiting::until_all_ended(&server).await?;
+    output::until_attempts(&stage.data(), sent.len()).await?;
     let mut started_ms = Vec::new();
     for (job, began) in sent {
         started_ms.push(ms(stamp(&mut connection, job).await?.saturating_sub(began)));
@@ -58,7 +59,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
 /// Reads the start time that the job printed.
 async fn stamp(connection: &mut Connection, job: u64) -> anyhow::Result<Duration> {
     let path = format!("/api/jobs/{job}/logs?stream=stdout");
-    let (_, text) = connection.ask(Method::GET, &path, JSON, Bytes::new()).await?;
+    let text = connection.get(&path).await?;
     let text = String::from_utf8_lossy(&text);
     let ns =
         text.trim().parse().with_context(|| format!("job {job} wrote {text:?} instead of nanoseconds"))?;

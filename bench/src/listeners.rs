@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use crate::load::{Connection, Endpoint, JSON};
+use crate::load::{Connection, Endpoint};
 
 /// Connections that only read. They are closed when this is dropped.
 #[derive(Debug, Default)]
@@ -13,15 +12,14 @@ pub(crate) struct Listeners(JoinSet<()>);
 
 impl Listeners {
     /// An open dashboard: it follows a summary of the events, and comes back if the stream ends. Metrics are scraped, and the overview is
-    /// loaded, each second.
+    /// loaded, each second. An error answer ends the connection, which [`Self::take_ended`] then finds.
     pub(crate) async fn dashboard(endpoint: &Endpoint) -> anyhow::Result<Self> {
         let mut listeners = Self::default();
         let follower = endpoint.clone();
         listeners.0.spawn(async move {
             while let Ok(connection) = Connection::open(follower.clone()).await {
-                if let Ok(stream) = connection.follow("/api/events?summary=1").await {
-                    stream.await;
-                }
+                let Ok(stream) = connection.follow("/api/events?summary=1").await else { return };
+                stream.await;
                 tokio::time::sleep(RECONNECT_DELAY).await;
             }
         });
@@ -31,7 +29,7 @@ impl Listeners {
             loop {
                 seconds.tick().await;
                 for path in ["/metrics", "/"] {
-                    if connection.ask(hyper::Method::GET, path, JSON, Bytes::new()).await.is_err() {
+                    if connection.get(path).await.is_err() {
                         return;
                     }
                 }
@@ -55,3 +53,33 @@ impl Listeners {
 
 /// The server asks browsers to wait this long (`retry`).
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_error_answer_ends_the_connections_of_a_dashboard() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = [0; 4_096];
+                    while stream.read(&mut request).await.is_ok_and(|bytes| bytes > 0) {
+                        let answer = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+                        stream.write_all(answer).await.expect("written");
+                    }
+                });
+            }
+        });
+        let mut listeners = Listeners::dashboard(&address.into()).await.expect("connected");
+        for connection in ["events", "pages"] {
+            let ended = tokio::time::timeout(Duration::from_secs(10), listeners.0.join_next()).await;
+            assert!(matches!(ended, Ok(Some(Ok(())))), "{connection}: {ended:?}");
+        }
+    }
+}

@@ -109,12 +109,18 @@ impl Connection {
         })
     }
 
-    /// Reads JSON.
-    pub(crate) async fn read(&mut self, path: &str) -> anyhow::Result<serde_json::Value> {
+    /// Reads a page. An answer with an error status is an error.
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
         let (status, body) = self.ask(Method::GET, path, JSON, Bytes::new()).await?;
         if !status.is_success() {
             bail!("GET {path} was answered {status}: {}", String::from_utf8_lossy(&body));
         }
+        Ok(body)
+    }
+
+    /// Reads JSON.
+    pub(crate) async fn read(&mut self, path: &str) -> anyhow::Result<serde_json::Value> {
+        let body = self.get(path).await?;
         serde_json::from_slice(&body).with_context(|| format!("GET {path} was not answered with JSON"))
     }
 

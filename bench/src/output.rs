@@ -9,18 +9,31 @@ use server::logs::{OutputTotals, examine, output_totals};
 
 /// Waits until all of it is stored; the instant at which the last of it was seen to arrive.
 pub(crate) async fn until_stored(data: &Path, expected: OutputTotals) -> anyhow::Result<Instant> {
+    until(data, &format!("{expected:?}"), |stored| stored == expected).await
+}
+
+/// Waits until output of so many attempts is stored, each of which writes once.
+pub(crate) async fn until_attempts(data: &Path, attempts: usize) -> anyhow::Result<Instant> {
+    until(data, &format!("output of {attempts} attempts"), |stored| stored.attempts >= attempts).await
+}
+
+async fn until(
+    data: &Path,
+    expected: &str,
+    is_complete: impl Fn(OutputTotals) -> bool,
+) -> anyhow::Result<Instant> {
     let logs = data.join(LOGS);
     let mut growth = Growth::new(Instant::now());
     loop {
         let size = examine(&logs, false).with_context(|| format!("cannot read {}", logs.display()))?.bytes;
         if growth.has_paused(size, Instant::now()) {
             let stored = read(data)?;
-            if stored == expected {
+            if is_complete(stored) {
                 return Ok(growth.last);
             }
             if growth.last.elapsed() > STANDSTILL_MAX {
                 bail!(
-                    "nothing has arrived for {STANDSTILL_MAX:?}: stored is {stored:?} instead of {expected:?}"
+                    "nothing has arrived for {STANDSTILL_MAX:?}: stored is {stored:?} instead of {expected}"
                 );
             }
         }
@@ -113,5 +126,26 @@ mod tests {
         appended.unwrap();
         stored.unwrap();
         require(data.path(), expected).unwrap();
+    }
+
+    #[tokio::test]
+    async fn output_that_arrives_late_is_waited_for() {
+        let data = tempfile::tempdir().unwrap();
+        let logs =
+            server::logs::Logs::open(&data.path().join(LOGS), server::logs::Limits::default()).unwrap();
+        let chunk = |job: u64| protocol::report::Chunk {
+            token: protocol::Token { job: protocol::JobId(job), ..protocol::Token::default() },
+            stream: protocol::report::Stream::Stdout,
+            offset: 0,
+            data: protocol::report::ChunkData::Bytes(vec![b'x'; 10]),
+        };
+        logs.append(vec![chunk(1)]).await.unwrap();
+        let late = async {
+            tokio::time::sleep(PAUSE * 8).await;
+            logs.append(vec![chunk(2)]).await.unwrap();
+        };
+        let (stored, ()) = tokio::join!(until_attempts(data.path(), 2), late);
+        stored.unwrap();
+        require(data.path(), OutputTotals { attempts: 2, bytes: 20 }).unwrap();
     }
 }

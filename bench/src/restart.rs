@@ -23,7 +23,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     anyhow::ensure!(counts.live == load(jobs).total(), "the database says {counts:?}");
 
     let mut record = Record::new("restart");
-    record.set("waiting", jobs);
+    record.set("waiting", load(jobs).total());
     record.figure("empty_s", empty.as_secs_f64());
     record.figure("after_stop_s", after_stop.as_secs_f64());
     record.figure("after_crash_s", after_crash.as_secs_f64());

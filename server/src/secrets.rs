@@ -45,6 +45,21 @@ pub enum SecretError {
     },
 }
 
+impl SecretError {
+    /// The same error of a secret that is shown by another name.
+    pub(crate) fn with_name(self, shown: &str) -> Self {
+        let name = shown.to_owned();
+        match self {
+            Self::NoDirectory => Self::NoDirectory,
+            Self::Name(_) => Self::Name(name),
+            Self::Missing(_) => Self::Missing(name),
+            Self::LeadsOut(_) => Self::LeadsOut(name),
+            Self::TooLong(_) => Self::TooLong(name),
+            Self::Unreadable { cause, .. } => Self::Unreadable { name, cause },
+        }
+    }
+}
+
 /// Suspicious facts about a secret, for the person who loads a jobs file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretAdvice {

@@ -41,6 +41,29 @@ fn no_fault_repeats_a_secret() {
         let said = faults_of(&file);
         assert!(!said.contains("swordfish") && !said.contains(TOKEN), "{}:\n{said}", file.display());
     }
+    for (kind, name, said_of) in [
+        ("bad", "variables-in-faults.yaml", faults_of as fn(&Path) -> String),
+        ("odd", "variables-in-warnings.yaml", warnings_of),
+    ] {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jobs_files").join(kind);
+        let said = said_of(&directory.join(name));
+        for (variable, value) in VARIABLES.into_iter().chain([("TOKEN", TOKEN)]) {
+            assert!(!said.contains(value), "{name}: {variable}:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn the_name_of_a_job_from_a_variable_is_not_shown() {
+    let text = "- {name: \"${NAME}\", image: busybox, hooks: {on_end: [b, c]}, concurrency: {limit: 1, group: g}}\n\
+                - {name: \"${NAME}\", image: busybox}\n\
+                - {name: b, image: busybox, hooks: {on_end: planted-namee}}\n\
+                - {name: c, image: busybox, hooks: {on_end: \"${NAME}\"}, concurrency: {limit: 2, group: g}}\n";
+    let faults = parse(text, Path::new("jobs.yaml"), &environment()).expect_err("faults").to_string();
+    assert!(!faults.replace("planted-namee", "").contains("planted-name"), "{faults}");
+    for code in ["duplicate_key", "unknown_job", "hook_loop", "invalid_value"] {
+        assert!(faults.contains(code), "{code}: {faults}");
+    }
 }
 
 #[test]
@@ -289,10 +312,9 @@ fn warnings_of(file: &Path) -> String {
 }
 
 fn environment() -> Environment {
-    [("WORD", "banana"), ("TOKEN", TOKEN)]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into_iter()
-        .collect()
+    let mut variables = VARIABLES.to_vec();
+    variables.extend([("WORD", "banana"), ("TOKEN", TOKEN)]);
+    variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn files(kind: &str, extension: &str) -> Vec<PathBuf> {
@@ -308,3 +330,18 @@ fn files(kind: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+
+/// Variables for the faults of values of a certain form.
+const VARIABLES: [(&str, &str); 11] = [
+    ("NEVER", "0 0 30 2 *"),
+    ("ZONE", "Europe/Berlim"),
+    ("INSTANT", "2001-02-03T04:05:06Z"),
+    ("NUMBER", "719"),
+    ("SHORT", "23s"),
+    ("GRACE", "2713s"),
+    ("DURATION", "7919s"),
+    ("NIGHTLY", "17 3 * * *"),
+    ("ODD", "13 7 31 * *"),
+    ("ZONE_OF_A_JOB", "Asia/Kolkata"),
+    ("NAME", "planted-name"),
+];

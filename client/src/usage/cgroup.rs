@@ -56,15 +56,17 @@ impl Layout {
     }
 }
 
-/// The layout of the group in this `/proc/<pid>/cgroup`; `None` if the process is not of this container, or if its group is outside of
-/// what this process sees.
+/// The layout of the container's group in this `/proc/<pid>/cgroup`. The process may be in a group below it: crun makes one, and so does
+/// systemd inside of a container. `None` if the process is not of this container, or if its group is outside of what this process sees.
 pub(crate) fn layout_of(groups: &str, container: &str) -> Option<Layout> {
     let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let relevant = paths.filter_map(|path| path.strip_prefix('/'));
-    let own = |path: &&str| {
-        !path.starts_with("..") && path.rsplit('/').next().is_some_and(|it| it.contains(container))
-    };
-    relevant.filter(own).map(|path| Layout(path.replace(container, ID))).next()
+    let is_own = |path: &&str| path.rsplit('/').next().is_some_and(|it| it.contains(container));
+    let mut own = relevant.filter(|path| !path.starts_with("..")).filter_map(|path| {
+        let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+        [Some(path), parent].into_iter().flatten().find(is_own)
+    });
+    own.next().map(|path| Layout(path.replace(container, ID)))
 }
 
 impl Hierarchies {
@@ -314,6 +316,21 @@ mod tests {
     }
 
     #[test]
+    fn processes_in_the_group_that_crun_makes_are_found() {
+        let group = "machine.slice/libpod-{id}.scope";
+        let root = tree(&[
+            (&format!("{group}/memory.current"), "5\n"),
+            (&format!("{group}/cgroup.procs"), ""),
+            (&format!("{group}/container/cgroup.procs"), "17\n0\n18\n"),
+        ]);
+        let found = mounts(root.path(), false).open(CONTAINER, &Layout::usual(), true).expect("found");
+        assert_eq!(found.files.processes(), [17, 18]);
+        let path = root.path().join(group.replace(ID, CONTAINER));
+        fs::write(path.join("cgroup.procs"), "16\n").expect("written");
+        assert_eq!(found.files.processes(), [16, 17, 18]);
+    }
+
+    #[test]
     fn only_the_group_of_the_container_itself_is_found() {
         let root = version_1();
         let hierarchies = mounts(root.path(), true);
@@ -330,5 +347,9 @@ mod tests {
         assert_eq!(layout_of(&own, &"a".repeat(64)), None, "the number belongs to another process here");
         assert_eq!(layout_of(&groups("/../docker/{id}"), CONTAINER), None, "outside of our namespace");
         assert_eq!(layout_of("0::/\n", CONTAINER), None);
+        let crun = groups("/machine.slice/libpod-{id}.scope/container");
+        assert_eq!(layout_of(&crun, CONTAINER), Some(Layout("machine.slice/libpod-{id}.scope".into())));
+        assert_eq!(layout_of(&groups("/docker/{id}/a/b"), CONTAINER), None, "too deep");
+        assert_eq!(layout_of(&groups("/../{id}/container"), CONTAINER), None, "outside of our namespace");
     }
 }

@@ -67,16 +67,22 @@ impl GroupFiles {
         }
     }
 
-    /// Numbers of its processes. Those of another process namespace are zero and left out.
+    /// Numbers of its processes, also of those that crun puts into a group of their own. Processes of another process namespace have the
+    /// number zero and are left out.
     pub(super) fn processes(&self) -> Vec<u32> {
-        let group = match self {
-            Self::Version1 { memory, .. } => memory,
-            Self::Version2(group) => group,
+        let groups = match self {
+            Self::Version1 { memory, .. } => vec![memory.clone()],
+            Self::Version2(group) => vec![group.clone(), group.join(CRUN_GROUP)],
         };
-        let listed = read(&group.join("cgroup.procs")).unwrap_or_default();
-        listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
+        let listed = groups.iter().filter_map(|group| read(&group.join("cgroup.procs")));
+        let numbers =
+            |listed: String| listed.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
+        listed.flat_map(numbers).filter(|pid| *pid != 0).collect()
     }
 }
+
+/// Podman with crun has the processes of a container in this group below that of the container.
+const CRUN_GROUP: &str = "container";
 
 /// Memory without page cache that was not used lately, as `docker stats` shows it.
 fn without_cache(now: Option<u64>, stat: impl FnOnce() -> Option<String>, key: &str) -> Option<u64> {

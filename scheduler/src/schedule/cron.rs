@@ -93,6 +93,26 @@ impl Cron {
         self.fields().iter().take(3).all(|field| field.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
+    /// One of its months has no such day in each year.
+    pub(super) fn names_month_without(&self, day: u8) -> bool {
+        let months = (1..).zip([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]);
+        months
+            .filter(|(_, days)| *days < day)
+            .any(|(month, _)| self.matcher.pattern.month_match(month).unwrap_or(false))
+    }
+
+    /// It names two hours of which one follows on the other.
+    pub(super) fn names_adjacent_hours(&self) -> bool {
+        let is_named = |hour: u32| self.matcher.pattern.hour_match(hour % 24).unwrap_or(false);
+        (0..24).any(|hour| is_named(hour) && is_named(hour + 1))
+    }
+
+    /// It names two minutes of an hour of which one follows on the other.
+    pub(super) fn names_adjacent_minutes(&self) -> bool {
+        let is_named = |minute: u32| self.matcher.pattern.minute_match(minute % 60).unwrap_or(false);
+        (0..60).any(|minute| is_named(minute) && is_named(minute + 1))
+    }
+
     /// The fields as croner numbers them: second, minute, hour, day of month, month, day of week.
     pub(super) fn fields(&self) -> Vec<&str> {
         let plain = nickname(&self.text).ok().flatten().unwrap_or(&self.text);

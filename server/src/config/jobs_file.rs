@@ -60,6 +60,7 @@ use fault::{Collector, quoted};
 use job::Job;
 use reader::Reader;
 use references::References;
+use scope::Scope;
 use tree::{Map, Node, Pair, Value};
 
 /// The content of a valid file.
@@ -171,13 +172,13 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
         if !name.is_empty()
             && let Some(first) = places.insert(name.clone(), name_at.line)
         {
-            let text = format!("the job {} was first defined at line {first}", quoted(&name));
+            let text = format!("the job {} was first defined at line {first}", reader.shown_job(&name));
             reader.fault(name_at, Code::DuplicateKey, text);
         }
         reader.hooks.add_name(&name);
         let job = job::read(&name, name_at, map, None, &["name", "x-*"], reader);
         // Faults of the job as a whole stand at its beginning: at the name they would be taken for faults of the name.
-        entries.extend(finish(job, item.at, reader));
+        entries.extend(finish(job, item.at, Scope::new(map, None), reader));
         if reader.resolved_bytes > reader.resolved_bytes_max {
             break;
         }
@@ -190,7 +191,11 @@ fn read_name(item: &Node, map: &Map, reader: &mut Reader<'_>) -> Option<(String,
         reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
         return None;
     };
-    Some((reader.checked_text(&pair.value, grammar::job_name)?, pair.value.at))
+    let (name, at) = (reader.checked_text(&pair.value, grammar::job_name)?, pair.value.at);
+    if reader.has_variable(at) {
+        reader.names_with_variables.insert(name.clone(), reader.as_written(at, &name));
+    }
+    Some((name, at))
 }
 
 /// The long form: `version`, `defaults` and `jobs`.
@@ -260,11 +265,11 @@ fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> O
     reader.hooks.add_name(&pair.key);
     let map = as_map(pair, reader)?;
     let job = job::read(&pair.key, pair.key_at, map, defaults, &["x-*"], reader);
-    finish(job, pair.key_at, reader)
+    finish(job, pair.key_at, Scope::new(map, defaults), reader)
 }
 
 /// Makes the entry, unless the file is refused. The length counts in any case, which bounds the work on a hostile file.
-fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
+fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Entry> {
     let Job { mut definition, description, owner, tags, notify, retention } = job;
     reader.hooks.add_job(&definition);
     let stored = stored::store(&mut definition);
@@ -282,7 +287,20 @@ fn finish(job: Job, at: Position, reader: &mut Reader<'_>) -> Option<Entry> {
         reader.fault(at, Code::TooLong, invalid.to_string());
     }
     for violation in reader.environment.policy().check_definition(&definition) {
-        let text = format!("the job {}: {violation}", quoted(&definition.name));
+        let job = reader.shown_job(&definition.name);
+        let parts: &[&str] = match violation.key {
+            // The memory of the last attempt depends on both.
+            "resources.memory" => &["resources", "retry"],
+            "secrets" => &["secrets", "environment"],
+            key => &[key.split('.').next().unwrap_or(key)],
+        };
+        let text = match parts.iter().any(|part| scope.has_variable(part)) {
+            true => format!(
+                "the job {job}: {}: a value with a variable is not allowed (rule {} of the server's policy)",
+                violation.key, violation.rule
+            ),
+            false => format!("the job {job}: {violation}"),
+        };
         reader.fault(at, Code::ForbiddenByPolicy, text);
     }
     let (definition, stored) = (Arc::new(definition), Arc::new(stored));
@@ -315,64 +333,4 @@ const ENTRY_BYTES_MAX: usize = 256 * 1024;
 const RESOLVED_BYTES_MAX: usize = 128 << 20;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_that_no_message_could_carry_is_refused() {
-        let text = format!("- name: hello\n  image: busybox\n  command: [{}]\n", "a, ".repeat(4_097));
-        let faults =
-            parse(&text, Path::new("jobs.yaml"), &Environment::default()).expect_err("too many words");
-        assert!(faults.to_string().contains("command: there are 4097 entries"), "{faults}");
-    }
-
-    #[test]
-    fn a_fault_of_a_whole_job_in_a_list_is_none_of_its_name() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let policy = directory.path().join("policy.yaml");
-        std::fs::write(&policy, "version: 1\nrules: [{images: ['alpine:*']}]\n").expect("written");
-        let policy = Arc::new(crate::policy::load(&policy).expect("a policy"));
-        let environment = Environment::default().with_policy(policy);
-        for text in ["- name: hello\n  image: busybox:1\n", "- {image: 'busybox:1', name: hello}\n"] {
-            let faults = parse(text, Path::new("jobs.yaml"), &environment).expect_err(text);
-            let [fault] = faults.list.as_slice() else { panic!("{faults}") };
-            assert_eq!((fault.at.line, fault.at.column), (1, 3), "{text}");
-            assert!(fault.text.starts_with("the job \"hello\": image"), "{faults}");
-        }
-    }
-
-    #[test]
-    fn both_forms_make_the_same_definition() {
-        let parse = |text: &str| parse(text, Path::new("jobs.yaml"), &Environment::default()).expect(text);
-        let short = parse("- name: hello\n  image: busybox\n  command: [echo, hi there]\n");
-        let long =
-            parse("# a comment\nversion: 1\njobs:\n  hello: {image: busybox, command: echo 'hi there'}\n");
-        assert_eq!(short.definitions[0].definition, long.definitions[0].definition);
-        assert_eq!(short.definitions[0].stored, long.definitions[0].stored);
-        assert_eq!(
-            parse_stored(&short.definitions[0].stored).expect("stored"),
-            *short.definitions[0].definition
-        );
-    }
-    #[test]
-    fn defaults_that_are_copied_into_every_job_have_a_limit() {
-        let jobs: String = (0..20).map(|n| format!("  j{n}: {{}}\n")).collect();
-        let text = format!("defaults: {{image: busybox, command: [{}]}}\njobs:\n{jobs}", "x".repeat(2_000));
-        let parse =
-            |text: &str, limit| parse_within(text, Path::new("jobs.yaml"), &Environment::default(), limit);
-        let codes = |text: &str| {
-            let faults = parse(text, 30_000).expect_err("too long");
-            faults.list.iter().map(|fault| fault.code).collect::<Vec<_>>()
-        };
-        assert!(parse(&text, 100_000).is_ok());
-        assert_eq!(codes(&text), [Code::TooLong]);
-        let with_another_fault = format!("{text}  last: {{imagee: x}}\n");
-        assert_eq!(codes(&with_another_fault), [Code::TooLong], "nobody reads on to the last one");
-        let repeated: String =
-            (1..20).map(|n| format!("- {{name: j{n}, image: b, command: *c}}\n")).collect();
-        let list = format!("- {{name: j0, image: b, command: &c [{}]}}\n{repeated}", "x".repeat(2_000));
-        assert_eq!(codes(&list), [Code::TooLong], "a list ends there, too");
-        let with_a_fault_before = format!("versio: 1\n{text}");
-        assert_eq!(codes(&with_a_fault_before), [Code::UnknownField, Code::TooLong]);
-    }
-}
+mod tests;

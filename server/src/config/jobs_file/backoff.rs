@@ -70,14 +70,15 @@ fn duration(part: Scope<'_>, name: &str, reader: &mut Reader<'_>) -> Option<(Pos
 /// The first and the highest ceiling.
 fn ceilings(part: Scope<'_>, reader: &mut Reader<'_>) -> (Duration, Duration) {
     let (initial, max) = (duration(part, "initial", reader), duration(part, "max", reader));
+    let first_at = initial.map(|(at, _)| at);
     let first = initial.map_or(INITIAL, |(_, initial)| initial);
     // A job that only raises the first backoff means the maximum to be no lower.
     let highest = max.map_or(MAX.max(first), |(_, max)| max);
     if let Some((at, max)) = max.filter(|(_, max)| *max < first) {
         let text = format!(
             "the highest wait {} is shorter than the first one, {}",
-            DurationText(max),
-            DurationText(first)
+            reader.as_written(at, &DurationText(max).to_string()),
+            reader.as_written(first_at.unwrap_or_default(), &DurationText(first).to_string())
         );
         reader.fault(part.own_position(&["max", "initial"], at), Code::OutOfRange, text);
     }

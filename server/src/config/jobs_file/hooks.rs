@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use scheduler::hooks::{DEPTH_MAX, HookEvent, Hooks};
 
-use super::fault::{Code, quoted};
+use super::fault::Code;
 use super::grammar;
 use super::hook_graph::{Chains, HookGraph, HookRef};
 use super::keys;
@@ -27,7 +27,7 @@ pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Read
                 continue;
             }
             if targets.contains(&target) {
-                let text = format!("{} is named twice for {}", quoted(&target), event.name());
+                let text = format!("{} is named twice for {}", reader.shown(at, &target), event.name());
                 reader.fault(at, Code::DuplicateKey, text);
                 continue;
             }
@@ -61,13 +61,15 @@ pub(super) fn check(reader: &mut Reader<'_>) {
     for hook in graph.hooks.values().flatten() {
         if !graph.names.contains(&hook.target) {
             let near = grammar::nearest(&hook.target, graph.names.iter().map(String::as_str));
-            let hint = near.map(|near| format!(": did you mean {}?", quoted(near))).unwrap_or_default();
-            let text = format!("the file has no job {}{hint}", quoted(&hook.target));
+            let near = near.filter(|_| !reader.has_variable(hook.at));
+            let hint =
+                near.map(|near| format!(": did you mean {}?", reader.shown_job(near))).unwrap_or_default();
+            let text = format!("the file has no job {}{hint}", reader.shown(hook.at, &hook.target));
             reader.fault(hook.at, Code::UnknownJob, text);
         } else if graph.needy.contains(&hook.target) {
             let text = format!(
                 "a hook gives no parameters, and {} has one that is required; give it a default",
-                quoted(&hook.target)
+                reader.shown(hook.at, &hook.target)
             );
             reader.fault(hook.at, Code::InvalidParam, text);
         }
@@ -78,7 +80,8 @@ pub(super) fn check(reader: &mut Reader<'_>) {
         if *length == usize::from(DEPTH_MAX) + 1
             && let Some(hook) = graph.known(job).find(|hook| chains.lengths[&*hook.target] + 1 == *length)
         {
-            let text = format!("{length} hooks follow one another from {} (max {DEPTH_MAX})", quoted(job));
+            let text =
+                format!("{length} hooks follow one another from {} (max {DEPTH_MAX})", reader.shown_job(job));
             reader.fault(hook.at, Code::OutOfRange, text);
         }
     }
@@ -107,10 +110,13 @@ fn report_loops(graph: &HookGraph, looping: &BTreeSet<&str>, reader: &mut Reader
             None => continue,
         };
         let Some(first) = members.first() else { continue };
-        let mut names = vec![job];
-        names.extend(members.iter().map(|hook| hook.target.as_str()));
+        let mut names = vec![reader.as_written_job(job)];
+        names.extend(members.iter().map(|hook| match reader.has_variable(hook.at) {
+            true => reader.as_written(hook.at, &hook.target),
+            false => reader.as_written_job(&hook.target),
+        }));
         if names.len() > NAMES_SHOWN {
-            names.splice(NAMES_SHOWN / 2..names.len() - NAMES_SHOWN / 2, ["…"]);
+            names.splice(NAMES_SHOWN / 2..names.len() - NAMES_SHOWN / 2, ["…".to_owned()]);
         }
         let text = format!("the hooks lead back to where they began: {}", names.join(" → "));
         reader.fault(first.at, Code::HookLoop, text);

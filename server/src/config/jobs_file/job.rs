@@ -118,10 +118,7 @@ fn timeout(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
 }
 
 fn duration_or_none(node: &Node, reader: &mut Reader<'_>) -> Option<Duration> {
-    if matches!(&node.value, Value::Scalar(scalar) if scalar.text == "none") {
-        return None;
-    }
-    reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)
+    reader.duration_or_none(node, keys::DURATION_MIN, keys::DURATION_MAX)
 }
 
 fn expect(scope: Scope<'_>, reader: &mut Reader<'_>) -> Expect {
@@ -217,12 +214,17 @@ fn loss_policy(
     let after = scope.find("lost_after").and_then(|node| {
         let after = reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?;
         if after < shortest {
+            // The sum would show the value of a variable in the stop grace period.
+            let grace_has_variable = scope.find("stop_grace_period").is_some_and(Node::has_variable);
+            let sum = match grace_has_variable {
+                true => String::new(),
+                false => format!(", here {}", DurationText(shortest)),
+            };
             let text = format!(
-                "lost_after {} is too short: at least {} and the stop grace period plus {}, here {}",
-                DurationText(after),
+                "lost_after {} is too short: at least {} and the stop grace period plus {}{sum}",
+                reader.as_written(node.at, &DurationText(after).to_string()),
                 DurationText(lease),
                 DurationText(stop_margin),
-                DurationText(shortest),
             );
             let at = scope.own_position(&["lost_after", "stop_grace_period", "self_fence"], node.at);
             reader.fault(at, Code::LostAfterTooShort, text);

@@ -17,10 +17,14 @@ pub(super) fn read(node: &Node, params: &Params, is_job: bool, reader: &mut Read
     }
     if let Some(name) = text.strip_prefix("params.").filter(|name| !name.is_empty()) {
         let param = params.find(name);
+        let shown = |reader: &Reader<'_>| {
+            let written = reader.as_written(node.at, &text);
+            quoted(written.strip_prefix("params.").unwrap_or(&written))
+        };
         let fault = match param {
-            None => Some(format!("there is no parameter {}", quoted(name))),
+            None => Some(format!("there is no parameter {}", shown(reader))),
             Some(param) if param.secret => {
-                Some(format!("the parameter {} is secret, and keys are shown", quoted(name)))
+                Some(format!("the parameter {} is secret, and keys are shown", shown(reader)))
             }
             Some(_) => None,
         };
@@ -32,8 +36,10 @@ pub(super) fn read(node: &Node, params: &Params, is_job: bool, reader: &mut Read
         return Some(KeySource::Param(name.to_owned()));
     }
     if text.contains('.') || text.is_empty() {
-        let text =
-            format!("{} is no key: write params.NAME, labels.NAME, or a word without dots", quoted(&text));
+        let text = format!(
+            "{} is no key: write params.NAME, labels.NAME, or a word without dots",
+            reader.shown(node.at, &text)
+        );
         reader.fault(node.at, Code::InvalidValue, text);
         return None;
     }

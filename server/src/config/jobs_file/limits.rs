@@ -5,12 +5,12 @@ use std::time::Duration;
 use scheduler::limits::rules::{Concurrency, LimitRules, OnFull, RateLimit};
 use scheduler::params::Params;
 
-use super::fault::{Code, quoted};
+use super::fault::{Code, Position};
 use super::grammar;
 use super::key_source;
 use super::keys;
 use super::keys::limits::{CONCURRENCY, PERMITS, QUEUED, RATE_LIMIT, STARTS};
-use super::reader::Reader;
+use super::reader::{GroupLimit, Reader};
 use super::scope::Scope;
 use super::tree::Node;
 use super::unique;
@@ -45,27 +45,40 @@ fn concurrency(
     let limit = count(part, "limit", PERMITS, reader);
     let on_full = part.find("on_full").and_then(|node| reader.choice(node, &OnFull::ALL));
     let key = part.find("key").and_then(|node| key_source::read(node, params, is_job, reader));
-    let group = part.find("group").and_then(|node| reader.checked_text(node, grammar::job_name));
+    let group =
+        part.find("group").and_then(|node| Some((reader.checked_text(node, grammar::job_name)?, node.at)));
     if limit.is_none() && is_job && part.find("limit").is_none() {
         let text = "concurrency needs \"limit\", the number of jobs that may run at once";
         reader.fault(node.at, Code::MissingField, text);
     }
     let limit = limit?;
-    if is_job && let Some(group) = &group {
-        check_group(name, group, limit, part.find("limit").unwrap_or(node), reader);
+    if is_job && let Some((group, group_at)) = &group {
+        check_group(name, (group, *group_at), limit, part.find("limit").unwrap_or(node), reader);
     }
+    let group = group.map(|(group, _)| group);
     Some(Concurrency { limit, key, group, on_full: on_full.unwrap_or_default() })
 }
 
 /// All definitions of a group must say the same limit: nothing else tells which one counts.
-fn check_group(name: &str, group: &str, limit: u32, node: &Node, reader: &mut Reader<'_>) {
-    let first = reader.group_limits.entry(group.to_owned()).or_insert_with(|| (limit, name.to_owned()));
-    if first.0 != limit {
+fn check_group(
+    name: &str,
+    (group, group_at): (&str, Position),
+    limit: u32,
+    node: &Node,
+    reader: &mut Reader<'_>,
+) {
+    let Some(first) = reader.group_limits.get(group) else {
+        let shown = reader.as_written(node.at, &limit.to_string());
+        let first = GroupLimit { limit, shown, job: name.to_owned() };
+        reader.group_limits.insert(group.to_owned(), first);
+        return;
+    };
+    if first.limit != limit {
         let text = format!(
             "the group {} has the limit {} in the job {}: all jobs of a group must say the same, best in \"defaults\"",
-            quoted(group),
-            first.0,
-            quoted(&first.1)
+            reader.shown(group_at, group),
+            first.shown,
+            reader.shown_job(&first.job)
         );
         reader.fault(node.at, Code::InvalidValue, text);
     }

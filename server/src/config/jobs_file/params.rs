@@ -13,7 +13,7 @@ use super::quantity;
 use super::reader::Reader;
 use super::scope::{self, Scope};
 use super::tree::{Map, Node, ScalarMeaning, Value};
-use crate::params::{Checker, Pattern, refusal_of_pattern, variable_of};
+use crate::params::{Checker, ParamFault, Pattern, refusal_of_pattern, variable_of};
 
 /// Reads `params` and `allow`, and checks the places that name parameters.
 pub(super) fn read(
@@ -23,6 +23,7 @@ pub(super) fn read(
     reader: &mut Reader<'_>,
 ) -> SubmissionRules {
     let mut declared: Vec<Param> = Vec::new();
+    reader.params_with_variables.clear();
     for node in scope.find_both("params") {
         let Value::Map(map) = &node.value else {
             reader.wrong_type(node, "a map of parameters by name");
@@ -115,6 +116,12 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
     scope::check_keys(map, keys::params::PARAM, &[], reader);
     let scope = Scope::new(map, None);
     let kind = kind(scope, reader)?;
+    let type_has_variable = ["enum", "min", "max"].iter().any(|key| scope.has_variable(key));
+    match type_has_variable {
+        true => reader.params_with_variables.insert(name.to_owned()),
+        // A parameter of the job replaces the one of the defaults.
+        false => reader.params_with_variables.remove(name),
+    };
     let secret = scope.find("secret").and_then(|node| reader.bool(node)).unwrap_or(false);
     let required = scope.find("required").map(|node| (node.at, reader.bool(node)));
     let description = scope.find("description").and_then(|node| {
@@ -135,7 +142,7 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
             Ok(value) => param.absence = Absence::Default(value),
             Err(fault) => {
                 param.absence = Absence::Allowed;
-                let text = format!("the default does not fit: {}; {}", fault.detail, fault.hint);
+                let text = format!("the default does not fit: {}", fault_text(&fault, Some(node), reader));
                 reader.collector.fault_without_value(node.at, Code::InvalidParam, text);
             }
         }
@@ -143,6 +150,18 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
         param.absence = Absence::Allowed;
     }
     Some(param)
+}
+
+/// The text of a fault of a value, without what variables supply to the value or to the type of its parameter.
+fn fault_text(fault: &ParamFault, value: Option<&Node>, reader: &Reader<'_>) -> String {
+    let detail = match value.is_some_and(Node::has_variable) {
+        true => "the value of its variable is not allowed",
+        false => &fault.detail,
+    };
+    match reader.params_with_variables.contains(&fault.name) {
+        true => detail.to_owned(),
+        false => format!("{detail}; {}", fault.hint),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), ValueFault> {
@@ -230,7 +249,7 @@ fn bounds<T: PartialOrd + Copy>(
         let text = reader.loose_text(node)?;
         parse(&text)
             .map_err(|form| {
-                let text = format!("{} is not {form}", quoted(&text));
+                let text = format!("{} is not {form}", reader.shown(node.at, &text));
                 reader.fault(node.at, Code::InvalidParam, text);
             })
             .ok()
@@ -295,14 +314,14 @@ pub(super) fn of_schedule(
     reader: &mut Reader<'_>,
 ) -> Option<Arc<JobParams>> {
     let mut given = Vec::new();
-    let mut positions = Vec::new();
+    let mut values: Vec<(&String, &Node)> = Vec::new();
     if let Some(node) = node {
         let Value::Map(map) = &node.value else {
             reader.wrong_type(node, "a map of parameters and their values");
             return None;
         };
         for pair in &map.pairs {
-            positions.push((pair.key.clone(), pair.value.at));
+            values.push((&pair.key, &pair.value));
             if let Some(value) = json(&pair.value, reader) {
                 given.push((pair.key.clone(), value));
             }
@@ -312,9 +331,10 @@ pub(super) fn of_schedule(
         Ok(resolved) => (!resolved.is_empty()).then(|| Arc::new(resolved)),
         Err(faults) => {
             for fault in faults {
-                let at = positions.iter().find(|(name, _)| *name == fault.name).map(|(_, at)| *at);
-                let text = format!("{}; {}", fault.detail, fault.hint);
-                reader.collector.fault_without_value(at.unwrap_or(schedule_at), Code::InvalidParam, text);
+                let value = values.iter().find(|(name, _)| **name == fault.name).map(|(_, value)| *value);
+                let text = fault_text(&fault, value, reader);
+                let at = value.map_or(schedule_at, |value| value.at);
+                reader.collector.fault_without_value(at, Code::InvalidParam, text);
             }
             None
         }

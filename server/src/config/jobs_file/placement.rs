@@ -7,7 +7,7 @@ use scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, Preference, WorkerSelector,
 };
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{Code, Position};
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
@@ -60,9 +60,10 @@ fn warn_of_condition(label: &str, value: &str, at: Position, reader: &mut Reader
     else {
         return;
     };
+    let shown = if reader.has_variable(at) { "cores >= 8" } else { &shown };
     let text = format!(
         "{} is compared with the value of the label {label} as it stands. For a condition write a list, such as requires: [\"{shown}\"]",
-        quoted(value)
+        reader.shown(at, value)
     );
     reader.collector.warning(at, Code::LooksLikeCondition, text);
 }

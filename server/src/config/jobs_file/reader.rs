@@ -4,7 +4,7 @@
 //! whole. So one pass finds every fault.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,15 +32,28 @@ pub(super) struct Reader<'a> {
     /// The limit of `resolved_bytes`.
     pub(super) resolved_bytes_max: usize,
     /// The limit of each group, and the first job that said it.
-    pub(super) group_limits: HashMap<String, (u32, String)>,
+    pub(super) group_limits: HashMap<String, GroupLimit>,
     /// The jobs of the file and the hooks between them.
     pub(super) hooks: HookGraph,
     /// The cron rules and zones that were read.
     pub(super) rules: RuleCache,
+    /// Parameters of the definition that is being read whose types have values with variables.
+    pub(super) params_with_variables: HashSet<String>,
+    /// Names of jobs with variables, each as written in the file.
+    pub(super) names_with_variables: HashMap<String, String>,
     /// Values with variables as written in the file.
     substituted: HashMap<Position, String>,
     /// Environment files that were read: each once, for all jobs that name it.
     files: HashMap<PathBuf, Rc<str>>,
+}
+
+/// The limit of a group, and where it was said first.
+pub(super) struct GroupLimit {
+    pub(super) limit: u32,
+    /// The limit as it may be shown.
+    pub(super) shown: String,
+    /// The job that said it.
+    pub(super) job: String,
 }
 
 impl<'a> Reader<'a> {
@@ -60,6 +73,8 @@ impl<'a> Reader<'a> {
             group_limits,
             hooks: HookGraph::default(),
             rules: RuleCache::default(),
+            params_with_variables: HashSet::new(),
+            names_with_variables: HashMap::new(),
             substituted,
             files,
         }
@@ -87,6 +102,26 @@ impl<'a> Reader<'a> {
     /// A value as it may be shown: a variable is shown by its name.
     pub(super) fn as_written(&self, at: Position, value: &str) -> String {
         self.substituted.get(&at).map_or(value, String::as_str).to_owned()
+    }
+
+    /// A value in a message: quoted, with variables shown by their names.
+    pub(super) fn shown(&self, at: Position, value: &str) -> String {
+        quoted(&self.as_written(at, value))
+    }
+
+    /// The name of a job as it may be shown.
+    pub(super) fn as_written_job(&self, name: &str) -> String {
+        self.names_with_variables.get(name).map_or(name, String::as_str).to_owned()
+    }
+
+    /// The name of a job in a message: quoted, with variables shown by their names.
+    pub(super) fn shown_job(&self, name: &str) -> String {
+        quoted(&self.as_written_job(name))
+    }
+
+    /// True if the value that was read at this position has a variable in it.
+    pub(super) fn has_variable(&self, at: Position) -> bool {
+        self.substituted.contains_key(&at)
     }
 
     /// Reads text: numbers, booleans and nulls must be quoted.
@@ -221,14 +256,19 @@ impl<'a> Reader<'a> {
 
     /// A number from 0 to 1 with up to three decimals, in thousandths, or a word that stands for one.
     pub(super) fn share(&mut self, node: &Node, words: &[(&'static str, u32)]) -> Option<u32> {
-        if let Value::Scalar(scalar) = &node.value
-            && let Some((_, share)) = words.iter().find(|(word, _)| *word == scalar.text)
-        {
-            return Some(*share);
-        }
         let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         let names = names.join(" or ");
+        let find = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, share)| *share);
+        // A word may be quoted, a number may not.
+        if let Value::Scalar(scalar) = &node.value
+            && let Some(share) = find(&scalar.text)
+        {
+            return Some(share);
+        }
         let text = self.bare(node, &format!("a number, {names}"))?;
+        if let Some(share) = find(&text) {
+            return Some(share);
+        }
         let share = quantity::thousandths(&text, 0, 1_000);
         self.accept(
             node.at,
@@ -238,6 +278,15 @@ impl<'a> Reader<'a> {
 
     pub(super) fn duration(&mut self, node: &Node, from: Duration, to: Duration) -> Option<Duration> {
         let text = self.loose_text(node)?;
+        self.accept(node.at, quantity::duration(&text, from, to))
+    }
+
+    /// A duration; absent for the word `none`.
+    pub(super) fn duration_or_none(&mut self, node: &Node, from: Duration, to: Duration) -> Option<Duration> {
+        let text = self.loose_text(node)?;
+        if text == "none" {
+            return None;
+        }
         self.accept(node.at, quantity::duration(&text, from, to))
     }
 

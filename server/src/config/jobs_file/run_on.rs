@@ -53,6 +53,7 @@ pub(super) fn check(
         && listed > 0
         && (count as usize) > listed
     {
+        let count = reader.as_written(node.at, &count.to_string());
         let text =
             format!("the job needs {count} workers, and `workers` lists {listed}: list more, or write all");
         reader.fault(node.at, Code::InvalidValue, text);

@@ -9,10 +9,11 @@ use protocol::container::Overrides;
 use scheduler::params::Params;
 use scheduler::schedule::catch_up::CatchUp;
 use scheduler::schedule::{
-    CronError, Crowding, DERIVED_PREFIX, JITTER_MAX, Overlap, Rule, RuleError, Schedule, Timetable, Zone,
+    CronError, Crowding, DERIVED_PREFIX, JITTER_MAX, Oddity, Overlap, Rule, RuleError, Schedule, Timetable,
+    Zone,
 };
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{Code, Position};
 use super::grammar;
 use super::keys;
 use super::pairs;
@@ -55,7 +56,7 @@ pub(super) fn read(
     let limit =
         scope.find("catch_up_limit").and_then(|node| reader.integer(node, keys::time::CATCH_UP_LIMITS));
     let rules = scope.find("schedule").map(|node| schedules(node, &context, reader)).unwrap_or_default();
-    let (positions, schedules): (Vec<Position>, Vec<Schedule>) = rules.into_iter().unzip();
+    let (origins, schedules): (Vec<Origin>, Vec<Schedule>) = rules.into_iter().unzip();
     let timetable = Timetable {
         schedules,
         overlap,
@@ -65,12 +66,28 @@ pub(super) fn read(
             limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(standard.limit),
         },
     };
-    warn_of_skipped_slots(&timetable, &positions, timeout, context.now, reader);
+    let timeout = Timeout { limit: timeout, node: scope.find("timeout") };
+    warn_of_skipped_slots(&timetable, &origins, timeout, context.now, reader);
     timetable
 }
 
-/// The schedules, each with the position of its rule.
-fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec<(Position, Schedule)> {
+/// The origin of a schedule in the file.
+#[derive(Clone, Copy, Default)]
+struct Origin {
+    /// The position of the rule.
+    rule_at: Position,
+    /// True if its slots depend on a variable, so that no message may show them.
+    has_variable: bool,
+}
+
+/// The timeout of the definition, and where it is written.
+#[derive(Clone, Copy)]
+struct Timeout<'n> {
+    limit: Option<Duration>,
+    node: Option<&'n Node>,
+}
+
+fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec<(Origin, Schedule)> {
     let items = match &node.value {
         Value::List(items) => items.as_slice(),
         Value::Map(_) | Value::Scalar(_) => std::slice::from_ref(node),
@@ -82,30 +99,35 @@ fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec
     let mut positions: BTreeMap<String, Position> = BTreeMap::new();
     let mut schedules = Vec::new();
     for item in items {
-        let Some((rule_at, schedule)) = schedule(item, context, reader) else { continue };
+        let Some((origin, schedule)) = schedule(item, context, reader) else { continue };
         if let Some(first) = positions.insert(schedule.id.as_str().to_owned(), item.at) {
             let text = if schedule.id.as_str().starts_with(DERIVED_PREFIX) {
                 format!("the same rule stands in line {}; give each an id, or remove one", first.line)
             } else {
-                let id = quoted(schedule.id.as_str());
+                let at = match &item.value {
+                    Value::Map(map) => map.find("id").map(|pair| pair.value.at),
+                    Value::List(_) | Value::Scalar(_) => None,
+                };
+                let id = reader.shown(at.unwrap_or(item.at), schedule.id.as_str());
                 format!("the schedule {id} was first defined at line {}", first.line)
             };
             reader.fault(item.at, Code::DuplicateKey, text);
         }
-        schedules.push((rule_at, schedule));
+        schedules.push((origin, schedule));
     }
     schedules
 }
 
-fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Option<(Position, Schedule)> {
+fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Option<(Origin, Schedule)> {
     let map = match &node.value {
         Value::Map(map) => map,
         Value::Scalar(_) => {
             let rule = cron(node, reader)?;
             let params = params::of_schedule(None, node.at, context.checker, reader);
             let schedule = Schedule { params, ..Schedule::new(context.name, None, rule, Zone::utc()) };
-            warn_if_odd(&schedule, node.at, context, reader);
-            return Some((node.at, schedule));
+            let origin = Origin { rule_at: node.at, has_variable: reader.has_variable(node.at) };
+            warn_if_odd(&schedule, origin, context, reader);
+            return Some((origin, schedule));
         }
         Value::List(_) => {
             reader.wrong_type(node, "a cron rule, or a map with cron, every or at");
@@ -119,6 +141,9 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
         None => Zone::utc(),
     };
     let (rule_at, rule) = rule(node.at, map, &zone, reader)?;
+    let has_variable = reader.has_variable(rule_at)
+        || ["timezone", "start_at", "end_at"].iter().any(|key| scope.has_variable(key));
+    let origin = Origin { rule_at, has_variable };
     let id = scope.find("id").and_then(|node| id(node, reader));
     let start_at = scope.find("start_at").and_then(|node| instant(node, &zone, reader));
     let end_at = scope.find("end_at").and_then(|node| instant(node, &zone, reader));
@@ -155,16 +180,17 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
         let at = scope.own_position(&["end_at"], node.at);
         reader.fault(at, Code::OutOfRange, "end_at is earlier than start_at");
     } else if schedule.is_empty() {
-        let text = format!("{} never fires: it has no slot between start_at and end_at", schedule.rule);
+        let rule = reader.as_written(rule_at, &schedule.rule.to_string());
+        let text = format!("{rule} never fires: it has no slot between start_at and end_at");
         reader.fault(rule_at, Code::ScheduleNeverFires, text);
     } else {
-        warn_if_odd(&schedule, rule_at, context, reader);
+        warn_if_odd(&schedule, origin, context, reader);
     }
     if let Some((at, _)) = jitter.filter(|_| schedule.jitter_is_too_long(context.now)) {
-        let text = "the jitter is longer than the time between two slots: the second would come first";
+        let text = "the jitter is not shorter than the time between two slots: the second could come first";
         reader.fault(at, Code::OutOfRange, text);
     }
-    Some((rule_at, schedule))
+    Some((origin, schedule))
 }
 
 /// The one of `cron`, `every` and `at` that is there.
@@ -191,7 +217,7 @@ fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option
             match Rule::every(&text) {
                 Ok(rule) => rule,
                 Err(error) => {
-                    let text = format!("{} is not an interval: {error}", quoted(&text));
+                    let text = format!("{} is not an interval: {error}", reader.shown(node.at, &text));
                     reader.fault(node.at, Code::InvalidDuration, text);
                     return None;
                 }
@@ -202,7 +228,8 @@ fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option
             match Rule::at(&text, zone) {
                 Ok(rule) => rule,
                 Err(error) => {
-                    reader.fault(node.at, Code::InvalidTime, format!("{}: {error}", quoted(&text)));
+                    let text = format!("{}: {error}", reader.shown(node.at, &text));
+                    reader.fault(node.at, Code::InvalidTime, text);
                     return None;
                 }
             }
@@ -216,12 +243,20 @@ fn cron(node: &Node, reader: &mut Reader<'_>) -> Option<Rule> {
     match reader.rules.cron(&text) {
         Ok(rule) => Some(rule),
         Err(RuleError::Cron(CronError::NeverFires)) => {
-            let text = format!("{} never fires: there is no such date", quoted(&text));
+            let text = format!("{} never fires: there is no such date", reader.shown(node.at, &text));
             reader.fault(node.at, Code::CronNeverFires, text);
             None
         }
         Err(error) => {
-            reader.fault(node.at, Code::InvalidCron, format!("{}: {error}", quoted(&text)));
+            let shown = reader.shown(node.at, &text);
+            // The detail repeats the field, which may come from a variable.
+            let text = match &error {
+                RuleError::Cron(CronError::Invalid { field, .. }) if reader.has_variable(node.at) => {
+                    format!("{shown} is no cron rule: its {} cannot be read", field.unwrap_or("value"))
+                }
+                _ => format!("{shown}: {error}"),
+            };
+            reader.fault(node.at, Code::InvalidCron, text);
             None
         }
     }
@@ -233,10 +268,10 @@ fn zone(node: &Node, reader: &mut Reader<'_>) -> Option<Zone> {
     if zone.is_none() {
         let all = Zone::all();
         let hint = match grammar::nearest(&text, all.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean {near}?"),
-            None => "write a name of the IANA database, such as Europe/Berlin".to_owned(),
+            Some(near) if !reader.has_variable(node.at) => format!("did you mean {near}?"),
+            _ => "write a name of the IANA database, such as Europe/Berlin".to_owned(),
         };
-        let text = format!("{} is no time zone: {hint}", quoted(&text));
+        let text = format!("{} is no time zone: {hint}", reader.shown(node.at, &text));
         reader.fault(node.at, Code::UnknownTimezone, text);
     }
     zone
@@ -259,20 +294,23 @@ fn instant(node: &Node, zone: &Zone, reader: &mut Reader<'_>) -> Option<Timestam
     }
     let text = format!(
         "{} is no instant: write 2026-12-24T18:00:00Z, or 2026-12-24 18:00 in the schedule's timezone",
-        quoted(&text)
+        reader.shown(node.at, &text)
     );
     reader.fault(node.at, Code::InvalidTime, text);
     None
 }
 
 /// Warns of a rule that is legal and often a mistake.
-fn warn_if_odd(schedule: &Schedule, at: Position, context: &Context<'_>, reader: &mut Reader<'_>) {
+fn warn_if_odd(schedule: &Schedule, origin: Origin, context: &Context<'_>, reader: &mut Reader<'_>) {
     if let Some(oddity) = schedule.oddity(context.now) {
-        let text = match next_fires(schedule, context.now) {
-            next if next.is_empty() => oddity.to_string(),
-            next => format!("{oddity}; next fires: {}", next.join(", ")),
+        let text = match (oddity, next_fires(schedule, context.now)) {
+            (Oddity::StepBeyondField { .. }, _) if origin.has_variable => {
+                "a step that is longer than its field is the same as 0".to_owned()
+            }
+            (oddity, next) if next.is_empty() || origin.has_variable => oddity.to_string(),
+            (oddity, next) => format!("{oddity}; next fires: {}", next.join(", ")),
         };
-        reader.collector.warning(at, Code::OddSchedule, text);
+        reader.collector.warning(origin.rule_at, Code::OddSchedule, text);
     }
 }
 
@@ -282,37 +320,53 @@ fn warn_if_odd(schedule: &Schedule, at: Position, context: &Context<'_>, reader:
 /// is a decision for long jobs. So the warning begins where the default timeout, which the key switches off, would have begun it.
 fn warn_of_skipped_slots(
     timetable: &Timetable,
-    positions: &[Position],
-    timeout: Option<Duration>,
+    origins: &[Origin],
+    timeout: Timeout<'_>,
     now: Timestamp,
     reader: &mut Reader<'_>,
 ) {
     if timetable.overlap != Overlap::Skip {
         return;
     }
-    let length = match timeout {
-        Some(timeout) => format!("a job may run for {} (timeout)", DurationText(timeout)),
+    let length = match timeout.limit {
+        Some(limit) => {
+            let limit = DurationText(limit).to_string();
+            let limit = timeout.node.map_or(limit.clone(), |node| reader.as_written(node.at, &limit));
+            format!("a job may run for {limit} (timeout)")
+        }
         None => "a job may run for ever (timeout: none)".to_owned(),
     };
     let mut shortest = |schedule: &Schedule| reader.rules.shortest_distance(schedule, now);
-    for crowding in timetable.crowding(timeout.unwrap_or(keys::TIMEOUT), now, &mut shortest) {
-        let (schedule, distance) = match crowding {
-            Crowding::Alone { schedule, distance } => {
-                (schedule, format!("it fires every {}", DurationText(distance)))
+    let crowding = timetable.crowding(timeout.limit.unwrap_or(keys::TIMEOUT), now, &mut shortest);
+    for crowded in crowding {
+        let origin_of = |schedule: usize| origins.get(schedule).copied().unwrap_or_default();
+        let rule_of = |schedule: usize| timetable.schedules.get(schedule).map(|schedule| &schedule.rule);
+        let (origin, distance) = match crowded {
+            Crowding::WithinSchedule { schedule, distance } => {
+                let origin = origin_of(schedule);
+                let distance = match rule_of(schedule) {
+                    _ if origin.has_variable => "its slots are close together".to_owned(),
+                    Some(Rule::Every(_)) => format!("it fires every {}", DurationText(distance)),
+                    _ => format!("two of its slots are only {} apart", DurationText(distance)),
+                };
+                (origin, distance)
             }
-            Crowding::Together { schedule, other, distance } => {
-                let other = timetable.schedules.get(other).map(|other| other.rule.to_string());
-                let other = quoted(&other.unwrap_or_default());
+            Crowding::BetweenSchedules { schedule, other, distance } => {
+                let (origin, other_origin) = (origin_of(schedule), origin_of(other));
+                let other = rule_of(other).map(ToString::to_string).unwrap_or_default();
+                let other = reader.shown(other_origin.rule_at, &other);
                 let distance = match distance {
+                    _ if origin.has_variable || other_origin.has_variable => {
+                        format!("it fires soon before or after {other}")
+                    }
                     Duration::ZERO => format!("it fires at the same time as {other}"),
                     distance => format!("it fires {} from {other}", DurationText(distance)),
                 };
-                (schedule, distance)
+                (origin, distance)
             }
         };
         let text = format!("{distance}, and {length}: slots meanwhile are skipped (overlap: skip)");
-        let at = positions.get(schedule).copied().unwrap_or_default();
-        reader.collector.warning(at, Code::FiresTooOften, text);
+        reader.collector.warning(origin.rule_at, Code::FiresTooOften, text);
     }
 }
 

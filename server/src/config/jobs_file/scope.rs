@@ -62,6 +62,11 @@ impl<'a> Scope<'a> {
         self.own_value(name).or_else(|| self.default_value(name))
     }
 
+    /// True if a value below a key has a variable of the server in it.
+    pub(super) fn has_variable(&self, name: &str) -> bool {
+        self.find_both(name).any(Node::has_variable)
+    }
+
     /// The values for a key whose parts are merged: first the defaults', then the job's own.
     pub(super) fn find_both(&self, name: &str) -> impl Iterator<Item = &'a Node> {
         self.default_value(name).into_iter().chain(self.own_value(name))

@@ -7,7 +7,7 @@ use protocol::secret::is_secret_name;
 use scheduler::definition::SecretRefs;
 
 use super::container::ParamUses;
-use super::fault::{Code, Position, quoted};
+use super::fault::{Code, Position};
 use super::reader::Reader;
 use super::scope::Scope;
 use super::substitute::SecretNames;
@@ -31,7 +31,7 @@ pub(super) fn read(
         if !is_secret_name(&name) {
             let text = format!(
                 "{} is no name for a secret: 1 to 64 letters, digits, dots, dashes and underscores",
-                quoted(&name)
+                reader.shown(at, &name)
             );
             reader.fault(at, Code::InvalidValue, text);
             continue;
@@ -61,9 +61,12 @@ fn warn(name: &str, at: Position, reader: &mut Reader<'_>) {
         SecretNames::None => Err(SecretError::NoDirectory),
         SecretNames::Of(dir) => dir.check(name),
     };
+    let shown = reader.as_written(at, name);
     let texts = match checked {
-        Ok(advice) => advice.into_iter().map(|advice| advice_text(advice, name)).collect(),
-        Err(error) => vec![format!("{error}; jobs that need it wait until it can be read")],
+        Ok(advice) => advice.into_iter().map(|advice| advice_text(advice, &shown)).collect(),
+        Err(error) => {
+            vec![format!("{}; jobs that need it wait until it can be read", error.with_name(&shown))]
+        }
     };
     for text in texts {
         reader.collector.warning(at, Code::Secret, text);

@@ -72,6 +72,15 @@ impl Node {
         }
     }
 
+    /// True if a text in it has a variable of the server, `${NAME}`.
+    pub(super) fn has_variable(&self) -> bool {
+        match &self.value {
+            Value::List(items) => items.iter().any(Self::has_variable),
+            Value::Map(map) => map.pairs.iter().any(|pair| pair.value.has_variable()),
+            Value::Scalar(scalar) => scalar.text.contains("${"),
+        }
+    }
+
     /// An empty list, map or text.
     pub(super) fn is_empty(&self) -> bool {
         match &self.value {

@@ -291,6 +291,23 @@ fn write_cache_is_rolled_back_with_a_failed_commit() {
 }
 
 #[test]
+fn facts_that_were_forgotten_are_read_again() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let mut cache = WriteCache::default();
+    for job in 1..4 {
+        write::commit(&store.connection, &mut cache, &group(&loaded, job, vec![added(job)])).unwrap();
+        cache.forget();
+    }
+    let count = |table: &str| -> i64 {
+        let query = format!("SELECT count(*) FROM {table}");
+        place.sql().query_row(&query, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("definitions"), count("seen"), list(&archive).len()), (1, 1, 3));
+}
+
+#[test]
 fn a_store_that_somebody_else_holds_keeps_its_reserve() {
     let place = Place::new();
     let (mut store, _archive) = place.open();

@@ -31,6 +31,28 @@ impl WriteCache {
     }
 }
 
+impl WriteCache {
+    /// Forgets facts of a kind of which there are too many: they are only there to save writes, and are read again when they are needed.
+    pub(super) fn shrink(&mut self) {
+        let Self { definitions, seen, ends, definition_ends, names, members: _ } = self;
+        if definitions.len() > FACTS_MAX {
+            definitions.clear();
+        }
+        if seen.len() > FACTS_MAX {
+            seen.clear();
+        }
+        if ends.len() > FACTS_MAX {
+            ends.clear();
+        }
+        if definition_ends.len() > FACTS_MAX {
+            definition_ends.clear();
+        }
+        if names.len() > FACTS_MAX {
+            names.clear();
+        }
+    }
+}
+
 /// Times between which jobs of a block ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndSpan {
@@ -62,5 +84,35 @@ pub(super) struct DefinitionIds {
     pub(super) name: i64,
 }
 
-/// Beyond this many, `seen`, `ends` and the rest are forgotten: they are only there to save writes.
-pub(super) const SEEN_MAX: usize = 65_536;
+/// How many facts of each kind are remembered from one transaction to the next.
+const FACTS_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_fact_is_bounded() {
+        let fill = |count: usize| {
+            let numbers = || (0..count).filter_map(|n| i64::try_from(n).ok());
+            let ids = DefinitionIds { id: 1, name: 1 };
+            WriteCache {
+                definitions: (0..count as u128).map(|n| (Revision(n), ids)).collect(),
+                seen: numbers().map(|n| (n, n, n)).collect(),
+                ends: numbers().map(|n| (n, EndSpan::of(Timestamp(n)))).collect(),
+                definition_ends: numbers().map(|n| ((n, true, n), n)).collect(),
+                names: numbers().map(|n| (n, n)).collect(),
+                members: MemberCounts::default(),
+            }
+        };
+        let lengths = |cache: &WriteCache| {
+            let WriteCache { definitions, seen, ends, definition_ends, names, members: _ } = cache;
+            [definitions.len(), seen.len(), ends.len(), definition_ends.len(), names.len()]
+        };
+        for (count, left) in [(FACTS_MAX, FACTS_MAX), (FACTS_MAX + 1, 0)] {
+            let mut cache = fill(count);
+            cache.shrink();
+            assert_eq!(lengths(&cache), [left; 5]);
+        }
+    }
+}

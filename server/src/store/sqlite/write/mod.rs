@@ -21,7 +21,7 @@ use scheduler::input::KeyHolder;
 use scheduler::step::Assigned;
 
 pub(super) use self::cache::WriteCache;
-use self::cache::{DefinitionIds, EndSpan, SEEN_MAX};
+use self::cache::{DefinitionIds, EndSpan};
 use self::definition_ends::EndedJob;
 pub(super) use self::remove::remove;
 pub(super) use self::remove_by_definition::remove_by_definition;
@@ -246,15 +246,7 @@ struct Highest {
 
 impl<'c> TransactionWriter<'c> {
     fn new(connection: &'c Connection, cache: &'c mut WriteCache, last_job: i64) -> Self {
-        if cache.seen.len() > SEEN_MAX {
-            cache.seen.clear();
-        }
-        if cache.ends.len() > SEEN_MAX {
-            cache.ends.clear();
-        }
-        if cache.definition_ends.len() > SEEN_MAX {
-            cache.definition_ends.clear();
-        }
+        cache.shrink();
         Self {
             connection,
             cache,
