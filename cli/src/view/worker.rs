@@ -93,7 +93,10 @@ impl WorkerView for Worker {
             // A draining worker is always cordoned.
             Some(at) if self.state == "draining" => format!("draining until {at}"),
             _ if self.cordoned => format!("{} (cordoned)", self.state),
-            _ => self.state.to_string(),
+            _ => match self.set_aside_for {
+                Some(job) => format!("{} (set aside for {job})", self.state),
+                None => self.state.to_string(),
+            },
         }
     }
 }

@@ -100,8 +100,11 @@ fn best<'b, 's>(
 fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
     let emptied = scheduler.recall_searches.emptied.get(&key.job());
     let worker = emptied.and_then(|id| scheduler.fleet.worker(*id)).filter(|worker| worker.is_open());
+    let is_for_others = |worker: &Worker| worker.set_aside_for().is_some_and(|it| it != key.job());
     worker.is_some_and(|worker| {
-        gate::can_run(scheduler, worker, lane) && entries(scheduler, worker).next().is_none()
+        !is_for_others(worker)
+            && gate::can_run(scheduler, worker, lane)
+            && entries(scheduler, worker).next().is_none()
     })
 }
 

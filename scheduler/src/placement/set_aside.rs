@@ -115,7 +115,7 @@ fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
     scheduler.timers.set_alarm(now.up + SEARCH_EVERY, Alarm::SetAside);
     gate::wake(scheduler, now);
     let served: BTreeSet<JobId> = scheduler.fleet.workers_set_aside().map(|(_, job)| job).collect();
-    if served.len() >= WORKERS_MAX || gate::is_server_full(scheduler) {
+    if served.len() >= WORKERS_MAX {
         return;
     }
     let mut in_vain: BTreeSet<(ParkedFor, DefinitionNo, Option<JobId>)> = BTreeSet::new();
@@ -173,12 +173,15 @@ fn nearest(scheduler: &Scheduler, key: QueueKey, lane: LaneKey, now: Now) -> Opt
     ranked.into_iter().map(|(.., id)| id).find(may_have)
 }
 
-/// A waiting job that goes before this one could run on the worker.
+/// A waiting job that goes before this one could run on the worker, and has no other one set aside.
 fn goes_to_earlier(scheduler: &Scheduler, worker: &Worker, key: QueueKey, now: Now) -> bool {
     let id = worker.row.worker;
     let classes = scheduler.fleet.classes();
     let needs = worker.class().into_iter().flat_map(|class| classes.needs_met(class, id, &worker.row.name));
     let parked_for = needs.map(ParkedFor::Need).chain([ParkedFor::Worker(id)]);
     let mut before = scheduler.ready.before(key, parked_for, LANES_MAX);
-    before.any(|(_, lane)| may_run(scheduler, lane, worker) && can_wait(scheduler, lane, now))
+    let is_served = |key: QueueKey| scheduler.fleet.workers_set_aside().any(|(_, job)| job == key.job());
+    before.any(|(key, lane)| {
+        may_run(scheduler, lane, worker) && can_wait(scheduler, lane, now) && !is_served(key)
+    })
 }

@@ -46,9 +46,11 @@ impl Model {
             && is_offered(worker, &job.definition)
     }
 
-    /// Jobs that go before this one and could run on the worker once it has room.
+    /// Jobs that go before this one, have no worker set aside, and could run on this one once it has room.
     fn earlier(&self, worker: &Worker, job: &Job) -> impl Iterator<Item = &Job> {
-        let goes_before = |it: &&Job| it.order() < job.order() && self.could_have(worker, it);
+        let is_served = |job: &Job| self.set_aside.values().any(|it| it.0 == job.id);
+        let goes_before =
+            |it: &&Job| it.order() < job.order() && self.could_have(worker, it) && !is_served(it);
         self.jobs.iter().filter(goes_before).collect::<Vec<_>>().into_iter()
     }
 
