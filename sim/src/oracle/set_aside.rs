@@ -1,6 +1,6 @@
 //! I29: a worker that is set aside for a job takes none that comes later, and is open again once the job does not wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{JobId, WorkerId};
 use scheduler::definition::RetryOn;
@@ -29,6 +29,8 @@ impl Oracle {
             Change::Assigned(it) => Some(it),
             _ => None,
         });
+        // Workers that had room for their job, and that an earlier one took: for the rest of the step they were open to all.
+        let mut opened: BTreeSet<WorkerId> = BTreeSet::new();
         for it in assigned {
             let job = it.token.job;
             if let Some((worker, _)) = after.iter().find(|(_, held)| **held == job) {
@@ -49,7 +51,11 @@ impl Oracle {
                     definition.retry.on == RetryOn::Same || !definition.placement.workers.is_empty();
                 taken.priority < row.priority || (!may_go_first && place(job, taken) > place(*first, row))
             };
-            if let Some((first, ..)) = rows.filter(|it| !is_aged && is_later(it)) {
+            if rows.as_ref().is_some_and(|it| !is_later(it)) {
+                opened.insert(it.worker);
+            }
+            let is_open = opened.contains(&it.worker);
+            if let Some((first, ..)) = rows.filter(|it| !is_aged && !is_open && is_later(it)) {
                 let what =
                     format!("{} goes to worker {}, which is set aside for job {first}", it.token, it.worker);
                 self.violated(now, "I29 a worker that is set aside takes nothing later", what);
