@@ -31,7 +31,7 @@ use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
-use crate::placement::recall_searches::RecallSearches;
+use crate::placement::searches::PlacementSearches;
 use crate::queue::ReadyQueue;
 use crate::run_on::Parents;
 use crate::schedules::Schedules;
@@ -71,8 +71,8 @@ pub struct Scheduler {
     pub(crate) commit_watch: CommitWatch,
     /// Time at which all leases were renewed, last. Messages of workers that were sent before may have been unread then.
     pub(crate) leases_renewed_at: Uptime,
-    /// Searches for attempts to recall.
-    pub(crate) recall_searches: RecallSearches,
+    /// Searches for attempts to recall, and for workers to set aside.
+    pub(crate) searches: PlacementSearches,
     /// Phases that workers reported for attempts that neither wait nor run there.
     pub(crate) phases: BTreeMap<JobId, Phase>,
     /// Number of unconfirmed attempts for each cancelled job that ended with several of them.
@@ -84,7 +84,7 @@ pub struct Scheduler {
     pub(crate) has_skipped: bool,
     /// Timers that were overdue at the start, while some are left.
     pub(crate) overdue: Option<Overdue>,
-    /// The last step reached its limit of assignments; the next one is due at once.
+    /// Jobs can be placed that the last step did not look at; the next one is due at once.
     pub(crate) has_more_to_place: bool,
     /// The snapshot differs from the last one that was published.
     pub(crate) changed: bool,
@@ -133,7 +133,7 @@ impl Scheduler {
             stepped_at: None,
             commit_watch: CommitWatch::default(),
             leases_renewed_at: Uptime::default(),
-            recall_searches: RecallSearches::default(),
+            searches: PlacementSearches::default(),
             phases: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             skippable: 0,

@@ -47,9 +47,9 @@ impl Scheduler {
         handlers::run_on::proceed(self, now);
         handlers::dependency::pass_on(self, now);
         handlers::hook::make_pending(self, now);
-        let _ = set_aside::open_again(self, now);
+        set_aside::open_again(self, now);
         fill::fill_slots(self, now);
-        set_aside::set_aside(self, now);
+        set_aside::review(self, now);
         recall::recall_for_higher(self, now);
         recall_for_slot::recall_for_slot(self, now);
         recall::recall_idle(self, now);

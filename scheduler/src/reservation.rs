@@ -235,4 +235,24 @@ mod tests {
         used.remove(&one);
         assert_eq!(used, InUse::default());
     }
+
+    #[test]
+    fn the_shortage_is_the_missing_part_of_the_scarcest_resource() {
+        let wanted = |cpus_milli, gpus, license| Reservation {
+            cpus_milli,
+            memory_bytes: u64::MAX,
+            gpus,
+            custom: vec![("license".into(), license)],
+        };
+        let of = |wanted| InUse::default().shortage(&offer(), &wanted);
+        assert_eq!(of(wanted(2_000, 2, 1)), 0, "memory is not counted");
+        assert_eq!(of(wanted(2_500, 2, 1)), 200, "a fifth of the cores");
+        assert_eq!(of(wanted(2_500, 2, 4)), 750, "three of four licenses");
+        assert_eq!(of(wanted(0, 3, 0)), 333, "one of three GPUs");
+        assert_eq!(InUse::default().shortage(&offer(), &Reservation::default()), 0);
+        let mut used = InUse::default();
+        used.add(&Reserved { amounts: wanted(1_500, 1, 1), gpus: vec!["1".into()] });
+        assert_eq!(used.shortage(&offer(), &wanted(1_000, 1, 0)), 500);
+        assert_eq!(used.shortage(&offer(), &wanted(1_000, 2, 1)), 1_000, "no license is left");
+    }
 }

@@ -70,9 +70,9 @@ impl World {
             Act::FreezeWorker { machine, lasts, .. } => {
                 self.machines[usize::from(machine)].doom = Some(machine::Doom::Freeze { lasts });
             }
-            Act::Leave { machine, leave, patience } => {
+            Act::Leave { machine, leave, again_after } => {
                 if self.machines[usize::from(machine)].frozen.is_none() {
-                    self.term_worker(machine, leave, &patience);
+                    self.term_worker(machine, leave, &again_after);
                 }
             }
             Act::Copy { machine, onto, lasts } => self.copy_directory(machine, onto, lasts),
@@ -150,7 +150,7 @@ impl World {
         let operation = match what {
             What::Cordon => Operation::Cordon,
             What::Uncordon => Operation::Uncordon,
-            What::Drain(patience) => Operation::Drain(patience),
+            What::Drain(timeout) => Operation::Drain(timeout),
             What::Slots(slots) => Operation::Slots(slots),
             What::Zone(zone) => Operation::Labels(vec![("zone".to_owned(), zone.map(str::to_owned))]),
             What::Forget => Operation::Forget,

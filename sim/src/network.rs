@@ -203,10 +203,10 @@ impl Network {
 
     /// From now on nothing is sent to this end.
     pub(crate) fn mute(&mut self, agenda: &mut Agenda, now: Moment, number: ConnectionNo, to: End) {
-        let patience = self.dice.millis(10_000, 15_000);
+        let timeout = self.dice.millis(10_000, 15_000);
         let way = &mut self.connections[number.0 as usize].ways[to as usize];
         way.mute += 1;
-        way.fall_silent(agenda, now, patience, number, to);
+        way.fall_silent(agenda, now, timeout, number, to);
     }
 
     /// The opposite of [`Self::mute`].
@@ -220,10 +220,10 @@ impl Network {
     pub(crate) fn hold(&mut self, agenda: &mut Agenda, now: Moment, machine: u16, end: End) {
         self.held[usize::from(machine)][end as usize] += 1;
         for number in self.of(machine) {
-            let patience = self.dice.millis(10_000, 15_000);
+            let timeout = self.dice.millis(10_000, 15_000);
             let way = &mut self.connections[number.0 as usize].ways[end as usize];
             way.held += 1;
-            way.fall_silent(agenda, now, patience, number, end);
+            way.fall_silent(agenda, now, timeout, number, end);
         }
     }
 
@@ -287,14 +287,14 @@ impl Way {
         &mut self,
         agenda: &mut Agenda,
         now: Moment,
-        patience: Duration,
+        timeout: Duration,
         connection: ConnectionNo,
         end: End,
     ) {
         if self.silent_since.is_none() && !self.closed {
             self.silent_since = Some(now);
             self.spell += 1;
-            agenda.schedule(now + patience, Event::Deaf { connection, end, spell: self.spell });
+            agenda.schedule(now + timeout, Event::Deaf { connection, end, spell: self.spell });
         }
     }
 

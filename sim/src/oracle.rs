@@ -205,8 +205,15 @@ impl Oracle {
             }
         }
         for effect in &step.effects {
-            if let Effect::Send(_, Order::Reconciled(told)) = effect {
+            if let Effect::Send(session, Order::Reconciled(told)) = effect {
+                let worker = scheduler.worker_facts().find(|it| it.session == Some(*session)).map(|it| it.id);
+                // A machine that has joined anew may also keep what it has of another worker. That promises nothing about the job.
+                let is_held = |token: &Token| {
+                    let latest = disk.row(token.job).and_then(|row| row.latest.as_ref());
+                    latest.is_some_and(|it| it.token == *token && Some(it.worker) == worker)
+                };
                 let kept = told.attempts.iter().filter(|(_, verdict)| *verdict == ReconcileVerdict::Keep);
+                let kept = kept.filter(|(token, _)| is_held(token));
                 kept.for_each(|(token, _)| self.truth(*token).kept = Some(now));
             }
         }

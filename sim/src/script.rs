@@ -95,7 +95,7 @@ pub(crate) enum Act {
     Leave {
         machine: u16,
         leave: Leave,
-        patience: Vec<Duration>,
+        again_after: Vec<Duration>,
     },
     /// Its state directory takes the place of another machine's, until somebody finds that out.
     Copy {

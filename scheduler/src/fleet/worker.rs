@@ -138,10 +138,15 @@ impl Worker {
         self.listed_at
     }
 
-    /// The waiting job that it is set aside for: no attempt comes before it has room for that one.
+    /// The waiting job that it is set aside for: it gets no attempt before it has room for that one.
     #[must_use]
     pub const fn set_aside_for(&self) -> Option<JobId> {
         self.set_aside_for
+    }
+
+    /// It is set aside for another job than this one.
+    pub(crate) fn is_set_aside_for_other(&self, job: JobId) -> bool {
+        self.set_aside_for.is_some_and(|it| it != job)
     }
 
     /// A reservation fits into the resources that it has left.

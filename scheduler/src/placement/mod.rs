@@ -20,8 +20,8 @@ pub(crate) mod fill;
 mod grant;
 pub(crate) mod recall;
 pub(crate) mod recall_for_slot;
-pub(crate) mod recall_searches;
 pub mod rules;
+pub(crate) mod searches;
 pub(crate) mod set_aside;
 
 use protocol::{JobId, WorkerId};

@@ -18,7 +18,7 @@ use crate::fleet::classes::ClassId;
 use crate::handlers::first_report;
 use crate::job::{Attempt, Job};
 use crate::placement;
-use crate::placement::recall_searches::{BACKLOGS_EVERY, not_before};
+use crate::placement::searches::{BACKLOGS_EVERY, not_before};
 use crate::queue::{LaneKey, QueueKey};
 use crate::timers::Alarm;
 
@@ -38,7 +38,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
         return;
     }
     // A search walks over all workers with free slots and all backlogs, so it is not done in each step.
-    if let Some(at) = not_before(scheduler.recall_searches.for_idle, BACKLOGS_EVERY, now) {
+    if let Some(at) = not_before(scheduler.searches.for_idle, BACKLOGS_EVERY, now) {
         scheduler.timers.set_alarm(at, Alarm::Recall);
         return;
     }
@@ -79,7 +79,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
             }
         }
     }
-    scheduler.recall_searches.for_idle = Some(now.up);
+    scheduler.searches.for_idle = Some(now.up);
     recalls.send(scheduler, now);
 }
 
@@ -91,14 +91,14 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
     if scheduler.ready.highest_priority().is_none_or(|highest| highest <= lowest) {
         return;
     }
-    if let Some(at) = not_before(scheduler.recall_searches.for_higher, BACKLOGS_EVERY, now) {
+    if let Some(at) = not_before(scheduler.searches.for_higher, BACKLOGS_EVERY, now) {
         // Jobs that arrived after the last search wait for the next one.
-        if scheduler.recall_searches.for_higher != Some(now.up) {
+        if scheduler.searches.for_higher != Some(now.up) {
             scheduler.timers.set_alarm(at, Alarm::Recall);
         }
         return;
     }
-    scheduler.recall_searches.for_higher = Some(now.up);
+    scheduler.searches.for_higher = Some(now.up);
 
     let takes_more = |worker: &&Worker| worker.is_open() && worker.set_aside_for().is_none();
     let open = scheduler.fleet.with_backlog().filter(takes_more);

@@ -14,7 +14,7 @@ use crate::fleet::Worker;
 use crate::job::LiveState;
 use crate::limits::gate;
 use crate::placement;
-use crate::placement::recall_searches::{BACKLOGS_EVERY, not_before};
+use crate::placement::searches::{BACKLOGS_EVERY, not_before};
 use crate::queue::{AgedPriority, LaneKey, QueueKey};
 use crate::timers::Alarm;
 
@@ -38,13 +38,13 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
         return;
     }
     // A search walks over all backlogs, so it is not done in each step.
-    if let Some(at) = not_before(scheduler.recall_searches.for_slot, BACKLOGS_EVERY, now) {
-        if scheduler.recall_searches.for_slot != Some(now.up) {
+    if let Some(at) = not_before(scheduler.searches.for_slot, BACKLOGS_EVERY, now) {
+        if scheduler.searches.for_slot != Some(now.up) {
             scheduler.timers.set_alarm(at, Alarm::Recall);
         }
         return;
     }
-    scheduler.recall_searches.for_slot = Some(now.up);
+    scheduler.searches.for_slot = Some(now.up);
     forget_started(scheduler);
 
     let waiting: Vec<(QueueKey, LaneKey)> = scheduler
@@ -73,7 +73,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     for entry in entries(scheduler, worker) {
         recalls.add(&entry, now);
     }
-    scheduler.recall_searches.emptied.insert(key.job(), id);
+    scheduler.searches.emptied.insert(key.job(), id);
     recalls.send(scheduler, now);
 }
 
@@ -86,9 +86,10 @@ fn best<'b, 's>(
 ) -> Option<&'b Backlog<'s>> {
     let job = scheduler.jobs.get(&key.job())?;
     let definition = scheduler.definitions.at(job.definition)?;
-    let is_for_others = |worker: &Worker| worker.set_aside_for().is_some_and(|it| it != key.job());
     let able = backlogs.iter().filter(|it| {
-        it.highest < key.priority() && gate::can_run(scheduler, it.worker, lane) && !is_for_others(it.worker)
+        it.highest < key.priority()
+            && gate::can_run(scheduler, it.worker, lane)
+            && !it.worker.is_set_aside_for_other(key.job())
     });
     able.min_by_key(|it| {
         let id = it.worker.row.worker;
@@ -98,11 +99,10 @@ fn best<'b, 's>(
 
 /// A backlog was emptied for this job, and nothing has come into it since.
 fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
-    let emptied = scheduler.recall_searches.emptied.get(&key.job());
+    let emptied = scheduler.searches.emptied.get(&key.job());
     let worker = emptied.and_then(|id| scheduler.fleet.worker(*id)).filter(|worker| worker.is_open());
-    let is_for_others = |worker: &Worker| worker.set_aside_for().is_some_and(|it| it != key.job());
     worker.is_some_and(|worker| {
-        !is_for_others(worker)
+        !worker.is_set_aside_for_other(key.job())
             && gate::can_run(scheduler, worker, lane)
             && entries(scheduler, worker).next().is_none()
     })
@@ -112,7 +112,7 @@ fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
 fn forget_started(scheduler: &mut Scheduler) {
     let jobs = &scheduler.jobs;
     let waits = |id: &JobId| jobs.get(id).is_some_and(|job| matches!(job.live_state, LiveState::Queued(_)));
-    scheduler.recall_searches.emptied.retain(|id, _| waits(id));
+    scheduler.searches.emptied.retain(|id, _| waits(id));
 }
 
 impl<'s> Backlog<'s> {

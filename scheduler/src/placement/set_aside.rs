@@ -18,7 +18,7 @@ use core::time::Duration;
 
 use protocol::{JobId, Now, WorkerId};
 
-use super::recall_searches::{BACKLOGS_EVERY, not_before};
+use super::searches::{BACKLOGS_EVERY, not_before};
 use super::{avoids, lane_in_queue, may_run, parked_for};
 use crate::core::Scheduler;
 use crate::fleet::Worker;
@@ -54,7 +54,7 @@ fn is_awaited(scheduler: &Scheduler, id: WorkerId, job: JobId, now: Now) -> bool
     let (Some(worker), Some(lane)) = (scheduler.fleet.worker(id), lane_in_queue(scheduler, job)) else {
         return false;
     };
-    can_wait(scheduler, lane, now)
+    is_unblocked(scheduler, lane, now)
         && takes_attempts(worker)
         && may_run(scheduler, lane, worker)
         && !(worker.has_free_slot() && gate::can_run(scheduler, worker, lane))
@@ -66,12 +66,13 @@ fn takes_attempts(worker: &Worker) -> bool {
 }
 
 /// Neither a pause nor a limit keeps the jobs of this lane from their start.
-fn can_wait(scheduler: &Scheduler, lane: LaneKey, now: Now) -> bool {
+fn is_unblocked(scheduler: &Scheduler, lane: LaneKey, now: Now) -> bool {
     !scheduler.ready.is_paused(lane.definition()) && gate::blocking(scheduler, lane, now).is_none()
 }
 
-/// Opens the workers again that an earlier job could have, and sets one aside for a job that has waited long.
-pub(crate) fn set_aside(scheduler: &mut Scheduler, now: Now) {
+/// Decides anew which workers are set aside, after jobs were placed: opens those that an earlier job could have, and sets one aside for a
+/// job that has waited long.
+pub(crate) fn review(scheduler: &mut Scheduler, now: Now) {
     let Some(after) = scheduler.config.set_aside_after else { return };
     // Its job has just been placed elsewhere, or another one has taken the permit. The next step, at once, assigns others.
     scheduler.has_more_to_place |= open_again(scheduler, now);
@@ -88,11 +89,11 @@ pub(crate) fn set_aside(scheduler: &mut Scheduler, now: Now) {
 
 /// Opens the workers again that an earlier job could have. The next step, at once, assigns it.
 fn give_to_earlier(scheduler: &mut Scheduler, now: Now) {
-    if let Some(at) = not_before(scheduler.recall_searches.for_earlier, BACKLOGS_EVERY, now) {
+    if let Some(at) = not_before(scheduler.searches.for_earlier, BACKLOGS_EVERY, now) {
         scheduler.timers.set_alarm(at, Alarm::SetAside);
         return;
     }
-    scheduler.recall_searches.for_earlier = Some(now.up);
+    scheduler.searches.for_earlier = Some(now.up);
     let set_aside: Vec<(WorkerId, JobId)> = scheduler.fleet.workers_set_aside().collect();
     for (id, job) in set_aside {
         let key = scheduler.jobs.get(&job).map(|it| it.queue_key(scheduler.config.priority_ageing, job));
@@ -107,18 +108,18 @@ fn give_to_earlier(scheduler: &mut Scheduler, now: Now) {
 
 /// Sets a worker aside for the first job that has waited for so long and has none yet.
 fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
-    if let Some(at) = not_before(scheduler.recall_searches.to_set_aside, SEARCH_EVERY, now) {
+    if let Some(at) = not_before(scheduler.searches.to_set_aside, SEARCH_EVERY, now) {
         scheduler.timers.set_alarm(at, Alarm::SetAside);
         return;
     }
-    scheduler.recall_searches.to_set_aside = Some(now.up);
+    scheduler.searches.to_set_aside = Some(now.up);
     scheduler.timers.set_alarm(now.up + SEARCH_EVERY, Alarm::SetAside);
     gate::wake(scheduler, now);
     let served: BTreeSet<JobId> = scheduler.fleet.workers_set_aside().map(|(_, job)| job).collect();
     if served.len() >= WORKERS_MAX {
         return;
     }
-    let mut in_vain: BTreeSet<(ParkedFor, DefinitionNo, Option<JobId>)> = BTreeSet::new();
+    let mut unplaceable: BTreeSet<(ParkedFor, DefinitionNo, Option<JobId>)> = BTreeSet::new();
     let found = scheduler.ready.first_for_resources(LANES_MAX).into_iter().find_map(|(key, lane)| {
         let job = scheduler.jobs.get(&key.job())?;
         let definition = scheduler.definitions.at(job.definition)?;
@@ -127,8 +128,8 @@ fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
         let is_next = has_waited && reserves && !served.contains(&key.job());
         // Other keys of the same definition find no worker either.
         let kind = (parked_for(scheduler, lane), lane.definition(), lane.distinct_of());
-        let lacks_room = is_next && can_wait(scheduler, lane, now) && !gate::has_taker(scheduler, lane);
-        if !lacks_room || !in_vain.insert(kind) {
+        let lacks_room = is_next && is_unblocked(scheduler, lane, now) && !gate::has_taker(scheduler, lane);
+        if !lacks_room || !unplaceable.insert(kind) {
             return None;
         }
         Some((nearest(scheduler, key, lane, now)?, key.job()))
@@ -182,6 +183,6 @@ fn goes_to_earlier(scheduler: &Scheduler, worker: &Worker, key: QueueKey, now: N
     let mut before = scheduler.ready.before(key, parked_for, LANES_MAX);
     let is_served = |key: QueueKey| scheduler.fleet.workers_set_aside().any(|(_, job)| job == key.job());
     before.any(|(key, lane)| {
-        may_run(scheduler, lane, worker) && can_wait(scheduler, lane, now) && !is_served(key)
+        may_run(scheduler, lane, worker) && is_unblocked(scheduler, lane, now) && !is_served(key)
     })
 }

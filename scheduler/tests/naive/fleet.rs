@@ -196,9 +196,9 @@ impl Model {
                     (worker.cordoned, worker.drain) = (false, None);
                     Answer::Done
                 }
-                Operation::Drain(patience) => {
+                Operation::Drain(timeout) => {
                     let is_away = worker.session.is_none() && !worker.unreachable;
-                    let deadline = patience.map(|patience: Duration| now + patience);
+                    let deadline = timeout.map(|timeout: Duration| now + timeout);
                     worker.cordoned = true;
                     worker.drain = Some(Drain {
                         process: (!is_away).then_some(worker.incarnation),

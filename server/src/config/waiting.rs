@@ -21,10 +21,10 @@ pub(super) fn priority_ageing(period: Option<&str>) -> Result<PriorityAgeing, Se
     PriorityAgeing::every(period).ok_or_else(|| value(format!("{text:?} is not a possible period")))
 }
 
-/// The waits after which a worker may be set aside for a job: one that runs for less is not worth it, and after a day nobody looks.
+/// Possible values. The scheduler searches once a second, so less makes no difference; with more than a day `off` is meant.
 const SET_ASIDE_AFTER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 
-/// Parses the wait of `--set-aside-after`. With `off` no worker is set aside.
+/// Parses the time of `--set-aside-after`. With `off` no worker is set aside.
 pub(super) fn set_aside_after(wait: &str) -> Result<Option<Duration>, SettingsError> {
     if wait == "off" {
         return Ok(None);

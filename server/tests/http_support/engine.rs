@@ -383,8 +383,8 @@ fn operate(row: &mut WorkerRow, operation: &Operation) {
     match operation {
         Operation::Cordon => row.cordoned = true,
         Operation::Uncordon => (row.cordoned, row.drain) = (false, None),
-        Operation::Drain(patience) => {
-            let deadline = patience.map(|patience| Timestamp(1_000) + patience);
+        Operation::Drain(timeout) => {
+            let deadline = timeout.map(|timeout| Timestamp(1_000) + timeout);
             (row.cordoned, row.drain) = (true, Some(Drain { process: None, deadline }));
         }
         Operation::Slots(slots) => row.slots = Some(*slots),

@@ -197,12 +197,12 @@ impl World {
     }
 
     /// An operator, or the system, wants the process to leave; and may ask again more firmly.
-    pub(crate) fn term_worker(&mut self, no: u16, leave: Leave, patience: &[std::time::Duration]) {
+    pub(crate) fn term_worker(&mut self, no: u16, leave: Leave, again_after: &[std::time::Duration]) {
         let life = self.machines[usize::from(no)].life;
         self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
         // As the real body counts them: the second signal stops what runs, the third leaves at once.
         let mut at = self.now;
-        for (wait, leave) in patience.iter().zip([Leave::Interrupt, Leave::Detach]) {
+        for (wait, leave) in again_after.iter().zip([Leave::Interrupt, Leave::Detach]) {
             at = at + *wait;
             self.agenda.schedule(at, Event::LeaveAgain { machine: no, life, leave });
         }

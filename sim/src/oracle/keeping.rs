@@ -70,8 +70,8 @@ impl Oracle {
         let truth = *self.truth(token);
         let waited_for = truth.end.map(|end| now.since(end.at)).unwrap_or_default();
         let was_low = truth.end.is_some_and(|end| machine.low_disk_until > end.at);
-        let patience = if was_low { LOW_DISK_PATIENCE } else { OUTPUT_PATIENCE };
-        let may_give_up = gives_up_output && waited_for > patience;
+        let timeout = if was_low { LOW_DISK_TIMEOUT } else { OUTPUT_TIMEOUT };
+        let may_give_up = gives_up_output && waited_for > timeout;
         if ending.output.stdout > 0 && !truth.output_arrived && !may_give_up {
             let what = format!("w{} forgets {token}", machine.no);
             self.violated(now, "I19 output is kept until it is durable", what);
@@ -80,6 +80,6 @@ impl Oracle {
 }
 
 /// Ten minutes by the fastest clock.
-const OUTPUT_PATIENCE: Duration = Duration::from_secs(560);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(560);
 /// Half a minute by the fastest clock, where there was hardly any room.
-const LOW_DISK_PATIENCE: Duration = Duration::from_secs(28);
+const LOW_DISK_TIMEOUT: Duration = Duration::from_secs(28);

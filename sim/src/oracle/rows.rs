@@ -231,9 +231,9 @@ impl Oracle {
         let Some(row) = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD)) else {
             return;
         };
-        let patience = shortened(workload.definition(row.revision).loss.after, scene.drift_ppm);
+        let lost_after = shortened(workload.definition(row.revision).loss.after, scene.drift_ppm);
         let there_for = scene.now.since(scene.attentive_since);
-        if there_for < patience {
+        if there_for < lost_after {
             let what = format!("{} is lost {there_for:?} after the server came", closed.token);
             self.violated(scene.now, "promise 5 the server's absence is held against nobody", what);
         }
@@ -253,7 +253,7 @@ impl Oracle {
             self.is_fenced(scene, closed.token);
         }
         let kept_for = self.truth(closed.token).kept.map(|at| scene.now.since(at));
-        if let Some(kept_for) = kept_for.filter(|it| *it < patience) {
+        if let Some(kept_for) = kept_for.filter(|it| *it < lost_after) {
             let what = format!("{} is lost {kept_for:?} after its worker was told to keep it", closed.token);
             self.violated(scene.now, "promise 5 who comes back keeps what it has", what);
         }

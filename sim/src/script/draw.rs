@@ -65,8 +65,12 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
         }
         Kind::Leave => {
             let leave = dice.pick(&[Leave::Drain, Leave::Interrupt, Leave::Detach]);
-            let patience = (0..dice.below(3)).map(|_| dice.millis(0, 20_000)).collect();
-            Act::Leave { machine, leave, patience: if leave == Leave::Drain { patience } else { Vec::new() } }
+            let again_after = (0..dice.below(3)).map(|_| dice.millis(0, 20_000)).collect();
+            Act::Leave {
+                machine,
+                leave,
+                again_after: if leave == Leave::Drain { again_after } else { Vec::new() },
+            }
         }
         Kind::Copy => {
             Act::Copy { machine, onto: dice.index(swarm.machines) as u16, lasts: dice.seconds(1, 200) }
@@ -128,8 +132,8 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
         Act::Leave { .. } if dice.permille(300) => {
             acts.push((at + dice.millis(0, 15_000), Act::Cancel { job: dice.any() }));
         }
-        Act::Operate { what: What::Drain(Some(patience)), .. } if dice.permille(700) => {
-            acts.push((at + patience + dice.millis(0, 3_000), Act::Cancel { job: dice.any() }));
+        Act::Operate { what: What::Drain(Some(timeout)), .. } if dice.permille(700) => {
+            acts.push((at + timeout + dice.millis(0, 3_000), Act::Cancel { job: dice.any() }));
         }
         Act::StepClock { machine: None, .. } if dice.permille(400) => {
             let crash = Act::CrashServer { doom: None, back_after: dice.millis(0, 3_000) };

@@ -7,7 +7,7 @@ use protocol::{JobId, Now, Uptime, WorkerId};
 
 /// Times of the last searches, and their results that later ones need. A search costs more than a step and is not done in each.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RecallSearches {
+pub(crate) struct PlacementSearches {
     /// Last search for attempts that give way to a higher priority.
     pub(super) for_higher: Option<Uptime>,
     /// Last search for a backlog to empty for a job that takes a free slot only.
