@@ -21,7 +21,7 @@ impl Record {
         self.0.insert(key.to_owned(), json!(value));
     }
 
-    /// Adds a figure, with as many digits as it deserves.
+    /// Adds a figure: whole from 100 on, below that with three decimals.
     pub(crate) fn figure(&mut self, key: &str, value: f64) {
         let factor = if value.abs() >= 100.0 { 1.0 } else { 1_000.0 };
         self.set(key, (value * factor).round() / factor);

@@ -262,6 +262,25 @@ async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_of_a_paused_schedule_leaves_no_passed_slot_undecided() {
+    let running = Running::start(JOBS_FILE).await;
+    running.until_fired(1).await;
+    assert_eq!(running.verb(&["pause", "tick", "--schedule", "fast"]).code, 0);
+    let first = wait_for("a slot is skipped", async || {
+        let row = running.api.get("/api/definitions/tick/fires?limit=1").await[0].clone();
+        (row["reason"] == "paused").then_some(row)
+    })
+    .await;
+    let range = ["backfill", "tick", "--from", first["from"].as_str().unwrap(), "--dry-run"];
+    let dry = wait_for("further slots pass", async || {
+        let dry = running.json(&range);
+        (dry["slots"].as_array().unwrap().len() >= 4).then_some(dry)
+    })
+    .await;
+    assert!(dry["slots"].as_array().unwrap().iter().all(|slot| slot["result"] == "open"), "{dry}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_can_run_now_as_its_schedule_would_and_takes_no_slot() {
     let running = Running::start(JOBS_FILE).await;
     assert_eq!(running.verb(&["pause", "--schedules"]).code, 0);

@@ -1,10 +1,11 @@
 """Checks this worker, and with it docs/protocol.md, against a running server: `check.py --server http://127.0.0.1:8080`.
 
 1. codec: each frame of protocol/tests/golden/frames.json is read and written alike, and each invalid one is refused with its code.
-2. jobs: 200 jobs to success, with their output; one that fails; one that asks before it starts; inputs and results.
-3. cancel: a running job and a queued one.
-4. reconnect: the connection is cut while a job runs; the inventory keeps it, and it is reported once.
-5. hostile: each bad frame is answered with the close code that the document names, and the server goes on.
+2. alone: its records, frames and time limits, without a server.
+3. jobs: 200 jobs to success, with their output; one that fails; one that asks before it starts; inputs and results.
+4. cancel: a running job and a queued one.
+5. reconnect: the connection is cut while a job runs; the inventory keeps it, and it is reported once.
+6. hostile: each bad frame is answered with the close code that the document names, and the server goes on.
 
 The server needs the jobs file of this directory and no other worker. The first failure ends the program with status 1.
 """
@@ -14,6 +15,10 @@ import asyncio
 import json
 import os
 import secrets
+import shutil
+import signal
+import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +29,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import codec
-from worker import SUBPROTOCOL, Worker, connect_address
+import records
+from worker import GIVE_UP_OUTPUT_S, SUBPROTOCOL, Outbox, Worker, connect_address, key_of, uptime
 
 JOBS = 200
 TIMEOUT_S = 60
@@ -135,7 +141,143 @@ def plain(value):
     return value.hex() if isinstance(value, bytes) else value
 
 
-# 2. to 4. A worker and its jobs.
+# 2. The worker alone.
+
+
+async def check_alone(directory):
+    check_records(directory)
+    check_frames()
+    check_full_disk(directory)
+    worker = alone(os.path.join(directory, "alone"))
+    check_time_limits(worker)
+    check_restart(worker, os.path.join(directory, "restarted"))
+    await check_early_stop(worker)
+
+
+def alone(state):
+    return Worker("http://127.0.0.1:1", "alone", state, log=lambda _: None)
+
+
+def check_records(directory):
+    path = os.path.join(directory, "record")
+    os.makedirs(path)
+    record = records.Record(path, {})
+    pipe = record.stream("result.json")
+    os.mkfifo(pipe)
+    # With a writer that says nothing, a read of the pipe finds neither bytes nor an end.
+    writer = os.open(pipe, os.O_RDWR)
+    expect(record.result(), (None, "its result was left out: it is no plain file"), "a pipe as a result")
+    os.close(writer)
+    # The kernel cuts the name of a process at 15 bytes, here within a character.
+    program = os.path.join(directory, "x" * 14 + "ü")
+    shutil.copy(shutil.which("sleep"), program)
+    process = subprocess.Popen([program, "600"])
+    try:
+        if records.process_start(process.pid) is None:
+            raise Failed("a process whose name is cut within a character has no start")
+    finally:
+        process.kill()
+        process.wait()
+    private = os.path.join(path, "private")
+    with open(private, "w", opener=records.open_private):
+        expect(oct(stat.S_IMODE(os.stat(private).st_mode)), oct(0o600), "the mode with which a file is made")
+
+
+def check_frames():
+    """However many long texts wait, each frame of reports can be sent."""
+    token = {"job": 1, "fence": 1, "nonce": 1}
+    entry = {"token": token, "ended_ago": 0, "ran": None, "stdout": 0, "stderr": 0, "note": None}
+    entry["usage"] = codec.UNKNOWN_USAGE
+    result = json.dumps("😀" * ((codec.RESULT_BYTES_MAX - 2) // 4), ensure_ascii=False)
+    outbox = Outbox()
+    for _ in range(20):
+        outbox.add("Success", dict(entry, result=result), uptime())
+    for _ in range(1000):
+        outbox.add("Released", {"token": token, "cause": "Secrets", "why": "x" * codec.TEXT_BYTES_MAX})
+    sent = 0
+    for kind, numbered in outbox.frames():
+        codec.encode_report(kind, numbered)
+        sent += len(numbered["list"])
+    expect(sent, 1020, "the reports in all frames")
+
+
+SPEC = {
+    "runtime": "Process",
+    "entrypoint": None,
+    "command": ["sleep", "600"],
+    "environment": [],
+    "input": None,
+    "working_dir": None,
+    "log_bytes_max": 1000,
+    "ask_before_start": False,
+    "stop_signal": "SIGINT",
+    "stop_grace": 600 * codec.SECOND,
+    "self_fence": None,
+}
+
+
+def assign(worker, job, **spec):
+    """An attempt that waits in the worker's backlog."""
+    revision = f"{job:032x}"
+    worker.definitions[revision] = dict(SPEC, **spec)
+    token = {"job": job, "fence": 1, "nonce": 1}
+    assignment = {"token": token, "priority": 0, "waited": 0, "revision": revision, "body": None}
+    worker.on_Enqueue([dict(assignment, time_left=None, secrets=None)])
+    return worker.attempts[key_of(token)]
+
+
+def check_full_disk(directory):
+    """An attempt that cannot be written down is given back."""
+    worker = alone(os.path.join(directory, "full"))
+    attempt = assign(worker, 1)
+    shutil.rmtree(worker.state.attempts)
+    with open(worker.state.attempts, "w"):
+        pass
+    worker.start(attempt)
+    expect(list(worker.attempts), [], "the attempts that cannot be written down")
+    expect([entry["cause"] for _, _, entry, _ in worker.outbox.kept], ["RuntimeUnavailable"], "why it was given back")
+
+
+def check_time_limits(worker):
+    # A short lease leaves a fence little time; a worker that is connected keeps to it.
+    worker.intervals = {name: codec.SECOND * part // 10 for name, part in (("heartbeat", 5), ("lease", 30), ("start_gate", 3))}
+    attempt = assign(worker, 1, self_fence=codec.SECOND, stop_grace=0)
+    attempt.stage = "running"
+    now = worker.lease_from = uptime()
+    worker.watch(attempt, now)
+    expect(attempt.stop_cause, None, "the stop of an attempt right after a heartbeat")
+    del worker.attempts[attempt.key]
+    # It ended while there was no connection for a long time.
+    attempt = assign(worker, 2)
+    attempt.record = worker.state.begin(attempt.token, 1000)
+    long_ago = time.time_ns() - 2 * GIVE_UP_OUTPUT_S * codec.SECOND
+    end = {"outcome": "Failed", "exit_code": 1, "message": "", "ran": 0}
+    attempt.record.save(end=end, lengths={"stdout": 1, "stderr": 0}, ended_at=long_ago)
+    worker.report_end(attempt)
+    worker.on_Acknowledge(worker.outbox.last)
+    worker.watch(attempt, uptime())
+    expect(list(worker.attempts), [attempt.key], "the attempts whose output the server has not had time for")
+
+
+def check_restart(worker, directory):
+    """A worker that is started anew says when an attempt ended."""
+    shutil.copytree(worker.state.directory, directory)
+    restarted = alone(directory)
+    _, numbered = next(restarted.outbox.frames())
+    if numbered["list"][0]["ended_ago"] < 2 * GIVE_UP_OUTPUT_S * codec.SECOND:
+        raise Failed(f"an attempt that ended long ago is reported as {numbered}")
+
+
+async def check_early_stop(worker):
+    """An attempt that is stopped before its process is there gets the signal of its definition."""
+    attempt = assign(worker, 3)
+    worker.start(attempt)
+    worker.stop(attempt, "Cancel", None)
+    await holds("it ends", lambda: attempt.stage == "ended")
+    expect(attempt.record.facts["end"]["exit_code"], 128 + signal.SIGINT, "the exit code of an attempt that was stopped early")
+
+
+# 3. to 5. A worker and its jobs.
 
 
 class CutWorker(Worker):
@@ -222,7 +364,7 @@ async def check_reconnect(api, worker, directory):
     expect(await api.text(f"/api/jobs/{job}/logs"), "gone\n", "its output")
 
 
-# 5. Frames that no server may believe.
+# 6. Frames that no server may believe.
 
 
 class Peer:
@@ -346,6 +488,8 @@ async def run(flags):
     print(f"codec      {len(frames['valid'])} frames, {len(frames['invalid'])} invalid ones")
     api = Api(flags.server, token)
     with tempfile.TemporaryDirectory(prefix="longshore-python-") as directory:
+        await check_alone(directory)
+        print("alone      records, frames and time limits")
         state = os.path.join(directory, "state")
         worker = CutWorker(flags.server, "python", state, slots=4, backlog=4, token=token, log=lambda _: None)
         running = asyncio.ensure_future(worker.run())

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 
 from codec import RESULT_BYTES_MAX, RESULT_DEPTH_MAX
 
@@ -55,17 +56,25 @@ class State:
                 with open(os.path.join(path, "record.json")) as file:
                     yield Record(path, json.load(file))
             except FileNotFoundError:
-                # It died before it began anything: the directory means nothing.
+                # The worker died before it had written the record, so nothing was started.
                 shutil.rmtree(path)
+            except NotADirectoryError:
+                # A file that somebody has put here.
+                continue
 
     def begin(self, token, log_bytes_max):
         """Writes down that an attempt is about to be started."""
         name = f"{token['job']}-{token['fence']}-{token['nonce']:016x}"
         path = os.path.join(self.attempts, name)
-        os.makedirs(path, mode=0o700, exist_ok=True)
         record = Record(path, {"token": token, "log_bytes_max": log_bytes_max})
-        record.save()
-        sync_directory(self.attempts)
+        try:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            record.save()
+            sync_directory(self.attempts)
+        except OSError:
+            # It is not started, so the next start must not find it.
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         return record
 
 
@@ -102,8 +111,10 @@ class Record:
         """The result that the program has left, and a note if it had to be left out."""
         try:
             # The program may have put a link or a pipe in its place.
-            found = os.open(self.stream("result.json"), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with open(found, "rb") as file:
+            path = self.stream("result.json")
+            with open(path, "rb", opener=open_plain) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    return None, "its result was left out: it is no plain file"
                 content = file.read(RESULT_BYTES_MAX + 1)
         except FileNotFoundError:
             return None, None
@@ -127,7 +138,23 @@ class Record:
         """Ends the process that an earlier worker process has left, if it is still the same one."""
         pid, start = self.facts.get("pid"), self.facts.get("start")
         if pid and start and process_start(pid) == start:
-            os.killpg(pid, signal.SIGKILL)
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                # It has just ended by itself.
+                pass
+
+
+def open_plain(path, flags):
+    """An opener that follows no link and waits for no writer of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def open_private(path, flags):
+    """An opener for a file that only its owner can read, from the first byte on."""
+    opened = os.open(path, flags, 0o600)
+    os.fchmod(opened, 0o600)
+    return opened
 
 
 def refuse_constant(name):
@@ -143,8 +170,9 @@ def depth(value):
 def process_start(pid):
     """What tells a process from a later one with its id: the boot, and when in it the process began."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            ticks = file.read().rsplit(")", 1)[1].split()[19]
+        # The name in it may be cut within a character.
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()} {ticks}"
     except (OSError, IndexError):
@@ -154,11 +182,10 @@ def process_start(pid):
 def write_synced(path, value):
     """Replaces a file so that it is either as before or complete, also after a loss of power."""
     draft = path + ".new"
-    with open(draft, "w") as file:
+    with open(draft, "w", opener=open_private) as file:
         json.dump(value, file)
         file.flush()
         os.fsync(file.fileno())
-    os.chmod(draft, 0o600)
     os.replace(draft, path)
     sync_directory(os.path.dirname(path))
 

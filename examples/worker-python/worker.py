@@ -27,6 +27,7 @@ SECOND = codec.SECOND
 TICK_S = 0.05
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 15.0
 GIVE_UP_OUTPUT_S = 600
+TRY_AGAIN_S = 1
 STREAMS = {"Stdout": "stdout", "Stderr": "stderr"}
 # How the end of an attempt is classed that we have stopped.
 STOPPED = {
@@ -70,7 +71,8 @@ class Attempt:
         self.started = None
         self.kill_at = None
         self.final_is_durable = False
-        self.ended_at = None
+        # Since when only its output is wanted.
+        self.durable_since = None
         self.final = None
         self.lengths = None
         self.output = {name: OutputStream() for name in STREAMS}
@@ -152,7 +154,7 @@ class Outbox:
             while unsent and unsent[0][1] == kind and size < codec.FRAME_BYTES_AIM and len(entries) < 1000:
                 number, _, entry, at = unsent.pop(0)
                 entries.append(aged(kind, entry, at))
-                size += 100 + len(entry.get("result") or "") + len(entry.get("message") or "")
+                size += 100 + sum(len(text.encode()) for text in entry.values() if isinstance(text, str))
                 self.sent = number
             yield kind, {"first": first, "list": entries}
 
@@ -205,8 +207,8 @@ class Worker:
             if "end" not in record.facts:
                 record.kill_leftover()
                 facts = {"outcome": "Lost", "exit_code": None, "message": "its worker was restarted"}
-                record.save(end=dict(facts, ran=None), lengths=lengths_of(record))
-            self.report_end(attempt, uptime())
+                record.save(end=dict(facts, ran=None), lengths=lengths_of(record), ended_at=time.time_ns())
+            self.report_end(attempt)
 
     # The connection.
 
@@ -431,6 +433,7 @@ class Worker:
                 attempt.stage = "granted"
             elif kind in ("Success", "Failure"):
                 attempt.final_is_durable = True
+                attempt.durable_since = attempt.durable_since or uptime()
                 self.forget_if_done(attempt)
 
     def on_Definitions(self, definitions):
@@ -551,8 +554,11 @@ class Worker:
 
     def start(self, attempt):
         spec = self.definitions[attempt.assignment["revision"]]
-        # Durable before the process exists.
-        attempt.record = self.state.begin(attempt.token, spec["log_bytes_max"])
+        try:
+            # Durable before the process exists.
+            attempt.record = self.state.begin(attempt.token, spec["log_bytes_max"])
+        except OSError as error:
+            return self.release(attempt.token, "RuntimeUnavailable", f"it cannot be written down: {error}")
         attempt.stage = "running"
         attempt.started = uptime()
         asyncio.ensure_future(self.run_process(attempt, spec))
@@ -564,11 +570,11 @@ class Worker:
         environment.update(dict(spec["environment"]))
         environment.update(dict(body["environment"] if body else []))
         own_input = body["input"] if body else None
-        environment.update(record.exchange(spec["input"] if own_input is None else own_input))
-        environment.update(LONGSHORE_JOB=str(token["job"]), LONGSHORE_ATTEMPT=str(token["fence"]))
         end = None
-        with open(record.stream("stdout"), "wb") as out, open(record.stream("stderr"), "wb") as err:
-            try:
+        try:
+            environment.update(record.exchange(spec["input"] if own_input is None else own_input))
+            environment.update(LONGSHORE_JOB=str(token["job"]), LONGSHORE_ATTEMPT=str(token["fence"]))
+            with open(record.stream("stdout"), "wb") as out, open(record.stream("stderr"), "wb") as err:
                 attempt.process = await asyncio.create_subprocess_exec(
                     *(words or [""]),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -578,41 +584,62 @@ class Worker:
                     cwd=spec["working_dir"],
                     start_new_session=True,
                 )
-            except (FileNotFoundError, PermissionError, ValueError) as error:
-                code = 126 if isinstance(error, PermissionError) else 127
-                end = {"outcome": "StartFailed", "exit_code": code, "message": str(error), "ran": None}
-            except OSError as error:
-                end = {"outcome": "HostFailed", "exit_code": None, "message": str(error), "ran": None}
+        except (FileNotFoundError, PermissionError, ValueError) as error:
+            code = 126 if isinstance(error, PermissionError) else 127
+            end = {"outcome": "StartFailed", "exit_code": code, "message": str(error), "ran": None}
+        except OSError as error:
+            end = {"outcome": "HostFailed", "exit_code": None, "message": str(error), "ran": None}
         if attempt.process is not None:
-            from_start = uptime()
-            attempt.started = from_start
-            record.save(pid=attempt.process.pid, start=process_start(attempt.process.pid))
-            self.report_running(attempt)
-            self.say_numbered()
-            if attempt.stop_cause is not None:
-                # It was told to stop before there was anything to stop.
-                self.signal(attempt, signal.SIGTERM)
-            code = await attempt.process.wait()
-            end = classify(attempt, code, uptime() - from_start)
-            if end["outcome"] == "Succeeded":
-                end["result"], end["note"] = record.result()
-        # Durable before it is reported.
-        record.save(end=end, lengths=lengths_of(record))
-        self.report_end(attempt, uptime())
+            end = await self.follow_process(attempt, spec)
+        ended_at = time.time_ns()
+        # Durable before it is reported, and reported once the disk has room again.
+        while not self.keep(record, end=end, lengths=lengths_of(record), ended_at=ended_at):
+            await asyncio.sleep(TRY_AGAIN_S)
+        self.report_end(attempt)
         self.go_on()
+
+    async def follow_process(self, attempt, spec):
+        """How a process that was started has ended."""
+        record, pid, from_start = attempt.record, attempt.process.pid, uptime()
+        attempt.started = from_start
+        if not self.keep(record, pid=pid, start=process_start(pid)):
+            # The next start of the worker could not find it.
+            self.signal(attempt, signal.SIGKILL)
+            await attempt.process.wait()
+            return {"outcome": "HostFailed", "exit_code": None, "message": "it cannot be written down", "ran": None}
+        self.report_running(attempt)
+        self.say_numbered()
+        if attempt.stop_cause is not None:
+            # It was told to stop before there was anything to stop.
+            self.signal(attempt, stop_signal(spec["stop_signal"]))
+        code = await attempt.process.wait()
+        end = classify(attempt, code, uptime() - from_start)
+        if end["outcome"] == "Succeeded":
+            end["result"], end["note"] = record.result()
+        return end
+
+    def keep(self, record, **facts):
+        """Writes facts of an attempt down. False if the disk does not take them."""
+        try:
+            record.save(**facts)
+            return True
+        except OSError as error:
+            self.log(f"cannot write down an attempt: {error}")
+            return False
 
     def report_running(self, attempt):
         container = f"pid {attempt.process.pid}" if attempt.process else ""
         entry = {"token": attempt.token, "container": container, "ago": 0}
         self.outbox.add("Running", entry, attempt.started)
 
-    def report_end(self, attempt, at):
+    def report_end(self, attempt):
         facts = attempt.record.facts
-        self.finish(attempt, dict(facts["end"]), facts["lengths"], at)
+        # Records of earlier versions do not say when it was.
+        ago = max(0, time.time_ns() - facts["ended_at"]) if "ended_at" in facts else 0
+        self.finish(attempt, dict(facts["end"]), facts["lengths"], uptime() - ago)
 
     def finish(self, attempt, end, lengths, at):
         attempt.stage = "ended"
-        attempt.ended_at = at
         attempt.lengths = lengths
         entry = {"token": attempt.token, "ended_ago": 0, "ran": end["ran"], **lengths}
         # This worker measures nothing.
@@ -647,8 +674,8 @@ class Worker:
                 return
             spec = self.definitions[attempt.assignment["revision"]]
             attempt.stop_cause = cause
-            # Durable before the process hears of it.
-            attempt.record.save(stop=cause)
+            # Durable before the process hears of it, unless the disk is full: the stop has to go on.
+            self.keep(attempt.record, stop=cause)
             attempt.kill_at = uptime() + (spec["stop_grace"] if grace is None else grace)
             self.say("Progress", [[attempt.token, "Stopping"]])
             self.signal(attempt, stop_signal(spec["stop_signal"]))
@@ -681,12 +708,13 @@ class Worker:
             if time_left is not None and now >= attempt.started + time_left:
                 self.stop(attempt, "Timeout", None)
             elif spec["self_fence"] is not None:
-                fence = self.lease_from + spec["self_fence"] - spec["stop_grace"] - SECOND
+                # A fifteenth of the lease is for the kill after the grace.
+                fence = self.lease_from + spec["self_fence"] - spec["stop_grace"] - self.intervals["lease"] // 15
                 if now >= fence:
                     self.stop(attempt, "SelfFence", None)
-        elif attempt.stage == "ended" and now > attempt.ended_at + GIVE_UP_OUTPUT_S * SECOND:
-            if attempt.final_is_durable:
-                self.give_up_output(attempt)
+        elif attempt.final_is_durable and now > attempt.durable_since + GIVE_UP_OUTPUT_S * SECOND:
+            # Before its end was acknowledged there may have been no connection on which output could be sent.
+            self.give_up_output(attempt)
 
     # Output.
 

@@ -29,7 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-/// Asks what bytes make of a request.
+/// Sends the request that these bytes spell, if they spell one, and checks the answer.
 pub fn walk(bytes: &[u8]) {
     let Some(request) = request(bytes) else { return };
     WORLD.with_borrow_mut(|world| {

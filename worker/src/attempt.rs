@@ -126,7 +126,7 @@ pub(crate) struct Ended {
     /// Its position among the attempts whose report is durable and whose output is not.
     pub(crate) unsent: Option<UnsentNo>,
     /// Its runtime has a container or directory to remove.
-    pub(crate) is_in_runtime: bool,
+    pub(crate) needs_removal: bool,
 }
 
 /// Progress of a stop.

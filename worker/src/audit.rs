@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::Token;
+use protocol::secret::SecretValues;
 
 use crate::attempt::{Attempt, Stage};
 use crate::core::Worker;
@@ -149,6 +150,10 @@ impl Worker {
         let finals: Vec<Token> = self.outbox.finals().collect();
         let distinct: BTreeSet<Token> = finals.iter().copied().collect();
         for (token, attempt) in &self.attempts {
+            let has_secrets = *attempt.secrets != SecretValues::default();
+            if matches!(attempt.stage, Stage::Ended(_)) && (has_secrets || attempt.overrides.is_some()) {
+                faults.push(format!("{token} has ended and keeps its secrets or overrides"));
+            }
             match &attempt.stage {
                 Stage::Ended(ended) if ended.acknowledged == distinct.contains(token) => {
                     faults.push(format!("{token} has ended; acknowledged: {}", ended.acknowledged));
@@ -183,8 +188,9 @@ mod tests {
     use alloc::vec;
     use core::time::Duration;
 
-    use protocol::order::{Assignment, Definition, Intervals, Reconciled, Welcome};
+    use protocol::order::{Assignment, Cancel, Definition, Intervals, Reconciled, StopCause, Welcome};
     use protocol::report::Availability;
+    use protocol::secret::SecretValue;
     use protocol::{
         ClusterId, ContainerSpec, Epoch, Fence, Incarnation, JobId, Nonce, Now, Order, ReportNo, Revision,
         RuntimeKind, SessionId, Timestamp, Uptime, WorkerId,
@@ -260,6 +266,19 @@ mod tests {
         assert_eq!(worker.audit(), Vec::<String>::new());
         harm(&mut worker);
         worker.audit()
+    }
+
+    #[test]
+    fn an_attempt_that_is_cancelled_in_the_backlog_keeps_no_secrets() {
+        let faults = after(|worker| {
+            let masked = [SecretValue(b"hunter2".to_vec())].into();
+            let attempt = worker.attempts.get_mut(&token(2)).expect("it waits");
+            attempt.secrets = SecretValues { masked, ..SecretValues::default() }.into();
+            let cancel = Cancel { token: token(2), grace: None, cause: StopCause::Cancel };
+            worker.step(Now { utc: Timestamp(0), up: Uptime(0) }, Input::Ordered(Order::Cancel(cancel)));
+            assert!(matches!(worker.attempts[&token(2)].stage, Stage::Ended(_)));
+        });
+        assert_eq!(faults, Vec::<String>::new());
     }
 
     #[test]

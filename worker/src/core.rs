@@ -257,13 +257,13 @@ impl Worker {
         let Some(attempt) = self.attempts.remove(&token) else {
             return;
         };
-        let Stage::Ended(Ended { is_in_runtime, output_done, unsent, .. }) = attempt.stage else {
+        let Stage::Ended(Ended { needs_removal, output_done, unsent, .. }) = attempt.stage else {
             return;
         };
         if let Some(number) = unsent {
             self.unsent_output.remove(number);
         }
-        if is_in_runtime {
+        if needs_removal {
             let runtime = attempt.runtime();
             self.effects.push(Effect::Forget { token, runtime, give_up_output: !output_done });
         }

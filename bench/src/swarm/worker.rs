@@ -37,17 +37,7 @@ struct SimulatedWorker {
 
 /// Connects again and again, for ever.
 pub(super) async fn run_forever(number: u64, shared: Arc<Shared>) {
-    let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let intervals = Intervals::default();
-    let mut worker = SimulatedWorker {
-        number,
-        shared,
-        cluster: None,
-        held: BTreeSet::new(),
-        reports: 0,
-        intervals,
-        random,
-    };
+    let mut worker = SimulatedWorker::new(number, shared);
     let mut failures = 0_u32;
     loop {
         let mut was_ready = false;
@@ -59,7 +49,7 @@ pub(super) async fn run_forever(number: u64, shared: Arc<Shared>) {
         let delay = match end {
             Ok(reconnect_after) => reconnect_after,
             Err(error) => {
-                *lock(&worker.shared.last_error) = Some(format!("{error:#}"));
+                worker.keep_error(format!("{error:#}"));
                 let ceiling = BACKOFF_MIN.saturating_mul(1 << failures.min(16)).min(BACKOFF_MAX);
                 failures += 1;
                 worker.jittered(ceiling, 0)
@@ -70,6 +60,18 @@ pub(super) async fn run_forever(number: u64, shared: Arc<Shared>) {
 }
 
 impl SimulatedWorker {
+    fn new(number: u64, shared: Arc<Shared>) -> Self {
+        Self {
+            number,
+            shared,
+            cluster: None,
+            held: BTreeSet::new(),
+            reports: 0,
+            intervals: Intervals::default(),
+            random: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        }
+    }
+
     /// One connection; the delay that the server asks for before the next one.
     async fn session(&mut self, was_ready: &mut bool) -> anyhow::Result<Duration> {
         let mut socket = self.dial().await?;
@@ -100,8 +102,13 @@ impl SimulatedWorker {
                         _ => continue,
                     };
                     let Some(order) = decode_order(&frame)? else { continue };
-                    if let Order::GoAway(away) = order {
-                        return Ok(self.jittered(away.reconnect_after, 0));
+                    match &order {
+                        Order::GoAway(away) => return Ok(self.lengthened(away.reconnect_after, 1)),
+                        Order::Refused(refused) => {
+                            self.keep_error(format!("refused ({}): {}", refused.code, refused.text));
+                            return Ok(self.lengthened(refused.retry_after.max(BACKOFF_MIN), 5));
+                        }
+                        _ => {}
                     }
                     self.handle_order(&mut socket, order, was_ready).await?;
                 }
@@ -152,7 +159,6 @@ impl SimulatedWorker {
             Order::Configure(settings) => {
                 self.intervals = settings.intervals.unwrap_or(self.intervals);
             }
-            Order::Refused(refused) => bail!("refused ({}): {}", refused.code, refused.text),
             // Nothing is recalled from a worker without a backlog, and nothing is cancelled here.
             _ => {}
         }
@@ -199,6 +205,15 @@ impl SimulatedWorker {
         Ok(socket.flush().await?)
     }
 
+    fn keep_error(&self, error: String) {
+        *lock(&self.shared.last_error) = Some(error);
+    }
+
+    /// A delay that the server asks for, and up to one `part`th of it more.
+    fn lengthened(&mut self, asked: Duration, part: u32) -> Duration {
+        asked + self.jittered(asked / part, 0)
+    }
+
     /// A random duration between `percent_min` percent of the longest one and the longest one.
     fn jittered(&mut self, longest: Duration, percent_min: u32) -> Duration {
         // xorshift64: good enough to spread workers.
@@ -229,3 +244,31 @@ const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
 /// Small: there are ten thousand of them.
 const BUFFER_BYTES: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::swarm::shared::SwarmSettings;
+
+    #[test]
+    fn a_delay_that_the_server_asks_for_is_kept_to() {
+        let settings = SwarmSettings { workers: 1, slots: 1, attempts: AttemptHandling::Finish };
+        let shared = Shared {
+            server: ([127, 0, 0, 1], 1).into(),
+            settings,
+            ready: AtomicU64::new(0),
+            arrivals: Mutex::default(),
+            last_error: Mutex::default(),
+        };
+        let mut worker = SimulatedWorker::new(1, Arc::new(shared));
+        let asked = Duration::from_secs(10);
+        for _ in 0..1_000 {
+            assert!((asked..=asked * 2).contains(&worker.lengthened(asked, 1)));
+            assert!((asked..=asked * 6 / 5).contains(&worker.lengthened(asked, 5)));
+        }
+        assert_eq!(worker.lengthened(Duration::ZERO, 1), Duration::ZERO);
+    }
+}

@@ -10,8 +10,9 @@ use crate::boot::BootId;
 
 /// The process with this number; `None` if there is none.
 pub(crate) fn identify(pid: u32) -> Option<ProcessId> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold any character; the fields behind it do not.
+    // The name, in parentheses, may hold any bytes: the kernel cuts a long one even within a character.
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     let started = fields.nth(18)?.parse().ok()?;
@@ -58,7 +59,7 @@ fn raw(pid: u32) -> Option<RawPid> {
     i32::try_from(pid).ok().and_then(RawPid::from_raw)
 }
 
-/// Start of the process by the monotonic clock.
+/// Start of the process, as time since boot.
 pub(super) fn started_at(pid: ProcessId) -> Uptime {
     Uptime(pid.started.saturating_mul(1_000_000_000 / CLOCK_TICKS))
 }
@@ -77,6 +78,8 @@ pub(super) fn stop_signal(name: Option<&str>) -> Signal {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+
     use super::*;
 
     #[test]
@@ -89,6 +92,24 @@ mod tests {
             "another boot uses numbers and start times again"
         );
         assert_eq!(identify(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_process_is_found_by_a_name_that_is_cut_within_a_character() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join(format!("{}ü", "x".repeat(14)));
+        std::os::unix::fs::symlink("/bin/sh", &program).expect("a link");
+        // It waits for its input to end.
+        let mut command = std::process::Command::new(&program);
+        command.arg0("sh").args(["-c", "read line"]).stdin(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("started");
+        let stat = std::fs::read(format!("/proc/{}/stat", child.id())).expect("it runs");
+        assert!(std::str::from_utf8(&stat).is_err(), "the kernel cuts names after 15 bytes");
+        let process = identify(child.id());
+        assert!(process.is_some_and(is_alive));
+        drop(child.stdin.take());
+        child.wait().expect("ended");
+        assert!(!process.is_some_and(is_alive));
     }
 
     #[test]

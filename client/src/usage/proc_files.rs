@@ -5,11 +5,11 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The content of a small file; `None` if it cannot be read. A longer file is cut.
+/// The content of a small file; `None` if it cannot be read. A longer file is cut. The name of a process may hold bytes that are no text.
 pub(super) fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::with_capacity(512);
     File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok()
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Reads an open file from its beginning once more: the kernel writes it anew. Only whole lines of a longer file are used.
@@ -91,6 +91,14 @@ mod tests {
             let read = read_again(&File::open(&path).expect("a file"));
             assert_eq!(read.map(|text| text == content(expected)), Some(true), "{lines} lines");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_cut_within_a_character_hides_nothing_behind_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("status");
+        std::fs::write(&path, b"Name:\txxxxxxxxxxxxxx\xc3\nVmHWM:\t    64 kB\n").expect("a file");
+        assert_eq!(read(&path).and_then(|text| keyed(&text, "VmHWM")), Some(64));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn body_fits_with(body: &Overrides, variables: usize, variables_bytes: usize
     })
 }
 
-/// The secrets of an attempt fit into an Enqueue, and their names are plain.
+/// The secrets of an attempt fit into an Enqueue, and the names of their files are plain.
 ///
 /// # Errors
 /// The field and its limit.

@@ -12,7 +12,7 @@ mod annotate;
 mod backoff;
 mod container;
 mod fault;
-mod grammar;
+pub(crate) mod grammar;
 mod hook_graph;
 mod hooks;
 mod image;

@@ -139,7 +139,7 @@ impl ToSession {
 pub struct LastHeard(Arc<AtomicU64>);
 
 impl LastHeard {
-    /// LastHeard of at this instant.
+    /// A session whose last frame came at this instant.
     #[must_use]
     pub fn at(up: Uptime) -> Self {
         Self(Arc::new(AtomicU64::new(up.0)))

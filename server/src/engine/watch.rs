@@ -34,7 +34,7 @@ impl JobWatches {
             return;
         }
         for watch in jobs.iter().filter_map(|job| watches.get(job)) {
-            // A failure means that the last watcher is just leaving.
+            // It cannot fail: a job has an entry only while it has a watch.
             let _ = watch.send(());
         }
     }
@@ -48,7 +48,7 @@ impl JobWatch {
     /// Waits until a commit has changed the job's attempts since the last call, or since the watch began.
     ///
     /// # Cancel safety
-    /// Dropping the future forgets nothing: the next call returns at once.
+    /// Dropping the future loses no change: the next call returns at once if there was one.
     pub async fn changed(&mut self) {
         // The sender stays as long as there is a watch.
         let _ = self.changes.changed().await;
@@ -58,7 +58,9 @@ impl JobWatch {
 impl Drop for JobWatch {
     fn drop(&mut self) {
         let mut watches = self.watches.lock();
-        if watches.get(&self.job).is_some_and(|watch| watch.receiver_count() <= 1) {
+        // Under the lock: of two watches that are dropped at once the second one must see that the first is gone.
+        self.changes = watch::channel(()).1;
+        if watches.get(&self.job).is_some_and(|watch| watch.receiver_count() == 0) {
             watches.remove(&self.job);
         }
     }
@@ -93,5 +95,23 @@ mod tests {
         assert!(!two.changes.has_changed().unwrap());
         drop((one, two));
         assert!(watches.lock().is_empty());
+    }
+
+    #[test]
+    fn watches_that_are_dropped_at_once_leave_nothing_behind() {
+        let watches = JobWatches::default();
+        let start = std::sync::Barrier::new(2);
+        let rounds = || {
+            for round in 0..40_000 {
+                let watch = watches.watch(JobId(round));
+                start.wait();
+                drop(watch);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(rounds);
+            scope.spawn(rounds);
+        });
+        assert_eq!(watches.lock().len(), 0);
     }
 }

@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::auth::role::Role;
-use crate::config::jobs_file::quantity;
+use crate::config::jobs_file::{grammar, quantity};
 
 /// A volume that a rule allows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -58,8 +58,11 @@ impl TryFrom<String> for AllowedVolume {
             Some(source) => (source, true),
             None => (text.as_str(), false),
         };
-        let is_pattern_of_paths = source.starts_with('/') && source.contains('*');
-        if source.is_empty() || source.contains(':') || source.contains("..") || is_pattern_of_paths {
+        let fits = match source.starts_with('/') {
+            true => !source.split('/').any(|part| part == "..") && !source.contains([':', '*']),
+            false => grammar::is_docker_name(&source.replace('*', "x")),
+        };
+        if !fits {
             return Err(format!(
                 "{text:?} is neither an absolute path, with all that is below it, nor the name of a volume; either may end with :ro"
             ));

@@ -83,7 +83,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             let message = message.map_err(|error| broken(&error))?;
             frames += 1;
             bytes += size_of(&message);
-            self.take(message, reports).await?;
+            self.handle(message, reports).await?;
             if frames < FRAMES_PER_TURN && bytes < BYTES_PER_TURN {
                 next = self.stream.next().now_or_never().flatten();
             }
@@ -91,7 +91,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         Ok(())
     }
 
-    async fn take(&mut self, message: Message, reports: &mut Vec<Report>) -> Result<(), Ended> {
+    async fn handle(&mut self, message: Message, reports: &mut Vec<Report>) -> Result<(), Ended> {
         let frame = match message {
             Message::Binary(frame) => frame,
             Message::Text(_) => return Err(Some(close::TEXT_FRAME.plain())),
@@ -101,11 +101,11 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         };
         match wire::decode_report(&frame) {
             Ok(Some(report)) if is_empty_report(&report) => self.count_empty(),
-            Ok(Some(Report::Output(chunks))) => self.write(chunks).await,
+            Ok(Some(Report::Output(chunks))) => self.pass_output(chunks).await,
             Ok(Some(Report::Usage(samples))) => self.keep_usage(samples).await,
             Ok(Some(Report::Inventory(part))) => self.pass_inventory(part, reports).await,
             Ok(Some(Report::Foreign(foreign))) => {
-                reports.push(Report::Foreign(self.known(foreign).await?));
+                reports.push(Report::Foreign(self.leave_out_unknown(foreign).await?));
                 Ok(())
             }
             Ok(Some(Report::Success(ended))) => {
@@ -132,7 +132,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     async fn pass_inventory(&mut self, mut part: Inventory, reports: &mut Vec<Report>) -> Result<(), Ended> {
         let found = self.keep_heard(self.unknown_attempts.among(&part)).await;
         let found = found.map_err(|error| self.close_unreadable(&error))?;
-        part.foreign = self.known(part.foreign).await?;
+        part.foreign = self.leave_out_unknown(part.foreign).await?;
         if !found.is_empty() {
             unknown_attempts::raise_alarm(&self.name, self.session, &found);
             let brought = FromSession::UnknownAttempts(self.session, found);
@@ -148,8 +148,8 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         Ok(())
     }
 
-    /// Unmanaged containers of other workers, without attempts that this database never assigned.
-    async fn known(&self, foreign: Vec<Foreign>) -> Result<Vec<Foreign>, Ended> {
+    /// Removes attempts that this database never assigned from a list of unmanaged containers of other workers.
+    async fn leave_out_unknown(&self, foreign: Vec<Foreign>) -> Result<Vec<Foreign>, Ended> {
         let known = self.keep_heard(self.unknown_attempts.leave_out(foreign)).await;
         known.map_err(|error| self.close_unreadable(&error))
     }
@@ -169,7 +169,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     }
 
     /// Passes output on without waiting for the disk: a report may come behind it.
-    async fn write(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
+    async fn pass_output(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
         let authorized = self.keep_heard(self.grants.authorize(chunks, |chunk| chunk.token)).await;
         let (chunks, foreign) = authorized.map_err(|error| {
             tracing::error!(session = self.session.0, %error, "cannot look up the attempt of an output chunk; the session closes");

@@ -88,7 +88,7 @@ fn finish(worker: &mut Worker, token: Token, verdict: ExitVerdict, facts: EndFac
         output_done,
         output,
         unsent: None,
-        is_in_runtime: true,
+        needs_removal: true,
     };
     close(worker, token, verdict, facts, ended);
 }
@@ -100,7 +100,7 @@ pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, fac
     worker.prepared.remove(&token);
     if let Some(attempt) = worker.attempts.get_mut(&token) {
         attempt.stage = Stage::Ended(ended);
-        attempt.overrides = None;
+        (attempt.overrides, attempt.secrets) = Default::default();
         worker.outbox.ended(token, verdict, facts);
     }
 }

@@ -126,7 +126,7 @@ fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCaus
             String::from("not started, and not wanted any more"),
         );
     }
-    let is_in_runtime = worker.attempts.get(&token).is_some_and(Attempt::is_in_runtime);
+    let needs_removal = worker.attempts.get(&token).is_some_and(Attempt::is_in_runtime);
     worker.remove_unstarted(token);
     let output = OutputLengths::default();
     let ended = Ended {
@@ -135,7 +135,7 @@ fn end_unstarted(worker: &mut Worker, now: Uptime, token: Token, cause: StopCaus
         output_done: true,
         output,
         unsent: None,
-        is_in_runtime,
+        needs_removal,
     };
     end::close(worker, token, classify::unstarted(cause), EndFacts::unknown(now), ended);
 }

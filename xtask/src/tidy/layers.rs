@@ -139,7 +139,11 @@ pub(super) fn check(packages: &[Package], tree: &Tree) -> Vec<Complaint> {
 
 /// The line that declares a dependency; the first line if it is not found.
 fn line_of(manifest: &str, name: &str) -> usize {
-    manifest.lines().position(|line| line.trim_start().starts_with(name)).map_or(1, |index| index + 1)
+    let declares = |line: &str| {
+        let rest = line.trim_start().strip_prefix(name);
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || "-_".contains(next)))
+    };
+    manifest.lines().position(declares).map_or(1, |index| index + 1)
 }
 
 /// Each crate, and the crates that it may depend on.
@@ -159,7 +163,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("xtask", &["testkit"]),
 ];
 
-/// Crates that only tests may depend on: they test the program from outside, or give it a disk that fails.
+/// Crates that the tests of every crate may depend on: they test the program from outside, or give it a disk that fails.
 const FOR_TESTS: [&str; 2] = ["baddisk", "testkit"];
 
 /// The crate that needs another compiler, and is a workspace of its own for that.
@@ -183,8 +187,10 @@ mod tests {
             "manifest_path": format!("/somewhere/{directory}/Cargo.toml"),
             "dependencies": [dependency],
         }] });
-        let tree =
-            Tree::of(&[("scheduler/Cargo.toml", "[dependencies]\nprotocol = 1\ntokio.workspace = true\n")]);
+        let tree = Tree::of(&[(
+            "scheduler/Cargo.toml",
+            "[dependencies]\ntokio-util.workspace = true\ntokio.workspace = true\n",
+        )]);
         let packages = Package::parse(&metadata).unwrap();
         check(&packages, &tree).into_iter().map(|it| format!("{}:{} {}", it.file, it.line, it.what)).collect()
     }
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brain_uses_no_library_that_is_not_listed() {
+    fn a_pure_crate_uses_no_library_that_is_not_listed() {
         let tokio = library("tokio", None, false);
         assert_eq!(
             complaints("scheduler", tokio),
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brain_uses_no_default_features() {
+    fn a_pure_crate_uses_no_default_features() {
         let found = complaints("worker", library("rand", None, true));
         assert_eq!(found, ["worker/Cargo.toml:1 `worker` uses `rand` with its default features"]);
     }

@@ -209,7 +209,7 @@ pub(super) fn tmpfs(text: &str) -> Checked<()> {
     argument(text)
 }
 
-pub(super) fn is_docker_name(text: &str) -> bool {
+pub(crate) fn is_docker_name(text: &str) -> bool {
     text.len() <= 255
         && text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))

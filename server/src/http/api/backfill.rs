@@ -73,12 +73,28 @@ pub(crate) async fn backfill(
         let definitions = state.services.catalogue.current();
         let definition = admission::find_to_run(&definitions, &name, None, actor.role)?.definition.clone();
         let schedule = schedule_choice::find(&definition, params.schedule.as_deref())?;
+        decide_passed_slots(&state, &definition, &schedule.id).await?;
         if let Some(shown) = try_once(&state, &definition, schedule, &params).await? {
             let status = if shown.batch.is_some() { StatusCode::CREATED } else { StatusCode::OK };
             return Ok(json(status, HeaderMap::new(), &shown));
         }
     }
     Err(Busy.into())
+}
+
+/// Lets the engine write down the slots of a paused schedule that have passed: it does so only now and then by itself. A definition that
+/// can have no backfill is refused here.
+async fn decide_passed_slots(
+    state: &AppState,
+    definition: &Definition,
+    schedule: &ScheduleId,
+) -> Result<(), Problem> {
+    if !definition.enabled {
+        return Err(Rejection::Disabled.into());
+    }
+    // A backfill of no slots depends on no reading of the ledger.
+    let read_at = GroupNo(u64::MAX);
+    submit(state, definition, schedule, Vec::new(), Duration::ZERO, read_at).await.map(drop)
 }
 
 /// Reads the ledger once and submits the jobs of its open slots. Returns none if the ledger has changed in between.
@@ -88,9 +104,6 @@ async fn try_once(
     schedule: &Schedule,
     params: &Params,
 ) -> Result<Option<shapes::Backfill>, Problem> {
-    if !definition.enabled {
-        return Err(Rejection::Disabled.into());
-    }
     let (name, id, range) = (definition.name.clone(), schedule.id.clone(), (params.from, params.to));
     // One more than is allowed, so that no slot that fired looks as if it had not.
     let read =
@@ -113,9 +126,10 @@ async fn try_once(
     let shown = slots.into_iter().map(|(slot, fate)| {
         let (result, job) = match fate {
             SlotFate::Open => match &mut next {
-                Some(job) => {
-                    *job += 1;
-                    ("backfilled", Some(*job - 1))
+                Some(next) => {
+                    let job = *next;
+                    *next += 1;
+                    ("backfilled", Some(job))
                 }
                 None => ("open", None),
             },

@@ -30,12 +30,12 @@ const GAP: u64 = 3;
 /// A bar of a very short run can still be seen and hit.
 const HEIGHT_MIN: u64 = 4;
 
-/// Ends of an hour.
+/// How many jobs ended within one hour, by their state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hour {
     /// The hour as text, in UTC.
     pub(crate) label: String,
-    /// Its begin and its end, for the list of the jobs that ended in it.
+    /// The first instant of the hour and that of the next one, for the list of the jobs that ended in it.
     pub(crate) from: String,
     pub(crate) until: String,
     pub(crate) succeeded: u64,
