@@ -58,6 +58,23 @@ impl Reservation {
             || !resources.custom.is_empty()
     }
 
+    /// This reservation together with another one, in those resources only that this one reserves.
+    #[must_use]
+    pub fn with_amounts_of(&self, other: &Self) -> Self {
+        let both = |own: u32, others: u32| if own == 0 { 0 } else { own.saturating_add(others) };
+        let amount = |name: &String| {
+            let found = other.custom.iter().find(|(it, _)| it == name);
+            found.map_or(0, |(_, amount)| *amount)
+        };
+        let memory = if self.memory_bytes == 0 { 0 } else { other.memory_bytes };
+        Self {
+            cpus_milli: both(self.cpus_milli, other.cpus_milli),
+            memory_bytes: self.memory_bytes.saturating_add(memory),
+            gpus: both(self.gpus, other.gpus),
+            custom: self.custom.iter().map(|(name, own)| (name.clone(), both(*own, amount(name)))).collect(),
+        }
+    }
+
     /// Nothing is reserved.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

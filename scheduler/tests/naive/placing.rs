@@ -49,13 +49,9 @@ impl Model {
     /// The least loaded worker that may have this job; another one than last time, if the job should avoid that. Of several, those that
     /// have its image.
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
-        let is_free = |it: &Worker| self.load(it).is_some_and(|load| load < 1_000);
-        let has_room = |it: &Worker| {
-            if job.is_limited() {
-                is_free(it) && self.has_left(it, &job.definition)
-            } else {
-                self.load(it).is_some()
-            }
+        let has_room = |it: &Worker| match self.load_for(it, job) {
+            Some(load) if job.is_limited() => load < 1_000 && self.has_left(it, &job.definition),
+            load => load.is_some(),
         };
         let able: Vec<&Worker> =
             self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job)).collect();
@@ -63,7 +59,7 @@ impl Model {
         let others: Vec<&Worker> = able.iter().filter(|it| avoided != Some(it.id)).copied().collect();
         let able = if others.is_empty() { able } else { others };
         let rank = |it: &Worker| {
-            let load = self.load(it).expect("it has room");
+            let load = self.load_for(it, job).expect("it has room");
             let is_full = load >= 1_000;
             let load = match job.definition.placement.strategy {
                 PlacementStrategy::Pack if !is_full => 1_000 - load,
@@ -71,7 +67,8 @@ impl Model {
                 PlacementStrategy::Random => 0,
             };
             let lacks_image = !self.has_image(it, &job.definition);
-            (is_full, -score(it, &job.definition), load, lacks_image)
+            let is_set_aside = self.set_aside.contains_key(&it.id);
+            (is_full, is_set_aside, -score(it, &job.definition), load, lacks_image)
         };
         let best = able.iter().map(|it| rank(it)).min();
         if best.is_some_and(|(is_full, ..)| is_full) && self.is_held_back(job) {
@@ -80,15 +77,26 @@ impl Model {
         able.into_iter().filter(|it| Some(rank(it)) == best).map(|it| it.id).collect()
     }
 
-    /// Attempts per thousand slots, if there is room for one more: below a thousand a slot is free.
+    /// Attempts per thousand slots, if there is room for one more and it is not set aside: below a thousand a slot is free.
     pub(super) fn load(&self, worker: &Worker) -> Option<u32> {
+        self.own_load(worker).filter(|_| !self.set_aside.contains_key(&worker.id))
+    }
+
+    /// As [`Self::load`], for this job: it may have a free slot of a worker that is set aside for it, or for one that lets it.
+    pub(super) fn load_for(&self, worker: &Worker, job: &Job) -> Option<u32> {
+        let load = self.own_load(worker)?;
+        let is_let =
+            !self.set_aside.contains_key(&worker.id) || (load < 1_000 && self.is_admitted(worker, job));
+        is_let.then_some(load)
+    }
+
+    fn own_load(&self, worker: &Worker) -> Option<u32> {
         let is_open = worker.session.is_some() && worker.settled && !worker.unreachable;
         let takes = !worker.cordoned && !worker.leaving && worker.slots() > 0;
         let held = self.burden(worker);
         // A suspect worker gets one job at a time, after its exclusion.
         let is_probed = worker.suspect.is_some() && (self.is_probing(worker) || is_suspended(worker));
-        let is_closed = is_probed || self.set_aside.contains_key(&worker.id);
-        (is_open && takes && !is_closed && held < worker.slots() + worker.backlog)
+        (is_open && takes && !is_probed && held < worker.slots() + worker.backlog)
             .then(|| held * 1_000 / worker.slots())
     }
 
@@ -123,15 +131,17 @@ impl Model {
 
     fn grant(&mut self, id: u64, worker: WorkerId, token: Token) {
         let now = self.now;
-        let free = self.worker(worker).and_then(|it| self.load(it)).is_some_and(|load| load < 1_000);
+        let free = self.worker(worker).and_then(|it| self.own_load(it)).is_some_and(|load| load < 1_000);
         let session = self.ready_session(worker).expect("only who is settled is given anything");
         self.has_its_turn(id);
         self.use_rate(id);
+        self.starts(id);
         if let Some(probe) = self.worker_mut(worker).and_then(|it| it.suspect.as_mut()) {
             *probe = Some(id);
         }
         let job = self.job_mut(id).expect("it waits");
         job.attempts += 1;
+        job.passed_over_since = None;
         let number = job.attempts;
         job.standing = LiveState::Held(Attempt {
             token,
