@@ -303,12 +303,12 @@ impl Fleet {
         };
         let load = worker.compute_load();
         let has_changed = worker.holdings.take_changed();
-        // More may be left beside the job that it is set aside for, although no other reservation fits.
+        // More may be left beside the job that it is set aside for, although it had a free slot and no other reservation fits.
         if worker.set_aside.is_some()
             && load.is_some()
             && (has_changed || worker.listed_at.map(|(old, _)| old) != load)
         {
-            self.newly_free.insert(id);
+            self.newly_eligible.insert(id);
         }
         let fitting = has_changed.then(|| worker.compute_fitting(&self.classes));
         let fitting = fitting.filter(|fitting| *fitting != worker.fitting);
