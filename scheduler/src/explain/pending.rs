@@ -62,7 +62,8 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
     };
     if need.workers.is_empty() {
         let nearest = nearest_group(scheduler, definition, (need_id, need));
-        let mut set_aside = scheduler.fleet.set_aside_with_slot();
+        let set_aside = scheduler.fleet.workers_set_aside();
+        let mut set_aside = set_aside.filter_map(|(id, _)| scheduler.fleet.worker(id));
         let is_admitted = nearest == PendingReason::SetAside
             && set_aside.any(|worker| reason_of(scheduler, worker, lane) == PendingReason::Soon);
         return if is_admitted { PendingReason::Soon } else { nearest };

@@ -305,8 +305,8 @@ impl Fleet {
         let has_changed = worker.holdings.take_changed();
         // More may be left beside the job that it is set aside for, although it had a free slot and no other reservation fits.
         if worker.set_aside.is_some()
-            && load.is_some()
-            && (has_changed || worker.listed_at.map(|(old, _)| old) != load)
+            && let Some(((old, _), load)) = worker.listed_at.zip(load)
+            && (load < old || (load == old && has_changed))
         {
             self.newly_eligible.insert(id);
         }

@@ -157,11 +157,6 @@ impl Worker {
         self.set_aside.as_ref().map(SetAside::job)
     }
 
-    /// It is set aside for another job than this one.
-    pub(crate) fn is_set_aside_for_other(&self, job: JobId) -> bool {
-        self.set_aside_for().is_some_and(|it| it != job)
-    }
-
     /// A reservation fits into the resources that it has left.
     pub(crate) fn fits(&self, reservation: ReservationId) -> bool {
         self.fitting.binary_search(&reservation).is_ok()

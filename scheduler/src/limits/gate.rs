@@ -34,14 +34,18 @@ pub(crate) enum Next {
 /// step.
 pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Next {
     let running_max = scheduler.config.server_limits.running_max;
-    let has_slot_aside = scheduler.fleet.set_aside_with_slot().next().is_some();
-    if is_server_full(scheduler) || !(scheduler.fleet.has_room() || has_slot_aside) {
+    let has_room_aside = scheduler.fleet.set_aside_with_room().next().is_some();
+    if is_server_full(scheduler) || !(scheduler.fleet.has_room() || has_room_aside) {
         return Next::Nothing;
     }
     let Scheduler { ready, fleet, .. } = scheduler;
     ready.wake_next_for_room(|parked_for, position| choice::has_room(fleet, parked_for, position));
-    if scheduler.fleet.has_free_slot() || has_slot_aside {
+    if scheduler.fleet.has_free_slot() || has_room_aside {
         wake(scheduler, now);
+    }
+    // A slot that no job may have must not lead through all lanes.
+    let is_aside = |first: First| scheduler.fleet.may_have_slot_aside(first.position);
+    if scheduler.fleet.has_free_slot() || scheduler.ready.next().is_some_and(is_aside) {
         return next_of_all(scheduler, now, running_max.is_some(), looks);
     }
     if running_max.is_some() {

@@ -102,7 +102,7 @@ pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor, position: QueueKey)
             }
         }
     };
-    is_open || set_aside_admits(fleet, parked_for, position)
+    is_open || set_aside_admits(fleet.set_aside_with_room(), fleet, parked_for, position)
 }
 
 /// One of these workers has a free slot for a job at this position. Definitions may be excluded from it.
@@ -125,13 +125,18 @@ pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor, position: Queu
             }
         }
     };
-    is_open || set_aside_admits(fleet, parked_for, position)
+    is_open || set_aside_admits(fleet.set_aside_with_slot(), fleet, parked_for, position)
 }
 
-/// One of these workers is set aside, and admits a job at this position to a free slot.
-fn set_aside_admits(fleet: &Fleet, parked_for: ParkedFor, position: QueueKey) -> bool {
+/// One of the workers `set_aside` is meant, and admits a job at this position.
+fn set_aside_admits<'f>(
+    mut set_aside: impl Iterator<Item = &'f Worker>,
+    fleet: &Fleet,
+    parked_for: ParkedFor,
+    position: QueueKey,
+) -> bool {
     let classes = fleet.classes();
-    fleet.set_aside_with_slot().any(|worker| {
+    set_aside.any(|worker| {
         let id = worker.row.worker;
         match parked_for {
             // Its reservation is not known here.
@@ -216,9 +221,9 @@ impl Search<'_> {
 
     /// Looks at the workers that are set aside, unless another one has a free slot. They are listed in no class.
     fn look_at_set_aside(&mut self) {
-        if self.best.is_none_or(|(rank, _)| rank.is_full) {
+        if self.best.is_none_or(|(rank, _)| rank.is_full || rank.is_set_aside) {
             let fleet = &self.scheduler.fleet;
-            fleet.set_aside_with_slot().for_each(|worker| {
+            fleet.set_aside_with_room().for_each(|worker| {
                 self.look_at(worker.row.worker);
             });
         }
@@ -238,7 +243,7 @@ impl Search<'_> {
         !is_avoided
     }
 
-    /// Absent if the worker has no room, or too little left of a resource. One that is set aside has none in its backlog.
+    /// Absent if the worker has no room, too little left of a resource, or is set aside for a job that does not let this one have it.
     fn rank(&self, worker: &Worker) -> Option<Rank> {
         let (load, tie) = worker.listed_at()?;
         let classes = self.scheduler.fleet.classes();
@@ -251,7 +256,7 @@ impl Search<'_> {
             return None;
         }
         let is_set_aside = worker.set_aside().is_some();
-        if is_set_aside && (is_full || !self.is_admitted(worker)) {
+        if is_set_aside && !self.is_admitted(worker) {
             return None;
         }
         let load = match self.definition.placement.strategy {

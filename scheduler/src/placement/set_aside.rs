@@ -42,13 +42,27 @@ pub(crate) fn open_again(scheduler: &mut Scheduler, now: Now) -> bool {
     let set_aside: Vec<(WorkerId, JobId)> = scheduler.fleet.workers_set_aside().collect();
     let mut has_opened = false;
     for (id, job) in set_aside {
-        if !is_awaited(scheduler, id, job, now) {
+        if is_awaited(scheduler, id, job, now) {
+            follow_position(scheduler, id, job);
+        } else {
             scheduler.fleet.end_set_aside(id);
             scheduler.changed = true;
             has_opened = true;
         }
     }
     has_opened
+}
+
+/// Takes in the position of the job, which may have got another priority or due time.
+fn follow_position(scheduler: &mut Scheduler, id: WorkerId, job: JobId) {
+    let key = scheduler.jobs.get(&job).map(|it| it.queue_key(scheduler.config.priority_ageing, job));
+    let before = scheduler.fleet.worker(id).and_then(Worker::set_aside);
+    if let Some((key, before)) = key.zip(before)
+        && before.key != key
+    {
+        let after = SetAside { key, ..before.clone() };
+        scheduler.fleet.set_aside(id, after);
+    }
 }
 
 /// The job waits for room on this worker. It goes on waiting while the worker reconnects.
@@ -154,7 +168,9 @@ impl<'s> Search<'s> {
         let Some(job) = self.scheduler.jobs.get(&key.job()) else { return false };
         let definition = self.scheduler.definitions.at(job.definition);
         let reserves = definition.is_some_and(|it| Reservation::is_made_by(&it.container.resources));
-        let since = self.scheduler.ready.last_start(lane).map_or(job.due_at, |start| start.max(job.due_at));
+        // A member may be the only one that a sibling keeps from where the others start.
+        let last_start = self.scheduler.ready.last_start(lane).filter(|_| lane.distinct_of().is_none());
+        let since = last_start.map_or(job.due_at, |start| start.max(job.due_at));
         reserves && self.now.utc.since(since) >= self.after
     }
 
@@ -162,6 +178,14 @@ impl<'s> Search<'s> {
     /// are set aside for later jobs.
     fn nearest(&mut self, key: QueueKey, lane: LaneKey) -> Option<(WorkerId, SetAside)> {
         let Scheduler { fleet, jobs, definitions, .. } = self.scheduler;
+        let may_be_taken = |worker: &Worker| match worker.set_aside() {
+            Some(other) => key < other.key,
+            None => self.served.len() < WORKERS_MAX,
+        };
+        let mut set_aside = fleet.workers_set_aside().filter_map(|(id, _)| fleet.worker(id));
+        if self.served.len() >= WORKERS_MAX && !set_aside.any(may_be_taken) {
+            return None;
+        }
         let classes = fleet.classes();
         let (need_id, need) = classes.need_of(lane.definition())?;
         let job = jobs.get(&key.job())?;
@@ -174,10 +198,6 @@ impl<'s> Search<'s> {
             None => need.workers.iter().flat_map(|selector| fleet.selected(selector)).collect(),
         };
         self.compared += candidates.len();
-        let may_be_taken = |worker: &Worker| match worker.set_aside() {
-            Some(other) => key < other.key,
-            None => self.served.len() < WORKERS_MAX,
-        };
         let workers = candidates.into_iter().filter_map(|id| fleet.worker(id));
         let able = workers.filter(|worker| {
             worker.is_open()

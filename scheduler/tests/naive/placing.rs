@@ -82,12 +82,9 @@ impl Model {
         self.own_load(worker).filter(|_| !self.set_aside.contains_key(&worker.id))
     }
 
-    /// As [`Self::load`], for this job: it may have a free slot of a worker that is set aside for it, or for one that lets it.
+    /// As [`Self::load`], for this job: it may have room on a worker that is set aside for it, or for one that lets it.
     pub(super) fn load_for(&self, worker: &Worker, job: &Job) -> Option<u32> {
-        let load = self.own_load(worker)?;
-        let is_let =
-            !self.set_aside.contains_key(&worker.id) || (load < 1_000 && self.is_admitted(worker, job));
-        is_let.then_some(load)
+        self.own_load(worker).filter(|_| self.is_admitted(worker, job))
     }
 
     fn own_load(&self, worker: &Worker) -> Option<u32> {
@@ -244,8 +241,7 @@ impl Model {
         self.searched = Some(self.now.up);
         let mut givers: Vec<Job> = Vec::new();
         for worker in self.workers.iter().filter(|it| self.ready_session(it.id).is_some()) {
-            let is_set_aside = self.set_aside.contains_key(&worker.id);
-            if worker.cordoned || worker.leaving || worker.unreachable || is_set_aside {
+            if worker.cordoned || worker.leaving || worker.unreachable {
                 continue;
             }
             let sitting = self.sitting(worker);
@@ -263,7 +259,8 @@ impl Model {
         for job in waiting.iter().filter(|job| job.steps() > lowest) {
             let may_follow = |it: &Job| {
                 let worker = it.attempt().expect("it is held").worker;
-                self.may_run(self.worker(worker).expect("who holds something is not forgotten"), job)
+                let worker = self.worker(worker).expect("who holds something is not forgotten");
+                self.may_run(worker, job) && !self.is_set_aside_before(worker, job)
             };
             if let Some(at) = coming.iter().position(may_follow) {
                 coming.remove(at);
@@ -362,6 +359,11 @@ impl Model {
         if self.is_paused(definition) {
             return PendingReason::Paused;
         }
+        let waits = |job: &&Job| {
+            matches!(job.standing, LiveState::Queued { pinned: only } if only == pinned)
+                && job.definition.revision == definition.revision
+        };
+        let first = self.jobs.iter().filter(waits).min_by_key(|job| job.order());
         let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
         let first_obstacle = |it: &Worker| match () {
             () if !is_listed(it, definition) => PendingReason::NoMatch,
@@ -375,7 +377,7 @@ impl Model {
             () if self.is_probing(it) => PendingReason::Excluded,
             () if !has_free_slot(it) => PendingReason::Busy,
             () if !self.has_left(it, definition) => PendingReason::Resources,
-            () if self.set_aside.contains_key(&it.id) => PendingReason::SetAside,
+            () if first.is_none_or(|job| !self.is_admitted(it, job)) => PendingReason::SetAside,
             () => PendingReason::Soon,
         };
         let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));

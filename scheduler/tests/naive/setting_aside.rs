@@ -14,7 +14,7 @@ use crate::world::scheduler::definition::Definition;
 /// Workers that are set aside, each with its job.
 pub(super) type SetAside = BTreeMap<WorkerId, JobId>;
 
-/// The job that a worker is set aside for, as it was when that began.
+/// The job that a worker is set aside for, as it was before placement.
 #[derive(Clone, Debug)]
 pub(super) struct AwaitedBy {
     job: u64,
@@ -26,9 +26,9 @@ pub(super) struct AwaitedBy {
 pub(super) type LastStart = ((u128, Option<WorkerId>), Timestamp);
 
 impl Model {
-    /// The worker is set aside for another job than this one.
-    pub(super) fn is_set_aside_for_others(&self, worker: &Worker, job: &Job) -> bool {
-        self.set_aside.get(&worker.id).is_some_and(|it| it.job != job.id)
+    /// The worker is set aside for a job that goes before this one.
+    pub(super) fn is_set_aside_before(&self, worker: &Worker, job: &Job) -> bool {
+        self.set_aside.get(&worker.id).is_some_and(|it| it.order < job.order())
     }
 
     /// The job that the worker is set aside for lets this one have a slot: it does not go before this one, or a slot and all that it
@@ -51,6 +51,9 @@ impl Model {
                 (may_return || self.is_open(worker)) && self.could_have_back(worker, job)
             })
         });
+        for first in stay.values_mut() {
+            first.order = self.job(first.job).expect("it waits").order();
+        }
         self.set_aside = stay;
     }
 
