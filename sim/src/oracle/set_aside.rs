@@ -50,9 +50,10 @@ impl Oracle {
                 }
                 let place = |id: JobId, row: &Row| (-i64::from(row.priority), row.due_at.0, id.0);
                 let definition = workload.definition(taken.revision);
-                // One that waits for certain workers goes first within a priority.
+                // One that waits for certain workers goes first within a priority. The list of any revision may be in force.
+                let mut revisions = workload.of_name(&definition.name);
                 let may_go_first = definition.retry.on == RetryOn::Same
-                    || !definition.placement.workers.is_empty()
+                    || revisions.any(|it| !it.placement.workers.is_empty())
                     || disk.is_member(job);
                 taken.priority < row.priority || (!may_go_first && place(job, taken) > place(*first, row))
             };
