@@ -254,6 +254,25 @@ mod tests {
     }
 
     #[test]
+    fn two_reservations_are_added_where_the_first_one_reserves_something() {
+        let one = Reservation {
+            cpus_milli: 500,
+            memory_bytes: 0,
+            gpus: 0,
+            custom: vec![("license".into(), u32::MAX), ("seat".into(), 0)],
+        };
+        let other = Reservation {
+            cpus_milli: 1_500,
+            memory_bytes: 64,
+            gpus: 2,
+            custom: vec![("license".into(), 1), ("seat".into(), 1)],
+        };
+        let both = Reservation { cpus_milli: 2_000, ..one.clone() };
+        assert_eq!(one.with_amounts_of(&other), both);
+        assert_eq!(Reservation::default().with_amounts_of(&other), Reservation::default());
+    }
+
+    #[test]
     fn the_shortage_is_the_missing_part_of_the_scarcest_resource() {
         let wanted = |cpus_milli, gpus, license| Reservation {
             cpus_milli,
