@@ -11,7 +11,7 @@ use crate::reservation::Reservation;
 pub struct SetAside {
     /// Its position in the queue.
     pub key: QueueKey,
-    /// What it reserves.
+    /// Amounts that it reserves.
     pub reserves: Reservation,
 }
 

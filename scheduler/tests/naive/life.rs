@@ -60,7 +60,6 @@ impl Model {
             expires: None,
             expiry_noticed: false,
             last: None,
-            passed_over_since: None,
             unconfirmed: Vec::new(),
         };
         self.say(format!("j{id} added {} due {}", job.state().name(), due.0));

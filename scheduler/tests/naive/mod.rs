@@ -61,6 +61,8 @@ pub(crate) struct Model {
     result: Option<String>,
     set_aside: BTreeMap<WorkerId, setting_aside::AwaitedBy>,
     last_starts: Vec<setting_aside::LastStart>,
+    /// Waiting jobs, with the last start of another job of their definition while they waited.
+    passed_over: BTreeMap<u64, Timestamp>,
     /// The wait for resources after which a worker is set aside, if one is.
     pub(crate) set_aside_after: Option<Duration>,
     /// A job for which a worker should be set aside, and since when.
@@ -110,8 +112,6 @@ pub(crate) struct Job {
     expiry_noticed: bool,
     /// The worker of the last attempt that was not given back, and true if an infrastructure failure ended it.
     last: Option<(WorkerId, bool)>,
-    /// The last start of another job of its definition, while this one waited.
-    passed_over_since: Option<Timestamp>,
     /// Attempts that were given up and may be there.
     unconfirmed: Vec<Token>,
 }

@@ -53,8 +53,8 @@ impl Model {
             Some(load) if job.is_limited() => load < 1_000 && self.has_left(it, &job.definition),
             load => load.is_some(),
         };
-        let able: Vec<&Worker> =
-            self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job)).collect();
+        let able = self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job));
+        let able: Vec<&Worker> = able.collect();
         let avoided = avoided(job);
         let others: Vec<&Worker> = able.iter().filter(|it| avoided != Some(it.id)).copied().collect();
         let able = if others.is_empty() { able } else { others };
@@ -66,9 +66,8 @@ impl Model {
                 PlacementStrategy::Spread | PlacementStrategy::Pack => load,
                 PlacementStrategy::Random => 0,
             };
-            let lacks_image = !self.has_image(it, &job.definition);
             let is_set_aside = self.set_aside.contains_key(&it.id);
-            (is_full, is_set_aside, -score(it, &job.definition), load, lacks_image)
+            (is_full, is_set_aside, -score(it, &job.definition), load, !self.has_image(it, &job.definition))
         };
         let best = able.iter().map(|it| rank(it)).min();
         if best.is_some_and(|(is_full, ..)| is_full) && self.is_held_back(job) {
@@ -77,17 +76,8 @@ impl Model {
         able.into_iter().filter(|it| Some(rank(it)) == best).map(|it| it.id).collect()
     }
 
-    /// Attempts per thousand slots, if there is room for one more and it is not set aside: below a thousand a slot is free.
-    pub(super) fn load(&self, worker: &Worker) -> Option<u32> {
-        self.own_load(worker).filter(|_| !self.set_aside.contains_key(&worker.id))
-    }
-
-    /// As [`Self::load`], for this job: it may have room on a worker that is set aside for it, or for one that lets it.
-    pub(super) fn load_for(&self, worker: &Worker, job: &Job) -> Option<u32> {
-        self.own_load(worker).filter(|_| self.is_admitted(worker, job))
-    }
-
-    fn own_load(&self, worker: &Worker) -> Option<u32> {
+    /// Attempts per thousand slots, if there is room for one more: below a thousand a slot is free.
+    pub(super) fn own_load(&self, worker: &Worker) -> Option<u32> {
         let is_open = worker.session.is_some() && worker.settled && !worker.unreachable;
         let takes = !worker.cordoned && !worker.leaving && worker.slots() > 0;
         let held = self.burden(worker);
@@ -138,7 +128,6 @@ impl Model {
         }
         let job = self.job_mut(id).expect("it waits");
         job.attempts += 1;
-        job.passed_over_since = None;
         let number = job.attempts;
         job.standing = LiveState::Held(Attempt {
             token,
@@ -382,7 +371,7 @@ impl Model {
         };
         let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
         let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
-        if pinned.is_some() { nearest.max(PendingReason::PinnedWorkerAway) } else { nearest }
+        nearest.max(pinned.map_or(nearest, |_| PendingReason::PinnedWorkerAway))
     }
 }
 

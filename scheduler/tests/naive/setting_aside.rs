@@ -40,6 +40,16 @@ impl Model {
         job.order() <= first.order || leaves_room
     }
 
+    /// As [`Self::own_load`], if the worker is not set aside.
+    pub(super) fn load(&self, worker: &Worker) -> Option<u32> {
+        self.own_load(worker).filter(|_| !self.set_aside.contains_key(&worker.id))
+    }
+
+    /// As [`Self::load`], for this job: it may have room on a worker that is set aside for it, or for one that lets it.
+    pub(super) fn load_for(&self, worker: &Worker, job: &Job) -> Option<u32> {
+        self.own_load(worker).filter(|_| self.is_admitted(worker, job))
+    }
+
     /// Workers whose jobs do not wait for them any more are not set aside any longer.
     pub(super) fn open_again(&mut self) {
         let mut stay = self.set_aside.clone();
@@ -88,17 +98,20 @@ impl Model {
         let now = self.now.utc;
         self.last_starts.retain(|(it, _)| *it != of);
         self.last_starts.push((of, now));
-        for job in self.jobs.iter_mut().filter(|it| it.id != id && it.definition.revision.0 == of.0) {
-            if matches!(job.standing, LiveState::Queued { pinned } if pinned == of.1) {
-                job.passed_over_since = Some(now);
-            }
-        }
+        self.passed_over.remove(&id);
+        let waits = |it: &&Job| {
+            matches!(it.standing, LiveState::Queued { pinned } if pinned == of.1)
+                && it.definition.revision.0 == of.0
+                && it.id != id
+        };
+        let others: Vec<u64> = self.jobs.iter().filter(waits).map(|it| it.id).collect();
+        self.passed_over.extend(others.into_iter().map(|it| (it, now)));
     }
 
     /// The job has waited for resources for long enough. That others of its definition started while it waited is known; that some did before
     /// it waited is not regarded.
     fn has_waited(&self, job: &Job) -> bool {
-        let since = job.passed_over_since.map_or(job.due, |at| at.max(job.due));
+        let since = self.passed_over.get(&job.id).map_or(job.due, |at| (*at).max(job.due));
         let waited = |after| self.now.utc.since(since) >= after;
         matches!(job.standing, LiveState::Queued { .. })
             && reserves(&job.definition)
