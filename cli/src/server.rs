@@ -60,8 +60,8 @@ pub(crate) struct Flags {
     /// A waiting job gains a priority step for each such time that it waits, so that low priorities do not wait for ever; off if absent.
     #[arg(long, env = "LONGSHORE_PRIORITY_AGEING", value_name = "DURATION")]
     priority_ageing: Option<String>,
-    /// When a job that reserves resources is due for so long and lacks them, a worker gets no later jobs until it has room; or off.
-    #[arg(long, env = "LONGSHORE_SET_ASIDE_AFTER", default_value = "off", value_name = "DURATION")]
+    /// When a job has waited for so long for resources, a worker gets no later job that needs the same until it has room; or off.
+    #[arg(long, env = "LONGSHORE_SET_ASIDE_AFTER", default_value = "10m", value_name = "DURATION")]
     set_aside_after: String,
     /// Labels that workers may claim with --label: names, or beginnings with *; others are set by 'longshore label'.
     #[arg(long, env = "LONGSHORE_WORKER_LABELS", default_value = "*", value_name = "KEYS")]

@@ -58,6 +58,23 @@ impl Reservation {
             || !resources.custom.is_empty()
     }
 
+    /// This reservation together with another one, in those resources only that this one reserves.
+    #[must_use]
+    pub fn with_amounts_of(&self, other: &Self) -> Self {
+        let both = |own: u32, others: u32| if own == 0 { 0 } else { own.saturating_add(others) };
+        let amount = |name: &String| {
+            let found = other.custom.iter().find(|(it, _)| it == name);
+            found.map_or(0, |(_, amount)| *amount)
+        };
+        let memory = if self.memory_bytes == 0 { 0 } else { other.memory_bytes };
+        Self {
+            cpus_milli: both(self.cpus_milli, other.cpus_milli),
+            memory_bytes: self.memory_bytes.saturating_add(memory),
+            gpus: both(self.gpus, other.gpus),
+            custom: self.custom.iter().map(|(name, own)| (name.clone(), both(*own, amount(name)))).collect(),
+        }
+    }
+
     /// Nothing is reserved.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -234,6 +251,25 @@ mod tests {
         assert_eq!(used.lacking(&offer(), &wanted(0, 0, &[("license", 1)])), Some(ResourceKind::Custom(0)));
         used.remove(&one);
         assert_eq!(used, InUse::default());
+    }
+
+    #[test]
+    fn two_reservations_are_added_where_the_first_one_reserves_something() {
+        let one = Reservation {
+            cpus_milli: 500,
+            memory_bytes: 0,
+            gpus: 0,
+            custom: vec![("license".into(), u32::MAX), ("seat".into(), 0)],
+        };
+        let other = Reservation {
+            cpus_milli: 1_500,
+            memory_bytes: 64,
+            gpus: 2,
+            custom: vec![("license".into(), 1), ("seat".into(), 1)],
+        };
+        let both = Reservation { cpus_milli: 2_000, ..one.clone() };
+        assert_eq!(one.with_amounts_of(&other), both);
+        assert_eq!(Reservation::default().with_amounts_of(&other), Reservation::default());
     }
 
     #[test]

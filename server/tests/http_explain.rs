@@ -240,7 +240,10 @@ async fn a_worker_that_is_set_aside_says_for_which_job() {
     assert_eq!(passed["text"], "it is set aside for job 1, which goes first once there is room for it");
     let first = text(Obstacle::Resources(ResourceKind::Cpus), PendingReason::Resources, 1).await;
     let told = first["text"].as_str().unwrap_or_default();
-    assert!(told.ends_with("; it is set aside for this job, and gets no later ones"), "{first}");
+    assert!(
+        told.ends_with("; it is set aside for this job: later ones get nothing that it needs"),
+        "{first}"
+    );
 
     assert_eq!(server.get("/api/workers").await.json()[0]["set_aside_for"], 1);
     let page = server.get("/workers/1").await.body;

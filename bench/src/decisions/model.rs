@@ -49,7 +49,7 @@ impl Model {
             jobs_max: usize::MAX,
             server_limits: ServerLimits::default(),
             priority_ageing: PriorityAgeing::OFF,
-            set_aside_after: None,
+            set_aside_after: Some(std::time::Duration::from_secs(600)),
             params_of_result: scheduler::results::ignore_result,
         };
         let mut model = Self {

@@ -61,7 +61,12 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
         return why_waiting_by_search(scheduler, lane);
     };
     if need.workers.is_empty() {
-        return nearest_group(scheduler, definition, (need_id, need));
+        let nearest = nearest_group(scheduler, definition, (need_id, need));
+        let set_aside = scheduler.fleet.workers_set_aside();
+        let mut set_aside = set_aside.filter_map(|(id, _)| scheduler.fleet.worker(id));
+        let is_admitted = nearest == PendingReason::SetAside
+            && set_aside.any(|worker| reason_of(scheduler, worker, lane) == PendingReason::Soon);
+        return if is_admitted { PendingReason::Soon } else { nearest };
     }
     let listed: BTreeSet<WorkerId> =
         need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();

@@ -15,10 +15,9 @@ impl Fleet {
     pub fn faults(&self) -> Vec<&'static str> {
         let mut faults = Vec::new();
         for (id, worker) in &self.workers {
-            let indexed =
-                worker.listed_at.is_some_and(|(load, tie)| self.with_room.contains(&(load, tie, *id)));
+            let indexed = worker.listing().is_some_and(|position| self.with_room.contains(&position));
             if worker.compute_load() != worker.listed_at.map(|(load, _)| load)
-                || worker.listed_at.is_some() != indexed
+                || worker.listing().is_some() != indexed
             {
                 faults.push("a worker's load is not what the order says");
             }
@@ -44,7 +43,7 @@ impl Fleet {
             if !is_indexed {
                 faults.push("a worker is not found by its secret or name");
             }
-            let position = worker.listed_at.map(|(load, tie)| (load, tie, *id));
+            let position = worker.listing();
             let facts = worker.class_facts(&self.classes);
             let is_of_class = |class| {
                 self.classes.facts(class) == Some(&facts)
@@ -63,7 +62,7 @@ impl Fleet {
             if worker.holdings.prefetched.is_empty() == self.with_backlog.contains(id) {
                 faults.push("the set of workers with backlogs is wrong");
             }
-            if worker.set_aside_for != self.set_aside.get(id).copied() {
+            if worker.set_aside_for() != self.set_aside.get(id).copied() {
                 faults.push("the index of workers that are set aside is wrong");
             }
             if worker.link.session().is_some_and(|session| self.by_session(session) != Some(*id)) {

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use protocol::WorkerId;
 
-use super::Fleet;
 use super::classes::Need;
+use super::{Fleet, list, unlist};
 use crate::ids::DefinitionNo;
 
 impl Fleet {
@@ -19,18 +19,14 @@ impl Fleet {
             worker.holdings.mark_changed();
             return self.refresh(id);
         }
-        let position = worker.listed_at.map(|(load, tie)| (load, tie, id));
+        unlist(&mut self.with_room, &mut self.classes, worker);
         if let Some(old) = worker.class.take() {
-            if let Some(position) = position {
-                self.classes.close(old, position, &worker.fitting);
-            }
             self.classes.leave(old, id);
         }
         worker.fitting = worker.compute_fitting(&self.classes);
-        let class = self.classes.join(facts, id);
-        worker.class = Some(class);
-        if let Some(position) = position {
-            self.classes.open(class, position, &worker.fitting);
+        worker.class = Some(self.classes.join(facts, id));
+        list(&mut self.with_room, &mut self.classes, worker);
+        if worker.listed_at.is_some() {
             self.newly_eligible.insert(id);
         }
     }

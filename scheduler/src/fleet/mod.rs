@@ -32,11 +32,12 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 
 use backlogs::Backlogs;
-use classes::Classes;
+use classes::{Classes, Position};
 pub use connection::{Link, Session};
 use groups::Groups;
 pub use holdings::UnconfirmedAttempt;
 use images::ImageHolders;
+pub use set_aside::SetAside;
 use table::WorkerTable;
 pub(crate) use worker::FULL;
 pub use worker::{Worker, WorkerInfo};
@@ -50,8 +51,8 @@ use crate::reservation::Reserved;
 pub struct Fleet {
     workers: BTreeMap<WorkerId, Worker>,
     sessions: BTreeMap<SessionId, WorkerId>,
-    /// Workers with room as (load, random tie-breaker, worker).
-    with_room: BTreeSet<(u32, u32, WorkerId)>,
+    /// Workers with room that are not set aside.
+    with_room: BTreeSet<Position>,
     classes: Classes,
     ties: SmallRng,
     /// Workers that may take jobs which no worker could take before.
@@ -301,7 +302,15 @@ impl Fleet {
             return;
         };
         let load = worker.compute_load();
-        let fitting = worker.holdings.take_changed().then(|| worker.compute_fitting(&self.classes));
+        let has_changed = worker.holdings.take_changed();
+        // More may be left beside the job that it is set aside for, although it had a free slot and no other reservation fits.
+        if worker.set_aside.is_some()
+            && let Some(((old, _), load)) = worker.listed_at.zip(load)
+            && (load < old || (load == old && has_changed))
+        {
+            self.newly_eligible.insert(id);
+        }
+        let fitting = has_changed.then(|| worker.compute_fitting(&self.classes));
         let fitting = fitting.filter(|fitting| *fitting != worker.fitting);
         if worker.listed_at.map(|(old, _)| old) == load && fitting.is_none() {
             return;
@@ -314,25 +323,15 @@ impl Fleet {
         if has_slot_now || (load.is_some() && has_gained()) {
             self.newly_free.insert(id);
         }
-        if let Some((old, tie)) = worker.listed_at.take() {
-            self.with_room.remove(&(old, tie, id));
-            if let Some(class) = worker.class {
-                self.classes.close(class, (old, tie, id), &worker.fitting);
-            }
-        } else if load.is_some() {
+        if worker.listed_at.is_none() && load.is_some() {
             self.newly_eligible.insert(id);
         }
+        unlist(&mut self.with_room, &mut self.classes, worker);
+        worker.listed_at = load.map(|load| (load, self.ties.next_u32()));
         if let Some(fitting) = fitting {
             worker.fitting = fitting;
         }
-        if let Some(load) = load {
-            let tie = self.ties.next_u32();
-            worker.listed_at = Some((load, tie));
-            self.with_room.insert((load, tie, id));
-            if let Some(class) = worker.class {
-                self.classes.open(class, (load, tie, id), &worker.fitting);
-            }
-        }
+        list(&mut self.with_room, &mut self.classes, worker);
     }
 
     /// Classes of workers and needs of definitions.
@@ -371,5 +370,23 @@ impl Fleet {
     #[must_use]
     pub fn has_room(&self) -> bool {
         !self.with_room.is_empty()
+    }
+}
+
+/// Lists a worker with those that have room, if it has and is not set aside.
+fn list(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
+    let Some(position) = worker.listing() else { return };
+    with_room.insert(position);
+    if let Some(class) = worker.class {
+        classes.open(class, position, &worker.fitting);
+    }
+}
+
+/// Takes back [`list`], before anything changes that it depends on.
+fn unlist(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
+    let Some(position) = worker.listing() else { return };
+    with_room.remove(&position);
+    if let Some(class) = worker.class {
+        classes.close(class, position, &worker.fitting);
     }
 }

@@ -11,10 +11,11 @@ use protocol::{JobId, ReportNo, RuntimeKind, Timestamp, Uptime};
 use super::Link;
 use super::capacity::Capacity;
 use super::claims::Claims;
-use super::classes::{ClassFacts, ClassId, Classes, ReservationId};
+use super::classes::{ClassFacts, ClassId, Classes, Position, ReservationId};
 use super::health::Health;
 use super::holdings::Holdings;
 use super::lease::Lease;
+use super::set_aside::SetAside;
 use crate::fleet::row::WorkerRow;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
 use crate::reservation::InUse;
@@ -44,12 +45,12 @@ pub struct Worker {
     pub last_report: Option<ReportNo>,
     /// Its class; absent until it connects for the first time since the server started.
     pub(super) class: Option<ClassId>,
-    /// Load and tie-breaker under which the fleet lists it; absent if it may get no further attempt.
+    /// Load and tie-breaker under which the fleet lists it, unless it is set aside; absent if it may get no further attempt.
     pub(super) listed_at: Option<(u32, u32)>,
     /// Reservations that fit into the resources it has left, ordered.
     pub(super) fitting: Vec<ReservationId>,
     /// The waiting job that it is set aside for.
-    pub(super) set_aside_for: Option<JobId>,
+    pub(super) set_aside: Option<SetAside>,
 }
 
 /// The description that a worker gives when it connects. Jobs are placed by its labels; the rest is for people.
@@ -80,7 +81,7 @@ impl Worker {
             class: None,
             listed_at: None,
             fitting: Vec::new(),
-            set_aside_for: None,
+            set_aside: None,
             row,
         }
     }
@@ -133,20 +134,27 @@ impl Worker {
         self.class
     }
 
-    /// Load and tie-breaker under which the fleet lists it; absent if it may get no further attempt.
+    /// Load and tie-breaker under which the fleet lists it, unless it is set aside; absent if it may get no further attempt.
     pub(crate) const fn listed_at(&self) -> Option<(u32, u32)> {
         self.listed_at
     }
 
-    /// The waiting job that it is set aside for: it gets no attempt before it has room for that one.
-    #[must_use]
-    pub const fn set_aside_for(&self) -> Option<JobId> {
-        self.set_aside_for
+    /// Its position among the workers with room; absent if it has none, or is set aside.
+    pub(crate) fn listing(&self) -> Option<Position> {
+        let listed_at = self.listed_at.filter(|_| self.set_aside.is_none());
+        listed_at.map(|(load, tie)| (load, tie, self.row.worker))
     }
 
-    /// It is set aside for another job than this one.
-    pub(crate) fn is_set_aside_for_other(&self, job: JobId) -> bool {
-        self.set_aside_for.is_some_and(|it| it != job)
+    /// The waiting job that it is set aside for.
+    #[must_use]
+    pub const fn set_aside(&self) -> Option<&SetAside> {
+        self.set_aside.as_ref()
+    }
+
+    /// The number of that job.
+    #[must_use]
+    pub fn set_aside_for(&self) -> Option<JobId> {
+        self.set_aside.as_ref().map(SetAside::job)
     }
 
     /// A reservation fits into the resources that it has left.
@@ -201,8 +209,7 @@ impl Worker {
     /// Attempts per 1,000 slots, if there is room for one more.
     pub(super) fn compute_load(&self) -> Option<u32> {
         let held = u64::from(self.holdings.count());
-        let takes_more = self.is_open() && self.health.allows_more() && self.set_aside_for.is_none();
-        (takes_more && self.has_room())
+        (self.is_open() && self.health.allows_more() && self.has_room())
             .then(|| u32::try_from(held * u64::from(FULL) / u64::from(self.slots())).unwrap_or(u32::MAX))
     }
 }

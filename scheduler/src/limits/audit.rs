@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now, WorkerId};
 
 use crate::core::Scheduler;
+use crate::fleet::{FULL, Worker};
 use crate::job::{Job, LiveState};
 use crate::limits::LimitNo;
 use crate::limits::gate;
@@ -68,7 +69,8 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
 pub(crate) fn may_start(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) -> bool {
     let now = now(scheduler);
     let running_max = scheduler.config.server_limits.running_max;
-    let has_free_slot = scheduler.fleet.open().any(|(open, free)| open.row.worker == worker && free);
+    let has_free_slot =
+        scheduler.fleet.worker(worker).and_then(Worker::listed_at).is_some_and(|(load, _)| load < FULL);
     if running_max.is_some_and(|max| scheduler.limits.held >= max) {
         return false;
     }
@@ -81,8 +83,16 @@ pub(crate) fn may_start(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) 
         let is_paused = scheduler.ready.is_paused(other.definition());
         other.is_limited() && is_earlier && !is_paused && gate::blocking(scheduler, other, now).is_none()
     };
-    let lacks_slot =
-        |other: LaneKey| scheduler.fleet.open().any(|(worker, _)| gate::can_run(scheduler, worker, other));
+    let lacks_slot = |other: LaneKey| {
+        let need = scheduler.fleet.classes().need_of(other.definition()).map(|(_, need)| need);
+        let admits = |worker: &&Worker| {
+            let head = scheduler.ready.head(other);
+            head.zip(need).is_some_and(|(head, need)| worker.admits(head, &need.reserves))
+        };
+        let open = scheduler.fleet.open().map(|(worker, _)| worker);
+        let mut takers = open.chain(scheduler.fleet.set_aside_with_room().filter(admits));
+        takers.any(|worker| gate::can_run(scheduler, worker, other))
+    };
     // Its avoided worker may have the free slot.
     let avoids = |job: &Job| job.last_placement().is_some();
     let is_choosy = head.and_then(|head| scheduler.jobs.get(&head.job())).is_some_and(avoids);

@@ -34,13 +34,18 @@ pub(crate) enum Next {
 /// step.
 pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Next {
     let running_max = scheduler.config.server_limits.running_max;
-    if is_server_full(scheduler) || !scheduler.fleet.has_room() {
+    let has_room_aside = scheduler.fleet.set_aside_with_room().next().is_some();
+    if is_server_full(scheduler) || !(scheduler.fleet.has_room() || has_room_aside) {
         return Next::Nothing;
     }
     let Scheduler { ready, fleet, .. } = scheduler;
-    ready.wake_next_for_room(|parked_for| choice::has_room(fleet, parked_for));
-    if scheduler.fleet.has_free_slot() {
+    ready.wake_next_for_room(|parked_for, position| choice::has_room(fleet, parked_for, position));
+    if scheduler.fleet.has_free_slot() || has_room_aside {
         wake(scheduler, now);
+    }
+    // A slot that no job may have must not lead through all lanes.
+    let is_aside = |first: First| scheduler.fleet.may_have_slot_aside(first.position);
+    if scheduler.fleet.has_free_slot() || scheduler.ready.next().is_some_and(is_aside) {
         return next_of_all(scheduler, now, running_max.is_some(), looks);
     }
     if running_max.is_some() {
@@ -118,7 +123,7 @@ pub(crate) fn wake(scheduler: &mut Scheduler, now: Now) {
         }
     }
     let Scheduler { ready, fleet, .. } = scheduler;
-    ready.unpark_rechecked_slots(|parked_for| choice::has_free_slot(fleet, parked_for));
+    ready.unpark_rechecked_slots(|parked_for, position| choice::has_free_slot(fleet, parked_for, position));
 }
 
 /// Nothing behind this position may be prefetched: a job with limits waits before it that lacks only a free slot. Lanes that turn out to
@@ -242,9 +247,10 @@ pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_s
             scheduler.ready.park_for_resources(lane, parked_for);
         }
         // Its definition is excluded from the worker with the free slot; others with the same need may not be.
-        if choice::has_free_slot(&scheduler.fleet, parked_for) {
-            scheduler.ready.unpark_slot_after(lane, parked_for);
-        }
+        let Scheduler { ready, fleet, .. } = scheduler;
+        ready.unpark_slot_after(lane, parked_for, |parked_for, position| {
+            choice::has_free_slot(fleet, parked_for, position)
+        });
     } else {
         scheduler.ready.park(lane, parked_for);
         scheduler.ready.recheck_slots(parked_for);

@@ -17,7 +17,7 @@ use crate::ids::NeedId;
 use crate::job::Job;
 use crate::placement::rules::PlacementStrategy;
 use crate::placement::{avoids, may_run};
-use crate::queue::{LaneKey, ParkedFor};
+use crate::queue::{LaneKey, ParkedFor, QueueKey};
 
 /// The best worker for this job, and whether it has a free slot. The last worker is avoided if the job asks for another one, unless there
 /// is no other.
@@ -58,6 +58,7 @@ pub(crate) fn find(
     let mut search = Search {
         scheduler,
         lane,
+        id,
         job,
         definition,
         free_only,
@@ -73,6 +74,7 @@ pub(crate) fn find(
             search.look_at_class(class);
         }
         search.look_at_holders();
+        search.look_at_set_aside();
     } else {
         for selector in &need.workers {
             scheduler.fleet.selected(selector).for_each(|worker| {
@@ -84,45 +86,70 @@ pub(crate) fn find(
     Some((worker, !rank.is_full))
 }
 
-/// One of these workers has room.
-pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor) -> bool {
-    let is_open = |id| fleet.worker(id).and_then(Worker::listed_at).is_some();
-    match parked_for {
-        ParkedFor::Worker(only) => is_open(only),
+/// One of these workers has room for a job without limits at this position.
+pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor, position: QueueKey) -> bool {
+    let is_listed = |id| fleet.worker(id).and_then(Worker::listing).is_some();
+    let is_open = match parked_for {
+        ParkedFor::Worker(only) => is_listed(only),
         ParkedFor::Need(id) => {
             let classes = fleet.classes();
             let Some(need) = classes.need(id) else { return false };
             if need.workers.is_empty() {
                 let open = classes.meeting(id).filter_map(|(class, _)| classes.open_for(class, id));
-                return open.into_iter().any(|workers| !workers.by_load.is_empty());
+                open.into_iter().any(|workers| !workers.by_load.is_empty())
+            } else {
+                need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(is_listed)
             }
-            need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(is_open)
         }
-    }
+    };
+    is_open || set_aside_admits(fleet.set_aside_with_room(), fleet, parked_for, position)
 }
 
-/// One of these workers has a free slot. Definitions may be excluded from it.
-pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor) -> bool {
-    let need_id = match parked_for {
+/// One of these workers has a free slot for a job at this position. Definitions may be excluded from it.
+pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor, position: QueueKey) -> bool {
+    let is_free = |worker: &Worker| worker.listing().is_some_and(|(load, ..)| load < FULL);
+    let is_open = match parked_for {
         // Other lanes of this worker may reserve less.
-        ParkedFor::Worker(only) => {
-            let position = fleet.worker(only).and_then(Worker::listed_at);
-            return position.is_some_and(|(load, _)| load < FULL);
+        ParkedFor::Worker(only) => fleet.worker(only).is_some_and(is_free),
+        ParkedFor::Need(id) => {
+            let classes = fleet.classes();
+            let Some(need) = classes.need(id) else { return false };
+            if need.workers.is_empty() {
+                let full = (FULL, 0, WorkerId(0));
+                let open = classes.meeting(id).filter_map(|(class, _)| classes.open_for(class, id));
+                open.into_iter().any(|workers| workers.by_load.range(..full).next().is_some())
+            } else {
+                let has_left = |worker: &Worker| classes.reservation_of(id).is_none_or(|it| worker.fits(it));
+                let mut listed = need.workers.iter().flat_map(|selector| fleet.selected(selector));
+                listed.any(|id| fleet.worker(id).is_some_and(|worker| has_left(worker) && is_free(worker)))
+            }
         }
-        ParkedFor::Need(id) => id,
     };
+    is_open || set_aside_admits(fleet.set_aside_with_slot(), fleet, parked_for, position)
+}
+
+/// One of the workers `set_aside` is meant, and admits a job at this position.
+fn set_aside_admits<'f>(
+    mut set_aside: impl Iterator<Item = &'f Worker>,
+    fleet: &Fleet,
+    parked_for: ParkedFor,
+    position: QueueKey,
+) -> bool {
     let classes = fleet.classes();
-    let Some(need) = classes.need(need_id) else { return false };
-    if need.workers.is_empty() {
-        let full = (FULL, 0, WorkerId(0));
-        let open = classes.meeting(need_id).filter_map(|(class, _)| classes.open_for(class, need_id));
-        return open.into_iter().any(|workers| workers.by_load.range(..full).next().is_some());
-    }
-    let has_room = |worker: &&Worker| classes.reservation_of(need_id).is_none_or(|it| worker.fits(it));
-    need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(|id| {
-        let worker = fleet.worker(id).filter(has_room);
-        let load = worker.and_then(Worker::listed_at).map(|(load, _)| load);
-        load.is_some_and(|load| load < FULL)
+    set_aside.any(|worker| {
+        let id = worker.row.worker;
+        match parked_for {
+            // Its reservation is not known here.
+            ParkedFor::Worker(only) => only == id,
+            ParkedFor::Need(need_id) => {
+                let meets = worker.class().is_some_and(|class| classes.score(need_id, class).is_some());
+                let need = classes.need(need_id).filter(|need| meets && need.lists(id, &worker.row.name));
+                need.is_some_and(|need| {
+                    classes.reservation_of(need_id).is_none_or(|it| worker.fits(it))
+                        && worker.admits(position, &need.reserves)
+                })
+            }
+        }
     })
 }
 
@@ -131,6 +158,8 @@ pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor) -> bool {
 struct Rank {
     /// No slot is free, so the job would wait in its backlog.
     is_full: bool,
+    /// It is set aside for a waiting job.
+    is_set_aside: bool,
     score: Reverse<i64>,
     /// The load as the strategy counts it.
     load: u32,
@@ -142,6 +171,7 @@ struct Rank {
 struct Search<'s> {
     scheduler: &'s Scheduler,
     lane: LaneKey,
+    id: JobId,
     job: &'s Job,
     definition: &'s Definition,
     free_only: bool,
@@ -189,6 +219,16 @@ impl Search<'_> {
         }
     }
 
+    /// Looks at the workers that are set aside, unless another one has a free slot. They are listed in no class.
+    fn look_at_set_aside(&mut self) {
+        if self.best.is_none_or(|(rank, _)| rank.is_full || rank.is_set_aside) {
+            let fleet = &self.scheduler.fleet;
+            fleet.set_aside_with_room().for_each(|worker| {
+                self.look_at(worker.row.worker);
+            });
+        }
+    }
+
     /// Considers a worker. Returns true if it is able to take the job and needs not be avoided.
     fn look_at(&mut self, id: WorkerId) -> bool {
         let Some(worker) = self.scheduler.fleet.worker(id) else { return false };
@@ -203,7 +243,7 @@ impl Search<'_> {
         !is_avoided
     }
 
-    /// Absent if the worker has no room, or too little left of a resource.
+    /// Absent if the worker has no room, too little left of a resource, or is set aside for a job that does not let this one have it.
     fn rank(&self, worker: &Worker) -> Option<Rank> {
         let (load, tie) = worker.listed_at()?;
         let classes = self.scheduler.fleet.classes();
@@ -215,12 +255,22 @@ impl Search<'_> {
         if is_full && self.free_only {
             return None;
         }
+        let is_set_aside = worker.set_aside().is_some();
+        if is_set_aside && !self.is_admitted(worker) {
+            return None;
+        }
         let load = match self.definition.placement.strategy {
             PlacementStrategy::Pack if !is_full => FULL - load,
             PlacementStrategy::Spread | PlacementStrategy::Pack => load,
             PlacementStrategy::Random => 0,
         };
         let lacks_image = !self.holders.iter().any(|(_, holder)| *holder == worker.row.worker);
-        Some(Rank { is_full, score: Reverse(score), load, lacks_image, tie })
+        Some(Rank { is_full, is_set_aside, score: Reverse(score), load, lacks_image, tie })
+    }
+
+    fn is_admitted(&self, worker: &Worker) -> bool {
+        let Scheduler { config, fleet, .. } = self.scheduler;
+        let key = self.job.queue_key(config.priority_ageing, self.id);
+        fleet.classes().need(self.need).is_some_and(|need| worker.admits(key, &need.reserves))
     }
 }

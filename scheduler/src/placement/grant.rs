@@ -27,7 +27,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     let gpus = free_gpus(scheduler, &definition, to);
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
     let key = job.queue_key(ageing, id);
-    scheduler.ready.start(lane, key);
+    scheduler.ready.start(lane, key, now.utc);
     let number = AttemptNo(job.extras.as_ref().map_or(0, |extras| extras.attempts.0) + 1);
     let asks_first = definition.container.ask_before_start;
     job.live_state = LiveState::Held(Box::new(Attempt {

@@ -100,8 +100,7 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
     }
     scheduler.searches.for_higher = Some(now.up);
 
-    let takes_more = |worker: &&Worker| worker.is_open() && worker.set_aside_for().is_none();
-    let open = scheduler.fleet.with_backlog().filter(takes_more);
+    let open = scheduler.fleet.with_backlog().filter(|worker| worker.is_open());
     let mut candidates: Vec<(WorkerId, BacklogEntry<'_>)> = open
         .flat_map(|worker| backlog_entries(scheduler, worker).map(|entry| (worker.row.worker, entry)))
         .collect();
@@ -129,12 +128,12 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
         if unplaceable_lanes.contains(&lane) {
             continue;
         }
-        if let Some(at) = recalls_in_flight.iter().position(|id| may_run(scheduler, lane, *id)) {
+        if let Some(at) = recalls_in_flight.iter().position(|id| may_follow(scheduler, lane, key, *id)) {
             recalls_in_flight.remove(at);
             continue;
         }
         let gives_way = |(id, entry): &(WorkerId, BacklogEntry<'_>)| {
-            entry.key.priority() < key.priority() && may_run(scheduler, lane, *id)
+            entry.key.priority() < key.priority() && may_follow(scheduler, lane, key, *id)
         };
         if let Some(at) = candidates.iter().position(gives_way) {
             recalls.add(&candidates.remove(at).1, now);
@@ -208,8 +207,10 @@ pub(super) fn backlog_entries<'s>(
     })
 }
 
-fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) -> bool {
-    scheduler.fleet.worker(worker).is_some_and(|worker| placement::may_run(scheduler, lane, worker))
+/// A job with this key may have the room that a recall makes on the worker.
+fn may_follow(scheduler: &Scheduler, lane: LaneKey, key: QueueKey, worker: WorkerId) -> bool {
+    let may_run = |worker: &Worker| placement::may_run(scheduler, lane, worker);
+    scheduler.fleet.worker(worker).is_some_and(|worker| !worker.is_set_aside_before(key) && may_run(worker))
 }
 
 /// Attempts to recall now, and the time at which the next one is old enough.

@@ -89,7 +89,7 @@ fn best<'b, 's>(
     let able = backlogs.iter().filter(|it| {
         it.highest < key.priority()
             && gate::can_run(scheduler, it.worker, lane)
-            && !it.worker.is_set_aside_for_other(key.job())
+            && !it.worker.is_set_aside_before(key)
     });
     able.min_by_key(|it| {
         let id = it.worker.row.worker;
@@ -102,7 +102,7 @@ fn is_served(scheduler: &Scheduler, key: QueueKey, lane: LaneKey) -> bool {
     let emptied = scheduler.searches.emptied.get(&key.job());
     let worker = emptied.and_then(|id| scheduler.fleet.worker(*id)).filter(|worker| worker.is_open());
     worker.is_some_and(|worker| {
-        !worker.is_set_aside_for_other(key.job())
+        !worker.is_set_aside_before(key)
             && gate::can_run(scheduler, worker, lane)
             && entries(scheduler, worker).next().is_none()
     })

@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use protocol::{JobId, Now, Uptime, WorkerId};
 
+use crate::queue::QueueKey;
+
 /// Times of the last searches, and their results that later ones need. A search costs more than a step and is not done in each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlacementSearches {
@@ -16,8 +18,8 @@ pub(crate) struct PlacementSearches {
     pub(super) for_idle: Option<Uptime>,
     /// Last search for a worker to set aside.
     pub(super) to_set_aside: Option<Uptime>,
-    /// Last search for earlier jobs that could have a worker which is set aside.
-    pub(super) for_earlier: Option<Uptime>,
+    /// The last waiting job that it looked at; the next search goes on behind it.
+    pub(super) looked_until: Option<QueueKey>,
     /// Waiting jobs that take free slots only, with the workers whose backlogs were emptied for them.
     pub(super) emptied: BTreeMap<JobId, WorkerId>,
 }

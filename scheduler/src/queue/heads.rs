@@ -127,9 +127,16 @@ impl Heads {
         self.order.first().map(|(key, _)| *key)
     }
 
-    /// The first jobs in order with their lanes, one for each position, at most `count`.
-    pub(super) fn first_keys(&self, count: usize) -> impl Iterator<Item = (QueueKey, LaneKey)> {
-        self.order.iter().take(count).filter_map(|(key, position)| match position {
+    /// The next jobs in order behind `after` with their lanes, one for each position, at most `count`.
+    pub(super) fn next_keys(
+        &self,
+        after: Option<QueueKey>,
+        count: usize,
+    ) -> impl Iterator<Item = (QueueKey, LaneKey)> {
+        let from =
+            after.map_or(Bound::Unbounded, |key| Bound::Included((key, Position::Lane(LaneKey::FIRST))));
+        let next = self.order.range((from, Bound::Unbounded)).filter(move |(key, _)| Some(*key) != after);
+        next.take(count).filter_map(|(key, position)| match position {
             Position::Lane(lane) => Some((*key, *lane)),
             Position::Keys(definition) => self.keyed.get(definition)?.by_head.first().copied(),
         })

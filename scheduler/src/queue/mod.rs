@@ -27,7 +27,7 @@ mod selection;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use protocol::{JobId, WorkerId};
+use protocol::{JobId, Timestamp, WorkerId};
 
 use crate::ids::{DefinitionNo, NeedId};
 use crate::limits::LimitNo;
@@ -77,6 +77,8 @@ pub struct ReadyQueue {
     turns: u64,
     /// Waiting jobs of each definition, by the worker that they are pinned to.
     counts: BTreeMap<(DefinitionNo, Option<WorkerId>), Counts>,
+    /// Last start of a job that takes free slots only, by definition and worker as in `counts`, while others of them wait.
+    last_starts: BTreeMap<(DefinitionNo, Option<WorkerId>), Timestamp>,
     count: usize,
 }
 
@@ -153,8 +155,12 @@ impl ReadyQueue {
         found
     }
 
-    /// Removes a job that starts: its lane has had its turn.
-    pub fn start(&mut self, lane: LaneKey, key: QueueKey) {
+    /// Removes a job that starts at this time: its lane has had its turn.
+    pub fn start(&mut self, lane: LaneKey, key: QueueKey, at: Timestamp) {
+        let of = (lane.definition(), lane.pinned_to());
+        if lane.is_limited() && self.counts.get(&of).is_some_and(|counts| counts.jobs > 1) {
+            self.last_starts.insert(of, at);
+        }
         let Some(queue) = self.lanes.get_mut(&lane) else { return };
         let before = queue.standing();
         let found = queue.remove(key);
@@ -254,6 +260,13 @@ impl ReadyQueue {
     /// Parks a lane until the limit has room.
     pub fn park_under(&mut self, lane: LaneKey, limit: LimitNo) {
         self.set_parked(lane, Some(Parked::Limit(limit)));
+    }
+
+    /// The last start of a job of this definition, on the worker to which the lane is pinned; absent if no other one waited then, or the lane
+    /// has no limits.
+    #[must_use]
+    pub fn last_start(&self, lane: LaneKey) -> Option<Timestamp> {
+        self.last_starts.get(&(lane.definition(), lane.pinned_to())).copied()
     }
 
     /// A lane that waits for this limit may go on, if it has room.

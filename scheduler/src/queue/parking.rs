@@ -35,6 +35,7 @@ impl ReadyQueue {
             counts.limited -= if is_under_limit(before) { removed } else { 0 };
             if counts.jobs == 0 {
                 self.counts.remove(&of);
+                self.last_starts.remove(&of);
             }
         }
     }
@@ -68,9 +69,15 @@ impl ReadyQueue {
             return;
         };
         self.put_in(lane, after);
-        // It may go before the lane that was unparked last.
         match after.parked {
+            // It may go before the lane that was unparked last.
             Some(Parked::Limit(limit)) => self.recheck_limit(limit),
+            // It may go before a job that a worker is set aside for.
+            Some(Parked::Workers(_) | Parked::Slot(_) | Parked::Resources(_))
+                if before.is_some_and(|before| after.head < before.head) =>
+            {
+                self.unpark_lane(lane);
+            }
             Some(Parked::Workers(parked_for)) => {
                 if let Some(last) = self.last_woken.get_mut(&parked_for) {
                     *last = None;
@@ -114,14 +121,15 @@ impl ReadyQueue {
     }
 
     /// Unparks the next lane for each of the workers that [`Self::recheck_slots`] named. One that waits for a free slot only stays parked as long as
-    /// `has_free_slot` says that none of them has one. One that waits for resources is looked at in any case: it may wait for a slot now.
-    pub fn unpark_rechecked_slots(&mut self, has_free_slot: impl Fn(ParkedFor) -> bool) {
+    /// `has_free_slot` says that none of them has one for this position. One that waits for resources is looked at in any case: it may wait for a
+    /// slot now.
+    pub fn unpark_rechecked_slots(&mut self, has_free_slot: impl Fn(ParkedFor, QueueKey) -> bool) {
         while let Some(parked_for) = self.slots_to_recheck.pop_first() {
             let Some(first) = self.waiting_for_slot.get(&parked_for).and_then(Heads::first) else { continue };
             let for_slot = Some(Parked::Slot(parked_for));
             let waits_for_slot = |lane| self.lanes.get(lane).is_some_and(|queue| queue.parked == for_slot);
-            let is_in_vain =
-                [first.lane, first.holder].iter().all(waits_for_slot) && !has_free_slot(parked_for);
+            let is_in_vain = [first.lane, first.holder].iter().all(waits_for_slot)
+                && !has_free_slot(parked_for, first.position);
             if !is_in_vain {
                 self.unpark_first(first);
             }
@@ -141,10 +149,16 @@ impl ReadyQueue {
         self.set_parked(lane, None);
     }
 
-    /// Unparks the lane behind this one, of those that wait for a slot of these workers.
-    pub fn unpark_slot_after(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+    /// Unparks the lane behind this one, of those that wait for a slot of these workers, if `has_free_slot` says that one of them has one for
+    /// its position.
+    pub fn unpark_slot_after(
+        &mut self,
+        lane: LaneKey,
+        parked_for: ParkedFor,
+        has_free_slot: impl Fn(ParkedFor, QueueKey) -> bool,
+    ) {
         let next = self.head(lane).and_then(|head| self.waiting_for_slot.get(&parked_for)?.after(lane, head));
-        if let Some(next) = next {
+        if let Some(next) = next.filter(|next| has_free_slot(parked_for, next.position)) {
             self.unpark_first(next);
         }
     }
@@ -161,17 +175,16 @@ impl ReadyQueue {
     }
 
     /// Unparks the next lane without limits for each of the workers that were named to [`Self::unpark`], as long as `has_room` says that
-    /// one of them has room. Each lane is woken once, unless its first job changes.
-    pub fn wake_next_for_room(&mut self, has_room: impl Fn(ParkedFor) -> bool) {
+    /// one of them has room for its first job. Each lane is woken once, unless its first job changes.
+    pub fn wake_next_for_room(&mut self, has_room: impl Fn(ParkedFor, QueueKey) -> bool) {
         let mut after = None;
         while let Some((parked_for, last)) = self.woken_after(after) {
             after = Some(parked_for);
-            let next =
-                self.waiting_for_room.get(&parked_for).filter(|_| has_room(parked_for)).and_then(|lanes| {
-                    let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-                    lanes.range((from, Bound::Unbounded)).next().copied()
-                });
-            match next {
+            let next = self.waiting_for_room.get(&parked_for).and_then(|lanes| {
+                let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+                lanes.range((from, Bound::Unbounded)).next().copied()
+            });
+            match next.filter(|(key, _)| has_room(parked_for, *key)) {
                 Some(next) => {
                     self.last_woken.insert(parked_for, Some(next));
                     self.unpark_lane(next.1);

@@ -1,8 +1,9 @@
 //! First jobs of lanes, for the searches that help jobs which cannot be placed: recalls from backlogs, and workers that are set aside.
 
 use alloc::vec::Vec;
+use core::ops::Bound;
 
-use super::{AgedPriority, LaneKey, ParkedFor, QueueKey, ReadyQueue};
+use super::{AgedPriority, LaneKey, QueueKey, ReadyQueue};
 
 impl ReadyQueue {
     /// The highest priority of the jobs that take free slots only and are not known to wait for a limit.
@@ -18,7 +19,7 @@ impl ReadyQueue {
     pub fn first_for_free_slots(&self, count: usize) -> Vec<(QueueKey, LaneKey)> {
         let sets = [&self.slot_only, &self.parked_for_free_slot, &self.waiting_for_resources];
         let parked = sets.into_iter().flat_map(|set| set.iter().take(count).copied());
-        let mut firsts = sorted(parked.chain(self.limited.first_keys(count)));
+        let mut firsts = sorted(parked.chain(self.limited.next_keys(None, count)));
         firsts.truncate(count);
         firsts
     }
@@ -32,28 +33,19 @@ impl ReadyQueue {
             && self.limits_to_recheck.is_empty())
     }
 
-    /// The first jobs in order that may wait for resources, one of each lane, at most `count` of each kind. Some were not looked at since a
+    /// The next jobs in order behind `after` that may wait for resources, one of each lane, at most `count`. Some were not looked at since a
     /// worker changed: those may wait for a slot only.
     #[must_use]
-    pub fn first_for_resources(&self, count: usize) -> Vec<(QueueKey, LaneKey)> {
-        let parked = self.waiting_for_resources.iter().take(count).chain(self.slot_only.iter().take(count));
-        sorted(parked.copied().chain(self.limited.first_keys(count)))
-    }
-
-    /// The first jobs of lanes that go before this one and are not known to wait for a limit, at most `count` of each kind. Of lanes without
-    /// limits that are parked, only those that wait for these workers.
-    pub fn before<'s>(
-        &'s self,
-        key: QueueKey,
-        parked_for: impl Iterator<Item = ParkedFor> + 's,
-        count: usize,
-    ) -> impl Iterator<Item = (QueueKey, LaneKey)> + 's {
-        let sets = [&self.slot_only, &self.parked_for_free_slot, &self.waiting_for_resources];
-        let for_room = parked_for.filter_map(|it| self.waiting_for_room.get(&it));
-        let parked = sets.into_iter().chain(for_room);
-        let parked = parked.flat_map(move |set| set.iter().take(count).copied());
-        let unparked = self.heads.first_keys(count).chain(self.limited.first_keys(count));
-        parked.chain(unparked).filter(move |(other, _)| *other < key)
+    pub fn next_for_resources(&self, after: Option<QueueKey>, count: usize) -> Vec<(QueueKey, LaneKey)> {
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Included((key, LaneKey::FIRST)));
+        let sets = [&self.slot_only, &self.waiting_for_resources];
+        let parked = sets.into_iter().flat_map(|set| {
+            let next = set.range((from, Bound::Unbounded)).filter(move |(key, _)| Some(*key) != after);
+            next.take(count).copied()
+        });
+        let mut next = sorted(parked.chain(self.limited.next_keys(after, count)));
+        next.truncate(count);
+        next
     }
 }
 

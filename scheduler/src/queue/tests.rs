@@ -37,7 +37,7 @@ fn unpark_all(ready: &mut ReadyQueue) {
 fn unpark(ready: &mut ReadyQueue, parked_for: ParkedFor) {
     ready.unpark(parked_for);
     while !ready.last_woken.is_empty() {
-        ready.wake_next_for_room(|_| true);
+        ready.wake_next_for_room(|_, _| true);
     }
 }
 
@@ -56,6 +56,21 @@ fn a_worker_wakes_only_the_lanes_that_it_may_run() {
 }
 
 #[test]
+fn a_lane_knows_its_last_start_while_other_jobs_of_it_wait() {
+    let mut ready = ReadyQueue::default();
+    let limited = LaneKey::Definition(DefinitionNo(0), KeySetNo::UNKEYED);
+    for (lane, job) in [(limited, 1), (limited, 2), (B, 3), (B, 4)] {
+        ready.push(lane, key(0, 0, job));
+    }
+    ready.start(limited, key(0, 0, 1), Timestamp(7));
+    ready.start(B, key(0, 0, 3), Timestamp(7));
+    assert_eq!((ready.last_start(limited), ready.last_start(B)), (Some(Timestamp(7)), None));
+    ready.start(limited, key(0, 0, 2), Timestamp(8));
+    ready.push(limited, key(0, 9, 5));
+    assert_eq!(ready.last_start(limited), None);
+}
+
+#[test]
 fn lanes_that_wait_for_the_same_workers_are_woken_one_by_one_in_order_while_there_is_room() {
     let lane = |number| LaneKey::Definition(DefinitionNo(number), KeySetNo::UNLIMITED);
     let mut ready = ReadyQueue::default();
@@ -65,20 +80,19 @@ fn lanes_that_wait_for_the_same_workers_are_woken_one_by_one_in_order_while_ther
     }
     ready.unpark(ANY);
     assert_eq!(ready.first(), None, "nothing is woken before somebody asks for the next one");
-    ready.wake_next_for_room(|_| true);
+    ready.wake_next_for_room(|_, _| true);
     assert_eq!(ready.first(), Some((lane(4), JobId(4))));
     // No worker takes it after all, such as for an exclusion: the next one has its turn, and this one only once.
     ready.park(lane(4), ANY);
-    ready.wake_next_for_room(|_| true);
+    ready.wake_next_for_room(|_, _| true);
     assert_eq!(ready.first(), Some((lane(3), JobId(3))));
-    // An earlier job in a lane that was passed counts again.
+    // A lane that was passed is looked at again when it has an earlier job.
     ready.push(lane(4), key(0, 0, 9));
-    ready.wake_next_for_room(|_| true);
     assert_eq!(ready.first(), Some((lane(4), JobId(9))));
     assert!(ready.faults().is_empty());
     // Room is gone: the others stay parked until it comes back.
-    ready.wake_next_for_room(|_| false);
-    ready.wake_next_for_room(|_| true);
+    ready.wake_next_for_room(|_, _| false);
+    ready.wake_next_for_room(|_, _| true);
     assert_eq!(ready.waiting_for_room.get(&ANY).map(BTreeSet::len), Some(2));
     unpark(&mut ready, ANY);
     assert_eq!(drain(&mut ready), [9, 4, 3, 2, 1]);
@@ -141,10 +155,10 @@ fn a_parked_lane_does_not_hold_up_the_others() {
     ready.push(B, key(0, 0, 2));
     ready.park(A, ANY);
     assert_eq!(ready.first(), Some((B, JobId(2))));
-    ready.push(A, key(10, 0, 3));
+    ready.push(A, key(8, 0, 3));
     assert_eq!(ready.first(), Some((B, JobId(2))));
     unpark_all(&mut ready);
-    assert_eq!(drain(&mut ready), [3, 1, 2]);
+    assert_eq!(drain(&mut ready), [1, 3, 2]);
 }
 
 #[test]
@@ -169,9 +183,11 @@ fn taking_a_lane_returns_single_jobs_and_runs_in_order() {
     ready.push_run(A, [key(0, 1, 2), key(0, 1, 5)].into());
     ready.push(A, key(0, 1, 3));
     ready.park(A, ANY);
-    ready.push_run(A, [key(9, 1, 8)].into());
-    assert_eq!(ready.first(), None, "a parked lane stays parked when jobs arrive");
-    assert_eq!(ready.take_lane(A), [8, 2, 3, 5].map(JobId));
+    ready.push_run(A, [key(0, 1, 8)].into());
+    assert_eq!(ready.first(), None, "a parked lane stays parked when later jobs arrive");
+    ready.push_run(A, [key(9, 1, 9)].into());
+    assert_eq!(ready.first(), Some((A, JobId(9))), "an earlier job may have a worker that is set aside");
+    assert_eq!(ready.take_lane(A), [9, 2, 3, 5, 8].map(JobId));
     assert!(ready.is_empty() && ready.faults().is_empty());
 }
 
@@ -265,6 +281,11 @@ proptest! {
             match act {
                 Act::Push(it) if list.iter().any(|other| other.job == it.job) => {}
                 Act::Push(it) => {
+                    let mut others = list.iter().filter(|other| other.lane == it.lane);
+                    // A lane with a new first job is looked at again.
+                    if others.all(|other| it.order(seconds) < other.order(seconds)) {
+                        parked.retain(|lane| *lane != it.lane);
+                    }
                     list.push(it);
                     ready.push(it.lane, it.queue_key(seconds));
                 }

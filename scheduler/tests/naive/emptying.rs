@@ -39,7 +39,7 @@ impl Model {
                 && !(worker.cordoned || worker.leaving || worker.unreachable)
                 && self.may_run(worker, job)
                 && self.has_left(worker, &job.definition)
-                && !self.is_set_aside_for_others(worker, job)
+                && !self.is_set_aside_before(worker, job)
         };
         let gives = |worker: &Worker| {
             self.sitting(worker).iter().all(|job| job.attempt().is_some_and(|it| it.recalled))
@@ -93,7 +93,7 @@ impl Model {
                     && !self.is_paused(&job.definition)
                     && self.may_run(&worker, job)
                     && self.has_left(&worker, &job.definition)
-                    && !self.is_set_aside_for_others(&worker, job)
+                    && !self.is_set_aside_before(&worker, job)
             };
             if !is_whole || !left.iter().all(is_ripe) || !self.jobs.iter().any(|job| gains(&job)) {
                 continue;

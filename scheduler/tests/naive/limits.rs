@@ -95,7 +95,7 @@ impl Model {
         before.any(|it| {
             let able =
                 |worker: &super::Worker| self.may_run(worker, it) && self.has_left(worker, &it.definition);
-            self.workers.iter().any(|worker| self.load(worker).is_some() && able(worker))
+            self.workers.iter().any(|worker| self.load_for(worker, it).is_some() && able(worker))
         })
     }
 
@@ -175,7 +175,7 @@ fn lane(job: &Job) -> Option<Lane> {
     Some(Lane { revision: job.definition.revision.0, pinned, keys: job.keys.clone() })
 }
 
-pub(super) fn takes_turns(job: &Job) -> bool {
+fn takes_turns(job: &Job) -> bool {
     matches!(job.standing, LiveState::Queued { pinned: None }) && job.keys.is_some()
 }
 

@@ -21,6 +21,7 @@ mod resources;
 pub(crate) mod said;
 mod setting_aside;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,11 +59,14 @@ pub(crate) struct Model {
     hooked: Vec<hooks::Pending>,
     /// That of the job that ends, while a success is taken in.
     result: Option<String>,
-    set_aside: setting_aside::SetAside,
+    set_aside: BTreeMap<WorkerId, setting_aside::AwaitedBy>,
+    last_starts: Vec<setting_aside::LastStart>,
+    /// Waiting jobs, with the last start of another job of their definition while they waited.
+    passed_over: BTreeMap<u64, Timestamp>,
     /// The wait for resources after which a worker is set aside, if one is.
     pub(crate) set_aside_after: Option<Duration>,
-    /// A worker that should be set aside or opened again, in words, and since when.
-    set_aside_due: Option<(String, Uptime)>,
+    /// A job for which a worker should be set aside, and since when.
+    set_aside_due: Option<(u64, Uptime)>,
     /// Milliseconds after which a waiting job gains a step of priority, if it does.
     pub(crate) ageing: Option<i64>,
     /// Workers with the images that they have, in the order of the last use.

@@ -49,29 +49,25 @@ impl Model {
     /// The least loaded worker that may have this job; another one than last time, if the job should avoid that. Of several, those that
     /// have its image.
     fn takers(&self, job: &Job) -> Vec<WorkerId> {
-        let is_free = |it: &Worker| self.load(it).is_some_and(|load| load < 1_000);
-        let has_room = |it: &Worker| {
-            if job.is_limited() {
-                is_free(it) && self.has_left(it, &job.definition)
-            } else {
-                self.load(it).is_some()
-            }
+        let has_room = |it: &Worker| match self.load_for(it, job) {
+            Some(load) if job.is_limited() => load < 1_000 && self.has_left(it, &job.definition),
+            load => load.is_some(),
         };
-        let able: Vec<&Worker> =
-            self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job)).collect();
+        let able = self.workers.iter().filter(|it| has_room(it) && self.may_run(it, job));
+        let able: Vec<&Worker> = able.collect();
         let avoided = avoided(job);
         let others: Vec<&Worker> = able.iter().filter(|it| avoided != Some(it.id)).copied().collect();
         let able = if others.is_empty() { able } else { others };
         let rank = |it: &Worker| {
-            let load = self.load(it).expect("it has room");
+            let load = self.load_for(it, job).expect("it has room");
             let is_full = load >= 1_000;
             let load = match job.definition.placement.strategy {
                 PlacementStrategy::Pack if !is_full => 1_000 - load,
                 PlacementStrategy::Spread | PlacementStrategy::Pack => load,
                 PlacementStrategy::Random => 0,
             };
-            let lacks_image = !self.has_image(it, &job.definition);
-            (is_full, -score(it, &job.definition), load, lacks_image)
+            let is_set_aside = self.set_aside.contains_key(&it.id);
+            (is_full, is_set_aside, -score(it, &job.definition), load, !self.has_image(it, &job.definition))
         };
         let best = able.iter().map(|it| rank(it)).min();
         if best.is_some_and(|(is_full, ..)| is_full) && self.is_held_back(job) {
@@ -81,14 +77,13 @@ impl Model {
     }
 
     /// Attempts per thousand slots, if there is room for one more: below a thousand a slot is free.
-    pub(super) fn load(&self, worker: &Worker) -> Option<u32> {
+    pub(super) fn own_load(&self, worker: &Worker) -> Option<u32> {
         let is_open = worker.session.is_some() && worker.settled && !worker.unreachable;
         let takes = !worker.cordoned && !worker.leaving && worker.slots() > 0;
         let held = self.burden(worker);
         // A suspect worker gets one job at a time, after its exclusion.
         let is_probed = worker.suspect.is_some() && (self.is_probing(worker) || is_suspended(worker));
-        let is_closed = is_probed || self.set_aside.contains_key(&worker.id);
-        (is_open && takes && !is_closed && held < worker.slots() + worker.backlog)
+        (is_open && takes && !is_probed && held < worker.slots() + worker.backlog)
             .then(|| held * 1_000 / worker.slots())
     }
 
@@ -123,10 +118,11 @@ impl Model {
 
     fn grant(&mut self, id: u64, worker: WorkerId, token: Token) {
         let now = self.now;
-        let free = self.worker(worker).and_then(|it| self.load(it)).is_some_and(|load| load < 1_000);
+        let free = self.worker(worker).and_then(|it| self.own_load(it)).is_some_and(|load| load < 1_000);
         let session = self.ready_session(worker).expect("only who is settled is given anything");
         self.has_its_turn(id);
         self.use_rate(id);
+        self.starts(id);
         if let Some(probe) = self.worker_mut(worker).and_then(|it| it.suspect.as_mut()) {
             *probe = Some(id);
         }
@@ -234,8 +230,7 @@ impl Model {
         self.searched = Some(self.now.up);
         let mut givers: Vec<Job> = Vec::new();
         for worker in self.workers.iter().filter(|it| self.ready_session(it.id).is_some()) {
-            let is_set_aside = self.set_aside.contains_key(&worker.id);
-            if worker.cordoned || worker.leaving || worker.unreachable || is_set_aside {
+            if worker.cordoned || worker.leaving || worker.unreachable {
                 continue;
             }
             let sitting = self.sitting(worker);
@@ -253,7 +248,8 @@ impl Model {
         for job in waiting.iter().filter(|job| job.steps() > lowest) {
             let may_follow = |it: &Job| {
                 let worker = it.attempt().expect("it is held").worker;
-                self.may_run(self.worker(worker).expect("who holds something is not forgotten"), job)
+                let worker = self.worker(worker).expect("who holds something is not forgotten");
+                self.may_run(worker, job) && !self.is_set_aside_before(worker, job)
             };
             if let Some(at) = coming.iter().position(may_follow) {
                 coming.remove(at);
@@ -352,6 +348,11 @@ impl Model {
         if self.is_paused(definition) {
             return PendingReason::Paused;
         }
+        let waits = |job: &&Job| {
+            matches!(job.standing, LiveState::Queued { pinned: only } if only == pinned)
+                && job.definition.revision == definition.revision
+        };
+        let first = self.jobs.iter().filter(waits).min_by_key(|job| job.order());
         let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
         let first_obstacle = |it: &Worker| match () {
             () if !is_listed(it, definition) => PendingReason::NoMatch,
@@ -365,12 +366,12 @@ impl Model {
             () if self.is_probing(it) => PendingReason::Excluded,
             () if !has_free_slot(it) => PendingReason::Busy,
             () if !self.has_left(it, definition) => PendingReason::Resources,
-            () if self.set_aside.contains_key(&it.id) => PendingReason::SetAside,
+            () if first.is_none_or(|job| !self.is_admitted(it, job)) => PendingReason::SetAside,
             () => PendingReason::Soon,
         };
         let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
         let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
-        if pinned.is_some() { nearest.max(PendingReason::PinnedWorkerAway) } else { nearest }
+        nearest.max(pinned.map_or(nearest, |_| PendingReason::PinnedWorkerAway))
     }
 }
 

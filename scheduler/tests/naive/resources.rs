@@ -58,6 +58,28 @@ impl Model {
         !reserves(definition) || fits(worker, definition, &self.taken(worker))
     }
 
+    /// Has enough left of what this definition reserves, and beside it enough of that for another one.
+    pub(super) fn has_left_with(&self, worker: &Worker, definition: &Definition, other: &Definition) -> bool {
+        let (own, kept) = (&definition.container.resources, &other.container.resources);
+        let amount = |list: &[(String, u32)], name: &str| {
+            list.iter().filter(|(it, _)| it == name).map(|(_, amount)| *amount).sum::<u32>()
+        };
+        let memory = own.memory_bytes.map(|bytes| bytes + kept.memory_bytes.unwrap_or(0));
+        let both = Resources {
+            memory_bytes: memory.filter(|_| own.memory_bytes != Some(0)),
+            gpus: if own.gpus > 0 { own.gpus + kept.gpus } else { 0 },
+            custom: own
+                .custom
+                .iter()
+                .map(|(name, own)| (name.clone(), own + amount(&kept.custom, name)))
+                .collect(),
+            ..own.clone()
+        };
+        let mut joint = definition.clone();
+        joint.container.resources = both;
+        self.has_left(worker, &joint)
+    }
+
     /// Takes note of the GPUs that an attempt gets, if nobody else has them.
     pub(super) fn reserve(&mut self, id: u64, assigned: &Assigned) -> Result<(), String> {
         let resources = self.job(id).expect("it waits").definition.container.resources.clone();

@@ -2,76 +2,146 @@
 //! it must do and must not do.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::limits::takes_turns;
 use super::placing::is_suspended;
 use super::resources::{is_offered, reserves};
 use super::{Job, LiveState, Model, Worker};
-use crate::world::protocol::{JobId, WorkerId};
+use crate::world::protocol::{JobId, Timestamp, WorkerId};
+use crate::world::scheduler::definition::Definition;
 
 /// Workers that are set aside, each with its job.
 pub(super) type SetAside = BTreeMap<WorkerId, JobId>;
 
+/// The job that a worker is set aside for, as it was before placement.
+#[derive(Clone, Debug)]
+pub(super) struct AwaitedBy {
+    job: u64,
+    order: (i64, bool, i64, u64),
+    definition: Arc<Definition>,
+}
+
+/// Last start of a job of a definition with resources, by the worker to which it was pinned.
+pub(super) type LastStart = ((u128, Option<WorkerId>), Timestamp);
+
 impl Model {
-    /// The worker is set aside for another job than this one.
-    pub(super) fn is_set_aside_for_others(&self, worker: &Worker, job: &Job) -> bool {
-        self.set_aside.get(&worker.id).is_some_and(|it| it.0 != job.id)
+    /// The worker is set aside for a job that goes before this one.
+    pub(super) fn is_set_aside_before(&self, worker: &Worker, job: &Job) -> bool {
+        self.set_aside.get(&worker.id).is_some_and(|it| it.order < job.order())
     }
 
-    /// Workers whose jobs have room there, or do not wait for it any more, are not set aside any longer.
+    /// The job that the worker is set aside for lets this one have a slot: it does not go before this one, or a slot and all that it
+    /// reserves are left.
+    pub(super) fn is_admitted(&self, worker: &Worker, job: &Job) -> bool {
+        let Some(first) = self.set_aside.get(&worker.id) else { return true };
+        let leaves_room = self.burden(worker) + 1 < worker.slots()
+            && self.has_left_with(worker, &job.definition, &first.definition);
+        job.order() <= first.order || leaves_room
+    }
+
+    /// As [`Self::own_load`], if the worker is not set aside.
+    pub(super) fn load(&self, worker: &Worker) -> Option<u32> {
+        self.own_load(worker).filter(|_| !self.set_aside.contains_key(&worker.id))
+    }
+
+    /// As [`Self::load`], for this job: it may have room on a worker that is set aside for it, or for one that lets it.
+    pub(super) fn load_for(&self, worker: &Worker, job: &Job) -> Option<u32> {
+        self.own_load(worker).filter(|_| self.is_admitted(worker, job))
+    }
+
+    /// Workers whose jobs do not wait for them any more are not set aside any longer.
     pub(super) fn open_again(&mut self) {
         let mut stay = self.set_aside.clone();
-        stay.retain(|worker, job| {
-            let both = self.worker(*worker).zip(self.job(job.0));
+        stay.retain(|worker, first| {
+            let both = self.worker(*worker).zip(self.job(first.job));
             both.is_some_and(|(worker, job)| {
-                let has_free_slot = self.burden(worker) < worker.slots();
-                self.could_have(worker, job) && !(has_free_slot && self.has_left(worker, &job.definition))
+                let is_away = self.ready_session(worker.id).is_none();
+                let may_return = is_away && !(worker.cordoned || worker.unreachable || worker.revoked);
+                (may_return || self.is_open(worker)) && self.could_have_back(worker, job)
             })
         });
+        for first in stay.values_mut() {
+            first.order = self.job(first.job).expect("it waits").order();
+        }
         self.set_aside = stay;
+    }
+
+    fn is_open(&self, worker: &Worker) -> bool {
+        self.ready_session(worker.id).is_some() && !(worker.cordoned || worker.leaving || worker.unreachable)
     }
 
     /// The job waits for nothing but room, and may run on this worker.
     fn could_have(&self, worker: &Worker, job: &Job) -> bool {
-        let is_open = self.ready_session(worker.id).is_some()
-            && !(worker.cordoned || worker.leaving || worker.unreachable);
+        self.is_open(worker) && self.could_have_back(worker, job)
+    }
+
+    /// As [`Self::could_have`], but the worker may be away.
+    fn could_have_back(&self, worker: &Worker, job: &Job) -> bool {
         let is_probed = worker.suspect.is_some() && (self.is_probing(worker) || is_suspended(worker));
         matches!(job.standing, LiveState::Queued { .. })
             && self.is_let(job)
-            && is_open
             && worker.slots() > 0
             && !is_probed
             && self.may_run(worker, job)
             && is_offered(worker, &job.definition)
     }
 
-    /// Jobs that go before this one, have no worker set aside, and could run on this one once it has room.
-    fn earlier(&self, worker: &Worker, job: &Job) -> impl Iterator<Item = &Job> {
-        let is_served = |job: &Job| self.set_aside.values().any(|it| it.0 == job.id);
-        let goes_before =
-            |it: &&Job| it.order() < job.order() && self.could_have(worker, it) && !is_served(it);
-        self.jobs.iter().filter(goes_before).collect::<Vec<_>>().into_iter()
+    /// A job starts: others of its definition have been passed over for no longer than since then.
+    pub(super) fn starts(&mut self, id: u64) {
+        let job = self.job(id).expect("it starts");
+        let LiveState::Queued { pinned } = job.standing else { return };
+        if !job.is_limited() {
+            return;
+        }
+        let of = (job.definition.revision.0, pinned);
+        let now = self.now.utc;
+        self.last_starts.retain(|(it, _)| *it != of);
+        self.last_starts.push((of, now));
+        self.passed_over.remove(&id);
+        let waits = |it: &&Job| {
+            matches!(it.standing, LiveState::Queued { pinned } if pinned == of.1)
+                && it.definition.revision.0 == of.0
+                && it.id != id
+        };
+        let others: Vec<u64> = self.jobs.iter().filter(waits).map(|it| it.id).collect();
+        self.passed_over.extend(others.into_iter().map(|it| (it, now)));
     }
 
-    /// The job has waited for resources for long enough.
+    /// The job has waited for resources for long enough. That others of its definition started while it waited is known; that some did before
+    /// it waited is not regarded.
     fn has_waited(&self, job: &Job) -> bool {
-        let waited = |after| self.now.utc.since(job.due) >= after;
+        let since = self.passed_over.get(&job.id).map_or(job.due, |at| (*at).max(job.due));
+        let waited = |after| self.now.utc.since(since) >= after;
         matches!(job.standing, LiveState::Queued { .. })
             && reserves(&job.definition)
             && self.set_aside_after.is_some_and(waited)
     }
 
+    /// As [`Self::has_waited`], and no job of its definition has started before it waited.
+    fn has_surely_waited(&self, job: &Job) -> bool {
+        let LiveState::Queued { pinned } = job.standing else { return false };
+        let of = (job.definition.revision.0, pinned);
+        let last = self.last_starts.iter().find(|(it, _)| *it == of).map(|(_, at)| *at);
+        let waited = |after| last.is_none_or(|at| self.now.utc.since(at) >= after);
+        self.has_waited(job) && self.set_aside_after.is_some_and(waited)
+    }
+
     /// Takes in which workers the scheduler has set aside; says what it must not have done, and what it should have done by now. Returns true
     /// if that has changed: placement goes on in the next step.
     pub(super) fn take_set_aside(&mut self, told: &SetAside) -> Result<bool, String> {
-        let before = self.set_aside.clone();
+        let jobs = |of: &BTreeMap<WorkerId, AwaitedBy>| -> SetAside {
+            of.iter().map(|(worker, it)| (*worker, JobId(it.job))).collect()
+        };
+        let before = jobs(&self.set_aside);
         // A job that was placed does not wait any more, and may have taken the permit of another one.
         self.open_again();
-        for (worker, job) in self.set_aside.iter().filter(|(worker, job)| told.get(worker) != Some(job)) {
-            let (worker, job) = (self.worker(*worker).expect("it stays"), self.job(job.0).expect("it waits"));
-            if self.earlier(worker, job).next().is_none() {
-                return Err(format!("worker {} is open again, and job {} waits for it", worker.id, job.id));
+        let kept = jobs(&self.set_aside);
+        for (worker, job) in kept.iter().filter(|(worker, job)| told.get(worker) != Some(job)) {
+            let order = self.job(job.0).expect("it waits").order();
+            let taker = told.get(worker).and_then(|it| self.job(it.0));
+            if taker.is_none_or(|taker| taker.order() > order) {
+                return Err(format!("worker {worker} is not set aside for job {job} any more, which waits"));
             }
         }
         let waits =
@@ -79,38 +149,36 @@ impl Model {
         if let Some(job) = told.values().find(|job| !waits(job)) {
             return Err(format!("a worker is set aside for job {job}, which does not wait"));
         }
-        for (worker, job) in told.iter().filter(|(worker, job)| self.set_aside.get(worker) != Some(job)) {
-            let both = self.worker(*worker).zip(self.job(job.0));
-            let (worker, job) = both.ok_or_else(|| format!("{worker} is set aside for {job}"))?;
+        self.set_aside.retain(|worker, it| told.get(worker) == Some(&JobId(it.job)));
+        for (id, job) in told.iter().filter(|(worker, job)| kept.get(worker) != Some(job)) {
+            let both = self.worker(*id).zip(self.job(job.0));
+            let (worker, job) = both.ok_or_else(|| format!("{id} is set aside for {job}"))?;
             let is_second = told.values().filter(|it| it.0 == job.id).count() > 1;
-            let mut earlier = self.earlier(worker, job).filter(|it| !takes_turns(it));
             if is_second || !self.has_waited(job) || !self.could_have(worker, job) {
-                return Err(format!("worker {} is set aside for job {}, without need", worker.id, job.id));
+                return Err(format!("worker {id} is set aside for job {}, without need", job.id));
             }
-            if let Some(earlier) = earlier.next() {
-                let (worker, job) = (worker.id, job.id);
-                return Err(format!("worker {worker} is set aside for {job}, but {} is before", earlier.id));
-            }
+            let awaited = AwaitedBy { job: job.id, order: job.order(), definition: job.definition.clone() };
+            self.set_aside.insert(*id, awaited);
         }
-        self.set_aside.clone_from(told);
         self.check_set_aside_in_time()?;
         Ok(before != *told)
     }
 
     fn check_set_aside_in_time(&mut self) -> Result<(), String> {
-        let due = self.what_to_set_aside().or_else(|| self.what_to_give());
-        self.set_aside_due = match (due, self.set_aside_due.take()) {
+        self.set_aside_due = match (self.job_without_worker(), self.set_aside_due.take()) {
             (Some(due), Some((of, since))) if of == due => Some((of, since)),
             (due, _) => due.map(|due| (due, self.now.up)),
         };
-        match &self.set_aside_due {
-            Some((due, since)) if *since + SEARCHES <= self.now.up => Err(due.clone()),
+        match self.set_aside_due {
+            Some((job, since)) if since + SEARCHES <= self.now.up => {
+                Err(format!("no worker is set aside for job {job}"))
+            }
             _ => Ok(()),
         }
     }
 
     /// A job has waited for long enough, and could have a worker. It is the first one of its definition: others take turns with it.
-    fn what_to_set_aside(&self) -> Option<String> {
+    fn job_without_worker(&self) -> Option<u64> {
         let is_first = |job: &&Job| {
             let before = |it: &&Job| {
                 matches!(it.standing, LiveState::Queued { .. })
@@ -121,31 +189,25 @@ impl Model {
         };
         // Such a job waits for a slot, and is the first to get one.
         let lacks_slot = |job: &Job| {
-            let has_left = |it: &&Worker| self.load(it).is_some() && self.has_left(it, &job.definition);
+            let has_left =
+                |it: &&Worker| self.load_for(it, job).is_some() && self.has_left(it, &job.definition);
             self.workers.iter().filter(has_left).any(|it| self.could_have(it, job))
         };
         // Its limit wakes the other one first, once a slot is free.
         let shares_limit =
             |job: &Job| self.jobs.iter().any(|it| it.id != job.id && Self::share_limit(it, job));
-        let is_served = |job: &Job| self.set_aside.values().any(|it| it.0 == job.id);
-        let waiting = self.jobs.iter().filter(|it| self.has_waited(it) && is_first(it) && !is_served(it));
+        let is_served = |job: &Job| self.set_aside.values().any(|it| it.job == job.id);
+        let waiting =
+            self.jobs.iter().filter(|it| self.has_surely_waited(it) && is_first(it) && !is_served(it));
         let mut waiting = waiting.filter(|it| !lacks_slot(it) && !shares_limit(it));
-        waiting.find_map(|job| {
-            let mut able = self.workers.iter().filter(|it| !self.set_aside.contains_key(&it.id));
-            let has = able.any(|it| self.could_have(it, job) && self.earlier(it, job).next().is_none());
-            has.then(|| format!("no worker is set aside for job {}", job.id))
-        })
-    }
-
-    /// A worker is set aside, and a job that goes before could have it.
-    fn what_to_give(&self) -> Option<String> {
-        self.set_aside.iter().find_map(|(worker, job)| {
-            let (worker, job) = (self.worker(*worker)?, self.job(job.0)?);
-            let mut earlier = self.earlier(worker, job).filter(|it| !takes_turns(it));
-            earlier.next().map(|it| format!("worker {} is not given to {}", worker.id, it.id))
-        })
+        let has_worker = |job: &&Job| {
+            let is_kept =
+                |it: &Worker| self.set_aside.get(&it.id).is_some_and(|first| first.order < job.order());
+            self.workers.iter().any(|it| !is_kept(it) && self.could_have(it, job))
+        };
+        waiting.find(has_worker).map(|job| job.id)
     }
 }
 
-/// Two searches pass, one a second.
-const SEARCHES: Duration = Duration::from_millis(2_500);
+/// Searches are a second apart. One may look at the jobs behind the last one only.
+const SEARCHES: Duration = Duration::from_millis(3_500);

@@ -135,7 +135,7 @@ impl Default for Settings {
             max_running: None,
             max_queued: None,
             priority_ageing: None,
-            set_aside_after: "off".to_owned(),
+            set_aside_after: "10m".to_owned(),
             worker_labels: "*".to_owned(),
             removed_definitions: RemovedDefinitions::default(),
             retention: RetentionSettings::default(),

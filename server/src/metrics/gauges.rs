@@ -42,6 +42,7 @@ pub(super) struct Gauges {
     waiting: Family<Labels<1>, Gauge>,
     oldest_wait: Gauge<f64, AtomicU64>,
     workers: Family<Labels<1>, Gauge>,
+    workers_set_aside: Gauge,
     slots: Family<Labels<1>, Gauge>,
     event_readers: Gauge,
     events_kept: Gauge,
@@ -62,6 +63,7 @@ impl Gauges {
             waiting: Family::default(),
             oldest_wait: Gauge::default(),
             workers: Family::default(),
+            workers_set_aside: Gauge::default(),
             slots: Family::default(),
             event_readers: Gauge::default(),
             events_kept: Gauge::default(),
@@ -78,6 +80,8 @@ impl Gauges {
         let oldest = "Seconds since the oldest queued job was due; 0 if none waits";
         to.register("oldest_wait_seconds", oldest, all.oldest_wait.clone());
         to.register("workers", "Workers with a connection or attempts, by state", all.workers.clone());
+        let set_aside = "Workers that are set aside for a waiting job";
+        to.register("workers_set_aside", set_aside, all.workers_set_aside.clone());
         let slots = "Slots of connected workers, those in use, and attempts that wait in front of them";
         to.register("slots", slots, all.slots.clone());
         to.register("event_readers", "Readers of /api/events", all.event_readers.clone());
@@ -123,7 +127,9 @@ impl Gauges {
         // States without a worker are shown as 0, because alerts compare with it.
         let mut workers: BTreeMap<&'static str, u64> = WORKER_STATES.map(|state| (state, 0)).into();
         let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
+        let mut set_aside = 0;
         for worker in snapshot.workers.iter() {
+            set_aside += i64::from(worker.set_aside_for.is_some());
             *workers.entry(worker.state.name()).or_default() += 1;
             let total = if worker.session.is_some() { worker.slots } else { 0 };
             for (kind, count) in [("total", total), ("busy", worker.busy), ("queued", worker.queued)] {
@@ -132,6 +138,7 @@ impl Gauges {
         }
         set_family(&self.workers, "state", workers);
         set_family(&self.slots, "kind", slots);
+        self.workers_set_aside.set(set_aside);
     }
 
     fn set_expectations(&self, snapshot: &Snapshot) {

@@ -1,10 +1,13 @@
-//! I29: a worker that is set aside for a job takes none that comes later, and is open again once the job does not wait.
+//! I29: a worker that is set aside for a job takes a later one only if it leaves what that job needs, and is open again once the job does not
+//! wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{JobId, WorkerId};
-use scheduler::definition::RetryOn;
+use scheduler::Scheduler;
+use scheduler::definition::{Definition, RetryOn};
 use scheduler::job::State;
+use scheduler::snapshot::WorkerFacts;
 use scheduler::step::{Change, Step};
 
 use super::Oracle;
@@ -21,16 +24,17 @@ impl Oracle {
         &mut self,
         now: Moment,
         (disk, workload, is_aged): (&Disk, &Workload, bool),
-        after: &SetAside,
+        scheduler: &Scheduler,
         step: &Step,
     ) {
+        let after: SetAside = scheduler.workers_set_aside().collect();
         let before = std::mem::take(&mut self.set_aside);
         let assigned = step.changes.iter().filter_map(|change| match change {
             Change::Assigned(it) => Some(it),
             _ => None,
         });
-        // Workers that had room for their job, and that an earlier one took: for the rest of the step they were open to all.
-        let mut opened: BTreeSet<WorkerId> = BTreeSet::new();
+        // Workers that an earlier job has got in this step too: a later one may have left enough before that.
+        let mut taken: BTreeSet<WorkerId> = BTreeSet::new();
         for it in assigned {
             let job = it.token.job;
             if let Some((worker, _)) = after.iter().find(|(_, held)| **held == job) {
@@ -46,22 +50,48 @@ impl Oracle {
                 }
                 let place = |id: JobId, row: &Row| (-i64::from(row.priority), row.due_at.0, id.0);
                 let definition = workload.definition(taken.revision);
-                // One that waits for a certain worker goes first within a priority.
-                let may_go_first =
-                    definition.retry.on == RetryOn::Same || !definition.placement.workers.is_empty();
+                // One that waits for certain workers goes first within a priority. The list of any revision may be in force.
+                let mut revisions = workload.of_name(&definition.name);
+                let may_go_first = definition.retry.on == RetryOn::Same
+                    || revisions.any(|it| !it.placement.workers.is_empty())
+                    || disk.is_member(job);
                 taken.priority < row.priority || (!may_go_first && place(job, taken) > place(*first, row))
             };
             if rows.as_ref().is_some_and(|it| !is_later(it)) {
-                opened.insert(it.worker);
+                taken.insert(it.worker);
             }
-            let is_open = opened.contains(&it.worker);
-            if let Some((first, ..)) = rows.filter(|it| !is_aged && !is_open && is_later(it)) {
+            let is_judged = !is_aged && !taken.contains(&it.worker);
+            let leaves_enough = |(first, row, taken): &(JobId, &Row, &Row)| {
+                let definitions =
+                    (&**workload.definition(row.revision), &**workload.definition(taken.revision));
+                let mut workers = scheduler.worker_facts();
+                let worker = workers.find(|facts| facts.set_aside_for == Some(*first));
+                worker.is_some_and(|worker| leaves_enough(&worker, definitions))
+            };
+            if let Some((first, ..)) = rows.filter(|it| is_judged && is_later(it) && !leaves_enough(it)) {
                 let what =
                     format!("{} goes to worker {}, which is set aside for job {first}", it.token, it.worker);
                 self.violated(now, "I29 a worker that is set aside takes nothing later", what);
             }
         }
     }
+}
+
+/// A worker has a slot left for a job of the first definition, and what that job reserves of all that one of the second reserves.
+fn leaves_enough(worker: &WorkerFacts, (first, taken): (&Definition, &Definition)) -> bool {
+    let (offer, used) = (&worker.offer, &worker.in_use);
+    let (wanted, others) = (&first.container.resources, &taken.container.resources);
+    let free_gpus = offer.gpus.iter().filter(|id| !used.gpus.contains_key(*id)).count();
+    let wanted_memory = wanted.memory_bytes.filter(|_| others.memory_bytes.is_some()).unwrap_or(0);
+    let mut custom = wanted.custom.iter().filter(|(name, _)| others.custom.iter().any(|it| it.0 == *name));
+    let has_custom = |(name, amount): &(String, u32)| {
+        let offered = offer.custom.iter().find(|it| it.0 == *name).map_or(0, |it| u64::from(it.1));
+        used.custom.get(name).copied().unwrap_or(0) + u64::from(*amount) <= offered
+    };
+    worker.busy < worker.slots
+        && (others.gpus == 0 || free_gpus >= wanted.gpus as usize)
+        && offer.memory_bytes.is_none_or(|all| used.memory_bytes + wanted_memory <= all)
+        && custom.all(has_custom)
 }
 
 /// The workers that are set aside for jobs which do not wait.

@@ -111,7 +111,7 @@ impl World {
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.check_admission(self.now, caller, &step);
             let facts = (&server.disk, &*workload, ageing.is_some());
-            oracle.respects_set_aside(now, facts, &set_aside_now, &step);
+            oracle.respects_set_aside(now, facts, &process.scheduler, &step);
             let is_new = |(worker, job): &(&_, &_)| set_aside.get(worker) != Some(job);
             self.coverage.workers_set_aside += set_aside_now.iter().filter(is_new).count() as u64;
             // An end that was decided and is not committed is not on the disk.

@@ -263,8 +263,11 @@ impl ObstacleText<'_> {
             Obstacle::TooLarge(kind) => format!("it offers too little {}", self.resource(kind, false)),
             Obstacle::Resources(kind) => {
                 let set_aside = self.facts.and_then(|facts| facts.set_aside_for) == Some(self.job);
-                let note =
-                    if set_aside { "; it is set aside for this job, and gets no later ones" } else { "" };
+                let note = if set_aside {
+                    "; it is set aside for this job: later ones get nothing that it needs"
+                } else {
+                    ""
+                };
                 format!("other jobs have reserved too much of its {}{note}", self.resource(kind, true))
             }
             Obstacle::RuntimeUnavailable => {

@@ -60,7 +60,7 @@ pub struct Worker {
     /// When an operator revoked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Time>,
-    /// The waiting job that it is set aside for: later jobs get nothing here before it has room for that one.
+    /// The waiting job that it is set aside for: later jobs get nothing here that this one needs, until there is room for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_aside_for: Option<u64>,
     /// Its runtimes and their availability.
