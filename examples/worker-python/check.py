@@ -210,7 +210,8 @@ SPEC = {
     "working_dir": None,
     "log_bytes_max": 1000,
     "ask_before_start": False,
-    "stop_signal": "SIGINT",
+    # A process that was started in the background may ignore SIGINT, and its children as well.
+    "stop_signal": "SIGUSR1",
     "stop_grace": 600 * codec.SECOND,
     "self_fence": None,
 }
@@ -274,7 +275,7 @@ async def check_early_stop(worker):
     worker.start(attempt)
     worker.stop(attempt, "Cancel", None)
     await holds("it ends", lambda: attempt.stage == "ended")
-    expect(attempt.record.facts["end"]["exit_code"], 128 + signal.SIGINT, "the exit code of an attempt that was stopped early")
+    expect(attempt.record.facts["end"]["exit_code"], 128 + signal.SIGUSR1, "the exit code of an attempt that was stopped early")
 
 
 # 3. to 5. A worker and its jobs.

@@ -1,4 +1,4 @@
-//! Workers that are set aside for a waiting job. Others get a slot there only if they go before that job, or leave to it what it needs.
+//! Workers that are set aside for a waiting job. Others get room there only if they go before that job, or leave to it what it needs.
 
 use protocol::{JobId, WorkerId};
 
@@ -24,7 +24,7 @@ impl SetAside {
 }
 
 impl Worker {
-    /// A waiting job with this key and reservation may have a slot here, as far as the job is concerned that this worker is set aside for: it
+    /// A waiting job with this key and reservation may have room here, as far as the job is concerned that this worker is set aside for: it
     /// does not go after that one, or takes nothing that it needs.
     #[must_use]
     pub fn admits(&self, key: QueueKey, reserves: &Reservation) -> bool {
