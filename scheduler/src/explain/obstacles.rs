@@ -135,9 +135,7 @@ pub(crate) fn obstacles<'s>(
     let reserves = known.filter(|_| !is_away).map(|need| &need.reserves);
     let too_large = reserves.and_then(|reserves| never_fits(offer, reserves));
     let lacking = reserves.and_then(|reserves| worker.holdings.in_use().lacking(offer, reserves));
-    let head = scheduler.ready.head(lane);
-    let is_admitted = || need.zip(head).is_some_and(|(need, head)| worker.admits(head, &need.reserves));
-    let set_aside_for = worker.set_aside_for().filter(|_| !is_admitted());
+    let set_aside_for = worker.set_aside_for().filter(|_| !placement::admits_first(scheduler, lane, worker));
     let rest = [
         is_exclusive.then_some(Obstacle::Exclusive),
         too_large.map(Obstacle::TooLarge),

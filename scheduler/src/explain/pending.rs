@@ -62,6 +62,7 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
     };
     if need.workers.is_empty() {
         let nearest = nearest_group(scheduler, definition, (need_id, need));
+        // Their group does not tell whether workers that are set aside admit these jobs.
         let set_aside = scheduler.fleet.workers_set_aside();
         let mut set_aside = set_aside.filter_map(|(id, _)| scheduler.fleet.worker(id));
         let is_admitted = nearest == PendingReason::SetAside

@@ -303,7 +303,7 @@ impl Fleet {
         };
         let load = worker.compute_load();
         let has_changed = worker.holdings.take_changed();
-        // More may be left beside the job that it is set aside for, although it had a free slot and no other reservation fits.
+        // It may admit jobs now that it did not admit before, although it had a free slot and the same reservations fit.
         if worker.set_aside.is_some()
             && let Some(((old, _), load)) = worker.listed_at.zip(load)
             && (load < old || (load == old && has_changed))

@@ -24,8 +24,8 @@ impl SetAside {
 }
 
 impl Worker {
-    /// A waiting job with this key and reservation may have room here, as far as the job is concerned that this worker is set aside for: it
-    /// does not go after that one, or takes nothing that it needs.
+    /// A waiting job with this key and reservation may have room here. On a worker that is set aside for another job, it has to go before that
+    /// one, or to leave a slot and all that the other one needs.
     #[must_use]
     pub fn admits(&self, key: QueueKey, reserves: &Reservation) -> bool {
         self.set_aside.as_ref().is_none_or(|it| key <= it.key || self.leaves_room(reserves, &it.reserves))
@@ -94,7 +94,7 @@ impl Fleet {
         self.set_aside_with_room().filter(has_slot)
     }
 
-    /// One of these may have its free slot for a job at this position, or for any job that leaves enough.
+    /// One of them may have a free slot for a job at this position, or for any job that leaves enough.
     #[must_use]
     pub fn may_have_slot_aside(&self, position: QueueKey) -> bool {
         let may_admit = |worker: &Worker| !worker.is_set_aside_before(position) || worker.has_slot_to_spare();

@@ -84,14 +84,11 @@ pub(crate) fn may_start(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) 
         other.is_limited() && is_earlier && !is_paused && gate::blocking(scheduler, other, now).is_none()
     };
     let lacks_slot = |other: LaneKey| {
-        let need = scheduler.fleet.classes().need_of(other.definition()).map(|(_, need)| need);
-        let admits = |worker: &&Worker| {
-            let head = scheduler.ready.head(other);
-            head.zip(need).is_some_and(|(head, need)| worker.admits(head, &need.reserves))
-        };
         let open = scheduler.fleet.open().map(|(worker, _)| worker);
-        let mut takers = open.chain(scheduler.fleet.set_aside_with_room().filter(admits));
-        takers.any(|worker| gate::can_run(scheduler, worker, other))
+        let mut with_room = open.chain(scheduler.fleet.set_aside_with_room());
+        with_room.any(|worker| {
+            gate::can_run(scheduler, worker, other) && placement::admits_first(scheduler, other, worker)
+        })
     };
     // Its avoided worker may have the free slot.
     let avoids = |job: &Job| job.last_placement().is_some();

@@ -43,9 +43,9 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Ne
     if scheduler.fleet.has_free_slot() || has_room_aside {
         wake(scheduler, now);
     }
-    // A slot that no job may have must not lead through all lanes.
-    let is_aside = |first: First| scheduler.fleet.may_have_slot_aside(first.position);
-    if scheduler.fleet.has_free_slot() || scheduler.ready.next().is_some_and(is_aside) {
+    // Without this check each step would look at all lanes while a worker keeps its only free slot for a waiting job.
+    let may_have_slot_aside = |first: First| scheduler.fleet.may_have_slot_aside(first.position);
+    if scheduler.fleet.has_free_slot() || scheduler.ready.next().is_some_and(may_have_slot_aside) {
         return next_of_all(scheduler, now, running_max.is_some(), looks);
     }
     if running_max.is_some() {

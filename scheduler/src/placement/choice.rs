@@ -128,7 +128,7 @@ pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor, position: Queu
     is_open || set_aside_admits(fleet.set_aside_with_slot(), fleet, parked_for, position)
 }
 
-/// One of the workers `set_aside` is meant, and admits a job at this position.
+/// One of the workers `set_aside` is among those that `parked_for` names, and admits a job at this position.
 fn set_aside_admits<'f>(
     mut set_aside: impl Iterator<Item = &'f Worker>,
     fleet: &Fleet,

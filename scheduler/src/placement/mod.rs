@@ -117,6 +117,12 @@ pub(crate) fn may_run(scheduler: &Scheduler, lane: LaneKey, worker: &Worker) -> 
         && !worker.health.exclusions.covers_definition(definition)
 }
 
+/// The worker is not set aside, or it [admits](Worker::admits) the first job of this lane.
+pub(crate) fn admits_first(scheduler: &Scheduler, lane: LaneKey, worker: &Worker) -> bool {
+    let need = scheduler.fleet.classes().need_of(lane.definition()).map(|(_, need)| need);
+    need.zip(scheduler.ready.head(lane)).is_some_and(|(need, head)| worker.admits(head, &need.reserves))
+}
+
 /// The job may go to this worker, as far as its siblings are concerned. `of` stands for a lane: a member, or a parent for those of its members
 /// that were nowhere yet.
 pub(crate) fn siblings_allow(scheduler: &Scheduler, of: JobId, worker: WorkerId) -> bool {

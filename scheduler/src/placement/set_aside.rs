@@ -53,7 +53,7 @@ pub(crate) fn open_again(scheduler: &mut Scheduler, now: Now) -> bool {
     has_opened
 }
 
-/// Takes in the position of the job, which may have got another priority or due time.
+/// Keeps the worker set aside for the job at its present position: it may have got another priority or due time.
 fn follow_position(scheduler: &mut Scheduler, id: WorkerId, job: JobId) {
     let key = scheduler.jobs.get(&job).map(|it| it.queue_key(scheduler.config.priority_ageing, job));
     let before = scheduler.fleet.worker(id).and_then(Worker::set_aside);
@@ -71,11 +71,14 @@ fn is_awaited(scheduler: &Scheduler, id: WorkerId, job: JobId, now: Now) -> bool
         return false;
     };
     let is_here = worker.is_open() || (worker.may_reconnect() && !worker.row.cordoned);
-    is_here && has_slots(worker) && is_unblocked(scheduler, lane, now) && may_run(scheduler, lane, worker)
+    is_here
+        && may_get_attempts(worker)
+        && is_unblocked(scheduler, lane, now)
+        && may_run(scheduler, lane, worker)
 }
 
-/// It gets attempts once it has room, as long as it is connected.
-fn has_slots(worker: &Worker) -> bool {
+/// It gets attempts once it is connected and has room.
+fn may_get_attempts(worker: &Worker) -> bool {
     worker.slots() > 0 && worker.health.allows_more()
 }
 
@@ -168,7 +171,7 @@ impl<'s> Search<'s> {
         let Some(job) = self.scheduler.jobs.get(&key.job()) else { return false };
         let definition = self.scheduler.definitions.at(job.definition);
         let reserves = definition.is_some_and(|it| Reservation::is_made_by(&it.container.resources));
-        // A member may be the only one that a sibling keeps from where the others start.
+        // Members of other parents may start where a sibling keeps this one away: their starts say nothing about its wait.
         let last_start = self.scheduler.ready.last_start(lane).filter(|_| lane.distinct_of().is_none());
         let since = last_start.map_or(job.due_at, |start| start.max(job.due_at));
         reserves && self.now.utc.since(since) >= self.after
@@ -201,7 +204,7 @@ impl<'s> Search<'s> {
         let workers = candidates.into_iter().filter_map(|id| fleet.worker(id));
         let able = workers.filter(|worker| {
             worker.is_open()
-                && has_slots(worker)
+                && may_get_attempts(worker)
                 && may_be_taken(worker)
                 && may_run(self.scheduler, lane, worker)
         });

@@ -96,7 +96,7 @@ pub struct Settings {
     pub max_queued: Option<String>,
     /// The time after which a waiting job gains a priority step; absent means that priorities do not grow.
     pub priority_ageing: Option<String>,
-    /// The time from its due time after which a worker is set aside for a job that lacks resources, or `off`.
+    /// The wait for resources after which a worker is set aside for a job, or `off`.
     pub set_aside_after: String,
     /// Labels that workers may claim: names separated by commas, each with `*` at its end if it is a beginning.
     pub worker_labels: String,
@@ -196,7 +196,7 @@ pub struct Config {
     pub server_limits: ServerLimits,
     /// Growth of the priority of waiting jobs.
     pub priority_ageing: PriorityAgeing,
-    /// The time from its due time after which a worker is set aside for a job that lacks resources; never if absent.
+    /// The wait for resources after which a worker is set aside for a job; never if absent.
     pub set_aside_after: Option<Duration>,
     /// Labels that workers may claim.
     pub worker_labels: WorkerLabels,

@@ -33,7 +33,7 @@ pub struct JobSettings {
     pub server: ServerLimits,
     /// Growth of the priority of waiting jobs.
     pub priority_ageing: PriorityAgeing,
-    /// The time from its due time after which a worker is set aside for a job that lacks resources; never if absent.
+    /// The wait for resources after which a worker is set aside for a job; never if absent.
     pub set_aside_after: Option<Duration>,
 }
 
