@@ -1,5 +1,6 @@
 //! A job is placed on a worker that its definition allows: labels, exclusive labels, the list of workers.
 
+use protocol::{JobId, Revision};
 use scheduler::Scheduler;
 use scheduler::definition::Definition;
 use scheduler::placement::rules::{EXCLUSIVE, WorkerSelector, exclusive_labels};
@@ -31,13 +32,7 @@ impl Oracle {
         }
         let workers: Vec<WorkerFacts> = scheduler.worker_facts().collect();
         for it in assigned {
-            let added = step.changes.iter().find_map(|change| match change {
-                Change::Added(added) if added.job == it.token.job => Some(added.revision),
-                _ => None,
-            });
-            let Some(revision) = added.or_else(|| disk.row(it.token.job).map(|row| row.revision)) else {
-                continue;
-            };
+            let Some(revision) = revision_of(disk, step, it.token.job) else { continue };
             let definition = workload.definition(revision);
             let lists = workload.of_name(&definition.name).map(|it| &it.placement.workers[..]);
             let worker = workers.iter().find(|facts| facts.id == it.worker);
@@ -63,6 +58,15 @@ impl Oracle {
             }
         }
     }
+}
+
+/// The revision of a job that is new in this step, or was there before it.
+pub(super) fn revision_of(disk: &Disk, step: &Step, job: JobId) -> Option<Revision> {
+    let added = step.changes.iter().find_map(|change| match change {
+        Change::Added(added) if added.job == job => Some(added.revision),
+        _ => None,
+    });
+    added.or_else(|| disk.row(job).map(|row| row.revision))
 }
 
 /// More is reserved than the worker offers, or a GPU twice.

@@ -1,16 +1,18 @@
 //! I29: a worker that is set aside for a job takes a later one only if it leaves what that job needs, and is open again once the job does not
 //! wait.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use protocol::{JobId, WorkerId};
 use scheduler::Scheduler;
 use scheduler::definition::{Definition, RetryOn};
 use scheduler::job::State;
+use scheduler::reservation::Reserved;
 use scheduler::snapshot::WorkerFacts;
-use scheduler::step::{Change, Step};
+use scheduler::step::{Assigned, Change, Step};
 
 use super::Oracle;
+use super::allowed::revision_of;
 use crate::clock::Moment;
 use crate::disk::{Disk, Row};
 use crate::workload::Workload;
@@ -33,9 +35,8 @@ impl Oracle {
             Change::Assigned(it) => Some(it),
             _ => None,
         });
-        // Workers that an earlier job has got in this step too: a later one may have left enough before that.
-        let mut taken: BTreeSet<WorkerId> = BTreeSet::new();
-        for it in assigned {
+        let assigned: Vec<&Assigned> = assigned.collect();
+        for (index, it) in assigned.iter().enumerate() {
             let job = it.token.job;
             if let Some((worker, _)) = after.iter().find(|(_, held)| **held == job) {
                 let what = format!("{} is assigned, and worker {worker} is set aside for it", it.token);
@@ -57,18 +58,21 @@ impl Oracle {
                     || disk.is_member(job);
                 taken.priority < row.priority || (!may_go_first && place(job, taken) > place(*first, row))
             };
-            if rows.as_ref().is_some_and(|it| !is_later(it)) {
-                taken.insert(it.worker);
-            }
-            let is_judged = !is_aged && !taken.contains(&it.worker);
-            let leaves_enough = |(first, row, taken): &(JobId, &Row, &Row)| {
+            let left_enough = |(first, row, taken): &(JobId, &Row, &Row)| {
                 let definitions =
                     (&**workload.definition(row.revision), &**workload.definition(taken.revision));
                 let mut workers = scheduler.worker_facts();
-                let worker = workers.find(|facts| facts.set_aside_for == Some(*first));
-                worker.is_some_and(|worker| leaves_enough(&worker, definitions))
+                let Some(mut worker) = workers.find(|facts| facts.set_aside_for == Some(*first)) else {
+                    return false;
+                };
+                // An earlier job may have taken the rest after it, in the same step.
+                for after in assigned.iter().skip(index + 1).filter(|after| after.worker == it.worker) {
+                    let revision = revision_of(disk, step, after.token.job);
+                    take_back(&mut worker, after, revision.map(|it| &**workload.definition(it)));
+                }
+                leaves_enough(&worker, definitions)
             };
-            if let Some((first, ..)) = rows.filter(|it| is_judged && is_later(it) && !leaves_enough(it)) {
+            if let Some((first, ..)) = rows.filter(|it| !is_aged && is_later(it) && !left_enough(it)) {
                 let what =
                     format!("{} goes to worker {}, which is set aside for job {first}", it.token, it.worker);
                 self.violated(now, "I29 a worker that is set aside takes nothing later", what);
@@ -77,12 +81,25 @@ impl Oracle {
     }
 }
 
+/// The facts of a worker before this attempt was assigned to it.
+fn take_back(worker: &mut WorkerFacts, it: &Assigned, definition: Option<&Definition>) {
+    if worker.queued > 0 {
+        worker.queued -= 1;
+    } else {
+        worker.busy -= 1;
+    }
+    let resources = definition.map(|definition| &definition.container.resources);
+    if let Some(reserved) = resources.and_then(|resources| Reserved::of(resources, it.gpus.clone())) {
+        worker.in_use.remove(&reserved);
+    }
+}
+
 /// A worker has a slot left for a job of the first definition, and what that job reserves of all that one of the second reserves.
 fn leaves_enough(worker: &WorkerFacts, (first, taken): (&Definition, &Definition)) -> bool {
     let (offer, used) = (&worker.offer, &worker.in_use);
     let (wanted, others) = (&first.container.resources, &taken.container.resources);
     let free_gpus = offer.gpus.iter().filter(|id| !used.gpus.contains_key(*id)).count();
-    let wanted_memory = wanted.memory_bytes.filter(|_| others.memory_bytes.is_some()).unwrap_or(0);
+    let kept_memory = others.memory_bytes.map(|_| used.memory_bytes + wanted.memory_bytes.unwrap_or(0));
     let mut custom = wanted.custom.iter().filter(|(name, _)| others.custom.iter().any(|it| it.0 == *name));
     let has_custom = |(name, amount): &(String, u32)| {
         let offered = offer.custom.iter().find(|it| it.0 == *name).map_or(0, |it| u64::from(it.1));
@@ -90,7 +107,7 @@ fn leaves_enough(worker: &WorkerFacts, (first, taken): (&Definition, &Definition
     };
     worker.busy < worker.slots
         && (others.gpus == 0 || free_gpus >= wanted.gpus as usize)
-        && offer.memory_bytes.is_none_or(|all| used.memory_bytes + wanted_memory <= all)
+        && offer.memory_bytes.zip(kept_memory).is_none_or(|(all, kept)| kept <= all)
         && custom.all(has_custom)
 }
 
