@@ -18,7 +18,7 @@ use crate::limits::keys::KeySetNo;
 use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};
 use crate::placement::{self, choice};
-use crate::queue::{First, LaneKey, PriorityAgeing, QueueKey};
+use crate::queue::{First, LaneKey, PriorityAgeing, QueueKey, ReadyQueue};
 use crate::reservation::Reservation;
 use crate::step::{Change, PendingReason};
 
@@ -151,6 +151,33 @@ pub(crate) fn can_run(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> 
     let reservation = classes.need_of(lane.definition()).and_then(|(need, _)| classes.reservation_of(need));
     placement::may_run(scheduler, lane, worker) && reservation.is_none_or(|it| worker.fits(it))
 }
+
+/// The waiting jobs that `first` selects of those that no limit blocks. It may select one for all lanes that take turns, so a lane that a limit
+/// blocks would hide the others: it is parked under that limit. Returns `None` if there are more of these than one search may park.
+pub(crate) fn select_unblocked(
+    scheduler: &mut Scheduler,
+    now: Now,
+    first: impl Fn(&ReadyQueue) -> Vec<(QueueKey, LaneKey)>,
+) -> Option<Vec<(QueueKey, LaneKey)>> {
+    let mut parked = 0;
+    while parked < PARKED_PER_SEARCH {
+        let selected = first(&scheduler.ready);
+        let limits = selected.iter().filter_map(|(_, lane)| Some((*lane, blocking(scheduler, *lane, now)?)));
+        let blocked: Vec<(LaneKey, LimitNo)> = limits.collect();
+        if blocked.is_empty() {
+            return Some(selected);
+        }
+        parked += blocked.len();
+        for (lane, limit) in blocked {
+            park_under(scheduler, lane, limit, now);
+        }
+        wake(scheduler, now);
+    }
+    None
+}
+
+/// Lanes that one search parks, about.
+const PARKED_PER_SEARCH: usize = 1_000;
 
 /// A worker with room may take the first job of this lane.
 pub(crate) fn has_taker(scheduler: &Scheduler, lane: LaneKey) -> bool {

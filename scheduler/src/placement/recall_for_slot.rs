@@ -47,16 +47,12 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     scheduler.searches.for_slot = Some(now.up);
     forget_started(scheduler);
 
-    let waiting: Vec<(QueueKey, LaneKey)> = scheduler
-        .ready
-        .first_for_free_slots(JOBS_MAX)
-        .into_iter()
-        .filter(|(key, lane)| {
-            key.priority() > lowest
-                && gate::blocking(scheduler, *lane, now).is_none()
-                && !is_served(scheduler, *key, *lane)
-        })
-        .collect();
+    let firsts = gate::select_unblocked(scheduler, now, |ready| ready.first_for_free_slots(JOBS_MAX));
+    let Some(mut waiting) = firsts else {
+        scheduler.timers.set_alarm(now.up + BACKLOGS_EVERY, Alarm::Recall);
+        return;
+    };
+    waiting.retain(|(key, lane)| key.priority() > lowest && !is_served(scheduler, *key, *lane));
     if waiting.is_empty() {
         return;
     }

@@ -89,16 +89,16 @@ fn is_unblocked(scheduler: &Scheduler, lane: LaneKey, now: Now) -> bool {
 
 /// Decides anew which workers are set aside, after jobs were placed.
 pub(crate) fn review(scheduler: &mut Scheduler, now: Now) {
-    let Some(after) = scheduler.config.set_aside_after else { return };
+    let Some(wait) = scheduler.config.set_aside_after else { return };
     // Its job has just been placed, or another one has taken the permit. The next step, at once, assigns others.
     scheduler.has_more_to_place |= open_again(scheduler, now);
     if !scheduler.has_more_to_place && scheduler.ready.may_wait_for_resources() {
-        find_worker(scheduler, after, now);
+        find_worker(scheduler, wait, now);
     }
 }
 
 /// Sets a worker aside for the next job that has waited for so long and has none yet.
-fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
+fn find_worker(scheduler: &mut Scheduler, wait: Duration, now: Now) {
     if let Some(at) = not_before(scheduler.searches.to_set_aside, SEARCH_EVERY, now) {
         scheduler.timers.set_alarm(at, Alarm::SetAside);
         return;
@@ -106,11 +106,13 @@ fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
     scheduler.searches.to_set_aside = Some(now.up);
     scheduler.timers.set_alarm(now.up + SEARCH_EVERY, Alarm::SetAside);
     gate::wake(scheduler, now);
-    let mut lanes = scheduler.ready.next_for_resources(scheduler.searches.looked_until, LANES_PER_SEARCH);
-    if lanes.is_empty() {
-        lanes = scheduler.ready.next_for_resources(None, LANES_PER_SEARCH);
-    }
-    let mut search = Search::new(scheduler, after, now);
+    let after = scheduler.searches.looked_until;
+    let lanes = gate::select_unblocked(scheduler, now, |ready| {
+        let next = ready.next_for_resources(after, LANES_PER_SEARCH);
+        if next.is_empty() { ready.next_for_resources(None, LANES_PER_SEARCH) } else { next }
+    });
+    let Some(lanes) = lanes else { return };
+    let mut search = Search::new(scheduler, wait, now);
     let mut looked_until = None;
     let mut found = None;
     for (key, lane) in lanes {
@@ -132,7 +134,8 @@ fn find_worker(scheduler: &mut Scheduler, after: Duration, now: Now) {
 /// One search for a worker to set aside.
 struct Search<'s> {
     scheduler: &'s Scheduler,
-    after: Duration,
+    /// The time that a job must have waited.
+    wait: Duration,
     now: Now,
     /// Jobs that have a worker.
     served: BTreeSet<JobId>,
@@ -143,9 +146,9 @@ struct Search<'s> {
 }
 
 impl<'s> Search<'s> {
-    fn new(scheduler: &'s Scheduler, after: Duration, now: Now) -> Self {
+    fn new(scheduler: &'s Scheduler, wait: Duration, now: Now) -> Self {
         let served = scheduler.fleet.workers_set_aside().map(|(_, job)| job).collect();
-        Self { scheduler, after, now, served, unplaceable: BTreeSet::new(), compared: 0 }
+        Self { scheduler, wait, now, served, unplaceable: BTreeSet::new(), compared: 0 }
     }
 
     /// The worker to set aside for the first job of this lane, if it needs one and there is one.
@@ -154,7 +157,7 @@ impl<'s> Search<'s> {
         let needs_one = !self.served.contains(&key.job())
             && !self.unplaceable.contains(&kind)
             && self.has_waited(key, lane)
-            && is_unblocked(self.scheduler, lane, self.now)
+            && !self.scheduler.ready.is_paused(lane.definition())
             && !gate::has_taker(self.scheduler, lane);
         if !needs_one {
             return None;
@@ -174,7 +177,7 @@ impl<'s> Search<'s> {
         // Members of other parents may start where a sibling keeps this one away: their starts say nothing about its wait.
         let last_start = self.scheduler.ready.last_start(lane).filter(|_| lane.distinct_of().is_none());
         let since = last_start.map_or(job.due_at, |start| start.max(job.due_at));
-        reserves && self.now.utc.since(since) >= self.after
+        reserves && self.now.utc.since(since) >= self.wait
     }
 
     /// The worker that lacks least for this job, of all that it may have. One that it should avoid comes last, and before it those that

@@ -131,6 +131,12 @@ impl Model {
         sorted
     }
 
+    /// The first of the jobs that wait in the lane of this one.
+    pub(super) fn first_of_lane(&self, job: &Job) -> Option<&Job> {
+        let of = lane(job)?;
+        self.jobs.iter().filter(|it| lane(it).as_ref() == Some(&of)).min_by_key(|it| it.order())
+    }
+
     /// A job begins to wait: a lane that was empty has its turn behind all others.
     pub(super) fn begins_to_wait(&mut self, id: u64) {
         let job = self.job(id).expect("it waits").clone();

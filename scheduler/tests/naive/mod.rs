@@ -20,6 +20,7 @@ mod reports;
 mod resources;
 pub(crate) mod said;
 mod setting_aside;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

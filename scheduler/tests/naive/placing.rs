@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use super::budgets;
 use super::matching::{is_listed, matches, score};
-use super::resources;
 use super::{Attempt, Job, LiveState, Model, Worker};
 use crate::world::protocol::{SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, RetryOn};
 use crate::world::scheduler::placement::exclusion::Excluded;
 use crate::world::scheduler::placement::rules::PlacementStrategy;
-use crate::world::scheduler::snapshot::Waiting;
-use crate::world::scheduler::step::PendingReason;
 
 impl Model {
     /// As long as anybody waits whom somebody can take: the first of them goes to the least loaded of those. Which of several equally
@@ -287,92 +284,6 @@ impl Model {
         let is_free = self.load(worker).is_some_and(|load| load < 1_000);
         if is_free { worker.slots() - self.burden(worker) } else { 0 }
     }
-
-    /// How many jobs wait, by definition and the worker that they are pinned to, and why. Reasons of jobs with limits are those of the
-    /// workers: whether a limit keeps them was perhaps not looked at.
-    pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        let mut waiting: Vec<Waiting> = Vec::new();
-        for job in &self.jobs {
-            let LiveState::Queued { pinned: pinned_to } = job.standing else { continue };
-            let revision = job.definition.revision;
-            match waiting.iter_mut().find(|it| (it.revision, it.pinned_to) == (revision, pinned_to)) {
-                Some(of_its_kind) => of_its_kind.count += 1,
-                None => {
-                    let reason = self.why(&job.definition, pinned_to);
-                    waiting.push(Waiting { revision, pinned_to, reason, count: 1 });
-                }
-            }
-        }
-        waiting.sort();
-        waiting
-    }
-
-    /// Puts what is told of waiting jobs into the form of [`Self::waiting`].
-    pub(crate) fn without_limits(&self, told: &[Waiting]) -> Vec<Waiting> {
-        let mut waiting: Vec<Waiting> = Vec::new();
-        for it in told {
-            let definition = self.definitions.iter().find(|definition| definition.revision == it.revision);
-            let limited = definition.filter(|it| {
-                it.limits.concurrency.is_some() || it.limits.rate.is_some() || resources::reserves(it)
-            });
-            let reason = limited.map_or(it.reason, |definition| self.why(definition, it.pinned_to));
-            match waiting
-                .iter_mut()
-                .find(|other| (other.revision, other.pinned_to) == (it.revision, it.pinned_to))
-            {
-                Some(other) => other.count += it.count,
-                None => waiting.push(Waiting { reason, ..*it }),
-            }
-        }
-        waiting.sort();
-        waiting
-    }
-
-    pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
-        match job.standing {
-            LiveState::Scheduled => Some(PendingReason::NotDue),
-            LiveState::Queued { .. } if self.is_paused(&job.definition) => Some(PendingReason::Paused),
-            LiveState::Queued { pinned } => {
-                let by_workers = self.why(&job.definition, pinned);
-                let by_limits =
-                    self.why_limited(job, by_workers).filter(|_| by_workers >= PendingReason::ServerFull);
-                Some(by_limits.unwrap_or(by_workers))
-            }
-            LiveState::Quarantined => Some(PendingReason::Quarantined),
-            LiveState::Held(_) | LiveState::Ended(_) => None,
-        }
-    }
-
-    /// The obstacle of the worker that is the nearest to taking it: the one with the least of these numbers to overcome.
-    fn why(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
-        if self.is_paused(definition) {
-            return PendingReason::Paused;
-        }
-        let waits = |job: &&Job| {
-            matches!(job.standing, LiveState::Queued { pinned: only } if only == pinned)
-                && job.definition.revision == definition.revision
-        };
-        let first = self.jobs.iter().filter(waits).min_by_key(|job| job.order());
-        let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
-        let first_obstacle = |it: &Worker| match () {
-            () if !is_listed(it, definition) => PendingReason::NoMatch,
-            () if it.session.is_none() => PendingReason::NoWorker,
-            () if !it.offers && !it.runtime_broken => PendingReason::NoRuntime,
-            () if !matches(it, definition) => PendingReason::NoMatch,
-            () if !resources::is_offered(it, definition) => PendingReason::TooLarge,
-            () if !it.offers => PendingReason::RuntimeUnavailable,
-            () if it.cordoned || it.leaving => PendingReason::Cordoned,
-            () if is_excluded(it, definition) => PendingReason::Excluded,
-            () if self.is_probing(it) => PendingReason::Excluded,
-            () if !has_free_slot(it) => PendingReason::Busy,
-            () if !self.has_left(it, definition) => PendingReason::Resources,
-            () if first.is_none_or(|job| !self.is_admitted(it, job)) => PendingReason::SetAside,
-            () => PendingReason::Soon,
-        };
-        let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
-        let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
-        nearest.max(pinned.map_or(nearest, |_| PendingReason::PinnedWorkerAway))
-    }
 }
 
 /// The worker to avoid: that of the last infrastructure failure, or of the last failure if the definition wants another worker.
@@ -385,7 +296,7 @@ pub(super) fn is_suspended(worker: &Worker) -> bool {
     worker.exclusions.iter().any(|it| it.active && it.of == Excluded::Suspect)
 }
 
-fn is_excluded(worker: &Worker, definition: &Definition) -> bool {
+pub(super) fn is_excluded(worker: &Worker, definition: &Definition) -> bool {
     worker.exclusions.iter().filter(|it| it.active).any(|it| match it.of {
         Excluded::Anything | Excluded::Suspect => true,
         Excluded::Runtime(kind) => kind == definition.container.runtime,

@@ -158,6 +158,10 @@ impl Oracle {
             // The request may be among the undone commits.
             Outcome::Cancelled | Outcome::Interrupted if self.is_of_the_past(closed.token) => false,
             Outcome::Cancelled => stopping != Some(StopCause::Cancel),
+            // Its worker does not know it, and in the old state that came back it had not begun.
+            Outcome::Released if was_not_begun(&closed.message) && closed.token.fence <= self.given_again => {
+                false
+            }
             // A container that was removed while nobody looked was, as far as anybody can tell, never there: it is begun once more.
             Outcome::PullFailed | Outcome::StartFailed | Outcome::HostFailed | Outcome::Released => {
                 truth.runs > 0 && !truth.removed
@@ -372,6 +376,11 @@ const DRIFT_FENCED: u64 = 10_000;
 
 /// Instants that a process puts on disk for the next one are in milliseconds of the clock on the wall.
 const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
+
+/// The server has no trace of a start, and the worker came back without the attempt.
+fn was_not_begun(message: &str) -> bool {
+    message.starts_with("given back: ") && message.ends_with(" when its worker came back without it")
+}
 
 /// The beginnings of what the scheduler says of attempts that it gives up.
 const GIVEN_UP: &str = "a person gave it up";

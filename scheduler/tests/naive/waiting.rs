@@ -1,0 +1,102 @@
+//! Waiting jobs, and why they wait.
+
+use super::matching::{is_listed, matches};
+use super::placing::is_excluded;
+use super::resources;
+use super::{Job, LiveState, Model, Worker};
+use crate::world::protocol::WorkerId;
+use crate::world::scheduler::definition::Definition;
+use crate::world::scheduler::snapshot::Waiting;
+use crate::world::scheduler::step::PendingReason;
+
+impl Model {
+    /// How many jobs wait, by definition and the worker that they are pinned to, and why. Reasons of jobs with limits are those of the
+    /// workers: whether a limit keeps them was perhaps not looked at.
+    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for job in &self.jobs {
+            let LiveState::Queued { pinned: pinned_to } = job.standing else { continue };
+            let revision = job.definition.revision;
+            match waiting.iter_mut().find(|it| (it.revision, it.pinned_to) == (revision, pinned_to)) {
+                Some(of_its_kind) => of_its_kind.count += 1,
+                None => {
+                    let reason = self.why_any(&job.definition, pinned_to);
+                    waiting.push(Waiting { revision, pinned_to, reason, count: 1 });
+                }
+            }
+        }
+        waiting.sort();
+        waiting
+    }
+
+    /// Puts what is told of waiting jobs into the form of [`Self::waiting`].
+    pub(crate) fn without_limits(&self, told: &[Waiting]) -> Vec<Waiting> {
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for it in told {
+            let definition = self.definitions.iter().find(|definition| definition.revision == it.revision);
+            let limited = definition.filter(|it| {
+                it.limits.concurrency.is_some() || it.limits.rate.is_some() || resources::reserves(it)
+            });
+            let reason = limited.map_or(it.reason, |definition| self.why_any(definition, it.pinned_to));
+            match waiting
+                .iter_mut()
+                .find(|other| (other.revision, other.pinned_to) == (it.revision, it.pinned_to))
+            {
+                Some(other) => other.count += it.count,
+                None => waiting.push(Waiting { reason, ..*it }),
+            }
+        }
+        waiting.sort();
+        waiting
+    }
+
+    pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
+        match job.standing {
+            LiveState::Scheduled => Some(PendingReason::NotDue),
+            LiveState::Queued { .. } if self.is_paused(&job.definition) => Some(PendingReason::Paused),
+            LiveState::Queued { pinned } => {
+                let by_workers = self.why(&job.definition, pinned, self.first_of_lane(job));
+                let by_limits =
+                    self.why_limited(job, by_workers).filter(|_| by_workers >= PendingReason::ServerFull);
+                Some(by_limits.unwrap_or(by_workers))
+            }
+            LiveState::Quarantined => Some(PendingReason::Quarantined),
+            LiveState::Held(_) | LiveState::Ended(_) => None,
+        }
+    }
+
+    /// As [`Self::why`], for the first job of a definition, whatever its keys are.
+    fn why_any(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
+        let waits = |job: &&Job| {
+            matches!(job.standing, LiveState::Queued { pinned: only } if only == pinned)
+                && job.definition.revision == definition.revision
+        };
+        self.why(definition, pinned, self.jobs.iter().filter(waits).min_by_key(|job| job.order()))
+    }
+
+    /// The obstacle of the worker that is the nearest to taking `first`, the first job of a lane.
+    fn why(&self, definition: &Definition, pinned: Option<WorkerId>, first: Option<&Job>) -> PendingReason {
+        if self.is_paused(definition) {
+            return PendingReason::Paused;
+        }
+        let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
+        let first_obstacle = |it: &Worker| match () {
+            () if !is_listed(it, definition) => PendingReason::NoMatch,
+            () if it.session.is_none() => PendingReason::NoWorker,
+            () if !it.offers && !it.runtime_broken => PendingReason::NoRuntime,
+            () if !matches(it, definition) => PendingReason::NoMatch,
+            () if !resources::is_offered(it, definition) => PendingReason::TooLarge,
+            () if !it.offers => PendingReason::RuntimeUnavailable,
+            () if it.cordoned || it.leaving => PendingReason::Cordoned,
+            () if is_excluded(it, definition) => PendingReason::Excluded,
+            () if self.is_probing(it) => PendingReason::Excluded,
+            () if !has_free_slot(it) => PendingReason::Busy,
+            () if !self.has_left(it, definition) => PendingReason::Resources,
+            () if first.is_none_or(|job| !self.is_admitted(it, job)) => PendingReason::SetAside,
+            () => PendingReason::Soon,
+        };
+        let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
+        let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
+        nearest.max(pinned.map_or(nearest, |_| PendingReason::PinnedWorkerAway))
+    }
+}
