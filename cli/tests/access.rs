@@ -113,6 +113,34 @@ async fn each_role_may_do_what_it_is_for() {
 }
 
 #[tokio::test]
+async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() {
+    let (cluster, _server, admin) = start().await;
+    let some = make_token(&cluster, &admin, "some", &["--role", "operator", "--definitions", "hel*"]);
+    assert_eq!(run_as(&cluster, &some, &["pause", "hello"]).0, 0);
+    assert_eq!(run_as(&cluster, &some, &["resume", "hello"]).0, 0);
+    let outside = "the token is not for jobs of this definition";
+    let more = "the token is for certain definitions only, and this acts on more than these";
+    for (words, why) in [
+        (&["pause", "other"][..], outside),
+        (&["pause", "other", "--schedule", "nightly"], outside),
+        (&["pause", "--all"], more),
+        (&["pause", "--group", "db"], more),
+        (&["pause", "--schedules"], more),
+        (&["resume", "--all"], more),
+        (&["reload"], more),
+    ] {
+        let (code, text) = run_as(&cluster, &some, words);
+        assert!(code == 3 && text.contains(why), "{words:?}: {code}: {text}");
+    }
+    let cordon = format!("http://{}/api/workers/1/cordon", cluster.address());
+    let request = http::client().build().unwrap().post(cordon).header("authorization", bearer(&some));
+    assert_eq!(request.send().await.unwrap().status(), 403);
+    let words = ["token", "create", "more", "--role", "admin", "--definitions", "hello"];
+    let (code, text) = run_as(&cluster, &admin, &words);
+    assert!(code != 0 && text.contains("a token with the role admin is for all definitions"), "{text}");
+}
+
+#[tokio::test]
 async fn a_token_can_be_saved_to_a_file_once() {
     let (cluster, _server, admin) = start().await;
     let file = cluster.path("machines.token");
@@ -165,6 +193,27 @@ async fn a_revocation_acts_at_once_also_on_what_is_open() {
     wait_until("the worker is shut out", async || worker.log().contains("revoked")).await;
     let (code, text) = run_as(&cluster, &viewer, &["ls"]);
     assert!(code == 3 && text.contains("the token was revoked"), "{code}: {text}");
+}
+
+#[tokio::test]
+async fn an_idempotency_key_belongs_to_the_token_that_sent_it() {
+    let (cluster, _server, admin) = start().await;
+    let one = make_token(&cluster, &admin, "one", &["--role", "submitter"]);
+    let other = make_token(&cluster, &admin, "other", &["--role", "submitter"]);
+    let client = http::client().build().unwrap();
+    let submit = async |token: &str, name: &str| {
+        let request = client.post(format!("http://{}/api/jobs/{name}", cluster.address()));
+        let request = request.header("authorization", bearer(token)).header("idempotency-key", "deploy-1");
+        let answer = request.send().await.unwrap();
+        let is_replay = answer.headers().contains_key("idempotent-replay");
+        let job: Value = answer.json().await.unwrap();
+        (job["id"].as_u64(), is_replay)
+    };
+    assert_eq!(submit(&one, "hello").await, (Some(1), false));
+    assert_eq!(submit(&other, "hello").await, (Some(2), false), "the same request of another one");
+    assert_eq!(submit(&admin, "other").await, (Some(3), false), "another request of another one");
+    assert_eq!(submit(&one, "hello").await, (Some(1), true));
+    assert_eq!(submit(&other, "hello").await, (Some(2), true));
 }
 
 #[tokio::test]

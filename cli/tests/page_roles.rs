@@ -157,6 +157,15 @@ async fn a_submitter_of_some_definitions_is_offered_operations_on_their_jobs_onl
         }
     }
     assert!(!submitter.is_offered("/jobs?name=*", "/jobs/bulk").await, "the filter has jobs of others");
+    let operator = site.sign_in("some", &["--role", "operator", "--definitions", "hel*"]).await;
+    assert!(operator.is_offered("/definitions/hello", "/definitions/hello/pause").await);
+    for (page, action) in [
+        ("/definitions/other", "/definitions/other/pause"),
+        ("/definitions", "/pause"),
+        ("/schedules", "/schedules/pause"),
+    ] {
+        assert!(!operator.is_offered(page, action).await, "{action} on {page}");
+    }
     assert_eq!(submitter.send("/definitions/other/run", "").await, 403);
     let entries = |name: &str| {
         let file = site.cluster.path(&format!("{name}.json"));

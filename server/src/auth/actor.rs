@@ -111,6 +111,23 @@ impl Actor {
             false => Err(Denial::OutOfScope),
         }
     }
+
+    /// True if the actor may act on jobs of every definition.
+    #[must_use]
+    pub fn has_whole_scope(&self) -> bool {
+        self.scope.patterns().is_empty()
+    }
+
+    /// Refuses to act on what concerns jobs of every definition: workers, the file, pauses of everything.
+    ///
+    /// # Errors
+    /// [`Denial::NeedsWholeScope`].
+    pub fn check_whole_scope(&self) -> Result<(), Denial> {
+        match self.has_whole_scope() {
+            true => Ok(()),
+            false => Err(Denial::NeedsWholeScope),
+        }
+    }
 }
 
 tokio::task_local! {

@@ -31,6 +31,9 @@ pub enum Denial {
     /// The token is valid, but not for jobs of this definition.
     #[error("the token is not for jobs of this definition")]
     OutOfScope,
+    /// The token is valid, but only for jobs of some definitions, and the request acts on more.
+    #[error("the token is for certain definitions only, and this acts on more than these")]
+    NeedsWholeScope,
     /// Too many requests from its address had no valid token.
     #[error("too many requests from this address had no valid token")]
     TooManyFailures {

@@ -53,9 +53,7 @@ impl AuthProxySettings {
         }
         let groups_header = self.groups_header.map(|name| header_name(GROUPS_HEADER, &name)).transpose()?;
         let groups = match (groups_header, self.groups.is_empty()) {
-            (Some(name), false) => {
-                Some((name, self.groups.iter().map(|text| group(text)).collect::<Result<_, _>>()?))
-            }
+            (Some(name), false) => Some((name, groups(&self.groups)?)),
             (None, true) => None,
             (Some(_), true) => {
                 return Err(wrong(GROUPS_HEADER, format!("it needs roles of groups: {}", GROUP.0)));
@@ -88,6 +86,19 @@ fn network(text: &str) -> Result<IpNet, SettingsError> {
         return Err(wrong(FROM, format!("{text} is every address: everybody could claim to be anybody")));
     }
     Ok(network)
+}
+
+fn groups(given: &[String]) -> Result<Vec<(String, Role)>, SettingsError> {
+    let mut groups: Vec<(String, Role)> = Vec::new();
+    for text in given {
+        let (name, role) = group(text)?;
+        if let Some((_, other)) = groups.iter().find(|(it, other)| *it == name && *other != role) {
+            let reason = format!("the group {name:?} has two roles: {} and {}", other.name(), role.name());
+            return Err(wrong(GROUP, reason));
+        }
+        groups.push((name, role));
+    }
+    Ok(groups)
 }
 
 fn group(text: &str) -> Result<(String, Role), SettingsError> {
@@ -164,5 +175,12 @@ mod tests {
         refused(|it| it.role = Some("worker".into()), "is not viewer");
         refused(|it| it.groups = vec!["ops=operator".into()], "it needs --auth-proxy-groups-header");
         refused(|it| it.groups_header = Some("X-Groups".into()), "it needs roles of groups");
+        refused(
+            |it| {
+                it.groups_header = Some("X-Groups".into());
+                it.groups = vec!["ops=operator".into(), "dev=submitter".into(), "ops=admin".into()];
+            },
+            "the group \"ops\" has two roles: operator and admin",
+        );
     }
 }

@@ -9,6 +9,7 @@ use scheduler::pauses::{PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
 use scheduler::step::{Answer, Rejection};
 
+use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
@@ -90,9 +91,14 @@ fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
 /// Pauses or resumes.
 ///
 /// # Errors
-/// `unknown_job`, `unknown_group`, `unknown_schedule`, and those of the engine.
+/// `out_of_scope`, `unknown_job`, `unknown_group`, `unknown_schedule`, and those of the engine.
 async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<StatusCode, Problem> {
     note::object(target.to_string());
+    let actor = Actor::current();
+    match &target {
+        PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => actor.check_scope(name)?,
+        PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Schedules => actor.check_whole_scope()?,
+    }
     // A paused definition or group may have left jobs.yaml since.
     if !state.services.engine.snapshot().pauses.contains(&target) {
         check_known(state, &target)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 
+use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::config::jobs_file::{Fault, Faults};
 use crate::engine::Busy;
@@ -30,6 +31,7 @@ pub(crate) async fn reload(
     query.finish()?;
     body::none(request.into_body()).await?;
     note::object("definitions");
+    Actor::current().check_whole_scope()?;
     let reloaded = state.services.reloader.reload(expected).await?;
     if let Some(changes) = reloaded.changes() {
         note::detail(changes);

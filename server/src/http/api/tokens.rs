@@ -85,8 +85,9 @@ pub(crate) async fn create(
         );
         return Err(out_of_range("definitions", detail));
     }
-    if role == Role::Worker && !request.definitions.is_empty() {
-        return Err(out_of_range("definitions", "a token for workers is for all definitions"));
+    if matches!(role, Role::Worker | Role::Admin) && !request.definitions.is_empty() {
+        let detail = format!("a token with the role {role} is for all definitions");
+        return Err(out_of_range("definitions", detail));
     }
     check_join(&request, role)?;
     let labels: Vec<(String, String)> = request.labels.into_iter().collect();

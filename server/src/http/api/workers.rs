@@ -15,6 +15,7 @@ use scheduler::step::Answer;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
@@ -157,6 +158,7 @@ async fn perform(state: &AppState, worker: WorkerId, operation: Operation) -> Re
         Some(facts) => note::object(format!("worker {worker} ({})", facts.name)),
         None => note::object(format!("worker {worker}")),
     }
+    Actor::current().check_whole_scope()?;
     match state.services.engine.operate(worker, operation.clone()).await? {
         Answer::Done => {
             // The log is the only record: the server may have no job to which this belongs.

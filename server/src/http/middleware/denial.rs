@@ -23,7 +23,7 @@ impl From<Denial> for Problem {
                 .hint("with a valid join token and --rejoin it joins as a new worker")
                 .header(header::WWW_AUTHENTICATE, BEARER),
             Denial::WrongRole { .. } => Self::new(Code::Forbidden, detail),
-            Denial::OutOfScope => Self::new(Code::OutOfScope, detail)
+            Denial::OutOfScope | Denial::NeedsWholeScope => Self::new(Code::OutOfScope, detail)
                 .hint("\"longshore token ls\" shows an administrator the definitions of each token"),
             Denial::TooManyFailures { retry_after_s } => {
                 Self::new(Code::TooManyFailures, detail).retry_after(retry_after_s)

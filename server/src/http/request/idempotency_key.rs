@@ -10,13 +10,15 @@ use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::step::{Answer, Rejection};
 use sha2::{Digest, Sha256};
 
+use crate::auth::actor::Actor;
 use crate::engine::Busy;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::predecessors;
 use crate::http::state::AppState;
 
-/// The idempotency key of a request, with the fingerprint of the request: a hash of `fingerprint_text` and the body.
+/// The idempotency key of a request, with the fingerprint of the request: a hash of `fingerprint_text` and the body. Keys of different tokens,
+/// and of requests without a token, are different keys.
 pub(crate) fn parse_key(
     parts: &Parts,
     fingerprint_text: &str,
@@ -35,7 +37,12 @@ pub(crate) fn parse_key(
     };
     let hash = Sha256::new().chain_update(fingerprint_text).chain_update([0]).chain_update(body).finalize();
     let digest = u128::from_be_bytes(std::array::from_fn(|index| hash[index]));
-    Ok(Some((format!("http:{key}").into(), digest)))
+    // No key has a space, so a name of a token and a key are told apart.
+    let key = match &Actor::current().token {
+        Some(name) => format!("http:{name} {key}"),
+        None => format!("http:{key}"),
+    };
+    Ok(Some((key.into(), digest)))
 }
 
 /// Submits jobs to the engine with the archive's answers about the key and about the jobs that they come after.

@@ -65,12 +65,22 @@ impl Frame {
 
     /// True if the sender may act on jobs of every definition.
     pub(crate) fn has_whole_scope(&self) -> bool {
-        self.actor.scope.patterns().is_empty()
+        self.actor.has_whole_scope()
     }
 
-    /// True if the sender may release jobs, operate workers and pause schedules.
+    /// True if the sender may release jobs and pause definitions, those of its scope.
     pub(crate) fn may_operate(&self) -> bool {
         self.actor.role.allows(Permission::Operate)
+    }
+
+    /// True if the sender may pause this definition.
+    pub(crate) fn may_pause(&self, definition: &str) -> bool {
+        self.may_operate() && self.actor.scope.includes(definition)
+    }
+
+    /// True if the sender may operate workers, and pause everything.
+    pub(crate) fn may_operate_all(&self) -> bool {
+        self.may_operate() && self.has_whole_scope()
     }
 
     /// True if the sender may read the audit log.

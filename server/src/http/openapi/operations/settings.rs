@@ -30,7 +30,7 @@ pub(super) fn definitions() -> Vec<Operation> {
             .answers(200, "What has changed.", vec![object::<shapes::Reloaded>(json!({
                 "definitions": 4, "revision": REVISION_EXAMPLE, "added": ["resize"], "changed": [], "removed": [], "warnings": []
             }))])
-            .problems(&[&NO_BODY, &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::Draining]]),
+            .problems(&[&NO_BODY, &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::OutOfScope, Code::Draining]]),
     ]
 }
 

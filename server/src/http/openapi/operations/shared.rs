@@ -116,12 +116,13 @@ pub(super) const SUBMISSION: [Code; 31] = [
 ];
 
 pub(super) const ON_JOB: [Code; 3] = [Code::InvalidId, Code::JobNotFound, Code::Pruned];
-pub(super) const ON_WORKER: [Code; 6] = [
+pub(super) const ON_WORKER: [Code; 7] = [
     Code::InvalidId,
     Code::UnknownWorker,
     Code::WorkerAway,
     Code::WorkerConnected,
     Code::UnknownAttempt,
+    Code::OutOfScope,
     Code::RefusedByStore,
 ];
 pub(super) const PAGING: [Code; 2] = [Code::InvalidLimit, Code::InvalidCursor];
