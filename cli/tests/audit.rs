@@ -13,25 +13,15 @@ const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runti
 async fn start(flags: &[&str]) -> (Cluster, Process, String) {
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
     let server = cluster.start_server(&[&["--require-tokens"], flags].concat()).await;
-    let admin = cluster.path("data/admin.token").display().to_string();
+    let admin = cluster.admin_token();
     (cluster, server, admin)
 }
 
 /// Runs a command as the administrator.
 fn run(cluster: &Cluster, admin: &str, words: &[&str]) -> String {
-    let address = cluster.address();
-    let (code, text) = cluster.run_cli(&[words, &["--server", &address, "--token-file", admin]].concat());
+    let (code, text) = cluster.run_as(admin, words);
     assert_eq!(code, 0, "{words:?}: {text}");
     text
-}
-
-fn make_token(cluster: &Cluster, admin: &str, name: &str, flags: &[&str]) -> String {
-    let text = run(cluster, admin, &[&["token", "create", name], flags].concat());
-    let token = text.lines().find(|line| line.starts_with("longshore_")).expect("the token");
-    let file = cluster.path(&format!("{name}.token"));
-    std::fs::write(&file, token).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    file.display().to_string()
 }
 
 /// The rows with this text in object or detail.
@@ -53,8 +43,8 @@ async fn row(cluster: &Cluster, admin: &str, about: &str, fits: impl Fn(&Value) 
 #[tokio::test]
 async fn each_change_has_its_object_and_its_kind() {
     let (cluster, _server, admin) = start(&[]).await;
-    make_token(&cluster, &admin, "eyes", &["--role", "viewer"]);
-    make_token(&cluster, &admin, "ci", &["--role", "submitter", "--definitions", "hel*", "--expires", "90d"]);
+    cluster.make_token(&admin, "eyes", &["--role", "viewer"]);
+    cluster.make_token(&admin, "ci", &["--role", "submitter", "--definitions", "hel*", "--expires", "90d"]);
     let api = format!("http://{}/api", cluster.address());
     let bearer = format!("Bearer {}", std::fs::read_to_string(&admin).unwrap().trim());
     let post = async |path: &str, body: Value| {
@@ -90,7 +80,7 @@ async fn each_change_has_its_object_and_its_kind() {
 #[tokio::test]
 async fn workers_that_join_and_changes_of_them_are_named() {
     let (cluster, _server, admin) = start(&[]).await;
-    let token = make_token(&cluster, &admin, "join", &["--role", "worker", "--uses", "1"]);
+    let token = cluster.make_token(&admin, "join", &["--role", "worker", "--uses", "1"]);
     let flags = ["--no-docker", "--allow-fake", "--token-file", &token];
     let mut first = cluster.start_worker("anna", &flags);
     let joined = row(&cluster, &admin, "worker 1 (anna)", |_| true).await;

@@ -1,8 +1,6 @@
 //! Pages of the dashboard offer each role what it may do, and a submitter of some definitions their jobs only. Other forms are refused.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
-use std::os::unix::fs::PermissionsExt as _;
-
 use reqwest::Client;
 use testkit::{Cluster, Process, http, wait_until};
 
@@ -23,8 +21,8 @@ impl Site {
     async fn start() -> Self {
         let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
         let server = cluster.start_server(&["--require-tokens"]).await;
-        let admin = cluster.path("data/admin.token").display().to_string();
-        let join = make_token(&cluster, &admin, "machines", &["--role", "worker"]);
+        let admin = cluster.admin_token();
+        let join = cluster.make_token(&admin, "machines", &["--role", "worker"]);
         let worker = cluster.start_worker("anna", &["--no-docker", "--allow-fake", "--token-file", &join]);
         let site = Self { cluster, admin, _processes: [server, worker] };
         wait_until("the worker has joined", async || site.run(&["workers"]).contains("anna")).await;
@@ -39,7 +37,7 @@ impl Site {
 
     /// Makes a token with these flags, and signs in with it.
     async fn sign_in(&self, name: &str, flags: &[&str]) -> Visitor {
-        let token = std::fs::read_to_string(make_token(&self.cluster, &self.admin, name, flags)).unwrap();
+        let token = std::fs::read_to_string(self.cluster.make_token(&self.admin, name, flags)).unwrap();
         let base = format!("http://{}", self.cluster.address());
         let client = http::client().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let login = client.post(format!("{base}/login")).header("content-type", FORM);
@@ -82,15 +80,6 @@ fn run(cluster: &Cluster, admin: &str, words: &[&str]) -> String {
     let (code, text) = cluster.run_cli(&[words, &["--server", &address, "--token-file", admin]].concat());
     assert_eq!(code, 0, "{words:?}: {text}");
     text
-}
-
-fn make_token(cluster: &Cluster, admin: &str, name: &str, flags: &[&str]) -> String {
-    let text = run(cluster, admin, &[&["token", "create", name], flags].concat());
-    let token = text.lines().find(|line| line.starts_with("longshore_")).expect("the token");
-    let file = cluster.path(&format!("{name}.token"));
-    std::fs::write(&file, token).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    file.display().to_string()
 }
 
 const FORM: &str = "application/x-www-form-urlencoded";

@@ -1,8 +1,6 @@
 //! The policy of the server (`--policy`), with real processes.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
-use std::os::unix::fs::PermissionsExt as _;
-
 use serde_json::Value;
 use testkit::{Cluster, http};
 
@@ -28,41 +26,25 @@ fn cluster() -> (Cluster, String) {
     (cluster, policy.display().to_string())
 }
 
-/// Runs a command with the token in this file.
-fn run_as(cluster: &Cluster, token_file: &str, words: &[&str]) -> (i32, String) {
-    let address = cluster.address();
-    cluster.run_cli(&[words, &["--server", &address, "--token-file", token_file]].concat())
-}
-
-/// Makes a token with this role, and returns its file.
-fn make_token(cluster: &Cluster, admin: &str, role: &str) -> String {
-    let (code, text) = run_as(cluster, admin, &["token", "create", role, "--role", role]);
-    assert_eq!(code, 0, "{text}");
-    let file = cluster.path(&format!("{role}.token"));
-    std::fs::write(&file, text.lines().find(|line| line.starts_with("longshore_")).unwrap()).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    file.display().to_string()
-}
-
 #[tokio::test]
 async fn a_rule_for_a_role_holds_for_each_way_to_make_a_job() {
     let (cluster, policy) = cluster();
     let _server = cluster.start_server(&["--require-tokens", "--policy", &policy]).await;
-    let admin = cluster.path("data/admin.token").display().to_string();
-    let submitter = make_token(&cluster, &admin, "submitter");
+    let admin = cluster.admin_token();
+    let submitter = cluster.make_token(&admin, "submitter", &["--role", "submitter"]);
     let refused = |words: &[&str], reason: &str| {
-        let (code, text) = run_as(&cluster, &submitter, words);
+        let (code, text) = cluster.run_as(&submitter, words);
         assert!(code != 0 && text.contains(reason), "{words:?}: {code}: {text}");
     };
     let network = "network: bridge is not allowed (rule 2 of the server's policy)";
     refused(&["run", "online"], network);
     refused(&["run", "online", "--count", "3"], network);
     refused(&["run", "hello", "--timeout", "2h"], "timeout: 2h is above 1h");
-    let (code, text) = run_as(&cluster, &submitter, &["run", "hello", "--timeout", "1h"]);
+    let (code, text) = cluster.run_as(&submitter, &["run", "hello", "--timeout", "1h"]);
     assert_eq!(code, 0, "{text}");
-    let (code, text) = run_as(&cluster, &admin, &["run", "online"]);
+    let (code, text) = cluster.run_as(&admin, &["run", "online"]);
     assert_eq!(code, 0, "the rule is not for administrators: {text}");
-    assert_eq!(run_as(&cluster, &admin, &["cancel", "2"]).0, 0);
+    assert_eq!(cluster.run_as(&admin, &["cancel", "2"]).0, 0);
     refused(&["retry", "2"], network);
     let token = std::fs::read_to_string(&submitter).unwrap();
     let many = http::client().build().unwrap().post(format!("http://{}/api/jobs", cluster.address()));

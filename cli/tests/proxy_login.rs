@@ -112,7 +112,7 @@ async fn the_dashboard_shows_the_user_and_the_audit_log_names_him() {
     assert!(status == 303 && page.contains("/login"), "{page}");
     send(&cluster, PROXY, "POST /api/jobs/hello", &[ANNA, OPS]).await;
     send(&cluster, OTHER, "POST /api/jobs/hello", &[ANNA, OPS]).await;
-    let admin = cluster.path("data/admin.token").display().to_string();
+    let admin = cluster.admin_token();
     let address = cluster.address();
     wait_until("both requests are in the audit log", async || {
         let (_, text) =

@@ -24,7 +24,7 @@ struct Stage {
 impl Stage {
     fn new(jobs: &str) -> Self {
         let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
-        let admin = cluster.path("data/admin.token").display().to_string();
+        let admin = cluster.admin_token();
         Self { cluster, admin }
     }
 
@@ -34,8 +34,7 @@ impl Stage {
 
     /// Runs a command as the administrator.
     fn run(&self, words: &[&str]) -> (i32, String) {
-        let address = self.cluster.address();
-        self.cluster.run_cli(&[words, &["--server", &address, "--token-file", &self.admin]].concat())
+        self.cluster.run_as(&self.admin, words)
     }
 
     fn run_ok(&self, words: &[&str]) -> String {
@@ -46,12 +45,7 @@ impl Stage {
 
     /// Makes a join token, and returns the file that it was written to.
     fn make_token(&self, name: &str, flags: &[&str]) -> String {
-        let text = self.run_ok(&[&["token", "create", name, "--role", "worker"], flags].concat());
-        let token = text.lines().find(|line| line.starts_with("longshore_")).expect("the token");
-        let file = self.cluster.path(&format!("{name}.token"));
-        std::fs::write(&file, token).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        file.display().to_string()
+        self.cluster.make_token(&self.admin, name, &[&["--role", "worker"], flags].concat())
     }
 
     fn start_worker(&self, name: &str, token_file: &str, flags: &[&str]) -> Process {

@@ -18,6 +18,7 @@ mod port;
 mod process;
 mod rng;
 pub mod smtp;
+mod tokens;
 mod wait;
 
 pub use api::{Api, ApiResponse};
@@ -27,4 +28,5 @@ pub use database::Database;
 pub use port::ReservedPort;
 pub use process::{Process, ProcessSpec, has_argument, log_tail, processes_mentioning};
 pub use rng::SeededRng;
+pub use tokens::bearer;
 pub use wait::{wait_at_most, wait_for, wait_until};

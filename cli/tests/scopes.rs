@@ -1,0 +1,64 @@
+//! Tokens of one server among each other, with real processes: scopes of operators, and idempotency keys.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use serde_json::Value;
+use testkit::{Cluster, Process, bearer, http};
+
+const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
+
+/// A cluster whose server requires tokens, and the file of its first token.
+async fn start() -> (Cluster, Process, String) {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let server = cluster.start_server(&["--require-tokens"]).await;
+    let admin = cluster.admin_token();
+    (cluster, server, admin)
+}
+
+#[tokio::test]
+async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() {
+    let (cluster, _server, admin) = start().await;
+    let some = cluster.make_token(&admin, "some", &["--role", "operator", "--definitions", "hel*"]);
+    assert_eq!(cluster.run_as(&some, &["pause", "hello"]).0, 0);
+    assert_eq!(cluster.run_as(&some, &["resume", "hello"]).0, 0);
+    let outside = "the token is not for jobs of this definition";
+    let more = "the token is for certain definitions only, and this acts on more than these";
+    for (words, why) in [
+        (&["pause", "other"][..], outside),
+        (&["pause", "other", "--schedule", "nightly"], outside),
+        (&["pause", "--all"], more),
+        (&["pause", "--group", "db"], more),
+        (&["pause", "--schedules"], more),
+        (&["resume", "--all"], more),
+        (&["reload"], more),
+    ] {
+        let (code, text) = cluster.run_as(&some, words);
+        assert!(code == 3 && text.contains(why), "{words:?}: {code}: {text}");
+    }
+    let cordon = format!("http://{}/api/workers/1/cordon", cluster.address());
+    let request = http::client().build().unwrap().post(cordon).header("authorization", bearer(&some));
+    assert_eq!(request.send().await.unwrap().status(), 403);
+    let words = ["token", "create", "more", "--role", "admin", "--definitions", "hello"];
+    let (code, text) = cluster.run_as(&admin, &words);
+    assert!(code != 0 && text.contains("a token with the role admin is for all definitions"), "{text}");
+}
+
+#[tokio::test]
+async fn an_idempotency_key_belongs_to_the_token_that_sent_it() {
+    let (cluster, _server, admin) = start().await;
+    let one = cluster.make_token(&admin, "one", &["--role", "submitter"]);
+    let other = cluster.make_token(&admin, "other", &["--role", "submitter"]);
+    let client = http::client().build().unwrap();
+    let submit = async |token: &str, name: &str| {
+        let request = client.post(format!("http://{}/api/jobs/{name}", cluster.address()));
+        let request = request.header("authorization", bearer(token)).header("idempotency-key", "deploy-1");
+        let answer = request.send().await.unwrap();
+        let is_replay = answer.headers().contains_key("idempotent-replay");
+        let job: Value = answer.json().await.unwrap();
+        (job["id"].as_u64(), is_replay)
+    };
+    assert_eq!(submit(&one, "hello").await, (Some(1), false));
+    assert_eq!(submit(&other, "hello").await, (Some(2), false), "the same request of another one");
+    assert_eq!(submit(&admin, "other").await, (Some(3), false), "another request of another one");
+    assert_eq!(submit(&one, "hello").await, (Some(1), true));
+    assert_eq!(submit(&other, "hello").await, (Some(2), true));
+}
