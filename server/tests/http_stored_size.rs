@@ -38,11 +38,12 @@ async fn a_backfill_stores_no_more_either() {
     let schedule = |arg: String| json!({ "every": "1m", "args": [arg] });
     let jobs = json!({ "jobs": {
         "small": { "image": "r", "schedule": schedule("x".to_owned()) },
-        "large": { "image": "r", "schedule": schedule("x".repeat(MIB / 8 - 1)) },
+        "large": { "image": "r", "schedule": schedule("x".repeat(130_000)) },
     }});
     std::fs::write(&server.jobs_file, jobs.to_string()).expect("a place for jobs.yaml");
     let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
     assert_eq!(answer.status, 200, "{answer:?}");
+    server.stand.world().decided_until = Some(protocol::Timestamp(i64::MAX));
     let from = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(10);
     let backfill = async |name: &str, more: &str| {
         let path = format!("/api/definitions/{name}/backfill?from={from}{more}");
