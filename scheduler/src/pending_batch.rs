@@ -251,10 +251,12 @@ pub fn is_large<'j>(jobs: impl Iterator<Item = &'j NewJob>, slice: usize) -> boo
 /// Cost of storing a job, compared with one without overrides.
 #[must_use]
 pub fn weight(job: &NewJob) -> usize {
-    1 + job.after.len() + job.details.as_ref().map_or(0, |details| bytes(details) / BYTES_PER_WEIGHT)
+    1 + job.after.len() + job.details.as_ref().map_or(0, |details| stored_bytes(details) / BYTES_PER_WEIGHT)
 }
 
-fn bytes(details: &JobDetails) -> usize {
+/// Bytes of the data of a job: its overrides, its labels, and everything that follows from its parameters.
+#[must_use]
+pub fn stored_bytes(details: &JobDetails) -> usize {
     let pairs = |pairs: &[(String, String)]| {
         pairs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
     };

@@ -248,7 +248,7 @@ impl Server {
             handles.retention_by,
             handles.remover,
             config.data_dir.clone(),
-            maintenance::Kept { archive, logs, catalogue: retained },
+            maintenance::RetainedData { archive, logs, catalogue: retained },
             leaving.clone(),
         );
         let maintenance = tokio::spawn(maintenance);

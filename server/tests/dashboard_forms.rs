@@ -153,7 +153,7 @@ async fn run_again_is_filled_with_what_the_job_had() {
     assert_eq!(server.post("/api/jobs/resize", body).await.status, 201);
     server.stand.world().end(1, State::Failed, 1);
     let page = server.get("/jobs/1/again").await.body;
-    all_say(field(&page, "params.size"), &["value=\"5\"", "placeholder=\"5\""]);
+    all_say(field(&page, "params.size"), &["value=\"5\"", "placeholder=\"640\""]);
     all_say(field(&page, "params.format"), &["value=\"png\" selected"]);
     all_say(field(&page, "params.files"), &["x\ny"]);
     all_say(field(&page, "params.sites"), &["value=\"oslo\" checked"]);
@@ -172,6 +172,32 @@ async fn run_again_is_filled_with_what_the_job_had() {
     let job = server.get("/api/jobs/2").await.json();
     assert_eq!((&job["params"]["size"], &job["params"]["token"]), (&json!(7), &json!("***")));
     assert_eq!((&job["labels"], &job["input"]), (&json!({"team": "shop"}), &json!([2])));
+    // Fields that were emptied are none; checkboxes that are not checked send nothing beside the hidden field.
+    let typed = [
+        ("params.size", ""),
+        ("params.files", ""),
+        ("params.sites", ""),
+        ("params.token", ""),
+        ("args", "\r\n"),
+        ("environment", ""),
+        ("input", ""),
+        ("labels", ""),
+        ("timeout", ""),
+    ];
+    let made = form(&server, "/jobs/1/again", &typed).await;
+    assert_eq!((made.status, made.header("location")), (303, "/jobs/3"), "{made:?}");
+    let job = server.get("/api/jobs/3").await.json();
+    assert_eq!(job["params"], json!({"format": "png", "token": "***"}), "{job}");
+    let record = server.stand.world().record(3).clone();
+    assert_eq!((record.overrides.args, record.overrides.input), (Vec::new(), None));
+    assert_eq!(
+        record.overrides.environment,
+        [("MODE".to_owned(), "secret-mode".to_owned())],
+        "it was not shown"
+    );
+    assert!(record.row.labels.is_empty() && record.row.timeout.is_none(), "{:?}", record.row);
+    let missing = form(&server, "/jobs/1/again", &[("params.format", "")]).await;
+    all_say(field(&missing.body, "params.format"), &["is missing"]);
     let refused = form(&server, "/jobs/1/again", &[("params.size", "0")]).await;
     assert_eq!(refused.status, 422, "{refused:?}");
     all_say(field(&refused.body, "params.size"), &["value=\"0\"", "out of range"]);

@@ -101,6 +101,9 @@ async fn the_body_of_a_retry_is_laid_over_the_overrides_of_the_job() {
     assert_eq!(pairs(&record.row.labels), "team=web try=2");
     assert_eq!(record.row.priority, -1);
     retry(r#"{"argz":[]}"#).await.is_problem(422, "unknown_field");
+    assert_eq!(retry(r#"{"args":[]}"#).await.status, 201);
+    let record = server.stand.world().record(3).clone();
+    assert_eq!((record.overrides.args, pairs(&record.overrides.environment)), (Vec::new(), "A=1 B=2".into()));
 }
 
 #[tokio::test]
@@ -159,4 +162,34 @@ async fn a_waiting_submission_is_answered_as_accepted_while_the_store_is_unreada
     let job: serde_json::Value = serde_json::from_slice(&text).expect("a job");
     assert_eq!((&job["id"], &job["warning"]["code"]), (&1.into(), &"not_looked_up".into()));
     assert!(job.get("pending_reason").is_none(), "{job}");
+}
+
+#[tokio::test]
+async fn a_retry_leaves_out_the_fields_that_it_clears() {
+    let server = Server::start().await;
+    reload(&server, "{resize: {image: r, priority: 3}, fixed: {image: f, allow: [labels]}}").await;
+    let body = r#"{"args":["x"],"environment":{"A":"1"},"input":{"a":1},"labels":{"team":"web"},"priority":9,"timeout":"90m"}"#;
+    assert_eq!(server.post("/api/jobs/resize", body).await.status, 201);
+    server.stand.world().end(1, State::Failed, 1);
+    let clear = async |job: u64, fields: &str, key: &str| {
+        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+        let path = format!("/api/jobs/{job}/retry?clear={fields}");
+        server.ask("POST", &path, &headers, r#"{"labels":{"try":"2"}}"#).await
+    };
+    let made = clear(1, "args,environment,input,labels,priority,timeout", "a").await;
+    assert_eq!((made.status, &made.json()["priority"]), (201, &3.into()), "{made:?}");
+    let record = server.stand.world().record(2).clone();
+    assert!(record.overrides.is_empty(), "{:?}", record.overrides);
+    assert_eq!(record.row.labels, [("try".to_owned(), "2".to_owned())]);
+    assert_eq!(record.row.timeout, None);
+    clear(1, "args", "a").await.is_problem(409, "idempotency_mismatch");
+    assert_eq!(clear(1, "args", "b").await.status, 201);
+    assert!(server.stand.world().record(3).overrides.input.is_some());
+    let wrong = clear(1, "argz", "c").await.is_problem(400, "invalid_query");
+    assert!(wrong["detail"].as_str().unwrap().contains("args, environment"), "{wrong}");
+    // Fields that a definition does not allow cannot be taken away from a job either.
+    assert_eq!(server.post("/api/jobs/fixed", "").await.status, 201);
+    server.stand.world().end(4, State::Failed, 1);
+    clear(4, "args", "d").await.is_problem(422, "override_not_allowed");
+    server.post("/api/jobs/4/retry", r#"{"args":[]}"#).await.is_problem(422, "override_not_allowed");
 }

@@ -13,37 +13,56 @@ use std::time::{Duration, Instant};
 /// The value of a network is the time at which all of its failures are forgotten: a token bucket in one number.
 #[derive(Debug, Default)]
 pub(super) struct FailureLimiter {
-    recovers_at: Mutex<HashMap<IpAddr, Instant>>,
+    networks: Mutex<FailingNetworks>,
+}
+
+#[derive(Debug, Default)]
+struct FailingNetworks {
+    recovers_at: HashMap<IpAddr, Instant>,
+    /// The last removal of expired entries.
+    purged_at: Option<Instant>,
+}
+
+impl FailingNetworks {
+    /// Removes expired entries. A removal reads all entries, so that there is one in [`PURGE_INTERVAL`] at most.
+    fn purge(&mut self, now: Instant) {
+        if self.purged_at.is_some_and(|purged_at| now < purged_at + PURGE_INTERVAL) {
+            return;
+        }
+        self.purged_at = Some(now);
+        self.recovers_at.retain(|_, recovers_at| *recovers_at > now);
+    }
 }
 
 impl FailureLimiter {
     /// The time that this address still has to wait; `None` if its token may be compared.
     pub(super) fn lock_out(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
-        let recovers_at = self.entries();
-        match recovers_at.get(&network(peer)) {
-            Some(recovers_at) => {
-                let next = (*recovers_at).max(now) + FAILURE_INTERVAL;
-                next.checked_duration_since(now + FAILURE_INTERVAL * FAILURES_BURST)
-                    .filter(|wait| !wait.is_zero())
-            }
-            // Too many networks fail at once: unknown ones wait until some entries have expired.
-            None if recovers_at.len() >= NETWORKS_MAX => Some(FAILURE_INTERVAL),
-            None => None,
+        let mut networks = self.networks();
+        if let Some(recovers_at) = networks.recovers_at.get(&network(peer)) {
+            let next = (*recovers_at).max(now) + FAILURE_INTERVAL;
+            return next
+                .checked_duration_since(now + FAILURE_INTERVAL * FAILURES_BURST)
+                .filter(|wait| !wait.is_zero());
         }
+        if networks.recovers_at.len() >= NETWORKS_MAX {
+            networks.purge(now);
+        }
+        // Too many networks fail at once: unknown ones wait until some entries have expired.
+        (networks.recovers_at.len() >= NETWORKS_MAX).then_some(FAILURE_INTERVAL)
     }
 
     /// Counts a failure of this address.
     pub(super) fn record(&self, peer: IpAddr, now: Instant) {
-        let mut recovers_at = self.entries();
-        if recovers_at.len() >= NETWORKS_MAX / 2 {
-            recovers_at.retain(|_, recovers_at| *recovers_at > now);
+        let mut networks = self.networks();
+        if networks.recovers_at.len() >= NETWORKS_MAX / 2 {
+            networks.purge(now);
         }
-        let recovers_at = recovers_at.entry(network(peer)).or_insert(now);
+        let recovers_at = networks.recovers_at.entry(network(peer)).or_insert(now);
         *recovers_at = (*recovers_at).max(now) + FAILURE_INTERVAL;
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<IpAddr, Instant>> {
-        self.recovers_at.lock().unwrap_or_else(PoisonError::into_inner)
+    fn networks(&self) -> MutexGuard<'_, FailingNetworks> {
+        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,6 +80,9 @@ const FAILURE_INTERVAL: Duration = Duration::from_secs(6);
 
 /// Networks remembered at once: a megabyte. Expired entries are removed from half of this number on.
 const NETWORKS_MAX: usize = 10_000;
+
+/// Entries expire after six seconds at the earliest.
+const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -101,7 +123,6 @@ mod tests {
         }
         let other = "192.0.2.1".parse().unwrap();
         assert_eq!(failures.lock_out(other, now), Some(FAILURE_INTERVAL));
-        failures.record("0.0.0.1".parse().unwrap(), now + FAILURE_INTERVAL * 2);
-        assert_eq!(failures.lock_out(other, now + FAILURE_INTERVAL * 2), None);
+        assert_eq!(failures.lock_out(other, now + FAILURE_INTERVAL), None, "nobody has failed since");
     }
 }

@@ -3,7 +3,7 @@
 //! A token is `longshore_<number>_<secret>`. The number finds the entry, and the hash of the whole text is compared in constant time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use data_encoding::BASE64URL_NOPAD;
@@ -26,6 +26,8 @@ pub struct Tokens {
 struct Entry {
     row: TokenRow,
     actor: Arc<Actor>,
+    /// The actor was handed out.
+    is_in_use: AtomicBool,
     /// In milliseconds; `i64::MIN`: never used.
     last_used: AtomicI64,
     /// The last use that the store has.
@@ -42,12 +44,24 @@ impl Entry {
         }
         let used = row.last_used_at.map_or(i64::MIN, |at| at.0);
         let (last_used, written) = (AtomicI64::new(used), AtomicI64::new(used));
-        Arc::new(Self { row, actor: Arc::new(actor), last_used, written })
+        Arc::new(Self { row, actor: Arc::new(actor), is_in_use: AtomicBool::new(false), last_used, written })
+    }
+
+    /// An entry of this row with a new actor, which has nothing open.
+    fn renewed(&self, row: TokenRow) -> Arc<Self> {
+        let renewed = Self::new(row);
+        renewed.written.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
+        renewed
     }
 
     fn row(&self) -> TokenRow {
         let last_used = self.last_used.load(Ordering::Relaxed);
         TokenRow { last_used_at: (last_used > i64::MIN).then_some(Timestamp(last_used)), ..self.row.clone() }
+    }
+
+    fn actor(&self) -> Arc<Actor> {
+        self.is_in_use.store(true, Ordering::Relaxed);
+        Arc::clone(&self.actor)
     }
 
     /// Refuses a token that was revoked or has expired.
@@ -84,7 +98,7 @@ impl Tokens {
         }
         Some(entry.check(now).map(|()| {
             entry.last_used.fetch_max(now.0, Ordering::Relaxed);
-            Arc::clone(&entry.actor)
+            entry.actor()
         }))
     }
 
@@ -94,7 +108,7 @@ impl Tokens {
     /// [`Denial::Revoked`], [`Denial::Expired`].
     pub(super) fn holder(&self, id: TokenId, now: Timestamp) -> Result<Arc<Actor>, Denial> {
         let entry = self.entry(id).ok_or(Denial::InvalidToken)?;
-        entry.check(now).map(|()| Arc::clone(&entry.actor))
+        entry.check(now).map(|()| entry.actor())
     }
 
     /// Every token, ordered by number.
@@ -126,8 +140,7 @@ impl Tokens {
         let mut entries = self.write();
         if let Some(entry) = entries.get(&id) {
             entry.actor.revoked.cancel();
-            let revoked = Entry::new(TokenRow { revoked_at: Some(at), ..entry.row() });
-            revoked.written.store(entry.written.load(Ordering::Relaxed), Ordering::Relaxed);
+            let revoked = entry.renewed(TokenRow { revoked_at: Some(at), ..entry.row() });
             entries.insert(id, revoked);
         }
     }
@@ -152,12 +165,18 @@ impl Tokens {
         }
     }
 
-    /// Ends what was opened by tokens that have expired.
+    /// Ends what was opened by tokens that have expired. If the clock is set back, such a token is valid again: its entry gets a new actor,
+    /// so that what is opened by it then stays open.
     pub(super) fn end_expired(&self, now: Timestamp) {
-        for entry in self.read().values() {
-            if entry.check(now).is_err() {
-                entry.actor.revoked.cancel();
-            }
+        let must_end = |entry: &Entry| {
+            entry.is_in_use.load(Ordering::Relaxed) && entry.check(now) == Err(Denial::Expired)
+        };
+        if !self.read().values().any(|entry| must_end(entry)) {
+            return;
+        }
+        for entry in self.write().values_mut().filter(|entry| must_end(entry)) {
+            entry.actor.revoked.cancel();
+            *entry = entry.renewed(entry.row());
         }
     }
 
@@ -244,6 +263,21 @@ mod tests {
         assert!(!actor.revoked.is_cancelled());
         tokens.end_expired(Timestamp(100));
         assert!(actor.revoked.is_cancelled());
+    }
+
+    #[test]
+    fn a_token_that_is_valid_again_after_a_jump_of_the_clock_can_open_something() {
+        let (tokens, text) = (Tokens::default(), generate(TokenId(1)));
+        tokens.load(vec![row(1, "ci", &text)]);
+        let _open = tokens.find(TokenId(1), &hash(text.as_bytes()), Timestamp(99)).unwrap().unwrap();
+        tokens.end_expired(Timestamp(5_000));
+        let actor = tokens.holder(TokenId(1), Timestamp(50)).unwrap();
+        assert!(!actor.revoked.is_cancelled());
+        assert_eq!(
+            tokens.unwritten_uses(),
+            [(TokenId(1), Timestamp(99))],
+            "its last use is still to be written"
+        );
     }
 
     #[test]

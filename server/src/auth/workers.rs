@@ -78,7 +78,7 @@ impl WorkerRegistry {
     }
 
     /// Follows the workers' rows.
-    pub(crate) fn note(&self, change: &Change) {
+    pub(crate) fn apply_change(&self, change: &Change) {
         match change {
             Change::Worker(row) => {
                 let mut entries = self.write();
@@ -289,12 +289,12 @@ mod tests {
         for worker in 1..=2 {
             assert_eq!(prepare(&registry, Some(3), &[]).0, granted);
             let row = joined(worker, 3, &[("zone", "eu")]);
-            registry.note(&Change::Worker(row.clone()));
-            registry.note(&Change::Worker(WorkerRow { cordoned: true, ..row }));
+            registry.apply_change(&Change::Worker(row.clone()));
+            registry.apply_change(&Change::Worker(WorkerRow { cordoned: true, ..row }));
             assert_eq!(u64::from(registry.joined(TokenId(3))), worker, "a row that changes is no use");
         }
         assert_eq!(prepare(&registry, Some(3), &[]).0, JoinPermit::UsedUp);
-        registry.note(&Change::WorkerForgotten(WorkerId(1)));
+        registry.apply_change(&Change::WorkerForgotten(WorkerId(1)));
         assert_eq!(prepare(&registry, Some(3), &[]).0, JoinPermit::UsedUp, "no use comes back");
         assert_eq!(prepare(&registry, Some(4), &[]).0, JoinPermit::UsedUp, "nobody made this one");
         assert_eq!(prepare(&registry, None, &[]).0, JoinPermit::default(), "a token of a file");
@@ -316,12 +316,12 @@ mod tests {
         registry.revoke_token(TokenId(3));
         registry.revoke_token(TokenId(3));
         assert_eq!(left(), ["rack"], "another token grants it");
-        registry.note(&Change::Worker(joined(2, 4, &[("zone", "us")])));
+        registry.apply_change(&Change::Worker(joined(2, 4, &[("zone", "us")])));
         registry.revoke_token(TokenId(4));
         assert_eq!(left(), ["rack"], "a worker has it");
-        registry.note(&Change::WorkerForgotten(WorkerId(2)));
+        registry.apply_change(&Change::WorkerForgotten(WorkerId(2)));
         assert_eq!(left(), ["rack", "zone"]);
-        registry.note(&Change::WorkerForgotten(WorkerId(1)));
+        registry.apply_change(&Change::WorkerForgotten(WorkerId(1)));
         assert_eq!(left(), ["gpu", "rack", "zone"]);
     }
 }

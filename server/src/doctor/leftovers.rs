@@ -20,9 +20,10 @@ pub(super) fn examine(data: &Path) -> Vec<Finding> {
         "none".to_owned()
     } else {
         format!(
-            "{} replaced stores, {} drafts, {} MiB; the server deletes them after 30 days, drafts after one",
+            "{} replaced stores, {} drafts, {} reports of refused groups, {} MiB; the server deletes them after 30 days, drafts after one",
             count(LeftoverKind::ReplacedStore),
             count(LeftoverKind::Draft),
+            count(LeftoverKind::RefusedGroup),
             bytes >> 20
         )
     };
@@ -39,4 +40,17 @@ fn refused(data: &Path, reports: usize) -> Finding {
         format!("{reports} reports; {suspected} inputs are suspected, {blocked} are blocked"),
         "this is a bug: attach refused-group-*.txt to a report of it; delete refused-inputs.txt to accept the inputs again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_of_leftovers_are_counted_beside_their_bytes() {
+        let data = tempfile::tempdir().unwrap();
+        std::fs::write(data.path().join("refused-group-7.txt"), vec![b'x'; 2 << 20]).unwrap();
+        let shown = format!("{:?}", examine(data.path()));
+        assert!(shown.contains("0 replaced stores, 0 drafts, 1 reports of refused groups, 2 MiB"), "{shown}");
+    }
 }

@@ -44,7 +44,7 @@ impl JoinLimiter {
     }
 
     /// Follows the workers' rows.
-    pub(super) fn note(&mut self, change: &Change) {
+    pub(super) fn apply_change(&mut self, change: &Change) {
         match change {
             Change::Worker(row) => self.add(row),
             Change::WorkerForgotten(worker) => {
@@ -57,8 +57,11 @@ impl JoinLimiter {
     }
 
     fn add(&mut self, row: &WorkerRow) {
-        if let Some(former) = self.by_worker.insert(row.worker, row.secret_hash) {
-            self.known.remove(&former);
+        match self.by_worker.insert(row.worker, row.secret_hash) {
+            // A change of a known worker is no join.
+            Some(former) if former == row.secret_hash => return,
+            Some(former) => drop(self.known.remove(&former)),
+            None => {}
         }
         self.joined += u32::from(self.known.insert(row.secret_hash));
     }
@@ -101,13 +104,23 @@ mod tests {
         for number in 0..JOINS_PER_MINUTE {
             assert!(limiter.admits(&hash(10 + number), at(1)));
             assert!(limiter.admits(&hash(10 + number), at(1)), "a second try is no second worker");
-            limiter.note(&Change::Worker(row(10 + number)));
+            limiter.apply_change(&Change::Worker(row(10 + number)));
         }
         assert!(!limiter.admits(&hash(5), at(60)), "one more within the minute");
         assert!(limiter.admits(&hash(1), at(60)), "known since the start");
         assert!(limiter.admits(&hash(10), at(60)), "joined in this minute");
         assert!(limiter.admits(&hash(5), at(61)), "the next minute");
-        limiter.note(&Change::WorkerForgotten(WorkerId(1)));
+        limiter.apply_change(&Change::WorkerForgotten(WorkerId(1)));
         assert!(!limiter.known.contains(&hash(1)), "a forgotten worker is a new one");
+    }
+
+    #[test]
+    fn changes_of_known_workers_take_no_room_of_new_ones() {
+        let mut limiter = JoinLimiter::new(&[row(1)]);
+        assert!(limiter.admits(&hash(2), Uptime(0)));
+        for _ in 0..=JOINS_PER_MINUTE {
+            limiter.apply_change(&Change::Worker(row(1)));
+        }
+        assert!(limiter.admits(&hash(2), Uptime(1)), "nobody has joined");
     }
 }

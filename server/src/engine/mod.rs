@@ -309,8 +309,8 @@ impl Engine {
     fn step(&mut self, now: Now, input: Input) {
         let Step { changes, effects } = self.scheduler.step(now, input);
         for change in &changes {
-            self.joins.note(change);
-            self.workers.note(change);
+            self.joins.apply_change(change);
+            self.workers.apply_change(change);
             restored::tell_of_skipped(change);
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())

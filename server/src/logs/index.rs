@@ -5,8 +5,7 @@
 //! for each attempt, sorted: job u64 · fence u64 · first of its records u32 · how many u32
 //! for each record, by attempt and then in order: at u32 · payload u32 · code u8 · stdout before u64 · stderr before u64 · covers u64
 //! ```
-//! Both lists are of fixed width, so an attempt is found by halving, and a position in its output by halving again: memory is
-//! needed for neither.
+//! Entries of the file have a fixed width, so look-ups are binary searches in the file; nothing of a sealed segment is held in memory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -48,7 +47,7 @@ impl SegmentIndex {
     /// Writes the index of a sealed segment: whole or not at all.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(
-            HEADER_BYTES + self.by_attempt.len() * ATTEMPT_BYTES + self.records * PLACE_BYTES,
+            HEADER_BYTES + self.by_attempt.len() * ATTEMPT_BYTES + self.records * POSITION_BYTES,
         );
         let jobs = (self.by_attempt.first_key_value(), self.by_attempt.last_key_value());
         bytes.extend_from_slice(&MAGIC);
@@ -129,13 +128,13 @@ impl IndexSummary {
     /// The end of the last record in the segment.
     fn last_end(self, index: &[u8]) -> u64 {
         let places = index.get(usize::try_from(self.places_at()).unwrap_or(usize::MAX)..).unwrap_or_default();
-        let ends = places.chunks_exact(PLACE_BYTES).flat_map(position).map(|position| position.end());
+        let ends = places.chunks_exact(POSITION_BYTES).flat_map(position).map(|position| position.end());
         ends.max().unwrap_or(0)
     }
 
     /// How large the index is.
     pub(super) const fn index_bytes(&self) -> u64 {
-        self.places_at() + self.records as u64 * PLACE_BYTES as u64
+        self.places_at() + self.records as u64 * POSITION_BYTES as u64
     }
 
     const fn places_at(&self) -> u64 {
@@ -157,7 +156,7 @@ impl IndexSummary {
         if attempt_of(&entry) != attempt {
             return Ok(None);
         }
-        let base = self.places_at() + u64::from(u32_at(&entry, 16)) * PLACE_BYTES as u64;
+        let base = self.places_at() + u64::from(u32_at(&entry, 16)) * POSITION_BYTES as u64;
         Ok(Some(IndexedRecords { index, base, count: u32_at(&entry, 20) as usize }))
     }
 
@@ -211,9 +210,9 @@ impl IndexedRecords {
     /// Some of them, in order.
     pub(super) fn range(&self, range: Range<usize>) -> io::Result<Vec<RecordPosition>> {
         let range = range.start.min(self.count)..range.end.min(self.count);
-        let mut bytes = vec![0; range.len() * PLACE_BYTES];
-        self.index.read_exact_at(&mut bytes, self.base + range.start as u64 * PLACE_BYTES as u64)?;
-        bytes.chunks_exact(PLACE_BYTES).map(position).collect()
+        let mut bytes = vec![0; range.len() * POSITION_BYTES];
+        self.index.read_exact_at(&mut bytes, self.base + range.start as u64 * POSITION_BYTES as u64)?;
+        bytes.chunks_exact(POSITION_BYTES).map(position).collect()
     }
 
     /// The first that ends behind this position.
@@ -266,7 +265,7 @@ const MAGIC_WITHOUT_TIMES: [u8; 8] = *b"LSLOGIX2";
 const SUMMED_FROM: usize = 12;
 const HEADER_BYTES: usize = 40;
 const ATTEMPT_BYTES: usize = 24;
-const PLACE_BYTES: usize = 33;
+const POSITION_BYTES: usize = 33;
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ use retention::JobRetention;
 use retention_time::RetentionTime;
 
 /// The things that maintenance looks at.
-pub(crate) struct Kept {
+pub(crate) struct RetainedData {
     /// The jobs.
     pub(crate) archive: Arc<dyn Archive>,
     /// Their output.
@@ -31,18 +31,18 @@ pub(crate) struct Kept {
     pub(crate) catalogue: Arc<Catalogue>,
 }
 
-/// Runs all maintenance tasks until the server stops. `by` is the time that retention last went by, from the store. After it returns no
-/// task holds the store or the logs.
+/// Runs all maintenance tasks until the server stops. `last_cutoff_time` is the time that retention last measured ages by, from the store.
+/// After it returns no task holds the store or the logs.
 pub(crate) async fn run(
     limits: ServerLimits,
-    by: Option<Timestamp>,
+    last_cutoff_time: Option<Timestamp>,
     remover: Remover,
     data: PathBuf,
-    Kept { archive, logs, catalogue }: Kept,
+    RetainedData { archive, logs, catalogue }: RetainedData,
     until: CancellationToken,
 ) {
     let time = RetentionTime::unknown();
-    let mut retention = JobRetention::new(remover, limits, data, by, crate::clock::now)
+    let mut retention = JobRetention::new(remover, limits, data, last_cutoff_time, crate::clock::now)
         .with_definitions(catalogue.clone(), time.clone());
     let output =
         OutputRetention::new(archive, logs, limits.output_bytes_max).with_definitions(catalogue, time);

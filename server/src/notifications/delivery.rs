@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use protocol::{JobId, Timestamp};
 use reqwest::header::HeaderMap;
 use tokio::task::{Id, JoinSet, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{PostError, WebClient};
@@ -34,6 +34,8 @@ use crate::store::{
 
 /// How often due messages are looked for: one look-up in an index.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// No message is tried for this long after a try could not be recorded: its row is still due, and the disk is probably full.
+const UNRECORDED_PAUSE: Duration = Duration::from_secs(10);
 /// Messages under way at once.
 const UNDER_WAY_MAX: usize = 16;
 /// The first wait before a message is sent again; it doubles up to [`RETRY_MAX`].
@@ -106,14 +108,21 @@ impl Delivery {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tries = JoinSet::new();
         let mut under_way: HashMap<Id, TargetKey> = HashMap::new();
+        let mut paused_until = Instant::now();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
                 Some(ended) = tries.join_next_with_id() => {
-                    let id = ended.map_or_else(|panic| panic.id(), |(id, ())| id);
+                    let (id, is_recorded) = ended.unwrap_or_else(|panic| (panic.id(), false));
                     under_way.remove(&id);
+                    if !is_recorded {
+                        paused_until = Instant::now() + UNRECORDED_PAUSE;
+                    }
                 }
                 () = leaving.cancelled() => return,
+            }
+            if Instant::now() < paused_until {
+                continue;
             }
             let mut due = self.due().await;
             // Targets that failed before come last: they do not take the place of those that work.
@@ -172,18 +181,17 @@ impl Delivery {
         }
     }
 
-    /// Makes one try.
-    async fn send(&self, row: NotificationRow) {
+    /// Makes one try. Returns false if its result is not recorded.
+    async fn send(&self, row: NotificationRow) -> bool {
         let now = clock::now().utc;
         let Some(target) = self.find_target(&row) else {
             let error = "jobs.yaml has no such target any more".to_owned();
-            self.record(NotificationChange::GivenUp(row.id, error)).await;
-            return;
+            return self.record(NotificationChange::GivenUp(row.id, error)).await;
         };
         let wait = wait_after(row.tries, rand::random());
         let (due_at, give_up_at) = (Timestamp(now.0 + wait), Timestamp(now.0 + GIVE_UP_MS));
         if !self.record(NotificationChange::Try { id: row.id, at: now, due_at, give_up_at }).await {
-            return;
+            return false;
         }
         // From here on further occasions are counted in a message of their own, and the count of this one is final.
         let (row, job) = self.read(row).await;
@@ -220,7 +228,7 @@ impl Delivery {
             }
         };
         self.metrics.notification_sent(kind, matches!(change, NotificationChange::Delivered(_)));
-        self.record(change).await;
+        self.record(change).await
     }
 
     fn find_target(&self, row: &NotificationRow) -> Option<Target> {
@@ -312,12 +320,68 @@ fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRo
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
+    use crate::catalogue::Definitions;
+    use crate::notifications::addresses::AllowedNetworks;
+    use crate::notifications::occasion::Occasions;
+    use crate::store::NotificationFilter;
+    use crate::store::sqlite::temporary;
 
     #[test]
     fn waits_double_up_to_an_hour_and_vary_by_half() {
         assert_eq!((wait_after(0, 0), wait_after(0, u32::MAX)), (2_500, 5_000));
         assert_eq!((wait_after(3, 0), wait_after(3, u32::MAX)), (20_000, 40_000));
         assert_eq!(wait_after(200, u32::MAX), 3_600_000);
+    }
+
+    /// Has a message that stays due. The delivery leaves after some looks.
+    struct AlwaysDue {
+        looks: AtomicU32,
+        leaving: CancellationToken,
+    }
+
+    impl NotificationArchive for AlwaysDue {
+        fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
+            if self.looks.fetch_add(1, Ordering::Relaxed) == 3 {
+                self.leaving.cancel();
+            }
+            let url = "https://hooks.example/".parse().unwrap();
+            let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
+            let target = Target { endpoint, on: Occasions::standard(), period: Duration::ZERO };
+            Ok(vec![test_row("gone", &target, now)])
+        }
+
+        fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError> {
+            Ok(Vec::new())
+        }
+
+        fn notification(&self, _: NotificationId) -> Result<Option<NotificationRow>, ReadError> {
+            Ok(None)
+        }
+
+        fn notifications(&self, _: &NotificationFilter) -> Result<Vec<NotificationRow>, ReadError> {
+            Ok(Vec::new())
+        }
+    }
+
+    // The clock runs ahead by itself while nothing else can happen.
+    #[tokio::test(start_paused = true)]
+    async fn a_try_that_cannot_be_recorded_is_made_again_after_a_pause() {
+        let leaving = CancellationToken::new();
+        let delivery = Arc::new(Delivery {
+            archive: Arc::new(AlwaysDue { looks: AtomicU32::new(0), leaving: leaving.clone() }),
+            jobs: temporary().1,
+            catalogue: Arc::new(Catalogue::new(Definitions::new(Vec::new()))),
+            writer: RecordWriter::closed(),
+            client: WebClient::new(AllowedNetworks::default()).unwrap(),
+            mail: None,
+            public_url: None,
+            metrics: Arc::default(),
+        });
+        let began = Instant::now();
+        delivery.run(leaving).await;
+        assert!(began.elapsed() >= UNRECORDED_PAUSE * 3, "{:?}", began.elapsed());
     }
 }

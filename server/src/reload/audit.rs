@@ -12,6 +12,17 @@ pub(super) enum Cause {
     Signal,
     /// The file has changed.
     Watch,
+    /// The file has changed, and the reload for that failed for another reason than the file.
+    Retry,
+}
+
+/// The reload that follows on one that no request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextReload {
+    /// Once the file has changed again.
+    AfterChange,
+    /// The same file can be loaded later: the server was busy, or the policy has faults.
+    Retry,
 }
 
 impl Reloader {
@@ -20,11 +31,26 @@ impl Reloader {
         self.reload_for(Cause::Signal).await;
     }
 
-    pub(super) async fn reload_for(&self, cause: Cause) {
+    pub(super) async fn reload_for(&self, cause: Cause) -> NextReload {
         let result = self.reload(None).await;
+        let next = match &result {
+            Ok(_) | Err(ReloadError::Faults(_)) => NextReload::AfterChange,
+            Err(_) => NextReload::Retry,
+        };
+        self.record(cause, &result);
+        next
+    }
+
+    fn record(&self, cause: Cause, result: &Result<Reloaded, ReloadError>) {
         let changes = result.as_ref().ok().and_then(Reloaded::changes);
-        // The watch also reads files that say the same as before.
-        if cause == Cause::Watch && result.is_ok() && changes.is_none() {
+        let is_known = match cause {
+            Cause::Signal => false,
+            // The watch also reads files that say the same as before.
+            Cause::Watch => result.is_ok() && changes.is_none(),
+            // The first failure is in the log.
+            Cause::Retry => changes.is_none(),
+        };
+        if is_known {
             return;
         }
         let Some(records) = &self.records else { return };
@@ -32,13 +58,13 @@ impl Reloader {
             let (status, code) = refusal(error);
             (status, Some(code))
         });
-        let detail = match &result {
+        let detail = match result {
             Ok(_) => changes.unwrap_or_else(|| "nothing changed".to_owned()),
             Err(_) => "the definitions stay as they were".to_owned(),
         };
         let (method, target) = match cause {
             Cause::Signal => ("SIGNAL", "SIGHUP".to_owned()),
-            Cause::Watch => ("WATCH", self.jobs_file.display().to_string()),
+            Cause::Watch | Cause::Retry => ("WATCH", self.jobs_file.display().to_string()),
         };
         let request = AuditedRequest {
             actor: None,

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::Reloader;
-use super::audit::Cause;
+use super::audit::{Cause, NextReload};
 
 /// Identifies the content of a file without reading it: device, inode, length, and the time of its change in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +32,40 @@ struct Watch {
     loaded: Option<Fingerprint>,
     /// The file as it was found last.
     seen: Option<Fingerprint>,
+    /// Looks until the same file is read again, because the last reload failed for another reason than the file.
+    retry_in: Option<u32>,
+    /// The number of looks that the last wait for such a retry took.
+    retry_wait: u32,
 }
 
 impl Watch {
-    /// Returns true if the file differs from the loaded one and has not changed since the last look: its writer has finished.
-    fn look(&mut self, found: Option<Fingerprint>) -> bool {
+    /// Returns the cause of a reload that is due: the file differs from the loaded one and has not changed since the last look, so that its
+    /// writer has finished; or the last reload is to be tried again.
+    fn look(&mut self, found: Option<Fingerprint>) -> Option<Cause> {
         let is_at_rest = found.is_some() && found == self.seen;
         self.seen = found;
-        let is_new = is_at_rest && found != self.loaded;
-        if is_new {
-            self.loaded = found;
+        if !is_at_rest {
+            return None;
         }
-        is_new
+        if found != self.loaded {
+            (self.loaded, self.retry_in, self.retry_wait) = (found, None, 0);
+            return Some(Cause::Watch);
+        }
+        self.retry_in = self.retry_in?.checked_sub(1);
+        self.retry_in.is_none().then_some(Cause::Retry)
+    }
+
+    /// Lets the same file be read again: after ten looks, and then after twice as many each time, up to [`RETRY_LOOKS_MAX`].
+    fn retry(&mut self) {
+        self.retry_wait = (self.retry_wait * 2).clamp(RETRY_LOOKS_FIRST, RETRY_LOOKS_MAX);
+        self.retry_in = Some(self.retry_wait - 1);
     }
 }
 
 impl Reloader {
     /// Reloads jobs.yaml after each change of the file, until `leaving` is cancelled. A file with faults changes nothing, and is read again
-    /// when it has changed. Files that it names (`env_file`) are not watched.
+    /// when it has changed. If something else prevents the reload, such as a fault of the policy, it is tried again after a while. Files
+    /// that it names (`env_file`) are not watched.
     pub async fn watch(&self, leaving: CancellationToken) {
         let look = || {
             let path = self.jobs_file.clone();
@@ -62,9 +78,14 @@ impl Reloader {
         let watching = async {
             loop {
                 ticks.tick().await;
-                if watch.look(look().await) {
-                    tracing::info!(file = %self.jobs_file.display(), "reading jobs.yaml again, as it is new or has changed");
-                    self.reload_for(Cause::Watch).await;
+                let Some(cause) = watch.look(look().await) else { continue };
+                let reason = match cause {
+                    Cause::Retry => "the last reload failed",
+                    _ => "it is new or has changed",
+                };
+                tracing::info!(file = %self.jobs_file.display(), reason, "reading jobs.yaml again");
+                if self.reload_for(cause).await == NextReload::Retry {
+                    watch.retry();
                 }
             }
         };
@@ -76,6 +97,9 @@ impl Reloader {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const RETRY_LOOKS_FIRST: u32 = 10;
+/// Five minutes.
+const RETRY_LOOKS_MAX: u32 = 300;
 
 #[cfg(test)]
 mod tests {
@@ -100,11 +124,28 @@ mod tests {
             file(4),
             file(4),
         ];
-        let read: Vec<bool> = seen.into_iter().map(|found| watch.look(found)).collect();
+        let read: Vec<bool> = seen.into_iter().map(|found| watch.look(found) == Some(Cause::Watch)).collect();
         assert_eq!(
             read,
             [false, true, false, false, false, false, true, false, false, false, false, false, true]
         );
+    }
+
+    #[test]
+    fn a_reload_that_failed_for_another_reason_is_tried_again_after_longer_and_longer_waits() {
+        let file = |number| Some(Fingerprint(1, number, 10, 0));
+        let mut watch = Watch::default();
+        let mut looks_until = |cause, number| {
+            let looks = (1..1_000).find(|_| watch.look(file(number)) == Some(cause));
+            watch.retry();
+            looks
+        };
+        assert_eq!(looks_until(Cause::Watch, 1), Some(2));
+        for looks in [10, 20, 40, 80, 160, 300, 300] {
+            assert_eq!(looks_until(Cause::Retry, 1), Some(looks));
+        }
+        assert_eq!(looks_until(Cause::Watch, 2), Some(2), "a change counts at once");
+        assert_eq!(looks_until(Cause::Retry, 2), Some(10));
     }
 
     #[test]

@@ -171,15 +171,15 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     /// Passes output on without waiting for the disk: a report may come behind it.
     async fn pass_output(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
         let authorized = self.keep_heard(self.grants.authorize(chunks, |chunk| chunk.token)).await;
-        let (chunks, foreign) = authorized.map_err(|error| {
+        let (chunks, unauthorized_chunks) = authorized.map_err(|error| {
             tracing::error!(session = self.session.0, %error, "cannot look up the attempt of an output chunk; the session closes");
             Some(close::INTERNAL_ERROR.plain())
         })?;
-        if !foreign.is_empty() {
-            self.output.give_up(&foreign);
+        if !unauthorized_chunks.is_empty() {
+            self.output.give_up(&unauthorized_chunks);
             // One line a session, because such a worker may repeat it often.
             if !std::mem::replace(&mut self.unauthorized_logged, true) {
-                let token = foreign[0].token;
+                let token = unauthorized_chunks[0].token;
                 tracing::warn!(session = self.session.0, %token, "output dropped: the attempt belongs to another worker");
             }
         }

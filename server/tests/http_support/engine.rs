@@ -217,7 +217,11 @@ impl Archive for StandInEngine {
         _: (protocol::Timestamp, protocol::Timestamp),
         _: usize,
     ) -> Result<(scheduler::schedule::backfill::LedgerReading, GroupNo), ReadError> {
-        Ok(Default::default())
+        let reading = scheduler::schedule::backfill::LedgerReading {
+            decided_until: self.world().decided_until,
+            ..Default::default()
+        };
+        Ok((reading, GroupNo::default()))
     }
 }
 

@@ -22,6 +22,8 @@ use super::facts::attempt;
 /// The state of the stand-in engine.
 #[derive(Default)]
 pub struct World {
+    /// The cursor of all schedules, for backfills.
+    pub decided_until: Option<protocol::Timestamp>,
     pub jobs: Vec<JobRecord>,
     pub keys: HashMap<String, KeyHolder>,
     pub workers: Vec<WorkerRow>,

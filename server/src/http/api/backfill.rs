@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
+use scheduler::details::JobDetails;
 use scheduler::ids::GroupNo;
 use scheduler::schedule::backfill::{RANGE_MAX, SLOTS_MAX, SlotFate, TooManySlots, plan};
 use scheduler::schedule::{Schedule, ScheduleId};
@@ -25,6 +26,7 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::path::Name;
 use crate::http::request::query::{Query, invalid_query};
+use crate::http::request::stored_size::StoredSize;
 use crate::http::state::AppState;
 
 /// The query parameters.
@@ -113,6 +115,12 @@ async fn try_once(
     let open = slots.iter().filter(|(_, fate)| *fate == SlotFate::Open).map(|(slot, _)| *slot);
     let open: Vec<Timestamp> = open.collect();
     let count = open.len();
+    let details = JobDetails {
+        overrides: schedule.overrides_at(params.to),
+        params: schedule.params.as_deref().cloned().unwrap_or_default(),
+        ..JobDetails::default()
+    };
+    StoredSize::default().add(Some(&details), count).map_err(|problem| problem.field("?to"))?;
     let first = if params.dry_run {
         None
     } else {

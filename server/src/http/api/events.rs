@@ -48,7 +48,7 @@ pub(crate) async fn stream(
         is_summary: params.is_summary,
         until,
         ready: VecDeque::new(),
-        said_at: None,
+        last_sent_at: None,
         paused_until: Instant::now(),
         is_over: false,
     };
@@ -63,7 +63,7 @@ struct EventParams {
     follow: bool,
     /// Only how many events there are, not which.
     is_summary: bool,
-    /// A job whose samples are told as well.
+    /// A job whose samples are sent as well.
     usage: Option<JobId>,
 }
 
@@ -147,7 +147,7 @@ struct EventStream {
     until: Option<EventId>,
     ready: VecDeque<Event>,
     /// The time of the last bytes that were sent.
-    said_at: Option<Instant>,
+    last_sent_at: Option<Instant>,
     /// New events are sent together until then.
     paused_until: Instant,
     is_over: bool,
@@ -157,7 +157,7 @@ impl EventStream {
     fn events(self) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(self, |mut this| async move {
             let event = this.next().await?;
-            this.said_at = Some(Instant::now());
+            this.last_sent_at = Some(Instant::now());
             Some((Ok(event), this))
         })
     }
@@ -182,7 +182,7 @@ impl EventStream {
                 return None;
             }
             // The first bytes show the client that it is connected, and where.
-            let Some(said_at) = self.said_at else { return Some(self.position().retry(RETRY)) };
+            let Some(last_sent_at) = self.last_sent_at else { return Some(self.position().retry(RETRY)) };
             if let Some(job) = self.watched.as_mut().and_then(|it| it.changed(&self.state)) {
                 return Some(Event::default().event("usage").data(format!("{{\"job\":{job}}}")));
             }
@@ -195,7 +195,7 @@ impl EventStream {
                         () = leaving.cancelled() => {}
                     }
                 }
-                () = sleep_until(said_at + HEARTBEAT) => return Some(self.position()),
+                () = sleep_until(last_sent_at + HEARTBEAT) => return Some(self.position()),
                 () = tokio::time::sleep(look) => {}
                 () = leaving.cancelled() => {
                     self.is_over = true;
@@ -237,22 +237,22 @@ impl EventStream {
     }
 }
 
-/// A job whose samples are told.
+/// A job whose samples are sent.
 struct WatchedUsage {
     job: JobId,
-    told: Option<(AttemptKey, u64)>,
+    sent_version: Option<(AttemptKey, u64)>,
 }
 
 impl WatchedUsage {
     fn of(state: &AppState, job: Option<JobId>) -> Option<Self> {
-        job.map(|job| Self { job, told: state.services.usage.version(job) })
+        job.map(|job| Self { job, sent_version: state.services.usage.version(job) })
     }
 
-    /// The job, if it has a sample that was not told.
+    /// The job, if it has a sample that was not sent.
     fn changed(&mut self, state: &AppState) -> Option<JobId> {
         let latest = state.services.usage.version(self.job);
-        let told = std::mem::replace(&mut self.told, latest);
-        (told != latest).then_some(self.job)
+        let sent = std::mem::replace(&mut self.sent_version, latest);
+        (sent != latest).then_some(self.job)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_wit
 use crate::http::request::job_request::JobRequest;
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
+use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::store::{DependencyRecord, Pipeline, PipelineJob};
@@ -104,9 +105,11 @@ async fn repetitions(
             .hint("GET /api/jobs/{id}/pipeline shows its jobs"));
     }
     let mut jobs = Vec::with_capacity(repeated.len());
+    let mut size = StoredSize::default();
     for job in &repeated {
         let (definition, new) =
             repeat_of(state, job.job, revision, MembersChoice::All, JobRequest::default()).await?;
+        size.add(new.details.as_deref(), 1)?;
         jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated), ..new });
     }
     Ok(jobs)

@@ -7,6 +7,7 @@ use scheduler::batches::BatchMember;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::new_jobs::NewJob;
+use scheduler::params::Field;
 use scheduler::step::Rejection;
 
 use crate::auth::actor::Actor;
@@ -24,7 +25,7 @@ use crate::http::state::AppState;
 use crate::params::{self, Checker};
 use crate::store::JobRow;
 
-/// The job that repeats an ended one, with `changes` laid over its overrides.
+/// The job that repeats an ended one, with `changes` laid over what they do not clear.
 pub(crate) async fn repeat_of(
     state: &Arc<AppState>,
     id: JobId,
@@ -59,6 +60,11 @@ pub(crate) async fn repeat_of(
     let members = members::repeated(state, &record.row, members).await?;
     let mut details =
         JobDetails { overrides: record.overrides, labels: record.row.labels, ..JobDetails::default() };
+    let cleared = changes.cleared.clone();
+    cleared.clear(&mut details.overrides);
+    if cleared.clears(Field::Labels) {
+        details.labels.clear();
+    }
     merge_pairs(&mut details.overrides.environment, position);
     let checker = Checker::new(&definition.submission.params);
     let kept = record.params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
@@ -73,8 +79,8 @@ pub(crate) async fn repeat_of(
     job_request::check_size(&details.sent())?;
     let has_details = !details.is_empty();
     let job = NewJob {
-        priority: changes.priority.or(Some(record.row.priority)),
-        timeout: changes.timeout.or(record.row.timeout),
+        priority: changes.priority.or((!cleared.clears(Field::Priority)).then_some(record.row.priority)),
+        timeout: changes.timeout.or(record.row.timeout.filter(|_| !cleared.clears(Field::Timeout))),
         retry_of: Some(id),
         unique_key: changes.unique_key,
         after: changes.after,

@@ -79,9 +79,11 @@ impl ScheduleChoice {
         let schedule = find(definition, self.id())?;
         let kept = schedule.params.iter().flat_map(|params| params.given.iter());
         let kept = kept.map(|param| (param.name.clone(), params::to_json(&param.value))).collect();
+        let cleared = request.cleared.clone();
         let (mut job, params) = submission::resolve_over_earlier_params(kept, request, definition, checker)?;
         let own = job.details.map(|details| *details).unwrap_or_default();
         let mut overrides = schedule.overrides_at(clock::now().utc);
+        cleared.clear(&mut overrides);
         merge_overrides(&mut overrides, own.overrides);
         let details = JobDetails { overrides, labels: own.labels, params, ..JobDetails::default() };
         job_request::check_totals(&details)?;

@@ -28,6 +28,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, job_in_state, pending};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
+use crate::http::request::cleared_fields::ClearedFields;
 use crate::http::request::idempotency_key::{explain_pruned, find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request;
 use crate::http::request::path::{Id, Name};
@@ -84,10 +85,13 @@ pub(crate) async fn retry(
     let mut query = Query::of(&parts.uri)?;
     let revision = RevisionChoice::read(&mut query)?;
     let members = MembersChoice::read(&mut query)?;
+    let cleared = ClearedFields::read(&mut query)?;
     let params = SubmitParams::read(query)?;
     let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
-    let changes = job_request::read_one(&text)?;
-    let key = parse_key(&parts, &members.fingerprint_text(&revision.fingerprint_text(id)), &text)?;
+    let target = cleared.fingerprint_text(members.fingerprint_text(&revision.fingerprint_text(id)));
+    let mut changes = job_request::read_one(&text)?;
+    changes.cleared.extend(cleared);
+    let key = parse_key(&parts, &target, &text)?;
     let repeated = repeat_of(&state, JobId(id), revision, members, changes).await;
     drop(text);
     match repeated {

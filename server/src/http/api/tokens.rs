@@ -102,8 +102,9 @@ pub(crate) async fn create(
         labels,
     };
     let (row, text) = state.services.records.create(new).await?;
-    if !names.is_empty() {
-        state.services.engine.reserve_labels(names).await?;
+    if !names.is_empty() && state.services.engine.reserve_labels(names).await.is_err() {
+        // The engine has ended. The token is in the store and its text is shown this once; the next start reserves the labels of all tokens.
+        tracing::warn!(token = %row.name, "the labels of a new token are reserved at the next start");
     }
     let shown = shapes::NewToken { token: text, facts: token(&state, row) };
     Ok(json(StatusCode::CREATED, HeaderMap::new(), &shown))

@@ -57,11 +57,11 @@ pub(crate) async fn none(body: Body) -> Result<(), Problem> {
 pub(crate) async fn pieces(
     body: Body,
     bytes_max: usize,
-    timeout: Duration,
+    total: Duration,
     reservation: &mut BodyReservation,
 ) -> Result<Vec<Bytes>, Problem> {
     must_fit(&body, bytes_max)?;
-    let until = Instant::now() + timeout;
+    let until = Instant::now() + total;
     let mut body = Limited::new(body, bytes_max);
     let (mut pieces, mut small) = (Vec::new(), BytesMut::new());
     loop {
@@ -69,6 +69,7 @@ pub(crate) async fn pieces(
         let frame = match tokio::time::timeout(timeout, body.frame()).await {
             Ok(Some(frame)) => frame.map_err(|error| broken(&*error, bytes_max))?,
             Ok(None) => break,
+            Err(_) if timeout < TIMEOUT => return Err(late("the whole body", total)),
             Err(_) => return Err(late("what comes next of the body", timeout)),
         };
         let Ok(data) = frame.into_data() else { continue };
@@ -304,11 +305,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_large_body_that_stops_coming_is_given_up_before_its_time() {
         let bodies = BodyBudget::within(1 << 20);
-        let begun = stream::iter([Ok::<_, std::io::Error>("[{")]).chain(stream::pending());
+        let begun = || stream::iter([Ok::<_, std::io::Error>("[{")]).chain(stream::pending());
         let at = Instant::now();
-        let read = pieces(Body::from_stream(begun), 100, TIMEOUT * 10, &mut bodies.reservation()).await;
+        let read = pieces(Body::from_stream(begun()), 100, TIMEOUT * 10, &mut bodies.reservation()).await;
         assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
         assert_eq!(at.elapsed().as_secs(), TIMEOUT.as_secs());
+        let read = pieces(Body::from_stream(begun()), 100, TIMEOUT / 2, &mut bodies.reservation()).await;
+        let told = format!("{:?}", read.unwrap_err());
+        assert!(told.contains("the whole body did not arrive within 15 s"), "{told}");
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod body;
+pub(crate) mod cleared_fields;
 pub(crate) mod cursor;
 pub(crate) mod definition;
 pub(crate) mod field_errors;
@@ -14,6 +15,7 @@ pub(crate) mod path;
 pub(crate) mod predecessors;
 pub(crate) mod query;
 pub(crate) mod request_id;
+pub(crate) mod stored_size;
 pub(crate) mod submission;
 pub(crate) mod submit_params;
 pub(crate) mod trace_context;

@@ -92,12 +92,14 @@ impl Query {
     /// `invalid_query` for another value.
     pub(crate) fn instant(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        // A plus sign that was not encoded arrives as a space.
-        match text.replace(' ', "+").parse::<jiff::Timestamp>() {
-            Ok(instant) => Ok(Some(Timestamp(instant.as_millisecond()))),
-            Err(_) => {
-                Err(invalid_query(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z"))
-            }
+        // A plus sign that was not encoded arrives as a space: the last one, because a space may also stand between date and time.
+        let with_plus = || {
+            let (before, after) = text.rsplit_once(' ')?;
+            format!("{before}+{after}").parse::<jiff::Timestamp>().ok()
+        };
+        match text.parse::<jiff::Timestamp>().ok().or_else(with_plus) {
+            Some(instant) => Ok(Some(Timestamp(instant.as_millisecond()))),
+            None => Err(invalid_query(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z")),
         }
     }
 
@@ -195,6 +197,20 @@ mod tests {
         assert_eq!(query.duration("wait", Duration::from_secs(600)).unwrap(), Some(Duration::from_secs(90)));
         assert_eq!(query.instant("since").unwrap(), Some(Timestamp(1_772_357_400_000)));
         assert!(query.finish().is_ok());
+    }
+
+    #[test]
+    fn an_instant_may_have_spaces_and_a_plus_sign_that_was_not_encoded() {
+        for text in [
+            "2026-03-01%2009:30:00Z",
+            "2026-03-01+09:30:00Z",
+            "2026-03-01T10:30:00+01:00",
+            "2026-03-01%2010:30:00%2B01:00",
+            "2026-03-01%2010:30:00+01:00",
+        ] {
+            let instant = query(&format!("since={text}")).instant("since").unwrap();
+            assert_eq!(instant, Some(Timestamp(1_772_357_400_000)), "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use scheduler::new_jobs::NewJob;
 use scheduler::params::{Field, JobParams, SubmissionRules};
 use serde_json::Value;
 
+use super::cleared_fields::ClearedFields;
 use super::job_request::{self, JobRequest};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::{FAULTS_MAX, Problem};
@@ -33,7 +34,7 @@ pub(crate) fn complete(
     if rules.is_default() && params.is_empty() {
         return Ok(job);
     }
-    let mut faults = not_allowed(rules, &job, &params, &after_entries);
+    let mut faults = not_allowed(rules, &job, &params, &after_entries, &ClearedFields::default());
     // Parameters that are not allowed are not judged as well.
     let may_have_params = params.is_empty() || !faults.iter().any(|(_, fault)| fault.field == "params");
     match checker.resolve(&params) {
@@ -64,13 +65,15 @@ pub(crate) fn resolve_over_earlier_params(
     definition: &Definition,
     checker: &Checker<'_>,
 ) -> Result<(NewJob, JobParams), Problem> {
-    let JobRequest { job, params, after_entries, .. } = changes;
+    let JobRequest { job, params, after_entries, cleared, .. } = changes;
     if job.unique_key.is_some() && definition.limits.unique.is_none() {
         return Err(no_unique_key());
     }
-    let mut faults = not_allowed(&definition.submission, &job, &params, &after_entries);
+    let mut faults = not_allowed(&definition.submission, &job, &params, &after_entries, &cleared);
     let mut values = earlier;
-    values.retain(|(name, _)| !params.iter().any(|(changed, _)| changed == name));
+    values.retain(|(name, _)| {
+        !cleared.clears_param(name) && !params.iter().any(|(changed, _)| changed == name)
+    });
     values.extend(params);
     let resolved = checker.resolve(&values).unwrap_or_else(|wrong| {
         faults.extend(wrong.into_iter().map(fault_of));
@@ -80,7 +83,8 @@ pub(crate) fn resolve_over_earlier_params(
     if faults.is_empty() { Ok((job, resolved)) } else { Err(Problem::faults(faults)) }
 }
 
-/// Merges later overrides into earlier ones: variables by name, arguments and input as a whole.
+/// Merges later overrides into earlier ones: variables by name, arguments and input as a whole. Empty arguments keep the earlier ones, unless
+/// [`ClearedFields`] has removed them before.
 pub(crate) fn merge_overrides(overrides: &mut Overrides, changes: Overrides) {
     merge_pairs(&mut overrides.environment, changes.environment);
     if !changes.args.is_empty() {
@@ -108,12 +112,13 @@ fn no_unique_key() -> Problem {
 }
 
 /// A fault for each field that the definition does not allow. `after` names jobs by number in `job`, and entries of the same request
-/// in `after_entries`.
+/// in `after_entries`. Leaving out an earlier value in `cleared` sets the field, too.
 fn not_allowed(
     rules: &SubmissionRules,
     job: &NewJob,
     params: &[(String, Value)],
     after_entries: &[(String, RequiredEnd)],
+    cleared: &ClearedFields,
 ) -> Vec<(Code, Fault)> {
     let Some(allow) = &rules.allow else { return Vec::new() };
     let none = JobDetails::default();
@@ -136,7 +141,9 @@ fn not_allowed(
             format!("it allows {}", allow.iter().map(|field| field.name()).collect::<Vec<_>>().join(", "))
         }
     };
-    let refused = Field::ALL.into_iter().filter(|field| is_given(*field) && !allow.contains(field));
+    let refused = Field::ALL
+        .into_iter()
+        .filter(|field| (is_given(*field) || cleared.touches(*field)) && !allow.contains(field));
     refused
         .map(|field| {
             let fault = Fault {

@@ -25,7 +25,7 @@ use crate::store::{
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
 const READERS: usize = 4;
 
-/// How long a read waits at most for the log to be begun anew; then it goes on, and the log grows.
+/// Longest time that a read waits for the write-ahead log to restart; then it goes on, and the log grows.
 const HELD_MAX: Duration = Duration::from_secs(2);
 
 /// The read side. See [`super::open`].

@@ -162,6 +162,7 @@ impl Store for SqliteStore {
         Ok(removed)
     }
 
+    // The reserve is for the reports of workers: a change of a record is refused on a full disk, and its caller tries again or is told.
     fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError> {
         write::change_record(&self.connection, &mut self.known, epoch, change)?;
         self.upkeep.committed(&self.connection, 1)

@@ -145,8 +145,9 @@ fn write(
 fn prune(connection: &Connection) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "DELETE FROM notifications WHERE id IN (SELECT id FROM notifications ORDER BY id LIMIT 2)
-                 AND state <> 'waiting' AND id <= (SELECT max(id) FROM notifications) - ?1",
+            "DELETE FROM notifications WHERE id IN (
+                 SELECT id FROM notifications WHERE state <> 'waiting'
+                     AND id <= (SELECT max(id) FROM notifications) - ?1 ORDER BY id LIMIT 2)",
         )?
         .execute([ENDED_ROWS_MAX])
         .map(drop)

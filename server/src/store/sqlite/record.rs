@@ -1,4 +1,4 @@
-//! A job with its whole story, and the facts about a job that are rows of other tables.
+//! A job with its attempts and notes, and the facts about a job that are rows of other tables.
 
 use protocol::{AttemptNo, JobId};
 use rusqlite::{Connection, OptionalExtension};

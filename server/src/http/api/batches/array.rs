@@ -17,6 +17,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, submit_with_key};
 use crate::http::request::job_request::{ArrayRequest, JobRequest, MANY_MAX};
+use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submission;
 use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
@@ -67,6 +68,9 @@ fn copies(
     let definition = &definition::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
     let mut job = submission::complete(request, definition, &checker)?;
+    StoredSize::default()
+        .add(job.details.as_deref(), count as usize)
+        .map_err(|problem| problem.field("count"))?;
     trace.add_to(&mut job);
     Ok(NewJobs::Copies(Box::new(job), count))
 }
@@ -88,16 +92,17 @@ fn one_for_each(
     let definition = &definition::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
     let mut jobs = Vec::with_capacity(each.len());
+    let mut size = StoredSize::default();
     for (index, own) in each.into_iter().enumerate() {
         let mut params = request.params.clone();
         params.retain(|(name, _)| !own.iter().any(|(changed, _)| changed == name));
         params.extend(own);
         let request = JobRequest { job: request.job.clone(), params, ..JobRequest::default() };
-        let job = submission::complete(request, definition, &checker).map(|mut job| {
-            trace.add_to(&mut job);
-            job
-        });
-        jobs.push(job.map_err(|problem| problem.within(&format!("each[{index}]"), None))?);
+        let mut job = submission::complete(request, definition, &checker)
+            .map_err(|problem| problem.within(&format!("each[{index}]"), None))?;
+        size.add(job.details.as_deref(), 1).map_err(|problem| problem.field("each"))?;
+        trace.add_to(&mut job);
+        jobs.push(job);
     }
     Ok(jobs.into())
 }

@@ -30,6 +30,7 @@ use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_wit
 use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
 use crate::http::request::predecessors::EntryNames;
 use crate::http::request::query::Query;
+use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submission;
 use crate::http::request::submit_params::SubmitParams;
 use crate::http::request::trace_context::TraceContext;
@@ -159,6 +160,7 @@ pub(crate) fn read_many(
     seen: &mut DefinitionNames,
 ) -> Result<Vec<NewJob>, Problem> {
     let mut jobs = Vec::new();
+    let mut size = StoredSize::default();
     let mut names = EntryNames::default();
     let mut last: Option<(String, &Definition, Checker<'_>)> = None;
     let take = |request: JobRequest<'_>| {
@@ -190,6 +192,7 @@ pub(crate) fn read_many(
         names.add_after(position, request.after_entries.clone());
         admission::check_policy(definitions, definition, request.job.timeout, actor.role)?;
         let mut job = submission::complete(request, definition, checker)?;
+        size.add(job.details.as_deref(), 1)?;
         trace.add_to(&mut job);
         jobs.push(job);
         Ok(())

@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Produces at least one item, waits for an event, or handles.
+    /// Makes one step: reads a page of output, goes on to the next attempt, ends the stream, or waits for news of the job.
     async fn look(&mut self) -> Result<(), Problem> {
         if self.read_page().await? {
             return Ok(());

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::super::operation::{ID, Kind, Operation, Parameter, list, object, query, text};
 use super::examples::{batch, batch_summary, bulk_result, full_job, job, reason, worker_ref};
 use super::shared::{
-    BULK, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE, PAGING,
-    REVISION, SUBMISSION, SUBMIT, WAIT,
+    BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
+    PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
 };
 use crate::http::api::bulk::Selection;
 use crate::http::middleware::code::Code;
@@ -104,7 +104,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::NothingToRelease, Code::OutOfScope, Code::RefusedByStore]]),
         Operation::post("/api/jobs/{id}/retry", "jobs", "retry_job", "Run an ended job again, as a new job")
             .takes(&SUBMIT)
-            .takes(&[REVISION, MEMBERS])
+            .takes(&[REVISION, MEMBERS, CLEAR])
             .may_have_body(object::<JobChanges>(json!({ "args": ["--all"] })))
             .answers(201, "The new job. With wait it is the job at its end, with follow its output.", [
                 submitted(), vec![object::<shapes::FullJob>(full_job())],

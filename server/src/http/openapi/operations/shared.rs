@@ -35,6 +35,11 @@ pub(super) const MEMBERS: Parameter = query(
     Kind::Word(&["all", "failed"]),
     "Of a job on several workers: all members are repeated, or those that did not succeed.",
 );
+pub(super) const CLEAR: Parameter = query(
+    "clear",
+    Kind::Text("args,params.size"),
+    "Fields of the old job that the new one does not have, separated by commas: `args`, `environment`, `input`, `labels`, `params`, `priority`, `timeout` or `params.NAME`.",
+);
 pub(super) const DRY_RUN: Parameter = query("dry_run", Kind::Switch, "Nothing is done, only counted.");
 pub(super) const CURSOR: Parameter =
     query("cursor", Kind::Text("AAAAAAAAAAT7C-UfxNzPfw"), "Where to go on: from the answer before.");

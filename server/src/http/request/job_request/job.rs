@@ -7,6 +7,7 @@ use scheduler::new_jobs::NewJob;
 use serde_json::Value;
 
 use super::array::ArrayRequest;
+use crate::http::request::cleared_fields::ClearedFields;
 
 /// A parsed request for one job; its revision is not known yet.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct JobRequest<'b> {
     pub(crate) job: NewJob,
     /// Values for the parameters of the definition; not checked yet.
     pub(crate) params: Vec<(String, Value)>,
+    /// Fields that are not taken over from an earlier job or a schedule.
+    pub(crate) cleared: ClearedFields,
     /// Present if it asks for several jobs.
     pub(crate) array: Option<Box<ArrayRequest>>,
 }

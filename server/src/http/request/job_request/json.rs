@@ -110,7 +110,12 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 "environment" => {
                     details.overrides.environment = map.next_value_seed(Pairs { of: name, collector })?;
                 }
-                "args" => details.overrides.args = map.next_value()?,
+                "args" => {
+                    details.overrides.args = map.next_value()?;
+                    if details.overrides.args.is_empty() {
+                        request.cleared.add(scheduler::params::Field::Args);
+                    }
+                }
                 "unique_key" => {
                     request.job.unique_key = collector.unique_key(&map.next_value_seed(Text)?);
                 }

@@ -48,6 +48,19 @@ impl RunForm {
         }
         Ok(Value::Object(body))
     }
+
+    /// The fields of the earlier job that its retry does not keep, separated by commas: those that this form was filled with and that have
+    /// been emptied, and the labels, which are typed as a whole.
+    pub(crate) fn cleared(&self, typed: &Fields) -> String {
+        let is_cleared = |name: &str| {
+            let mut values =
+                typed.iter().filter(|(field, _)| field == name).map(|(_, value)| value).peekable();
+            values.peek().is_some() && (name == "labels" || values.all(|value| value.trim().is_empty()))
+        };
+        let filled = self.params.iter().chain(&self.others).filter(|field| !field.value.is_empty());
+        let cleared = filled.map(|field| field.name.as_str()).filter(|name| is_cleared(name));
+        cleared.collect::<Vec<_>>().join(",")
+    }
 }
 
 /// A number; a text that is none is refused with the words of the API.
@@ -92,6 +105,25 @@ mod tests {
         let empty =
             [("args", ""), ("environment", "\n"), ("priority", " "), ("params.size", ""), ("input", "")];
         assert_eq!(form(&[]).body(&fields(&empty)).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn a_filled_field_that_was_emptied_is_cleared() {
+        let mut form = form(&[param("size", ParamKind::Boolean), param("color", ParamKind::Boolean)]);
+        for field in form.params.iter_mut().chain(&mut form.others).filter(|field| field.name != "input") {
+            field.value = "x".to_owned();
+        }
+        let typed = fields(&[
+            ("params.size", ""),
+            ("params.color", ""),
+            ("params.color", "true"),
+            ("args", "\r\n"),
+            ("labels", "team=web"),
+            ("priority", "7"),
+            ("input", ""),
+        ]);
+        assert_eq!(form.cleared(&typed), "params.size,args,labels");
+        assert_eq!(form.cleared(&fields(&[])), "");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The form that runs a definition: a field for each declared parameter, and one for each other part of a submission that it allows.
 //!
-//! An empty field is not sent, so that defaults and the values of an earlier job stay. Values of secrets are never filled in.
+//! An empty field is not sent, so that defaults apply. A field that was filled with the value of an earlier job and has been emptied
+//! leaves that value out. Values of secrets are never filled in, and stay.
 
 use std::collections::BTreeMap;
 
@@ -123,10 +124,7 @@ impl RunForm {
     /// The empty form of a definition.
     pub(crate) fn of_definition(definition: &Definition) -> Self {
         let mut form = Self::with_fields(format!("/definitions/{}/run", definition.name), Some(definition));
-        form.set_placeholder("priority", definition.priority.to_string());
-        if let Some(timeout) = definition.timeout {
-            form.set_placeholder("timeout", DurationText(timeout).to_string());
-        }
+        form.show_defaults(definition);
         form
     }
 
@@ -134,14 +132,18 @@ impl RunForm {
     pub(crate) fn of_job(record: &JobRecord, definition: Option<&Definition>) -> Self {
         let row = &record.row;
         let mut form = Self::with_fields(format!("/jobs/{}/again", row.job), definition);
+        if let Some(definition) = definition {
+            form.show_defaults(definition);
+        }
         for param in &record.params {
             let name = format!("{PARAM}{}", param.name);
             let Some(field) = form.params.iter_mut().find(|field| field.name == name) else { continue };
-            // An empty field keeps what the job had.
-            field.is_required = false;
-            let is_hidden = param.secret || matches!(field.control, Control::Secret);
-            field.placeholder = if is_hidden { KEPT.to_owned() } else { in_lines(&param.value) };
-            field.value = if is_hidden { String::new() } else { in_lines(&param.value) };
+            if param.secret || matches!(field.control, Control::Secret) {
+                // An empty field keeps what the job had.
+                (field.is_required, field.placeholder) = (false, KEPT.to_owned());
+            } else {
+                field.value = in_lines(&param.value);
+            }
         }
         let labels: Vec<String> = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         form.fill("args", record.overrides.args.join("\n"));
@@ -187,6 +189,14 @@ impl RunForm {
             params: declared.iter().map(FormField::of_param).collect(),
             others: others.into_iter().filter_map(field).collect(),
             faults: Vec::new(),
+        }
+    }
+
+    /// Shows the values that apply while fields beside the parameters are empty.
+    fn show_defaults(&mut self, definition: &Definition) {
+        self.set_placeholder("priority", definition.priority.to_string());
+        if let Some(timeout) = definition.timeout {
+            self.set_placeholder("timeout", DurationText(timeout).to_string());
         }
     }
 

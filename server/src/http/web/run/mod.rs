@@ -16,6 +16,7 @@ use crate::http::api::{jobs, submit};
 use crate::http::middleware::problem::Problem;
 use crate::http::request::definition;
 use crate::http::request::path::{Id, Name};
+use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use form::can_be_mended;
 pub(crate) use form::{Control, RunForm};
@@ -69,7 +70,8 @@ pub(crate) async fn run_again(
     let page = page_of_job(&state, id).await?;
     let made = match page.form.body(&fields) {
         Ok(body) => {
-            let asked = request_for(&shell, "", Some(&body));
+            let cleared = page.form.cleared(&fields);
+            let asked = request_for(&shell, &encode([("clear", cleared.as_str())]), Some(&body));
             submit::retry(State(Arc::clone(&state)), Id(id), asked).await
         }
         Err(problem) => Err(problem),

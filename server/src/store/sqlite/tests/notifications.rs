@@ -164,3 +164,32 @@ fn a_target_fails_until_its_last_try_is_taken() {
     stage.change(NotificationChange::Delivered(second.id));
     assert_eq!(failing(&stage), []);
 }
+
+#[test]
+fn messages_that_wait_for_long_do_not_keep_ended_ones() {
+    let mut stage = Stage::new();
+    // Two that wait, and behind them as many ended ones as are kept.
+    stage
+        .store
+        .connection
+        .execute_batch(
+            "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 10002)
+             INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
+                 state, opens_at, due_at, tries)
+             SELECT 'm' || n, 'other' || n, 't', 'slack', 'h', 'failed', 1, 0, 0,
+                 iif(n <= 2, 'waiting', 'delivered'), 0, 0, 1 FROM numbers",
+        )
+        .unwrap();
+    let oldest = |stage: &Stage| {
+        let filter = NotificationFilter { before: Some(6), limit: 10, ..NotificationFilter::default() };
+        let rows = stage.archive.notifications(&filter).unwrap();
+        rows.iter().rev().map(|row| row.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(oldest(&stage), [1, 2, 3, 4, 5]);
+    for (at, left) in [(10_000, &[1, 2, 4, 5][..]), (20_000, &[1, 2, 5])] {
+        let row = stage.all().pop().unwrap();
+        stage.change(NotificationChange::Delivered(row.id));
+        stage.end(State::Failed, at);
+        assert_eq!(oldest(&stage), left);
+    }
+}

@@ -1,0 +1,39 @@
+//! A limit on the data that the jobs of one request store. A short body can ask for much: each job of an array has all of its data.
+
+use scheduler::details::JobDetails;
+use scheduler::pending_batch::stored_bytes;
+
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+
+/// Adds up the data of the jobs of a request.
+#[derive(Debug, Default)]
+pub(crate) struct StoredSize {
+    jobs: usize,
+    bytes: usize,
+}
+
+impl StoredSize {
+    /// Adds `count` jobs with these details.
+    ///
+    /// # Errors
+    /// `too_many_jobs` beyond [`STORED_BYTES_MAX`].
+    pub(crate) fn add(&mut self, details: Option<&JobDetails>, count: usize) -> Result<(), Problem> {
+        let bytes = details.map_or(0, stored_bytes);
+        self.jobs += count;
+        self.bytes = self.bytes.saturating_add(bytes.saturating_mul(count));
+        if self.bytes <= STORED_BYTES_MAX {
+            return Ok(());
+        }
+        let detail = format!(
+            "{} jobs with {} bytes of parameters, environment, args, input and labels; those of one request have {STORED_BYTES_MAX} bytes at most",
+            self.jobs, self.bytes
+        );
+        Err(Problem::new(Code::TooManyJobs, detail).hint(
+            "split the request, or keep large data in a volume or an object store and pass its address to the jobs",
+        ))
+    }
+}
+
+/// As much as the largest body of a batch.
+const STORED_BYTES_MAX: usize = 64 << 20;
