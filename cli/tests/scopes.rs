@@ -1,5 +1,4 @@
 //! Tokens of one server among each other, with real processes: scopes of operators, and idempotency keys.
-#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use serde_json::Value;
 use testkit::{Cluster, Process, bearer, http};

@@ -35,5 +35,5 @@ impl StoredSize {
     }
 }
 
-/// As much as the largest body of a batch.
-const STORED_BYTES_MAX: usize = 64 << 20;
+/// Three times the largest body of a batch: a parameter may be stored as its value, as a variable and as an argument.
+const STORED_BYTES_MAX: usize = 192 << 20;
