@@ -2,6 +2,8 @@
 
 use scheduler::job::State as JobState;
 
+use crate::http::present::shapes;
+
 /// An operation on jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -16,6 +18,18 @@ impl Verb {
             Self::Cancel => "cancel",
             Self::Retry => "retry",
             Self::Release => "release",
+        }
+    }
+
+    /// The effect of an operation, for the audit log.
+    pub(super) fn in_words(self, result: &shapes::BulkResult) -> String {
+        let shapes::BulkResult { matched, done, stopping, refused, .. } = result;
+        let rest = if result.next.is_some() { ", the rest not yet" } else { "" };
+        match result.dry_run {
+            true => format!("counts only: {matched}"),
+            false => {
+                format!("{}: {} of {matched} jobs, refused {refused}{rest}", self.name(), done + stopping)
+            }
         }
     }
 
