@@ -43,6 +43,7 @@ use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
 pub(crate) use verb::Verb;
+use verb::names_a_filter;
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -173,19 +174,6 @@ pub(crate) async fn on_batch(
     Arc::new(operation).run(filter, &mut result).await?;
     note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
-}
-
-/// True if a query selects jobs.
-fn names_a_filter(query: &str, verb: Verb) -> bool {
-    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    names.any(|name| match name {
-        "cursor" => true,
-        // A retry chooses the definition by it.
-        "revision" => verb != Verb::Retry,
-        // Of a submission that takes the place of a schedule.
-        "schedule" => !query.contains("as_scheduled"),
-        name => job_filter::NAMES.contains(&name),
-    })
 }
 
 /// The part of the answer about single jobs.

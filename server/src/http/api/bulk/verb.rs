@@ -3,6 +3,7 @@
 use scheduler::job::State as JobState;
 
 use crate::http::present::shapes;
+use crate::http::request::job_filter;
 
 /// An operation on jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,4 +48,17 @@ impl Verb {
             Self::Release => &[JobState::Quarantined],
         }
     }
+}
+
+/// True if a query selects jobs.
+pub(super) fn names_a_filter(query: &str, verb: Verb) -> bool {
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    names.any(|name| match name {
+        "cursor" => true,
+        // A retry chooses the definition by it.
+        "revision" => verb != Verb::Retry,
+        // Of a submission that takes the place of a schedule.
+        "schedule" => !query.contains("as_scheduled"),
+        name => job_filter::NAMES.contains(&name),
+    })
 }
