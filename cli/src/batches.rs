@@ -65,6 +65,9 @@ pub(crate) struct Flags {
     /// Do not ask before the operation.
     #[arg(short = 'y', long, requires = "operation")]
     yes: bool,
+    /// Continue the retry that had this key: no member is retried twice.
+    #[arg(long, value_name = "KEY", requires = "operation")]
+    key: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -117,7 +120,8 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     if let Some(operation) = flags.operation {
         let id = flags.id.to_string();
         let path = ["api", "batches", &id, operation.name()];
-        bulk::apply_to_batch(&api, &flags.common, &path, operation.name(), flags.yes).await?;
+        let operation = bulk::Operation { verb: operation.name(), key: flags.key.as_deref() };
+        bulk::apply_to_batch(&api, &flags.common, &path, operation, flags.yes).await?;
     }
     match (flags.wait, flags.operation) {
         (Some(limit), _) => wait(&api, flags.common.format, flags.id, limit).await,

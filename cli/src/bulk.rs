@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::pin::pin;
 
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -48,11 +49,12 @@ impl Selection {
 pub(crate) async fn apply_to_all(
     api: &Api,
     common: &CommonArgs,
-    verb: &str,
+    operation: Operation<'_>,
     query: &[(&'static str, String)],
     yes: bool,
 ) -> anyhow::Result<()> {
-    apply(api, common, (&["api", "jobs", verb], verb), ("the filters select", query), yes).await
+    let path = ["api", "jobs", operation.verb];
+    apply(api, common, (&path, operation), ("the filters select", query), yes).await
 }
 
 /// Applies an operation to the members of a batch.
@@ -60,34 +62,53 @@ pub(crate) async fn apply_to_batch(
     api: &Api,
     common: &CommonArgs,
     path: &[&str],
-    verb: &str,
+    operation: Operation<'_>,
     yes: bool,
 ) -> anyhow::Result<()> {
-    apply(api, common, (path, verb), ("the batch has", &[]), yes).await
+    apply(api, common, (path, operation), ("the batch has", &[]), yes).await
+}
+
+/// An operation on many jobs.
+#[derive(Clone, Copy)]
+pub(crate) struct Operation<'a> {
+    /// As the API and this program name it.
+    pub(crate) verb: &'a str,
+    /// The idempotency key of an earlier command that is continued.
+    pub(crate) key: Option<&'a str>,
 }
 
 async fn apply(
     api: &Api,
     common: &CommonArgs,
-    (path, verb): (&[&str], &str),
+    (path, operation): (&[&str], Operation<'_>),
     (selects, query): (&str, &[(&'static str, String)]),
     yes: bool,
 ) -> anyhow::Result<()> {
+    let Operation { verb, key } = operation;
+    let key = api::idempotency_key(key)?;
     if !yes {
         match count(api, path, query).await? {
             0 => {}
             count => confirm(verb, selects, count)?,
         }
     }
-    let (mut total, ended_by) = send_all(api, path, query).await?;
+    let (mut total, ended_by) = send_all(api, path, query, &key).await;
     total.refusals.truncate(REFUSALS_SHOWN);
-    total.print(verb, common.format)?;
+    if total.matched > 0 || !matches!(ended_by, EndedBy::Error(_)) {
+        total.print(verb, common.format)?;
+    }
+    if let (true, Ok(key)) = (verb == "retry" && ended_by.may_have_left_jobs(&total), key.to_str()) {
+        screen::note(&format!(
+            "longshore: to continue, repeat the command with --key {key}: no job is retried twice"
+        ));
+    }
     exit(ended_by, total.refused)
 }
 
-/// Ends the program after an operation that was interrupted, or refused for some jobs.
+/// Ends the program after an operation that was interrupted, or failed, or was refused for some jobs.
 fn exit(ended_by: EndedBy, refused: u64) -> anyhow::Result<()> {
     match (ended_by, refused) {
+        (EndedBy::Error(error), _) => Err(error),
         (EndedBy::Interrupt, _) => Err(Failure::silent(Exit::Interrupted).into()),
         (EndedBy::LastJob, 0) => Ok(()),
         (EndedBy::LastJob, _) => Err(Failure::silent(Exit::Conflict).into()),
@@ -95,44 +116,69 @@ fn exit(ended_by: EndedBy, refused: u64) -> anyhow::Result<()> {
 }
 
 /// The event that ended the requests of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum EndedBy {
     /// The last job.
     LastJob,
     /// Ctrl-C.
     Interrupt,
+    /// A request that failed.
+    Error(anyhow::Error),
 }
 
-/// Sends the requests of an operation, as many as it takes.
+impl EndedBy {
+    /// True if the server may have done a part of the operation only.
+    fn may_have_left_jobs(&self, total: &BulkResult) -> bool {
+        match self {
+            Self::LastJob => false,
+            Self::Interrupt => true,
+            // The server may have done a part of a request that it did not answer.
+            Self::Error(error) => {
+                total.matched > 0 || matches!(failure::exit_of(error), Exit::Unavailable | Exit::Failed)
+            }
+        }
+    }
+}
+
+/// Sends the requests of an operation, as many as it takes. Returns the sum of the answers.
 async fn send_all(
     api: &Api,
     path: &[&str],
     query: &[(&'static str, String)],
-) -> anyhow::Result<(BulkResult, EndedBy)> {
-    let key = api::idempotency_key(None)?;
+    key: &HeaderValue,
+) -> (BulkResult, EndedBy) {
     let (mut total, mut cursor) = (BulkResult::default(), None::<String>);
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     loop {
-        let request = api.request(Method::POST, path).query(query).header("idempotency-key", &key);
+        let request = api.request(Method::POST, path).query(query).header("idempotency-key", key);
         let request = request.query(&cursor.take().map(|cursor| [("cursor", cursor)]));
         let answer = tokio::select! {
-            answer = api.json(request) => answer?,
-            _ = &mut interrupt => return Ok((total, EndedBy::Interrupt)),
+            answer = api.json(request) => answer.and_then(|answer| api::parse(api, &answer)),
+            _ = &mut interrupt => return (total, EndedBy::Interrupt),
         };
-        cursor = total.add(api::parse(api, &answer)?);
+        match answer {
+            Ok(answer) => cursor = total.add(answer),
+            Err(error) => return (total, EndedBy::Error(error)),
+        }
         if cursor.is_none() {
-            return Ok((total, EndedBy::LastJob));
+            return (total, EndedBy::LastJob);
         }
     }
 }
 
 /// Cancels what has not ended of a batch, and says of how many jobs. The caller has named the batch, so nothing is confirmed.
 pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Result<()> {
-    let sent = send_all(api, &["api", "batches", &batch.to_string(), "cancel"], &[]).await;
-    let (mut total, ended_by) = sent.map_err(|error| match failure::exit_of(&error) {
-        Exit::NotFound => no_such_batch(batch).into(),
-        _ => error,
-    })?;
+    let path = ["api", "batches", &batch.to_string(), "cancel"];
+    let (mut total, ended_by) = send_all(api, &path, &[], &api::idempotency_key(None)?).await;
+    match ended_by {
+        EndedBy::Error(error) if total.matched == 0 => {
+            return Err(match failure::exit_of(&error) {
+                Exit::NotFound => no_such_batch(batch).into(),
+                _ => error,
+            });
+        }
+        _ => {}
+    }
     let refused = total.leave_out_finished();
     if common.format.is_text() || common.format == Format::Name {
         for Refusal { job, code, detail } in &total.refusals {
@@ -144,8 +190,9 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
             let text = format!("{more} more refused; 'longshore ls --batch {batch}' shows their states");
             error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
         }
-        let so_far = if ended_by == EndedBy::Interrupt { ", so far" } else { "" };
-        let counted = format!("batch {batch}{so_far}: {}", total.counted(ended_by));
+        let is_whole = matches!(ended_by, EndedBy::LastJob);
+        let so_far = if is_whole { "" } else { ", so far" };
+        let counted = format!("batch {batch}{so_far}: {}", total.counted(is_whole));
         if common.format == Format::Name {
             screen::line(&batch.to_string())?;
             screen::note(&format!("longshore: {counted}"));
@@ -257,11 +304,11 @@ impl BulkResult {
     }
 
     /// The effect of a cancel on a batch, in words.
-    fn counted(&self, ended_by: EndedBy) -> String {
+    fn counted(&self, is_whole: bool) -> String {
         let are = |count: u64| if count == 1 { "job is" } else { "jobs are" };
         let Self { matched, done, stopping, .. } = *self;
         match (done, stopping) {
-            (0, 0) if matched == 0 && ended_by == EndedBy::LastJob => "all jobs have ended".to_owned(),
+            (0, 0) if matched == 0 && is_whole => "all jobs have ended".to_owned(),
             (done, 0) => format!("{done} {} cancelled", are(done)),
             (0, stopping) => format!("{stopping} {} being stopped", are(stopping)),
             (done, stopping) => {
@@ -297,7 +344,7 @@ mod tests {
     #[test]
     fn the_effect_on_a_batch_is_counted() {
         let text = |matched, done, stopping| {
-            BulkResult { matched, done, stopping, ..BulkResult::default() }.counted(EndedBy::LastJob)
+            BulkResult { matched, done, stopping, ..BulkResult::default() }.counted(true)
         };
         assert_eq!(text(0, 0, 0), "all jobs have ended");
         assert_eq!(text(1, 1, 0), "1 job is cancelled");

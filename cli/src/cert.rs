@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use jiff::civil::Date;
-use jiff::{ToSpan as _, Zoned};
+use jiff::{Timestamp, ToSpan as _, Zoned};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::time::ASN1Time;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{PRIVATE, PUBLIC, replace};
@@ -78,6 +81,8 @@ struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate in PEM, as `ca.pem` has it.
     certificate: String,
+    /// The end of its validity. Nobody accepts a certificate of the authority after it.
+    ends: ASN1Time,
     is_new: bool,
 }
 
@@ -86,19 +91,27 @@ impl Authority {
     fn in_directory(dir: &Path, today: Date) -> anyhow::Result<Self> {
         let (certificate, key) = (dir.join(AUTHORITY), dir.join(AUTHORITY_KEY));
         match (read(&certificate)?, read(&key)?) {
-            (Some(certificate), Some(key)) => {
-                let key =
-                    KeyPair::from_pem(&key).with_context(|| format!("{AUTHORITY_KEY} is no private key"))?;
-                let issuer = Issuer::new(authority_params(today)?, key);
-                Ok(Self { issuer, certificate, is_new: false })
+            (Some(certificate_pem), Some(key_pem)) => {
+                let pair = KeyPair::from_pem(&key_pem)
+                    .with_context(|| format!("{AUTHORITY_KEY} is no private key"))?;
+                let ends = end_of_authority(&certificate_pem, &pair)?;
+                if ends <= ASN1Time::now() {
+                    let text =
+                        format!("the authority {} has expired on {}", certificate.display(), date(ends));
+                    return Err(Failure::new(Exit::Failed, text).hint(NEW_AUTHORITY).into());
+                }
+                let issuer = Issuer::from_ca_cert_pem(&certificate_pem, pair)
+                    .with_context(|| format!("cannot use {AUTHORITY}"))?;
+                Ok(Self { issuer, certificate: certificate_pem, ends, is_new: false })
             }
             (None, None) => {
                 let (params, pair) =
                     (authority_params(today)?, KeyPair::generate().context("cannot make a key")?);
-                let signed = params.self_signed(&pair).context("cannot sign the authority")?;
+                let signed = params.self_signed(&pair).context("cannot sign the authority")?.pem();
+                let ends = end_of_authority(&signed, &pair)?;
                 replace(&key, &pair.serialize_pem(), PRIVATE)?;
-                replace(&certificate, &signed.pem(), PUBLIC)?;
-                Ok(Self { issuer: Issuer::new(params, pair), certificate: signed.pem(), is_new: true })
+                replace(&certificate, &signed, PUBLIC)?;
+                Ok(Self { issuer: Issuer::new(params, pair), certificate: signed, ends, is_new: true })
             }
             (has_certificate, _) => {
                 let [there, missing] =
@@ -116,24 +129,48 @@ impl Authority {
     /// Signs a certificate and writes it with its key.
     fn issue(
         &self,
-        params: CertificateParams,
+        mut params: CertificateParams,
         flags: &Flags,
         certificate_file: &str,
         key_file: &str,
     ) -> anyhow::Result<()> {
         let key = KeyPair::generate().context("cannot make a key")?;
+        let (own_end, last_end) = (params.not_after, self.ends.to_datetime());
+        params.not_after = own_end.min(last_end);
         let certificate = params.signed_by(&key, &self.issuer).context("cannot sign the certificate")?;
         let path = flags.dir.join(certificate_file);
         // The key first: a running program looks for a new certificate and its key at any time, and keeps the old pair while the two differ.
         replace(&flags.dir.join(key_file), &key.serialize_pem(), PRIVATE)?;
         replace(&path, &certificate.pem(), PUBLIC)?;
-        screen::line(&format!("made the certificate {}, valid for {} days", path.display(), flags.days))
+        let validity = match own_end <= last_end {
+            true => format!("for {} days", flags.days),
+            false => format!("until {} only, when the authority expires", date(self.ends)),
+        };
+        screen::line(&format!("made the certificate {}, valid {validity}", path.display()))
     }
+}
+
+/// The end of the validity of an authority to which this key belongs.
+fn end_of_authority(certificate: &str, key: &KeyPair) -> anyhow::Result<ASN1Time> {
+    let (_, pem) = parse_x509_pem(certificate.as_bytes())
+        .map_err(|_| Failure::new(Exit::Failed, format!("{AUTHORITY} is no certificate in PEM")))?;
+    let parsed = pem.parse_x509().with_context(|| format!("cannot read {AUTHORITY}"))?;
+    if *parsed.public_key().subject_public_key.data != *key.public_key_raw() {
+        let text = format!("{AUTHORITY_KEY} is not the key of {AUTHORITY}");
+        return Err(Failure::new(Exit::Failed, text)
+            .hint("restore the one that belongs to the other")
+            .into());
+    }
+    Ok(parsed.validity().not_after)
+}
+
+/// The day of an instant, in UTC.
+fn date(at: ASN1Time) -> String {
+    Timestamp::from_second(at.timestamp()).map_or_else(|_| at.to_string(), |at| at.strftime("%F").to_string())
 }
 
 fn authority_params(today: Date) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::default();
-    // Renewed certificates name their authority by this text.
     params.distinguished_name.push(DnType::CommonName, "Longshore private CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -212,12 +249,63 @@ const AUTHORITY_KEY: &str = "ca-key.pem";
 const SERVER: &str = "server.pem";
 const SERVER_KEY: &str = "server-key.pem";
 const AUTHORITY_YEARS: i64 = 10;
+const NEW_AUTHORITY: &str =
+    "move ca.pem and ca-key.pem away, make a new authority, and give its ca.pem to workers and users";
 /// For health checks on the server's own machine.
 const LOCAL: [&str; 2] = ["localhost", "127.0.0.1"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A directory with an authority of the site that ends on this day.
+    fn with_authority(ends: Date) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let mut params = authority_params(ends).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "Site CA");
+        set_validity(&mut params, ends.checked_sub(100.days()).unwrap(), ends).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let write = |name, text| std::fs::write(directory.path().join(name), text).unwrap();
+        write(AUTHORITY, params.self_signed(&key).unwrap().pem());
+        write(AUTHORITY_KEY, key.serialize_pem());
+        directory
+    }
+
+    fn make_in(directory: &tempfile::TempDir) -> anyhow::Result<()> {
+        let dir = directory.path().to_owned();
+        let host = vec!["jobs.example".to_owned()];
+        cert(&Flags { host, client: Vec::new(), dir, ca_dir: None, ca_copy: Vec::new(), days: 397 })
+    }
+
+    #[test]
+    fn certificate_names_the_authority_that_was_kept_and_ends_no_later() {
+        let ends = Zoned::now().date().checked_add(20.days()).unwrap();
+        let directory = with_authority(ends);
+        make_in(&directory).unwrap();
+        let read = |name| std::fs::read(directory.path().join(name)).unwrap();
+        let (authority, server) = (read(AUTHORITY), read(SERVER));
+        let (authority, server) = (parse_x509_pem(&authority).unwrap().1, parse_x509_pem(&server).unwrap().1);
+        let (authority, server) = (authority.parse_x509().unwrap(), server.parse_x509().unwrap());
+        assert_eq!(server.issuer().to_string(), "CN=Site CA");
+        assert_eq!(server.issuer(), authority.subject());
+        assert_eq!(server.validity().not_after, authority.validity().not_after);
+    }
+
+    #[test]
+    fn authority_that_has_expired_signs_nothing() {
+        let error = make_in(&with_authority(Zoned::now().date().checked_sub(2.days()).unwrap())).unwrap_err();
+        assert!(error.to_string().contains("has expired on "), "{error}");
+    }
+
+    #[test]
+    fn key_of_another_authority_is_refused() {
+        let directory = with_authority(Zoned::now().date().checked_add(20.days()).unwrap());
+        let other = KeyPair::generate().unwrap().serialize_pem();
+        std::fs::write(directory.path().join(AUTHORITY_KEY), other).unwrap();
+        let error = make_in(&directory).unwrap_err();
+        assert!(error.to_string().starts_with("ca-key.pem is not the key of ca.pem"), "{error}");
+        assert!(!directory.path().join(SERVER).exists());
+    }
 
     #[test]
     fn hosts_are_names_or_addresses() {

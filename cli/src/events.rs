@@ -60,30 +60,30 @@ pub(crate) struct Flags {
 /// Shows events.
 pub(crate) async fn events(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let mut place = Place { last: flags.after.clone(), ..Place::default() };
+    let mut resume = ResumeState { last: flags.after.clone(), ..ResumeState::default() };
     if flags.common.format == Format::Csv {
         print_record(&["id", "at", "kind", "subject"].map(str::to_owned))?;
     }
     loop {
         let opened_at = Instant::now();
-        let Err(error) = print_response(&api, &flags, &mut place).await else { return Ok(()) };
+        let Err(error) = print_response(&api, &flags, &mut resume).await else { return Ok(()) };
         if !flags.follow {
             return Err(error);
         }
         if opened_at.elapsed() >= STABLE_AFTER {
-            place.failures = 0;
+            resume.failures = 0;
         }
-        let error = skip_gone(error, &mut place)?;
+        let error = skip_gone(error, &mut resume)?;
         if let Some(error) = error {
-            retry_or_fail(error, &mut place.failures)?;
-            tokio::time::sleep((PAUSE_MIN * place.failures * place.failures).min(PAUSE_MAX)).await;
+            retry_or_fail(error, &mut resume.failures)?;
+            tokio::time::sleep((PAUSE_MIN * resume.failures * resume.failures).min(PAUSE_MAX)).await;
         }
     }
 }
 
 /// The state that survives broken connections.
 #[derive(Debug, Default)]
-struct Place {
+struct ResumeState {
     /// Id of the last event or position.
     last: Option<String>,
     /// The server was reached before.
@@ -93,24 +93,24 @@ struct Place {
 }
 
 /// Continues behind missing events, after a note, if the connection broke in between; all other errors are returned.
-fn skip_gone(error: anyhow::Error, place: &mut Place) -> anyhow::Result<Option<anyhow::Error>> {
+fn skip_gone(error: anyhow::Error, resume: &mut ResumeState) -> anyhow::Result<Option<anyhow::Error>> {
     let problem = error.downcast_ref::<Failure>().and_then(Failure::document);
     let gone = problem.filter(|problem| problem["code"] == "events_gone");
     let Some(next) = gone.and_then(|problem| problem["last_event_id"].as_str()).map(str::to_owned) else {
         return Ok(Some(error));
     };
     // The user's own --after is an error like any other.
-    if !place.was_connected {
+    if !resume.was_connected {
         return Err(error);
     }
     screen::note("longshore: some events are missing: the server was restarted, or keeps them no more");
-    place.last = Some(next);
+    resume.last = Some(next);
     Ok(None)
 }
 
 /// Prints the events of one response.
-async fn print_response(api: &Api, flags: &Flags, place: &mut Place) -> anyhow::Result<()> {
-    let tail = flags.tail.or((!flags.follow).then_some(TAIL)).filter(|_| place.last.is_none());
+async fn print_response(api: &Api, flags: &Flags, resume: &mut ResumeState) -> anyhow::Result<()> {
+    let tail = flags.tail.or((!flags.follow).then_some(TAIL)).filter(|_| resume.last.is_none());
     let query = [
         ("kind", flags.kind.clone()),
         ("name", flags.name.clone()),
@@ -118,13 +118,13 @@ async fn print_response(api: &Api, flags: &Flags, place: &mut Place) -> anyhow::
         ("worker", flags.worker.clone()),
         ("batch", flags.batch.map(|batch| batch.to_string())),
         ("tail", tail.map(|count| count.to_string())),
-        ("after", place.last.clone()),
+        ("after", resume.last.clone()),
         ("follow", (!flags.follow).then(|| "0".to_owned())),
     ];
     let query: Vec<_> = query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     let request = api.request(Method::GET, &["api", "events"]).header(ACCEPT, "text/event-stream");
     let mut events = Events::of(api, api.send(request.query(&query)).await?)?;
-    place.was_connected = true;
+    resume.was_connected = true;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
             "change" => print(api, flags.common.format, &event.read(api)?)?,
@@ -133,8 +133,8 @@ async fn print_response(api: &Api, flags: &Flags, place: &mut Place) -> anyhow::
             _ => {}
         }
         if event.id.is_some() {
-            place.last = event.id;
-            place.failures = 0;
+            resume.last = event.id;
+            resume.failures = 0;
         }
     }
     if flags.follow { Err(unavailable("the events ended early")) } else { Ok(()) }

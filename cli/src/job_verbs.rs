@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
-use crate::bulk::{Selection, apply_to_all, cancel_batch};
+use crate::bulk::{Operation, Selection, apply_to_all, cancel_batch};
 use crate::failure::{self, Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
@@ -99,7 +99,8 @@ pub(crate) struct RetryFlags {
     /// Arguments that replace those of the job.
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
-    /// Make no second job if one was made with this key [default: a new one, for sending the request again]. For one job only.
+    /// Make no second job if one was made with this key [default: a new one, for sending the request again]. For one job, or all jobs that
+    /// filters select.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 }
@@ -111,7 +112,14 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     // A batch alone is a set that the caller has named: there is nothing to confirm.
     let batch = flags.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
     if let (Some(query), None) = (&query, batch) {
-        return apply_to_all(&api, &flags.common, "cancel", query, flags.selection.yes).await;
+        return apply_to_all(
+            &api,
+            &flags.common,
+            Operation { verb: "cancel", key: None },
+            query,
+            flags.selection.yes,
+        )
+        .await;
     }
     if let Some(batch) = batch {
         return cancel_batch(&api, &flags.common, batch).await;
@@ -127,7 +135,14 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
 pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
-        return apply_to_all(&api, &flags.common, "release", &query, flags.selection.yes).await;
+        return apply_to_all(
+            &api,
+            &flags.common,
+            Operation { verb: "release", key: None },
+            &query,
+            flags.selection.yes,
+        )
+        .await;
     }
     apply_to_ids(&api, &flags.common, &flags.ids, "release", released).await
 }
@@ -144,18 +159,25 @@ fn released(job: &view::Job) -> String {
 /// Makes new jobs like ended ones; goes on after one that cannot be tried again.
 pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     if flags.key.is_some() && flags.ids.len() > 1 {
-        let text = "--key can be used with one job only";
+        let text = "--key can be used with one id only";
         return Err(Failure::new(Exit::Usage, text).hint("retry each job with its own command").into());
     }
     let api = Api::new(&flags.common.server_args)?;
     let body = changes(&flags);
     if let Some(mut query) = flags.selection.query(&flags.ids, flags.batch)? {
-        if !body.is_empty() || flags.key.is_some() || flags.members != "all" {
-            let text = "-e, --members, -- ARGS and --key are for jobs that are given by id";
+        if !body.is_empty() || flags.members != "all" {
+            let text = "-e, --members and -- ARGS are for jobs that are given by id";
             return Err(Failure::new(Exit::Usage, text).into());
         }
         query.push(("revision", flags.revision));
-        return apply_to_all(&api, &flags.common, "retry", &query, flags.selection.yes).await;
+        return apply_to_all(
+            &api,
+            &flags.common,
+            Operation { verb: "retry", key: flags.key.as_deref() },
+            &query,
+            flags.selection.yes,
+        )
+        .await;
     }
     let mut result = VerbResult::new(&flags.common);
     if flags.ids.len() > 1 && body.is_empty() && flags.members == "all" {

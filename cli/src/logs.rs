@@ -110,7 +110,7 @@ pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
 
 /// The state that survives broken connections.
 #[derive(Debug, Default)]
-struct Place {
+struct ResumeState {
     /// Id of the last event; the output continues after it.
     last: Option<String>,
     /// Number of the attempt whose output is printed.
@@ -129,21 +129,22 @@ struct Place {
 
 /// Prints the output; when following, reconnects until the job has ended.
 async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<()> {
-    let mut place = Place { last: wanted.from_first.then(|| START_EVENT_ID.to_owned()), ..Place::default() };
+    let mut resume =
+        ResumeState { last: wanted.from_first.then(|| START_EVENT_ID.to_owned()), ..ResumeState::default() };
     loop {
         let opened_at = Instant::now();
-        let Err(error) = print_response(api, wanted, follow, &mut place).await else {
-            return flush_streams(wanted, &mut place);
+        let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
+            return flush_streams(wanted, &mut resume);
         };
         if !follow {
             return Err(error);
         }
         // A job may be silent for hours, so a connection that lasted a while did not fail.
         if opened_at.elapsed() >= STABLE_AFTER {
-            place.failures = 0;
+            resume.failures = 0;
         }
-        retry_or_fail(error, &mut place.failures)?;
-        tokio::time::sleep((PAUSE_MIN * place.failures * place.failures).min(PAUSE_MAX)).await;
+        retry_or_fail(error, &mut resume.failures)?;
+        tokio::time::sleep((PAUSE_MIN * resume.failures * resume.failures).min(PAUSE_MAX)).await;
     }
 }
 
@@ -152,30 +153,30 @@ async fn print_response(
     api: &Api,
     wanted: &LogRequest,
     follow: bool,
-    place: &mut Place,
+    resume: &mut ResumeState,
 ) -> anyhow::Result<()> {
     let path = ["api", "jobs", &wanted.id.to_string(), "logs"];
-    let query = wanted.query(follow, place.last.is_some());
+    let query = wanted.query(follow, resume.last.is_some());
     let mut request = api.request(Method::GET, &path).header(ACCEPT, "text/event-stream").query(&query);
-    if let Some(last) = &place.last {
+    if let Some(last) = &resume.last {
         request = request.header("last-event-id", last);
     }
     let mut events = Events::of(api, api.send(request).await?)?;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
-            "attempt" => switch_attempt(wanted, &event.read(api)?, place)?,
-            "output" => output(api, wanted, &event.read(api)?, place)?,
-            "gap" => gap(wanted, &event.read(api)?, place)?,
+            "attempt" => switch_attempt(wanted, &event.read(api)?, resume)?,
+            "output" => output(api, wanted, &event.read(api)?, resume)?,
+            "gap" => gap(wanted, &event.read(api)?, resume)?,
             "late" => late(wanted, &event.read(api)?)?,
-            "end" => return end(wanted, &event.read(api)?, place),
+            "end" => return end(wanted, &event.read(api)?, resume),
             "leaving" => return Err(unavailable("the server is shutting down")),
             "error" => return Err(unavailable("the server cannot read the output")),
             _ => {}
         }
         // Every connection repeats the attempt event, which alone is no progress.
-        if event.id.is_some() && event.id != place.last {
-            place.last = event.id;
-            place.failures = 0;
+        if event.id.is_some() && event.id != resume.last {
+            resume.last = event.id;
+            resume.failures = 0;
         }
     }
     if follow { Err(unavailable("the output ended early")) } else { Ok(()) }
@@ -188,16 +189,16 @@ struct Attempt {
 }
 
 /// Notes that another attempt begins.
-fn switch_attempt(wanted: &LogRequest, next: &Attempt, place: &mut Place) -> anyhow::Result<()> {
+fn switch_attempt(wanted: &LogRequest, next: &Attempt, resume: &mut ResumeState) -> anyhow::Result<()> {
     // A new connection repeats the event of the same attempt.
-    if next.attempt != place.attempt {
-        flush_streams(wanted, place)?;
-        place.replayed.clear();
+    if next.attempt != resume.attempt {
+        flush_streams(wanted, resume)?;
+        resume.replayed.clear();
     }
-    if place.attempt > 0 && next.attempt > place.attempt {
+    if resume.attempt > 0 && next.attempt > resume.attempt {
         wanted.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
     }
-    place.attempt = next.attempt;
+    resume.attempt = next.attempt;
     Ok(())
 }
 
@@ -212,22 +213,22 @@ struct Output {
     replayed: bool,
 }
 
-fn output(api: &Api, wanted: &LogRequest, output: &Output, place: &mut Place) -> anyhow::Result<()> {
+fn output(api: &Api, wanted: &LogRequest, output: &Output, resume: &mut ResumeState) -> anyhow::Result<()> {
     let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.unexpected_response())?;
-    if output.replayed && !place.replayed.contains(&output.stream) {
-        note_replayed(wanted, output.stream, place);
+    if output.replayed && !resume.replayed.contains(&output.stream) {
+        note_replayed(wanted, output.stream, resume);
     }
-    let text = place.texts.of(output.stream);
+    let text = resume.texts.of(output.stream);
     if wanted.as_json {
         let text = text.decode(&bytes);
-        return json_text(wanted, output.stream, &text, output.received_at.as_deref(), place);
+        return json_text(wanted, output.stream, &text, output.received_at.as_deref(), resume);
     }
     if wanted.timestamps {
-        let stamped = place.times.stamp(output.stream, &bytes, output.received_at.as_deref());
+        let stamped = resume.times.stamp(output.stream, &bytes, output.received_at.as_deref());
         return screen::output(output.stream, &stamped, text);
     }
     if let Some(member) = &wanted.member {
-        let lines = place.lines.push(output.stream, &text.decode(&bytes));
+        let lines = resume.lines.push(output.stream, &text.decode(&bytes));
         return member.print(output.stream, &lines);
     }
     screen::output(output.stream, &bytes, text)
@@ -235,8 +236,8 @@ fn output(api: &Api, wanted: &LogRequest, output: &Output, place: &mut Place) ->
 
 /// Notes once per stream and attempt that the output comes from the engine's log instead of the container. With JSON, every line has a flag
 /// instead.
-fn note_replayed(wanted: &LogRequest, stream: Stream, place: &mut Place) {
-    place.replayed.push(stream);
+fn note_replayed(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) {
+    resume.replayed.push(stream);
     if !wanted.as_json {
         let stream = stream.name();
         wanted.note(&format!("longshore: the following part of {stream} was read from the engine's log"));
@@ -244,22 +245,22 @@ fn note_replayed(wanted: &LogRequest, stream: Stream, place: &mut Place) {
 }
 
 /// Prints an incomplete character, because its remaining bytes will not come.
-fn flush_partial(wanted: &LogRequest, stream: Stream, place: &mut Place) -> anyhow::Result<()> {
-    let text = place.texts.of(stream);
+fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
+    let text = resume.texts.of(stream);
     let rest = text.flush();
     if wanted.as_json {
-        return json_text(wanted, stream, &rest, None, place);
+        return json_text(wanted, stream, &rest, None, resume);
     }
     if let Some(member) = &wanted.member {
-        let lines = place.lines.push(stream, &rest) + &place.lines.take(stream);
+        let lines = resume.lines.push(stream, &rest) + &resume.lines.take(stream);
         return member.print(stream, &lines);
     }
     screen::output(stream, rest.as_bytes(), text)
 }
 
-fn flush_streams(wanted: &LogRequest, place: &mut Place) -> anyhow::Result<()> {
-    flush_partial(wanted, Stream::Stdout, place)?;
-    flush_partial(wanted, Stream::Stderr, place)
+fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> anyhow::Result<()> {
+    flush_partial(wanted, Stream::Stdout, resume)?;
+    flush_partial(wanted, Stream::Stderr, resume)
 }
 
 /// Prints a JSON line, unless the text is empty because only an incomplete character came.
@@ -268,7 +269,7 @@ fn json_text(
     stream: Stream,
     text: &str,
     received_at: Option<&str>,
-    place: &Place,
+    resume: &ResumeState,
 ) -> anyhow::Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -277,7 +278,7 @@ fn json_text(
     if let Some(received_at) = received_at {
         line["received_at"] = received_at.into();
     }
-    if place.replayed.contains(&stream) {
+    if resume.replayed.contains(&stream) {
         line["replayed"] = true.into();
     }
     wanted.print_json(line)
@@ -290,8 +291,8 @@ struct Gap {
     missing_bytes: Option<u64>,
 }
 
-fn gap(wanted: &LogRequest, gap: &Gap, place: &mut Place) -> anyhow::Result<()> {
-    flush_partial(wanted, gap.stream, place)?;
+fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Result<()> {
+    flush_partial(wanted, gap.stream, resume)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
         return wanted.print_json(json!({ "stream": stream, "missing_bytes": missing }));
@@ -327,8 +328,8 @@ struct End {
 }
 
 /// Prints how the job ended, after all output.
-fn end(wanted: &LogRequest, end: &End, place: &mut Place) -> anyhow::Result<()> {
-    flush_streams(wanted, place)?;
+fn end(wanted: &LogRequest, end: &End, resume: &mut ResumeState) -> anyhow::Result<()> {
+    flush_streams(wanted, resume)?;
     let of_attempt = || {
         let (attempt, outcome) = (end.attempt?, view::in_words(end.outcome.as_deref()?));
         let code = end.exit_code.filter(|code| *code != 0);

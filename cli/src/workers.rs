@@ -276,13 +276,13 @@ pub(crate) async fn stop_unmanaged(flags: StopUnmanagedFlags) -> anyhow::Result<
 /// Sends a PATCH for a worker, and prints the effect.
 async fn change(
     target: &TargetArgs,
-    wish: &serde_json::Value,
+    patch: &serde_json::Value,
     effect: impl FnOnce(&view::Worker) -> String,
 ) -> anyhow::Result<()> {
     let api = Api::new(&target.common.server_args)?;
     let known = find(&api, &target.worker).await?;
     let path = ["api", "workers", &known.id.to_string()];
-    let json = api.json(api.request(Method::PATCH, &path).json(wish)).await?;
+    let json = api.json(api.request(Method::PATCH, &path).json(patch)).await?;
     if records::print(target.common.format, &json, "name")? {
         return Ok(());
     }

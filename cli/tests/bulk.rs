@@ -6,6 +6,8 @@ use std::process::Stdio;
 
 use stub::{JSON, Stub, job, run};
 
+const PROBLEM: &str = "application/problem+json";
+
 /// An answer of the server, with the cursor of the next request.
 fn done(matched: u64, done: u64, more: &str) -> String {
     format!(
@@ -65,6 +67,46 @@ fn yes_goes_on_until_all_jobs_are_done_under_one_key() {
 }
 
 #[test]
+fn error_in_a_later_request_prints_the_total_so_far_and_the_key_to_continue_with() {
+    let stub = Stub::new();
+    let problem = r#"{"code":"storage_low","detail":"the disk is nearly full"}"#;
+    let more = r#","jobs":[7,8],"next":"c""#;
+    for (path, more) in [("jobs/retry?name=x&revision=current", more), ("batches/5/retry", more)] {
+        let next = format!("{path}{}cursor=c", if path.contains('?') { '&' } else { '?' });
+        stub.on(&format!("POST /api/{path}"), "200 OK", JSON, &done(200, 200, more)).on(
+            &format!("POST /api/{next}"),
+            "507 Insufficient Storage",
+            PROBLEM,
+            problem,
+        );
+    }
+    for args in [&["retry", "--name", "x", "--yes"][..], &["batch", "5", "retry", "--yes"]] {
+        let said = run(&mut stub.longshore(args));
+        assert_eq!((said.code, said.out.as_str()), (6, "200 retried of 200 jobs\n"), "{said:?}");
+        let key =
+            said.err.split_once("repeat the command with --key ").and_then(|(_, it)| it.split_once(':'));
+        let key = key.expect("a key").0;
+        assert!(said.err.contains("error: the disk is nearly full [storage_low]"), "{said:?}");
+        let header = format!("idempotency-key: {key}");
+        let before = stub.requests();
+        assert!(before[before.len() - 1].head.contains(&header), "{before:?}");
+        let names = run(stub.longshore(args).args(["--key", key, "-o", "name"]));
+        assert_eq!((names.code, names.out.as_str()), (6, "7\n8\n"), "{names:?}");
+        assert!(stub.requests().split_off(before.len()).iter().all(|it| it.head.contains(&header)));
+    }
+}
+
+#[test]
+fn error_in_the_first_request_prints_no_total() {
+    let stub = Stub::new();
+    let problem = r#"{"code":"invalid_query","detail":"this is no state"}"#;
+    stub.on("POST /api/jobs/cancel?name=x", "400 Bad Request", PROBLEM, problem);
+    let said = run(&mut stub.longshore(&["cancel", "--name", "x", "--yes"]));
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+    assert_eq!(said.err, "error: this is no state [invalid_query]\n");
+}
+
+#[test]
 fn ids_and_filters_exclude_each_other_and_one_of_them_is_needed() {
     let stub = Stub::new();
     for verb in ["cancel", "retry", "release"] {
@@ -75,7 +117,7 @@ fn ids_and_filters_exclude_each_other_and_one_of_them_is_needed() {
     }
     let changed = run(&mut stub.longshore(&["retry", "--name", "x", "--yes", "-e", "SIZE=640"]));
     assert!(
-        changed.code == 2 && changed.err.contains("-e, --members, -- ARGS and --key are for jobs"),
+        changed.code == 2 && changed.err.contains("-e, --members and -- ARGS are for jobs"),
         "{changed:?}"
     );
     assert!(stub.requests().is_empty());

@@ -100,6 +100,16 @@ fn a_file_of_another_kind_is_one_clear_line() {
 }
 
 #[test]
+fn a_random_delay_beyond_all_numbers_is_a_remark() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("crontab");
+    std::fs::write(&file, "RANDOM_DELAY=307445734561826\n0 2 * * * a\n").unwrap();
+    let said = run(longshore(&["import", "crontab"]).arg(&file));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("jitter: 1h") && said.out.contains("the longest jitter is 1h"), "{}", said.out);
+}
+
+#[test]
 fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
     for (kind, text, expected) in [
         (

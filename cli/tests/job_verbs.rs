@@ -268,6 +268,22 @@ fn cancel_batch_cancels_all_jobs_that_have_not_ended() {
 }
 
 #[test]
+fn cancel_batch_prints_the_jobs_so_far_before_an_error() {
+    let stub = Stub::new();
+    let first = r#"{"matched":2,"done":2,"stopping":0,"refused":0,"next":"c"}"#;
+    let error = r#"{"detail":"the disk has not answered for seconds","code":"busy"}"#;
+    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, first).on(
+        "POST /api/batches/5/cancel?cursor=c",
+        "503 Service Unavailable",
+        PROBLEM,
+        error,
+    );
+    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
+    assert_eq!((told.code, told.out.as_str()), (6, "batch 5, so far: 2 jobs are cancelled\n"));
+    assert!(told.err.starts_with("error: the disk has not answered for seconds [busy]"), "{told:?}");
+}
+
+#[test]
 fn cancel_batch_prints_refusals_for_other_reasons() {
     let stub = Stub::new();
     let answer = r#"{"dry_run":false,"matched":2,"done":1,"stopping":0,"refused":1,

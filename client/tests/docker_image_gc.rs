@@ -52,6 +52,7 @@ fn engine(dir: &Path, image_gc: Option<ImageGcSettings>) -> Config {
             "image inspect")
                 format=$4; shift 5; code=0
                 for it in "$@"; do
+                    [ ! -e "alias-$it" ] || it=$(cat "alias-$it")
                     file=images/sha256:0-${{it#sha256:0-}}
                     if [ ! -e "$file" ]; then echo "Error: No such image: $it" >&2; code=1
                     elif [ "$format" = '{{{{.Id}}}}' ]; then echo "sha256:0-$it"
@@ -65,10 +66,13 @@ fn engine(dir: &Path, image_gc: Option<ImageGcSettings>) -> Config {
                     if [ "$it" = sha256:0-refused ]; then
                         echo "Error response from daemon: conflict: unable to delete $it" >&2; exit 1
                     fi
+                    echo "Untagged: $it"
                     if [ -e "images/$it" ]; then rm "images/$it"; echo $(($(cat disk) - 10)) > disk; fi
                 done;;
+            "image tag") shift 3; echo "$*" >> tagged;;
             "pull "*)
                 name=$3
+                [ ! -e "alias-$name" ] || exit 0
                 printf '{{"id":"sha256:0-%s","tags":["%s:latest"],"size":10}}\n' "$name" "$name" > "images/sha256:0-$name";;
             "run "*) exit 125;;
         esac"#,
@@ -160,6 +164,32 @@ async fn images_that_somebody_needs_or_has_named_stay() {
     let mut tried = removed(dir.path());
     tried.sort();
     assert_eq!(tried, ["sha256:0-idle", "sha256:0-refused"], "a refused one is not tried again soon");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_image_gets_the_tags_back_that_were_removed_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = Desk::without_image(engine(dir.path(), None));
+    pull(&mut desk, &["refused"]).await;
+    // A second name under which this worker pulls the same image.
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).expect("written");
+    write("alias-also", "refused");
+    write(
+        "images/sha256:0-refused",
+        r#"{"id":"sha256:0-refused","tags":["refused:latest","also:latest"],"size":10}"#,
+    );
+    let also = ContainerSpec { pull_policy: PullPolicy::Always, ..of_image("also") };
+    let again = desk.start(2, also);
+    desk.outcome(again).await;
+    desk.docker().forget(again);
+    desk.docker().wait_for_removals().await;
+    write("disk", "90");
+    desk.config = engine(dir.path(), Some(quick(85, 70)));
+    desk.restart().await;
+    settled(&desk, dir.path(), "a refusal", || !removed(dir.path()).is_empty()).await;
+    assert_eq!(removed(dir.path()), ["also:latest sha256:0-refused"]);
+    let tagged = fs::read_to_string(dir.path().join("tagged")).unwrap_or_default();
+    assert_eq!(tagged, "sha256:0-refused also:latest\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -152,6 +152,8 @@ async def check_alone(directory):
     check_time_limits(worker)
     check_restart(worker, os.path.join(directory, "restarted"))
     await check_early_stop(worker)
+    await check_errors_in_ticks(os.path.join(directory, "errors"))
+    await check_end_of_ticks(os.path.join(directory, "ended"))
 
 
 def alone(state):
@@ -276,6 +278,55 @@ async def check_early_stop(worker):
     worker.stop(attempt, "Cancel", None)
     await holds("it ends", lambda: attempt.stage == "ended")
     expect(attempt.record.facts["end"]["exit_code"], 128 + signal.SIGUSR1, "the exit code of an attempt that was stopped early")
+
+
+async def check_errors_in_ticks(state):
+    """An error of the system in the work for one attempt leaves the ticks going, and is logged once."""
+    said = []
+    worker = Worker("http://127.0.0.1:1", "errors", state, log=said.append)
+    worker.is_reconciled = True
+    worker.lease_from = 0
+    broken, stopping = assign(worker, 1), assign(worker, 2)
+    for attempt in (broken, stopping):
+        attempt.stage = "running"
+        attempt.started = uptime()
+        attempt.record = worker.state.begin(attempt.token, 1000)
+        with open(attempt.record.stream("stdout"), "wb") as file:
+            file.write(b"x")
+    # Its output cannot be read, and its process must not be signalled.
+    shutil.rmtree(broken.record.path)
+    with open(broken.record.path, "w"):
+        pass
+    signalled = []
+
+    def signal_one(attempt, number):
+        signalled.append((attempt.token["job"], number))
+        if attempt is broken:
+            raise PermissionError(1, "no permission")
+
+    worker.signal = signal_one
+    ticking = asyncio.ensure_future(worker.tick())
+    for attempt in (broken, stopping):
+        attempt.stop_cause, attempt.kill_at = "Cancel", 0
+    await holds("the other attempt is killed", lambda: signalled.count((2, signal.SIGKILL)) > 2)
+    expect(ticking.done(), False, "the end of the ticks")
+    ticking.cancel()
+    expect(sorted(text.split(",")[0] for text in said), ["cannot send the output of job 1", "cannot watch job 1"], "the log")
+
+
+async def check_end_of_ticks(state):
+    """A worker that watches nothing any more ends with an error."""
+    worker = alone(state)
+
+    async def tick():
+        raise ValueError("broken")
+
+    worker.tick = tick
+    try:
+        await asyncio.wait_for(worker.run(), TIMEOUT_S)
+    except RuntimeError as error:
+        return expect(str(error.__cause__), "broken", "the cause of the end")
+    raise Failed("a worker without ticks has gone on")
 
 
 # 3. to 5. A worker and its jobs.

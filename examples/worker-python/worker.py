@@ -76,6 +76,8 @@ class Attempt:
         self.final = None
         self.lengths = None
         self.output = {name: OutputStream() for name in STREAMS}
+        # The last error of each kind of work, until it succeeds.
+        self.problems = {}
 
     @property
     def key(self):
@@ -214,14 +216,23 @@ class Worker:
 
     async def run(self):
         ticking = asyncio.ensure_future(self.tick())
+        serving = asyncio.ensure_future(self.serve())
         try:
-            while True:
-                pause = await self.session()
-                if self.is_draining and not self.attempts and not self.outbox.kept:
-                    return
-                await asyncio.sleep(self.backoff() if pause is None else pause)
+            await asyncio.wait([ticking, serving], return_when=asyncio.FIRST_COMPLETED)
+            if ticking.done():
+                # Without it there are no time limits, so this worker must not take jobs.
+                raise RuntimeError("the watch over the attempts has ended") from ticking.exception()
+            serving.result()
         finally:
             ticking.cancel()
+            serving.cancel()
+
+    async def serve(self):
+        while True:
+            pause = await self.session()
+            if self.is_draining and not self.attempts and not self.outbox.kept:
+                return
+            await asyncio.sleep(self.backoff() if pause is None else pause)
 
     def backoff(self):
         ceiling = min(BACKOFF_MIN_S * 2 ** min(self.failures, 16), BACKOFF_MAX_S)
@@ -692,11 +703,22 @@ class Worker:
             await asyncio.sleep(TICK_S)
             now = uptime()
             for attempt in list(self.attempts.values()):
-                self.watch(attempt, now)
+                self.guard(attempt, "watch", self.watch, attempt, now)
             self.go_on()
             if self.is_draining and not self.attempts and not self.outbox.kept and self.socket:
                 self.reconnect_s = 0
                 await self.socket.close(1000, "leaving")
+
+    def guard(self, attempt, action, act, *args):
+        """Does a part of the work for one attempt. An error of the system, such as a lack of file descriptors, ends neither the tick nor
+        the work for other attempts. It is logged when it changes, and the next tick tries again."""
+        try:
+            act(*args)
+            attempt.problems.pop(action, None)
+        except OSError as error:
+            if attempt.problems.get(action) != str(error):
+                self.log(f"cannot {action} job {attempt.token['job']}, trying again: {error}")
+            attempt.problems[action] = str(error)
 
     def watch(self, attempt, now):
         """Time limits, which are the worker's business also without a server."""
@@ -723,9 +745,12 @@ class Worker:
             return
         for attempt in self.attempts.values():
             if attempt.record is not None:
-                for stream in STREAMS:
-                    while self.send_chunk(attempt, stream):
-                        pass
+                self.guard(attempt, "send the output of", self.send_output_of, attempt)
+
+    def send_output_of(self, attempt):
+        for stream in STREAMS:
+            while self.send_chunk(attempt, stream):
+                pass
 
     def send_chunk(self, attempt, stream):
         """Sends the next piece of a stream. False if there is none, or no room for it."""

@@ -58,7 +58,7 @@ pub fn encode_report(report: &Report) -> Result<Vec<u8>, EncodeError> {
 /// # Errors
 /// The frame is invalid; [`DecodeError::close`] is the close frame to answer with.
 pub fn decode_order(frame: &[u8]) -> Result<Option<Order>, DecodeError> {
-    let Some((tag, mut body)) = Overrides::open(frame, &tags::ORDERS)? else { return Ok(None) };
+    let Some((tag, mut body)) = FrameBody::open(frame, &tags::ORDERS)? else { return Ok(None) };
     let mut order = tags::read_order(tag, &mut body)?;
     check::order(&mut order).map_err(|invalid| body.out_of_range(invalid))?;
     Ok(Some(order))
@@ -69,19 +69,19 @@ pub fn decode_order(frame: &[u8]) -> Result<Option<Order>, DecodeError> {
 /// # Errors
 /// The frame is invalid; [`DecodeError::close`] is the close frame to answer with.
 pub fn decode_report(frame: &[u8]) -> Result<Option<Report>, DecodeError> {
-    let Some((tag, mut body)) = Overrides::open(frame, &tags::REPORTS)? else { return Ok(None) };
+    let Some((tag, mut body)) = FrameBody::open(frame, &tags::REPORTS)? else { return Ok(None) };
     let mut report = tags::read_report(tag, &mut body)?;
     check::report(&mut report).map_err(|invalid| body.out_of_range(invalid))?;
     Ok(Some(report))
 }
 
 /// The body of a frame whose tag is known.
-struct Overrides<'a> {
+struct FrameBody<'a> {
     message: &'static str,
     bytes: &'a [u8],
 }
 
-impl<'a> Overrides<'a> {
+impl<'a> FrameBody<'a> {
     /// Looks up the tag among `names`; `None` if it is unknown and may be skipped.
     fn open(frame: &'a [u8], names: &tags::Names) -> Result<Option<(u8, Self)>, DecodeError> {
         if frame.len() > FRAME_BYTES_MAX {

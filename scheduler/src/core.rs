@@ -183,6 +183,7 @@ impl Scheduler {
                 | Alarm::Slow(..)
                 | Alarm::AwaitedReport(..)
                 | Alarm::ExclusionEnd(_)
+                | Alarm::WorkerExpiry(_)
                 | Alarm::Recall
                 | Alarm::SetAside
                 | Alarm::MembersDue => None,

@@ -20,7 +20,7 @@ pub enum Date {
     Fire(ScheduleNo),
     /// A success is overdue.
     Stale(ExpectationNo),
-    /// A worker that never reconnected is forgotten.
+    /// A worker that never reconnected may be forgotten soon.
     WorkerExpiry(WorkerId),
 }
 
@@ -46,6 +46,8 @@ pub enum Alarm {
     ExclusionEnd(WorkerId),
     /// No two clones of a worker have been heard for a lease.
     ClonesGone(WorkerId),
+    /// The wall clock has gone on for long enough since a worker's absence was over by it.
+    WorkerExpiry(WorkerId),
     /// Prefetched attempts are old enough to be recalled.
     Recall,
     /// The next search for a worker to set aside is due.

@@ -135,6 +135,48 @@ async fn failed_jobs_are_retried_once_each() {
     assert_eq!(both["matched"], 2);
 }
 
+/// A server with this number of failed jobs, whose disk is full after half as many retries of the first slice.
+async fn with_failed_jobs_and_a_disk_that_fills(count: u64) -> Server {
+    let server = with_jobs(count as usize).await;
+    let mut world = server.stand.world();
+    for job in 1..=count {
+        world.end(job, State::Failed, 1);
+    }
+    world.fills_disk_at = Some((count as usize + 100, server.storage.clone()));
+    drop(world);
+    server
+}
+
+#[tokio::test]
+async fn an_error_behind_the_first_page_answers_the_jobs_so_far_and_the_cursor_of_the_rest() {
+    let server = with_failed_jobs_and_a_disk_that_fills(250).await;
+    let result = done(&server, "/api/jobs/retry?name=resize&state=failed", "").await;
+    let counts = |it: &Value| ["matched", "done", "refused"].map(|key| it[key].as_u64());
+    assert_eq!(counts(&result), [200, 200, 0].map(Some), "{result}");
+    assert_eq!(result["jobs"].as_array().map(Vec::len), Some(200));
+    let next = result["next"].as_str().expect("a cursor");
+    let rest = format!("/api/jobs/retry?name=resize&state=failed&cursor={next}");
+    post(&server, &rest, "").await.is_problem(507, "storage_low");
+    server.storage.note(1 << 40, 1 << 40);
+    let result = done(&server, &rest, "").await;
+    assert_eq!(counts(&result), [50, 50, 0].map(Some), "{result}");
+    assert!(result.get("next").is_none(), "{result}");
+    assert_eq!(server.stand.world().jobs.len(), 500);
+}
+
+#[tokio::test]
+async fn an_error_behind_the_first_slice_of_ids_is_the_refusal_of_those_that_are_left() {
+    let server = with_failed_jobs_and_a_disk_that_fills(250).await;
+    let ids: Vec<u64> = (1..=250).collect();
+    let result = done(&server, "/api/jobs/retry", &json!({ "ids": ids }).to_string()).await;
+    let counts = ["matched", "done", "refused"].map(|key| result[key].as_u64());
+    assert_eq!(counts, [250, 200, 50].map(Some), "{result}");
+    let results = result["results"].as_array().expect("a result of each job");
+    assert_eq!((results.len(), &results[199]["made"].is_u64()), (250, &true), "{result}");
+    assert_eq!(results[200]["job"], 201);
+    assert_eq!(results[200]["problem"]["code"], "storage_low");
+}
+
 #[tokio::test]
 async fn a_request_that_selects_nothing_is_refused() {
     let server = with_jobs(1).await;

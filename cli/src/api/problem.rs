@@ -61,18 +61,42 @@ fn with_field(problem: &Value, told: &str) -> String {
     if told.contains(&field) { told.to_owned() } else { format!("{field}: {told}") }
 }
 
-/// Replaces HTTP requests in the server's hint by the commands of this program.
+/// Replaces HTTP requests in the server's hint by the commands of this program. A request without a command stays as it is.
 fn translate_hint(hint: &str) -> String {
-    COMMANDS.iter().fold(hint.to_owned(), |hint, (theirs, ours)| hint.replace(theirs, ours))
+    let mut parts = hint.split("GET /api/");
+    let mut translated = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_whitespace() || ";,:)".contains(c)).unwrap_or(part.len());
+        let (path, rest) = part.split_at(end);
+        match command_for(path) {
+            Some(command) => translated.push_str(&format!("'longshore {command}'")),
+            None => translated.push_str(&format!("GET /api/{path}")),
+        }
+        translated.push_str(rest);
+    }
+    translated.replace("an Idempotency-Key", "--key").replace("another Idempotency-Key", "another --key")
 }
 
-/// Longer ones first, because one is a prefix of another.
-const COMMANDS: [(&str, &str); 4] = [
-    ("GET /api/workers?all=1", "'longshore workers --all'"),
-    ("GET /api/definitions", "'longshore definitions'"),
-    ("GET /api/jobs", "'longshore ls'"),
-    ("an Idempotency-Key", "--key"),
-];
+/// The command that shows the same as this path of the API.
+fn command_for(path: &str) -> Option<String> {
+    let command = match path {
+        "jobs" => "ls",
+        "workers?all=1" => "workers --all",
+        "definitions" => "definitions",
+        "batches" => "batches",
+        "schedules" => "schedules",
+        "tokens" => "token ls",
+        path => {
+            let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+            let of = |before, after| path.strip_prefix(before)?.strip_suffix(after).filter(is_id);
+            return of("jobs/", "/pipeline")
+                .map(|id| format!("pipeline {id}"))
+                .or_else(|| of("jobs/", "/explain").map(|id| format!("explain {id}")))
+                .or_else(|| of("jobs?member_of=", "").map(|id| format!("ls --member-of {id}")));
+        }
+    };
+    Some(command.to_owned())
+}
 
 fn in_brackets(code: &str) -> String {
     if code.is_empty() { String::new() } else { format!(" [{code}]") }
@@ -81,4 +105,32 @@ fn in_brackets(code: &str) -> String {
 /// A string member of an object; empty if it is missing.
 fn text_of<'v>(object: &'v Value, key: &str) -> &'v str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_in_hints_become_commands_as_whole_paths_only() {
+        for (theirs, ours) in [
+            ("GET /api/jobs lists the jobs", "'longshore ls' lists the jobs"),
+            ("GET /api/jobs/12/pipeline shows its jobs", "'longshore pipeline 12' shows its jobs"),
+            (
+                "GET /api/jobs?member_of=12 lists them; without",
+                "'longshore ls --member-of 12' lists them; without",
+            ),
+            (
+                "a number; GET /api/batches lists the batches",
+                "a number; 'longshore batches' lists the batches",
+            ),
+            ("give one from GET /api/workers?all=1, or", "give one from 'longshore workers --all', or"),
+            ("GET /api/tokens or GET /api/schedules", "'longshore token ls' or 'longshore schedules'"),
+            ("GET /api/jobs/{id}/pipeline shows it", "GET /api/jobs/{id}/pipeline shows it"),
+            ("GET /api/jobs/12/output shows it", "GET /api/jobs/12/output shows it"),
+            ("try again; an Idempotency-Key makes that safe", "try again; --key makes that safe"),
+        ] {
+            assert_eq!(translate_hint(theirs), ours);
+        }
+    }
 }

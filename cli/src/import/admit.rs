@@ -36,7 +36,7 @@ fn admit_draft(draft: &mut Draft) {
             for (part, reason) in
                 probe.take_parts(key, value).unwrap_or_else(|| vec![(String::new(), reason)])
             {
-                draft.lose(format!("{key}{part}: {reason}"));
+                draft.drop_with_note(format!("{key}{part}: {reason}"));
             }
         }
     }

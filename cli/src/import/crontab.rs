@@ -149,7 +149,8 @@ impl Reader<'_> {
         draft.zone(self.host.zone());
         draft.set_text("overlap", "allow");
         draft.set_text("catch_up", "none");
-        draft.jitter(self.settings.delay_minutes.unwrap_or(0) * 60_000);
+        // A delay that is too long for a number of milliseconds is as well too long for a jitter, which the draft says.
+        draft.jitter(self.settings.delay_minutes.unwrap_or(0).saturating_mul(60_000));
         self.add_command(command, &mut draft);
         for (name, value) in &self.settings.environment {
             if name == "HOME" {

@@ -153,7 +153,7 @@ impl Draft {
     /// Records that a rule could not be translated. Without any other rule the definition is written as disabled.
     pub(super) fn lose_rule(&mut self, text: impl Into<String>) {
         self.has_lost_rule = true;
-        self.lose(text);
+        self.drop_with_note(text);
     }
 
     /// The time zone of rules that name none.
@@ -164,7 +164,7 @@ impl Draft {
     /// How far each fire may be moved, in milliseconds. The server takes up to [`JITTER_MILLIS_MAX`].
     pub(super) fn jitter(&mut self, millis: u64) {
         if millis > JITTER_MILLIS_MAX {
-            self.lose(format!(
+            self.drop_with_note(format!(
                 "a random delay of up to {}; the longest jitter is 1h",
                 super::span::shown(millis)
             ));
@@ -183,7 +183,7 @@ impl Draft {
     }
 
     /// Says in a comment that something is missing.
-    pub(super) fn lose(&mut self, text: impl Into<String>) {
+    pub(super) fn drop_with_note(&mut self, text: impl Into<String>) {
         self.notes.push(Note::NotTranslated(text.into()));
     }
 

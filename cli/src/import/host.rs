@@ -42,7 +42,9 @@ impl Host {
                 draft
                     .remark(format!("the image must have the user {}", user.replace(':', " and the group ")));
             }
-            Runtime::Process => draft.lose(format!("user {user}: a plain process runs as the worker's user")),
+            Runtime::Process => {
+                draft.drop_with_note(format!("user {user}: a plain process runs as the worker's user"))
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ fn cron_job(object: &Node, source: &Source, zone: Option<&str>) -> Result<Draft,
                 "it was in the namespace {}; definitions have none",
                 pair.value.text().unwrap_or_default()
             )),
-            key => draft.lose(format!("line {}: metadata.{key}", pair.line)),
+            key => draft.drop_with_note(format!("line {}: metadata.{key}", pair.line)),
         }
     }
     let job = spec.at(&["jobTemplate", "spec"]).ok_or_else(|| missing("spec.jobTemplate.spec"))?;
@@ -104,7 +104,10 @@ fn schedule(spec: &Node, draft: &mut Draft) -> Result<(), (usize, String)> {
     }
     for pair in spec.pairs() {
         if ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"].contains(&pair.key.as_str()) {
-            draft.lose(format!("line {}: {}: the server's retention keeps ended jobs", pair.line, pair.key));
+            draft.drop_with_note(format!(
+                "line {}: {}: the server's retention keeps ended jobs",
+                pair.line, pair.key
+            ));
         }
     }
     Ok(())
@@ -129,9 +132,12 @@ fn job_spec(job: &Node, draft: &mut Draft) {
             ("template" | "backoffLimit" | "ttlSecondsAfterFinished", _) => {}
             ("parallelism" | "completions", Some("1")) => {}
             ("parallelism" | "completions", Some(count)) => {
-                draft.lose(format!("line {}: {} of {count}: a job is one container", pair.line, pair.key));
+                draft.drop_with_note(format!(
+                    "line {}: {} of {count}: a job is one container",
+                    pair.line, pair.key
+                ));
             }
-            (key, _) => draft.lose(format!("line {}: jobTemplate.spec.{key}", pair.line)),
+            (key, _) => draft.drop_with_note(format!("line {}: jobTemplate.spec.{key}", pair.line)),
         }
     }
 }

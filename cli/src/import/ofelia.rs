@@ -126,7 +126,9 @@ pub(super) fn apply(
         return Err(source.fault(line, "the job has no schedule; write schedule = @every 1h or 0 0 2 * * *"));
     }
     if kind == Kind::Run && draft.get("image").is_none() {
-        draft.lose("image: the job starts a container that exists already; name the image of it here");
+        draft.drop_with_note(
+            "image: the job starts a container that exists already; name the image of it here",
+        );
     }
     Ok(())
 }
@@ -170,7 +172,7 @@ fn apply_one(kind: Kind, entry: &Entry, source: &Source, draft: &mut Draft) -> R
         "delete" | "tty" | "container" | "hostname" | "name" if !is_worth_a_word(kind, entry) => {}
         "pull" if is_true(value) => draft.set_text("pull_policy", "always"),
         "pull" => {}
-        key => draft.lose(format!("line {}: {key} = {value}", entry.line)),
+        key => draft.drop_with_note(format!("line {}: {key} = {value}", entry.line)),
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ fn read_timer(unit: &Unit, host: &Host, draft: &mut Draft) {
     }
     for start in std::mem::take(&mut reader.at_start) {
         if draft.has_rules() {
-            draft.lose(format!("{start}: there is no fire of its own after a start"));
+            draft.drop_with_note(format!("{start}: there is no fire of its own after a start"));
         } else {
             draft.lose_rule(format!("{start}: no rule fires when a machine starts"));
         }
@@ -119,11 +119,11 @@ impl Reader<'_> {
             "Persistent" if is_true => self.draft.catch_up_latest(),
             "RandomizedDelaySec" => match span::of_systemd(value) {
                 Some(millis) => self.draft.jitter(millis),
-                None => self.draft.lose(format!("line {line}: RandomizedDelaySec={value}")),
+                None => self.draft.drop_with_note(format!("line {line}: RandomizedDelaySec={value}")),
             },
             // How exactly systemd keeps the time; Longshore is always exact.
             "AccuracySec" | "FixedRandomDelay" | "Unit" | "Persistent" | "RemainAfterElapse" => {}
-            _ => self.draft.lose(format!("line {line}: {key}={value}")),
+            _ => self.draft.drop_with_note(format!("line {line}: {key}={value}")),
         }
     }
 }

@@ -34,12 +34,12 @@ pub(super) const STARTED: &str = "started";
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = args.into_iter();
     let (Some(dir), None) = (args.next(), args.next()) else {
-        return complain("usage: longshore shim ATTEMPT_DIRECTORY");
+        return print_error("usage: longshore shim ATTEMPT_DIRECTORY");
     };
     let dir = AttemptDir::at(Path::new(&dir));
     match carry_out(&dir) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&error_chain(&error)),
+        Err(error) => print_error(&error_chain(&error)),
     }
 }
 
@@ -61,7 +61,7 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     };
     let output =
         if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
-    keep(dir, &AttemptEnd { exit, output, usage, at: RecordedInstant::of(clock::now()) })
+    record_end_with_retries(dir, &AttemptEnd { exit, output, usage, at: RecordedInstant::of(clock::now()) })
 }
 
 /// Reads the secret variables from the tmpfs, and tells the program the directory of the secret files.
@@ -101,17 +101,17 @@ fn with_result(dir: &AttemptDir, exit: Exit) -> Exit {
 }
 
 /// Records the end, which no other process knows. If the disk is full, it tries again until there is space or the directory is gone.
-fn keep(dir: &AttemptDir, ending: &AttemptEnd) -> Result<(), Error> {
-    let mut complained = false;
+fn record_end_with_retries(dir: &AttemptDir, ending: &AttemptEnd) -> Result<(), Error> {
+    let mut printed = false;
     loop {
         match dir.record_end(ending) {
             Err(error) if dir.path().exists() => {
-                if !complained {
-                    complain(&format!(
+                if !printed {
+                    print_error(&format!(
                         "cannot write down how the program ended yet: {}",
                         error_chain(&error)
                     ));
-                    complained = true;
+                    printed = true;
                 }
                 std::thread::sleep(TRY_AGAIN);
             }
@@ -165,7 +165,7 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), E
         process_id::signal_group_of_child(child.id(), Signal::KILL);
         // The shim is its parent, so it ends here; its exit is not kept.
         let _ = child.wait();
-        complain(&format!("stopped a program that could not be written down: {}", error_chain(&error)));
+        print_error(&format!("stopped a program that could not be written down: {}", error_chain(&error)));
         return Ok((Exit::Vanished, Usage::default()));
     }
     dir.record_start(began.up);
@@ -202,7 +202,7 @@ fn not_started(fault: StartFailure, code: Option<i32>, message: String) -> Exit 
     Exit::NotStarted { fault, code, message }
 }
 
-fn complain(text: &str) -> ExitCode {
+fn print_error(text: &str) -> ExitCode {
     // The standard error may be closed.
     let _ = writeln!(io::stderr(), "longshore shim: {text}");
     ExitCode::FAILURE

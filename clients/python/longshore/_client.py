@@ -16,7 +16,7 @@ from ._types import Batch, ConnectionFailed, Definition, Event, EventsGone, Job,
 
 Duration = Union[str, float]  # Seconds, or a text such as `90s`.
 Wait = Union[bool, float]  # True: without a limit; or at most so many seconds.
-Filter = Union[str, int, Iterable[str], None]
+Filter = Union[str, bool, int, datetime, Iterable[str], None]
 
 
 class Client:
@@ -46,7 +46,7 @@ class Client:
         """Makes a job, but no second one when a connection breaks. `key` is its unique key. It starts `after` other jobs."""
         fields: Dict[str, Any] = {"params": params, "environment": environment, "args": args, "input": input, "after": [*after] or None}
         fields.update(priority=priority, timeout=_duration(timeout), delay=_duration(delay), labels=labels, unique_key=key)
-        fields["run_at"] = run_at.isoformat() if isinstance(run_at, datetime) else run_at
+        fields["run_at"] = _rfc3339(run_at) if isinstance(run_at, datetime) else run_at
         return self._make_job(f"/api/jobs/{quote(name, safe='')}", {}, fields, idempotency_key, wait)
 
     def submit_many(
@@ -187,9 +187,20 @@ def _duration(value: Optional[Duration]) -> Optional[str]:
     return value if value is None or isinstance(value, str) else f"{value * 1000:.0f}ms"
 
 
+def _rfc3339(at: datetime) -> str:
+    """A time without a zone is one of this machine."""
+    return (at if at.tzinfo else at.astimezone()).isoformat()
+
+
 def _query(**values: Filter) -> Dict[str, str]:
-    texts = {name: str(value) if isinstance(value, (str, int)) else ",".join(value or ()) for name, value in values.items()}
-    return {name: text for name, text in texts.items() if values[name] is not None}
+    return {name: _text(value) for name, value in values.items() if value is not None}
+
+
+def _text(value: Union[str, bool, int, datetime, Iterable[str]]) -> str:
+    if isinstance(value, datetime):
+        return _rfc3339(value)
+    # A bool is an int, and the API takes 1 and 0.
+    return str(int(value)) if isinstance(value, int) else value if isinstance(value, str) else ",".join(value)
 
 
 _ENDED = ("succeeded", "failed", "cancelled", "expired", "lost")

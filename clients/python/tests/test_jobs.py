@@ -121,6 +121,14 @@ class Jobs(unittest.TestCase):
         self.assertEqual(len(list(self.client.jobs(batch=batch["batch"], name="quick", state=states, page_size=2))), 7)
         self.assertEqual(list(self.client.jobs(batch=batch["batch"], state="failed")), [])
 
+    def test_filters_may_be_times(self) -> None:
+        job = self.client.submit("quick", wait=True)
+        hour_ago = datetime.now(timezone.utc) - timedelta(hours=1)
+        # Without a zone it is a time of this machine.
+        for at in (hour_ago, hour_ago.astimezone(timezone(timedelta(hours=5))), datetime.now() - timedelta(hours=1)):
+            self.assertIn(job["id"], [found["id"] for found in self.client.jobs(since=at)])
+        self.assertEqual(list(self.client.jobs(since=hour_ago + timedelta(hours=2))), [])
+
     def test_a_job_comes_after_others(self) -> None:
         first = self.client.submit("quick", wait=True)
         second = self.client.submit("quick", after=[{"job": first["id"], "outcome": "ended"}], wait=True)

@@ -121,6 +121,9 @@ class Streams(unittest.TestCase):
         self.assertEqual([event["job"]["id"] for event in kept], jobs)
         rest = self.client.events(kind="job.accepted", after=kept[0]["id"], follow=False)
         self.assertEqual([event["id"] for event in rest], [event["id"] for event in kept[1:]])
+        # Summaries are no changes.
+        for summary, count in ((True, 0), (False, 3)):
+            self.assertEqual(len(list(self.client.events(kind="job.accepted", summary=summary, tail=100, follow=False))), count)
         with self.assertRaises(ApiError) as refused:
             self.client.events(name="quik")
         self.assertEqual((refused.exception.code, refused.exception.problem["near"]), ("unknown_name", ["quick"]))

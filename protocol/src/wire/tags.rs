@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{DecodeError, Overrides, SKIPPABLE_FROM};
+use super::{DecodeError, FrameBody, SKIPPABLE_FROM};
 use crate::order::{Order, Reconciled};
 use crate::report::{Inventory, Numbered, Report};
 
@@ -125,7 +125,7 @@ impl Report {
     }
 }
 
-pub(super) fn read_order(tag: u8, body: &mut Overrides<'_>) -> Result<Order, DecodeError> {
+pub(super) fn read_order(tag: u8, body: &mut FrameBody<'_>) -> Result<Order, DecodeError> {
     Ok(match tag {
         0 => Order::Welcome(body.read()?),
         1 => Order::Definitions(body.read_list(Vec::len)?),
@@ -143,7 +143,7 @@ pub(super) fn read_order(tag: u8, body: &mut Overrides<'_>) -> Result<Order, Dec
     })
 }
 
-pub(super) fn read_report(tag: u8, body: &mut Overrides<'_>) -> Result<Report, DecodeError> {
+pub(super) fn read_report(tag: u8, body: &mut FrameBody<'_>) -> Result<Report, DecodeError> {
     Ok(match tag {
         0 => Report::Hello(body.read_hello()?),
         1 => Report::Running(body.read_list(entries)?),

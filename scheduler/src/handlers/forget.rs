@@ -37,6 +37,10 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// longer refused for good, after it.
 const REVOKED_FORGOTTEN_AFTER: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
+/// Uptime during which a worker's absence has to stay over by the wall clock. An operator who sets a clock wrongly, or a machine without a
+/// clock battery, is corrected sooner. The retention of the server trusts a clock after as long.
+const CLOCK_TRUSTED_AFTER: Duration = Duration::from_secs(6 * 60 * 60);
+
 fn forgotten_after(worker: &Worker) -> Duration {
     if worker.row.revoked_at.is_some() { REVOKED_FORGOTTEN_AFTER } else { FORGOTTEN_AFTER }
 }
@@ -49,19 +53,49 @@ pub(crate) fn watch_expiry(scheduler: &mut Scheduler, id: WorkerId) {
     }
 }
 
-/// Forgets a worker that was not seen for a week and holds nothing; looks again in a week otherwise.
+/// A worker has not been seen for a week, if the wall clock is right. A clock that was set ahead by mistake would let all workers expire at
+/// once, and they would be refused on their return. So the clock has to go on for some hours of uptime, in which it may be corrected.
 pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
-    let Some(worker) = scheduler.fleet.worker(id) else { return };
+    match expiry_of(scheduler, now, id) {
+        Some(Expiry::Reached) => {
+            scheduler.timers.set_alarm(now.up + CLOCK_TRUSTED_AFTER, Alarm::WorkerExpiry(id));
+        }
+        Some(Expiry::Held) => {
+            scheduler.timers.set_date(now.utc + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
+        }
+        Some(Expiry::Ahead) => watch_expiry(scheduler, id),
+        None => {}
+    }
+}
+
+/// Forgets the worker if it is still to be forgotten after these hours.
+pub(crate) fn confirm_expiry(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+    match expiry_of(scheduler, now, id) {
+        Some(Expiry::Reached) => forget_worker(scheduler, id),
+        // The worker is back, or the clock was corrected.
+        _ => expire_worker(scheduler, now, id),
+    }
+}
+
+/// A worker beside the time after which it is forgotten.
+enum Expiry {
+    /// The time is over, and nothing keeps the worker.
+    Reached,
+    /// The time is over, but the worker is connected or holds something.
+    Held,
+    /// The time is not over.
+    Ahead,
+}
+
+fn expiry_of(scheduler: &Scheduler, now: Now, id: WorkerId) -> Option<Expiry> {
+    let worker = scheduler.fleet.worker(id)?;
     let is_idle = worker.link.is_away()
         && worker.lease.is_expired
         && worker.holdings.jobs.is_empty()
         && worker.claims.until.is_none();
-    let is_over = now.utc.since(worker.row.seen_at) >= forgotten_after(worker);
-    if is_idle && is_over {
-        forget_worker(scheduler, id);
-    } else if is_over {
-        scheduler.timers.set_date(now.utc + FORGOTTEN_AFTER, Date::WorkerExpiry(id));
-    } else {
-        watch_expiry(scheduler, id);
-    }
+    Some(match (now.utc.since(worker.row.seen_at) >= forgotten_after(worker), is_idle) {
+        (true, true) => Expiry::Reached,
+        (true, false) => Expiry::Held,
+        (false, _) => Expiry::Ahead,
+    })
 }

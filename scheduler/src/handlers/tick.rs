@@ -42,6 +42,7 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
             Some(Alarm::AwaitedReport(job, fence)) => first_report::ask_again(scheduler, now, job, fence),
             Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
             Some(Alarm::ClonesGone(worker)) => worker_identity::expire_clones(scheduler, worker),
+            Some(Alarm::WorkerExpiry(worker)) => forget::confirm_expiry(scheduler, now, worker),
             // The step itself looks for attempts to recall and workers to set aside, and makes members.
             Some(Alarm::Recall | Alarm::SetAside | Alarm::MembersDue) => {}
             None => break,

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, RenameFlags, flock};
+use rustix::io::Errno;
 
 use super::files::{copy, describe, make_private, sync_names};
 use super::{BackupError, FileEntry, LOGS, Manifest, STORE, io};
@@ -80,11 +81,18 @@ impl Target {
     fn draft(&self) -> PathBuf {
         self.parent.join(format!("{}.unfinished", self.name))
     }
+
+    /// The path at which the replaced backup is for a moment if the file system cannot exchange two names.
+    fn aside(&self) -> PathBuf {
+        self.parent.join(format!("{}.replaced", self.name))
+    }
 }
 
 /// A backup in the making; gone again if it is not finished.
 struct Draft {
     path: PathBuf,
+    /// True once it is at its place, so that its first path is not its own any more.
+    is_moved: bool,
     marker: PathBuf,
     // Held, not read: tells an unfinished backup that somebody works at from one that nobody will finish.
     _lock: File,
@@ -103,7 +111,7 @@ impl Draft {
         let lock = File::create_new(&marker).map_err(io("make", &marker))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| io("lock", &marker)(error.into()))?;
-        Ok(Self { path, marker, _lock: lock })
+        Ok(Self { path, is_moved: false, marker, _lock: lock })
     }
 
     /// Removes what another backup left behind when it was ended: a draft, or a backup that has been replaced.
@@ -120,28 +128,62 @@ impl Draft {
         fs::remove_dir_all(path).map_err(io("remove", path))
     }
 
-    fn finish(self, place: &Target) -> Result<(), BackupError> {
+    fn finish(mut self, place: &Target) -> Result<(), BackupError> {
         let (path, to) = (&self.path, place.path());
         fs::remove_file(&self.marker).map_err(io("remove", &self.marker))?;
         sync_names(path).map_err(io("sync", path))?;
-        if place.is_taken {
-            // One step: at no moment is there no backup.
-            let here = rustix::fs::CWD;
-            rustix::fs::renameat_with(here, path, here, &to, RenameFlags::EXCHANGE)
-                .map_err(|error| io("replace", &to)(error.into()))?;
+        let replaced = if place.is_taken {
+            Some(replace(path, &to, &place.aside(), exchange)?)
         } else {
             fs::rename(path, &to).map_err(io("make", &to))?;
-        }
-        sync_names(&place.parent).map_err(io("sync", &place.parent))
-        // The replaced backup now has the draft's name, and is deleted with it.
+            None
+        };
+        self.is_moved = true;
+        sync_names(&place.parent).map_err(io("sync", &place.parent))?;
+        // The new backup is complete, and the next one removes what is left of this one.
+        let _ = replaced.map(fs::remove_dir_all);
+        Ok(())
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Usually it has been moved to its place by now.
-        let _ = fs::remove_dir_all(&self.path);
+        if !self.is_moved {
+            let _ = fs::remove_dir_all(&self.path);
+        }
     }
+}
+
+/// Puts the draft in the place of the backup at `to`. Returns the path at which the replaced backup is now.
+fn replace(
+    draft: &Path,
+    to: &Path,
+    aside: &Path,
+    exchange: impl Fn(&Path, &Path) -> Result<(), Errno>,
+) -> Result<PathBuf, BackupError> {
+    match exchange(draft, to) {
+        // One step: at no moment is there no backup.
+        Ok(()) => return Ok(draft.to_owned()),
+        // NFS and many FUSE file systems cannot exchange two names.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(io("replace", to)(error.into())),
+    }
+    if Manifest::read(aside).is_ok() {
+        // A backup that was ended right here has left it behind.
+        fs::remove_dir_all(aside).map_err(io("remove", aside))?;
+    }
+    fs::rename(to, aside).map_err(io("move away", to))?;
+    if let Err(error) = fs::rename(draft, to) {
+        // The new one is removed, so the old one has to come back.
+        fs::rename(aside, to).map_err(io("move back", aside))?;
+        return Err(io("replace", to)(error));
+    }
+    Ok(aside.to_owned())
+}
+
+fn exchange(one: &Path, other: &Path) -> Result<(), Errno> {
+    let here = rustix::fs::CWD;
+    rustix::fs::renameat_with(here, one, here, other, RenameFlags::EXCHANGE)
 }
 
 /// Copies all segments that there are now, the oldest first.
@@ -186,4 +228,58 @@ fn segments(directory: &Path) -> std::io::Result<Vec<String>> {
         names.extend(name.to_str().and_then(|name| name.strip_suffix(".seg")).map(str::to_owned));
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory_with(path: PathBuf, text: &str) -> PathBuf {
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("text"), text).unwrap();
+        path
+    }
+
+    fn text_at(path: &Path) -> Option<String> {
+        fs::read_to_string(path.join("text")).ok()
+    }
+
+    #[test]
+    fn backup_is_replaced_on_a_file_system_that_cannot_exchange_names() {
+        for error in [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP] {
+            let directory = tempfile::tempdir().unwrap();
+            let (draft, to) = (directory.path().join("b.unfinished"), directory.path().join("b"));
+            let aside = directory.path().join("b.replaced");
+            directory_with(draft.clone(), "new");
+            directory_with(to.clone(), "old");
+            let replaced = replace(&draft, &to, &aside, |_, _| Err(error)).unwrap();
+            assert_eq!((text_at(&to).as_deref(), text_at(&replaced).as_deref()), (Some("new"), Some("old")));
+            assert!(!draft.exists());
+        }
+    }
+
+    #[test]
+    fn replaced_backup_comes_back_if_the_new_one_cannot_be_moved() {
+        let directory = tempfile::tempdir().unwrap();
+        let to = directory_with(directory.path().join("b"), "old");
+        let (draft, aside) = (directory.path().join("b.unfinished"), directory.path().join("b.replaced"));
+        replace(&draft, &to, &aside, |_, _| Err(Errno::INVAL)).unwrap_err();
+        assert_eq!((text_at(&to).as_deref(), aside.exists()), (Some("old"), false));
+        let untouched = replace(&draft, &to, &aside, |_, _| Err(Errno::ACCESS));
+        assert_eq!((untouched.is_err(), text_at(&to).as_deref()), (true, Some("old")));
+    }
+
+    #[test]
+    fn moved_draft_leaves_its_first_path_to_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Target::find(&directory.path().join("b"), false).unwrap();
+        let mut draft = Draft::begin(place.draft()).unwrap();
+        fs::rename(&draft.path, place.path()).unwrap();
+        draft.is_moved = true;
+        let next = Draft::begin(place.draft()).unwrap();
+        drop(draft);
+        assert!(next.path.exists());
+        drop(next);
+        assert!(!place.draft().exists(), "an unfinished draft is removed");
+    }
 }

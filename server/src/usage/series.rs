@@ -20,6 +20,7 @@ pub struct Point {
 pub(super) struct Series {
     usage: Usage,
     version: u64,
+    began_at: Option<Uptime>,
     sampled_at: Uptime,
     /// Arrival of the last point that is kept for good. The point behind it is replaced by each sample until it is [`Series::spacing`]
     /// later.
@@ -33,6 +34,7 @@ impl Series {
         self.usage = self.usage.later(sample.usage);
         self.version += 1;
         self.sampled_at = now.up;
+        self.began_at.get_or_insert(now.up);
         let point = Point { at: now.utc, cpu_ms: self.usage.cpu_ms, memory_bytes: sample.memory_bytes };
         match self.fixed_at {
             Some(fixed) if now.up.since(fixed) < self.spacing && self.points.len() > 1 => {
@@ -59,8 +61,8 @@ impl Series {
             index += 1;
             stays
         });
-        let whole = self.points.last().zip(self.points.first()).map(|(last, first)| last.at.since(first.at));
-        self.spacing = whole.unwrap_or_default() * 2 / POINTS_MAX as u32;
+        // The wall clock of the points may have been set by years in between.
+        self.spacing = now.since(self.began_at.unwrap_or(now)) * 2 / POINTS_MAX as u32;
         self.fixed_at = Some(now);
     }
 
@@ -105,6 +107,21 @@ mod tests {
         assert!(points.windows(2).all(|pair| pair[0].at < pair[1].at));
         let widest = points.windows(2).map(|pair| pair[1].at.since(pair[0].at)).max();
         assert!(widest < Some(Duration::from_secs(10_000)), "{widest:?}");
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_corrected_by_decades_leaves_room_for_further_points() {
+        let mut series = Series::default();
+        let sample = |series: &mut Series, second: u64| {
+            let set_by = if second < 10 { 0 } else { 1_700_000_000_000 };
+            let utc = Timestamp(second.cast_signed() * 1_000 + set_by);
+            series.record(Now { up: Uptime(second * 1_000_000_000), utc }, &UsageSample::default());
+        };
+        (0..200).for_each(|second| sample(&mut series, second));
+        assert!(series.spacing < Duration::from_secs(10), "{:?}", series.spacing);
+        let before = series.points().len();
+        (200..220).for_each(|second| sample(&mut series, second));
+        assert!(series.points().len() > before, "{before}");
     }
 
     #[test]

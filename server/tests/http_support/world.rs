@@ -1,9 +1,11 @@
 //! The state of the stand-in engine, which tests inspect and change.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use longshore_server::catalogue::Definitions;
 use longshore_server::engine::JobWatches;
+use longshore_server::storage::Storage;
 use longshore_server::store::{FireRecord, JobRecord, JobRow, ScheduleState, StoredDefinition};
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
@@ -34,6 +36,8 @@ pub struct World {
     pub duplicate: Option<JobId>,
     pub explanation: Option<Explanation>,
     pub unreadable: bool,
+    /// The disk is full from this number of jobs on.
+    pub fills_disk_at: Option<(usize, Arc<Storage>)>,
     /// Lookups of unknown attempts that fail before one succeeds.
     pub failing_lookups: u32,
     /// Wakes followers when a test changes a job.
@@ -131,6 +135,9 @@ impl World {
             after: Vec::new(),
             dependents: Vec::new(),
         });
+        if let Some((_, storage)) = self.fills_disk_at.take_if(|(count, _)| self.jobs.len() >= *count) {
+            storage.note(0, 1 << 40);
+        }
         id
     }
 }

@@ -45,8 +45,9 @@ done
 [ ! -e /var/lib/longshore ] || fail "state exists before the first start"
 
 step "configure a server and a worker"
-longshore-setup server localhost
-longshore-setup server localhost 2>/dev/null && fail "a second set-up should be refused"
+# The server's own machine need not resolve the name.
+longshore-setup server jobs.test
+longshore-setup server jobs.test 2>/dev/null && fail "a second set-up should be refused"
 longshore-setup invite 2>/dev/null && fail "a file for workers was made without a server"
 cat >/etc/longshore/jobs.yaml <<'END'
 jobs:
@@ -59,6 +60,7 @@ longshore-setup invite >/dev/null
 longshore-setup invite /tmp/revoked.tar --uses 3 --labels zone=eu >/dev/null
 revoked=$(longshore token ls | sed -n 's/^\(join-[^ ]*\) .*zone=eu.*/\1/p')
 longshore token revoke "$revoked" >/dev/null
+echo '127.0.0.1 jobs.test' >>/etc/hosts
 longshore-setup worker /tmp/revoked.tar 2>/dev/null && fail "a revoked file for workers was accepted"
 [ ! -e /etc/longshore/worker.yaml.before-setup ] || fail "a refused file has configured the worker"
 longshore-setup worker /etc/longshore/worker-join.tar
@@ -81,7 +83,7 @@ longshore token ls | grep -q '^join-.* used_up ' || fail "the join token is not 
 
 step "renew the certificate"
 before=$(cksum </etc/longshore/tls/server.pem)
-longshore-setup renew localhost
+longshore-setup renew jobs.test
 [ "$(cksum </etc/longshore/tls/server.pem)" != "$before" ] || fail "the certificate is the same"
 longshore ls >/dev/null
 

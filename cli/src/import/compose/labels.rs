@@ -157,7 +157,7 @@ fn apply_swarm(labels: &[&Label], project: &Project<'_>, draft: &mut Draft) -> R
             "enable" if label.value == "false" => draft.set_plain("enabled", false),
             "enable" | "skip-running" | "registry-auth" | "query-registry" => {}
             "replicas" if label.value == "1" => {}
-            _ => draft.lose(format!("line {}: {} = {}", label.line, label.name, label.value)),
+            _ => draft.drop_with_note(format!("line {}: {} = {}", label.line, label.name, label.value)),
         }
     }
     Ok(())

@@ -54,7 +54,7 @@ impl Reader<'_> {
             "init" => self.switch("init", node),
             "stop_grace_period" => match node.text().and_then(span::of_go) {
                 Some(millis) => self.draft.set_plain("stop_grace_period", span::shown(millis)),
-                None => self.lose(pair, ""),
+                None => self.drop_with_note(pair, ""),
             },
             "pull_policy" => match node.text() {
                 Some("if_not_present") => self.draft.set_text("pull_policy", "missing"),
@@ -68,21 +68,23 @@ impl Reader<'_> {
             "network_mode" => match node.text() {
                 Some(mode @ ("host" | "none")) => self.draft.set_text("network", mode),
                 Some("bridge" | "default") => {}
-                _ => self.lose(pair, "a job joins the bridge, no network, or a network by its name"),
+                _ => {
+                    self.drop_with_note(pair, "a job joins the bridge, no network, or a network by its name")
+                }
             },
             "restart" => self.restart(pair),
             "labels" | "container_name" | "scale" if pair.key != "scale" => {}
             key if key.starts_with("x-") => {}
             key => {
                 let reason = REASONS.iter().find(|(known, _)| *known == key).map_or("", |(_, reason)| reason);
-                self.lose(pair, reason);
+                self.drop_with_note(pair, reason);
             }
         }
     }
 
-    fn lose(&mut self, pair: &Pair, reason: &str) {
+    fn drop_with_note(&mut self, pair: &Pair, reason: &str) {
         let colon = if reason.is_empty() { "" } else { ": " };
-        self.draft.lose(format!("line {}: {}{colon}{reason}", pair.line, pair.key));
+        self.draft.drop_with_note(format!("line {}: {}{colon}{reason}", pair.line, pair.key));
     }
 
     fn template(&mut self, text: &str) -> Yaml {
@@ -119,7 +121,7 @@ impl Reader<'_> {
                 self.draft.set(key, value);
             }
             Value::List(items) if items.is_empty() && key == "entrypoint" => {
-                self.lose(
+                self.drop_with_note(
                     pair,
                     "the entrypoint of the image cannot be left out; name the program itself here",
                 );
@@ -132,7 +134,7 @@ impl Reader<'_> {
         if self.service.value.get("image").is_none() {
             self.draft.set_text("image", &self.service.key);
         }
-        self.lose(pair, "Longshore builds no images; push the image to a registry that the workers reach, and name it here");
+        self.drop_with_note(pair, "Longshore builds no images; push the image to a registry that the workers reach, and name it here");
     }
 
     fn environment(&mut self, node: &Node) {
@@ -168,14 +170,16 @@ impl Reader<'_> {
             let is_optional = item.get("required").is_some_and(|required| !required.is_true());
             match item.text().or_else(|| item.text_at(&["path"])) {
                 Some(file) if is_optional => {
-                    self.draft
-                        .lose(format!("line {}: env_file {file}: a file that may be absent", item.line));
+                    self.draft.drop_with_note(format!(
+                        "line {}: env_file {file}: a file that may be absent",
+                        item.line
+                    ));
                 }
                 Some(file) => {
                     let file = self.template(file);
                     self.draft.push("env_file", file);
                 }
-                None => self.draft.lose(format!("line {}: env_file", item.line)),
+                None => self.draft.drop_with_note(format!("line {}: env_file", item.line)),
             }
         }
     }
@@ -189,7 +193,7 @@ impl Reader<'_> {
                     [source, target] => (source.to_owned(), target.to_owned(), ""),
                     [source, target, options] => (source.to_owned(), target.to_owned(), options),
                     _ => {
-                        return self.draft.lose(lost(&format!(
+                        return self.draft.drop_with_note(lost(&format!(
                             "{text} has no name; a job's files are gone with its container"
                         )));
                     }
@@ -208,9 +212,9 @@ impl Reader<'_> {
                         (source.to_owned(), target.to_owned(), read_only)
                     }
                     _ => {
-                        return self
-                            .draft
-                            .lose(lost(&format!("type {kind} without source and target, or unknown")));
+                        return self.draft.drop_with_note(lost(&format!(
+                            "type {kind} without source and target, or unknown"
+                        )));
                     }
                 }
             }
@@ -218,14 +222,14 @@ impl Reader<'_> {
         if source.starts_with(['.', '~']) {
             let text =
                 format!("{source}: a job runs on any worker; give an absolute path of the workers' machines");
-            return self.draft.lose(lost(&text));
+            return self.draft.drop_with_note(lost(&text));
         }
         let source = self.volume_source(source);
         let mode = if options.split(',').any(|option| option == "ro") { ":ro" } else { "" };
         let others: Vec<&str> =
             options.split(',').filter(|option| !["", "ro", "rw"].contains(option)).collect();
         if !others.is_empty() {
-            self.draft.lose(lost(&format!("options {} of {target}", others.join(","))));
+            self.draft.drop_with_note(lost(&format!("options {} of {target}", others.join(","))));
         }
         let volume = self.template(&format!("{source}:{target}{mode}"));
         self.draft.push("volumes", volume);
@@ -262,12 +266,15 @@ impl Reader<'_> {
                 "restart_policy" => match (policy("condition"), policy("max_attempts")) {
                     (Some("none"), _) => {}
                     (Some("on-failure"), Some(max)) => self.draft.set_plain("retry", max),
-                    _ => self.lose(pair, "a job ends; \"retry\" says how often a failed one is tried again"),
+                    _ => self.drop_with_note(
+                        pair,
+                        "a job ends; \"retry\" says how often a failed one is tried again",
+                    ),
                 },
                 "labels" | "mode" => {}
                 // With swarm-cronjob a service waits without a task.
                 "replicas" if ["0", "1"].contains(&pair.value.text().unwrap_or_default()) => {}
-                key => self.draft.lose(format!("line {}: deploy.{key}", pair.line)),
+                key => self.draft.drop_with_note(format!("line {}: deploy.{key}", pair.line)),
             }
         }
     }
@@ -280,7 +287,8 @@ impl Reader<'_> {
         }
         if let Some(reserved) = resources.get("reservations") {
             let text = "a worker takes as many jobs as it has slots, whatever they need";
-            self.draft.lose(format!("line {}: deploy.resources.reservations: {text}", reserved.line));
+            self.draft
+                .drop_with_note(format!("line {}: deploy.resources.reservations: {text}", reserved.line));
         }
     }
 
@@ -303,7 +311,7 @@ impl Reader<'_> {
                     "{}: a job joins one network, which exists on the workers; name it with \"network\"",
                     names.join(", ")
                 );
-                self.lose(pair, &reason);
+                self.drop_with_note(pair, &reason);
             }
         }
     }
@@ -313,7 +321,8 @@ impl Reader<'_> {
             Some("no" | "false") | None => {}
             Some(text) => match text.strip_prefix("on-failure:") {
                 Some(max) => self.draft.set_plain("retry", max),
-                None => self.lose(pair, "a job ends; \"retry\" says how often a failed one is tried again"),
+                None => self
+                    .drop_with_note(pair, "a job ends; \"retry\" says how often a failed one is tried again"),
             },
         }
     }

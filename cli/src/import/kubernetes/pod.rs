@@ -18,7 +18,11 @@ pub(super) fn read(pod: &Node, draft: &mut Draft) -> Result<(), String> {
     };
     let name = |node: &Node| node.text_at(&["name"]).unwrap_or("without name").to_owned();
     for other in others {
-        draft.lose(format!("line {}: container {}: a job is one container", other.line, name(other)));
+        draft.drop_with_note(format!(
+            "line {}: container {}: a job is one container",
+            other.line,
+            name(other)
+        ));
     }
     for pair in pod.pairs() {
         match pair.key.as_str() {
@@ -33,14 +37,14 @@ pub(super) fn read(pod: &Node, draft: &mut Draft) -> Result<(), String> {
             }
             "initContainers" => {
                 for init in pair.value.items() {
-                    draft.lose(format!(
+                    draft.drop_with_note(format!(
                         "line {}: init container {}: a job is one container",
                         init.line,
                         name(init)
                     ));
                 }
             }
-            key => draft.lose(format!("line {}: {key}{}", pair.line, reason(key))),
+            key => draft.drop_with_note(format!("line {}: {key}{}", pair.line, reason(key))),
         }
     }
     let mut reader = Reader { pod, container, variables: literals(container), draft };
@@ -87,26 +91,28 @@ impl Reader<'_> {
                     Some("Always") => self.draft.set_text("pull_policy", "always"),
                     Some("IfNotPresent") => self.draft.set_text("pull_policy", "missing"),
                     Some("Never") => self.draft.set_text("pull_policy", "never"),
-                    _ => self.lose(pair, ""),
+                    _ => self.drop_with_note(pair, ""),
                 },
                 "command" => self.words("entrypoint", &pair.value),
                 "args" => self.words("command", &pair.value),
                 "workingDir" => self.draft.set_text("working_dir", text.unwrap_or_default()),
                 "env" => pair.value.items().iter().for_each(|item| self.variable(item)),
-                "envFrom" => self.lose(pair, "write the variables to a file and name it with env_file"),
+                "envFrom" => {
+                    self.drop_with_note(pair, "write the variables to a file and name it with env_file")
+                }
                 "resources" => self.resources(&pair.value),
                 "volumeMounts" => pair.value.items().iter().for_each(|item| self.mount(item)),
                 "securityContext" => {}
-                "ports" => self.lose(pair, "a job is not reached from outside"),
-                _ => self.lose(pair, ""),
+                "ports" => self.drop_with_note(pair, "a job is not reached from outside"),
+                _ => self.drop_with_note(pair, ""),
             }
         }
         self.security();
     }
 
-    fn lose(&mut self, pair: &Pair, reason: &str) {
+    fn drop_with_note(&mut self, pair: &Pair, reason: &str) {
         let colon = if reason.is_empty() { "" } else { ": " };
-        self.draft.lose(format!("line {}: {}{colon}{reason}", pair.line, pair.key));
+        self.draft.drop_with_note(format!("line {}: {}{colon}{reason}", pair.line, pair.key));
     }
 
     /// Words, with `$(NAME)` replaced by what the manifest says.
@@ -141,7 +147,7 @@ impl Reader<'_> {
                     // Shells write the output of a command in the same way.
                     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
                     if is_name && self.has_variable(name) {
-                        self.draft.lose(format!("line {line}: $({name}) in words of the command"));
+                        self.draft.drop_with_note(format!("line {line}: $({name}) in words of the command"));
                     }
                 }
             }
@@ -170,7 +176,7 @@ impl Reader<'_> {
                 .unwrap_or_default();
             format!("{} {key}{named}", pair.key)
         });
-        self.draft.lose(format!("line {}: environment {name} from {text}; give it with env_file, or as ${{{name}}} of the server's environment", item.line));
+        self.draft.drop_with_note(format!("line {}: environment {name} from {text}; give it with env_file, or as ${{{name}}} of the server's environment", item.line));
     }
 
     fn resources(&mut self, resources: &Node) {
@@ -183,14 +189,14 @@ impl Reader<'_> {
             };
             match value {
                 Some(value) => self.draft.insert("resources", name, Yaml::plain(value)),
-                None => {
-                    self.draft.lose(format!("line {}: resources.limits.{} = {text}", pair.line, pair.key))
-                }
+                None => self
+                    .draft
+                    .drop_with_note(format!("line {}: resources.limits.{} = {text}", pair.line, pair.key)),
             }
         }
         if let Some(requests) = resources.get("requests") {
             let text = "a worker takes as many jobs as it has slots, whatever they need";
-            self.draft.lose(format!("line {}: resources.requests: {text}", requests.line));
+            self.draft.drop_with_note(format!("line {}: resources.requests: {text}", requests.line));
         }
     }
 
@@ -211,7 +217,7 @@ impl Reader<'_> {
         }
         let kinds = volume.map_or(&[][..], |volume| volume.pairs()).iter().map(|pair| pair.key.as_str());
         let kind = kinds.into_iter().find(|kind| *kind != "name").unwrap_or("unknown");
-        self.draft.lose(format!("line {}: the volume {name} ({kind}) at {target}", mount.line));
+        self.draft.drop_with_note(format!("line {}: the volume {name} ({kind}) at {target}", mount.line));
     }
 
     /// Reads both security contexts; the container's values go before the pod's.
@@ -243,7 +249,7 @@ impl Reader<'_> {
                     // Containers never gain privileges, whatever is said.
                     "allowPrivilegeEscalation" if !pair.value.is_true() => {}
                     "privileged" if !pair.value.is_true() => {}
-                    key => self.draft.lose(format!("line {}: securityContext.{key}", pair.line)),
+                    key => self.draft.drop_with_note(format!("line {}: securityContext.{key}", pair.line)),
                 }
             }
         }

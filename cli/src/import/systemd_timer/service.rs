@@ -28,7 +28,7 @@ pub(super) fn read(unit: &Unit, name: &str, host: &Host, draft: &mut Draft) -> R
     }
     let others = std::mem::take(&mut reader.others);
     if !others.is_empty() {
-        draft.lose(format!("{} of {}", others.join(", "), unit.source.name));
+        draft.drop_with_note(format!("{} of {}", others.join(", "), unit.source.name));
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ impl Reader<'_> {
                     )
                 })?;
                 if read.iter().any(|step| step.is_privileged) {
-                    self.draft.lose(format!("line {}: the rights of root for {key}", entry.line));
+                    self.draft.drop_with_note(format!("line {}: the rights of root for {key}", entry.line));
                 }
                 steps.extend(read);
             }
@@ -101,7 +101,7 @@ impl Reader<'_> {
         match (value("User"), value("Group")) {
             (Some(user), Some(group)) => self.host.add_user(&format!("{user}:{group}"), self.draft),
             (Some(user), None) => self.host.add_user(&user, self.draft),
-            (None, Some(group)) => self.draft.lose(format!("Group={group} without a user")),
+            (None, Some(group)) => self.draft.drop_with_note(format!("Group={group} without a user")),
             (None, None) => {}
         }
     }
@@ -130,7 +130,7 @@ impl Reader<'_> {
                 }
             }
             "EnvironmentFile" => match value.strip_prefix('-') {
-                Some(file) => self.draft.lose(format!(
+                Some(file) => self.draft.drop_with_note(format!(
                     "line {}: EnvironmentFile={value}: the server reads files that are there; write env_file: {file} if it is",
                     entry.line
                 )),
@@ -156,7 +156,7 @@ impl Reader<'_> {
                 None => self.others.push(entry.key.clone()),
             },
             "Restart" if value == "no" => {}
-            "Restart" => self.draft.lose(format!(
+            "Restart" => self.draft.drop_with_note(format!(
                 "line {}: Restart={value}: \"retry\" says how often a failed job is tried again",
                 entry.line
             )),
@@ -171,7 +171,7 @@ impl Reader<'_> {
             // Zero is no limit to systemd.
             Some(millis) if millis > 0 => self.draft.set_plain(key, span::shown(millis)),
             _ if key == "timeout" => self.draft.unset(key),
-            _ => self.draft.lose(format!("line {}: {}={}", entry.line, entry.key, entry.value)),
+            _ => self.draft.drop_with_note(format!("line {}: {}={}", entry.line, entry.key, entry.value)),
         }
     }
 
@@ -194,7 +194,7 @@ impl Reader<'_> {
                 Some('i' | 'I') => expanded.push_str(instance),
                 Some(other) => {
                     expanded.extend(['%', other]);
-                    self.draft.lose(format!("line {line}: %{other}, which systemd replaces"));
+                    self.draft.drop_with_note(format!("line {line}: %{other}, which systemd replaces"));
                 }
             }
         }

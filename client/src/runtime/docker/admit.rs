@@ -23,7 +23,7 @@ use super::DockerContext;
 
 /// Limits the lookups at one time. A lookup that hangs keeps its permit and its thread until the system answers.
 pub(super) struct PathLookups {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// One lookup of a path at a time: an unreachable share takes one permit, however many attempts ask for it.
     gates: Mutex<HashMap<PathBuf, Weak<Gate>>>,
 }
@@ -32,7 +32,7 @@ type Gate = tokio::sync::Mutex<()>;
 
 impl Default for PathLookups {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(AT_ONCE)), gates: Mutex::default() }
+        Self { permits: Arc::new(Semaphore::new(AT_ONCE)), gates: Mutex::default() }
     }
 }
 
@@ -44,12 +44,12 @@ impl PathLookups {
         path: &Path,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let (gate, places) = (self.gate(path), Arc::clone(&self.places));
+        let (gate, permits) = (self.gate(path), Arc::clone(&self.permits));
         let found = async move {
             let queue = gate.lock_owned().await;
-            let place = places.acquire_owned().await.ok()?;
+            let permit = permits.acquire_owned().await.ok()?;
             let found = tokio::task::spawn_blocking(move || {
-                let _held = (queue, place);
+                let _held = (queue, permit);
                 work()
             });
             found.await.ok()

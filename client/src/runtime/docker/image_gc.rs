@@ -233,7 +233,8 @@ impl Cleaner {
         Some(wanted)
     }
 
-    /// Removes an image by its id, without force. All of its tags but one go first: an id with several is refused.
+    /// Removes an image by its id, without force. All of its tags but one go first: an id with several is refused. They come back if the
+    /// engine then refuses the id, because a container has been started meanwhile.
     ///
     /// # Errors
     /// The engine is unreachable.
@@ -267,6 +268,9 @@ impl Cleaner {
                     "the engine keeps an image that the clean-up would remove"
                 );
                 self.refused.insert(id.to_owned(), Instant::now());
+                for tag in names.iter().filter(|tag| says_untagged(&answer, tag)) {
+                    self.tag_again(id, tag).await?;
+                }
             }
             Err(error @ CallError::Slow(_)) => {
                 tracing::warn!(image = id, ?names, size, %error, "cannot remove an image; trying again later");
@@ -279,6 +283,28 @@ impl Cleaner {
         }
         Ok(())
     }
+
+    /// Gives a tag back to an image that stays.
+    ///
+    /// # Errors
+    /// The engine is unreachable.
+    async fn tag_again(&self, id: &str, tag: &str) -> Result<(), String> {
+        let engine = &self.shared.engine;
+        let answer = engine.call(["image", "tag", "--", id, tag]).await;
+        let answer = answer
+            .map_err(|error| format!("--image-gc: cannot give an image its tag {tag} back: {error}"))?;
+        if !answer.ok {
+            let error = answer.error_line();
+            tracing::warn!(image = id, tag, error, "cannot give an image its tag back; the next pull does");
+        }
+        Ok(())
+    }
+}
+
+/// `true` if the engine says that it has taken this tag from its image.
+fn says_untagged(answer: &CallOutput, tag: &str) -> bool {
+    let mut untagged = answer.stdout.lines().filter_map(|line| line.trim().strip_prefix("Untagged: "));
+    untagged.any(|name| familiar(name) == familiar(tag))
 }
 
 /// `true` if somebody has given it a name under which this worker has not pulled it.

@@ -43,6 +43,7 @@ use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
 pub(crate) use verb::Verb;
+use verb::names_a_filter;
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -140,7 +141,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
         }
         operation.run(filter, &mut result).await?;
     }
-    note::detail(in_words(verb, &result));
+    note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
 }
 
@@ -171,30 +172,8 @@ pub(crate) async fn on_batch(
     let filter = JobFilter { batch: Some(first), states, before, ..JobFilter::default() };
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
     Arc::new(operation).run(filter, &mut result).await?;
-    note::detail(in_words(verb, &result));
+    note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
-}
-
-/// The effect of an operation, for the audit log.
-fn in_words(verb: Verb, result: &shapes::BulkResult) -> String {
-    let shapes::BulkResult { matched, done, stopping, refused, .. } = result;
-    match result.dry_run {
-        true => format!("counts only: {matched}"),
-        false => format!("{}: {} of {matched} jobs, refused {refused}", verb.name(), done + stopping),
-    }
-}
-
-/// True if a query selects jobs.
-fn names_a_filter(query: &str, verb: Verb) -> bool {
-    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    names.any(|name| match name {
-        "cursor" => true,
-        // A retry chooses the definition by it.
-        "revision" => verb != Verb::Retry,
-        // Of a submission that takes the place of a schedule.
-        "schedule" => !query.contains("as_scheduled"),
-        name => job_filter::NAMES.contains(&name),
-    })
 }
 
 /// The part of the answer about single jobs.
@@ -218,7 +197,8 @@ struct Operation {
 }
 
 impl Operation {
-    /// Goes through the jobs of a filter, newest first, until all are done or the time is up.
+    /// Goes through the jobs of a filter, newest first, until all are done, the time is up, or a page fails behind others: the next
+    /// request begins with that page, and gets the error if it lasts.
     async fn run(
         self: &Arc<Self>,
         mut filter: JobFilter,
@@ -227,25 +207,42 @@ impl Operation {
         let until = Instant::now() + TIME_MAX;
         filter.limit = if result.dry_run { COUNT_SLICE } else { SLICE };
         loop {
-            let page = filter.clone();
-            let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
-            // A retry repeats the parents of members, unless the members of one are asked for.
-            let is_left_out = |row: &JobRow| {
-                let is_member = matches!(row.set, SetPart::Member(_));
-                self.verb == Verb::Retry && filter.parent.is_none() && is_member
+            let last = match self.run_page(&filter, result).await {
+                Err(_) if result.matched > 0 && !result.dry_run => {
+                    result.next = filter.before.map(cursor::write);
+                    return Ok(());
+                }
+                last => last?,
             };
-            let chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
-            result.matched += chosen.len() as u64;
-            if !result.dry_run {
-                self.apply(chosen, result, Detail::Counts).await?;
-            }
-            let Some(last) = rows.last().filter(|_| rows.len() == filter.limit) else { return Ok(()) };
-            filter.before = Some(last.job);
+            let Some(last) = last else { return Ok(()) };
+            filter.before = Some(last);
             if Instant::now() >= until || self.state.services.leaving.is_cancelled() {
-                result.next = Some(cursor::write(last.job));
+                result.next = Some(cursor::write(last));
                 return Ok(());
             }
         }
+    }
+
+    /// Applies the operation to one page of the jobs of a filter. Returns the last job of the page unless it is the last page.
+    async fn run_page(
+        self: &Arc<Self>,
+        filter: &JobFilter,
+        result: &mut shapes::BulkResult,
+    ) -> Result<Option<JobId>, Problem> {
+        let page = filter.clone();
+        let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+        // A retry repeats the parents of members, unless the members of one are asked for.
+        let is_left_out = |row: &JobRow| {
+            let is_member = matches!(row.set, SetPart::Member(_));
+            self.verb == Verb::Retry && filter.parent.is_none() && is_member
+        };
+        let chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
+        let count = chosen.len() as u64;
+        if !result.dry_run {
+            self.apply(chosen, result, Detail::Counts).await?;
+        }
+        result.matched += count;
+        Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
     }
 
     /// Applies the operation to a slice of jobs.
@@ -273,30 +270,41 @@ impl Operation {
                 }
                 effect => effect,
             };
-            if detail == Detail::EachJob {
-                let base_path = &self.state.services.base_path;
-                result.results.push(by_number::shown(job, &effect, base_path, self.request_id.as_str()));
-            }
-            match effect {
-                Ok(Effect::Done(_) | Effect::Existing(_)) => result.done += 1,
-                Ok(Effect::Stopping(_)) => result.stopping += 1,
-                Ok(Effect::Made(made)) => {
-                    result.done += 1;
-                    if result.jobs.len() < JOBS_SHOWN {
-                        result.jobs.push(made.0);
-                    }
+            self.record(job, effect, result, detail);
+        }
+        Ok(())
+    }
+
+    /// Adds the effect on one job to the result.
+    fn record(
+        &self,
+        job: JobId,
+        effect: Result<Effect, Problem>,
+        result: &mut shapes::BulkResult,
+        detail: Detail,
+    ) {
+        if detail == Detail::EachJob {
+            let base_path = &self.state.services.base_path;
+            result.results.push(by_number::shown(job, &effect, base_path, self.request_id.as_str()));
+        }
+        match effect {
+            Ok(Effect::Done(_) | Effect::Existing(_)) => result.done += 1,
+            Ok(Effect::Stopping(_)) => result.stopping += 1,
+            Ok(Effect::Made(made)) => {
+                result.done += 1;
+                if result.jobs.len() < JOBS_SHOWN {
+                    result.jobs.push(made.0);
                 }
-                Err(problem) => {
-                    result.refused += 1;
-                    if result.refusals.len() < REFUSALS_SHOWN {
-                        let detail = problem.detail().to_owned();
-                        let code = problem.code().name().into();
-                        result.refusals.push(shapes::Refusal { job: job.0, code, detail });
-                    }
+            }
+            Err(problem) => {
+                result.refused += 1;
+                if result.refusals.len() < REFUSALS_SHOWN {
+                    let detail = problem.detail().to_owned();
+                    let code = problem.code().name().into();
+                    result.refusals.push(shapes::Refusal { job: job.0, code, detail });
                 }
             }
         }
-        Ok(())
     }
 
     async fn apply_to(&self, job: JobId) -> Result<Effect, Problem> {

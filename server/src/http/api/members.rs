@@ -61,7 +61,10 @@ async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan,
     };
     if is_done {
         let detail = format!("no member of job {} that is kept has ended without success", parent.job);
-        let hint = "GET /api/jobs?member_of={id} lists its members; without members=failed all are repeated";
+        let hint = format!(
+            "GET /api/jobs?member_of={} lists its members; without members=failed all are repeated",
+            parent.job
+        );
         return Err(Problem::new(Code::NotFinished, detail).hint(hint));
     }
     Ok(match &parent.plan {

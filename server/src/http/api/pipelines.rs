@@ -102,7 +102,7 @@ async fn repetitions(
     let repeated = to_repeat(&pipeline.jobs);
     if repeated.is_empty() {
         return Err(Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
-            .hint("GET /api/jobs/{id}/pipeline shows its jobs"));
+            .hint(format!("GET /api/jobs/{id}/pipeline shows its jobs")));
     }
     let mut jobs = Vec::with_capacity(repeated.len());
     let mut size = StoredSize::default();

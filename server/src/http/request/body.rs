@@ -337,13 +337,13 @@ mod tests {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         #[expect(dead_code, reason = "only read")]
-        struct Wish {
+        struct PatchBody {
             slots: Option<u32>,
             labels: Option<std::collections::BTreeMap<String, Option<String>>>,
         }
         let told = |text: &str| {
-            let error = serde_json::from_str::<Wish>(text).unwrap_err();
-            let written = type_fault::<Wish>(text.as_bytes(), &error);
+            let error = serde_json::from_str::<PatchBody>(text).unwrap_err();
+            let written = type_fault::<PatchBody>(text.as_bytes(), &error);
             (written.code(), format!("{written:?}"))
         };
         for (text, code, words) in [
@@ -369,14 +369,15 @@ mod tests {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         #[expect(dead_code, reason = "only read")]
-        struct Wish {
+        struct PatchBody {
             slots: u32,
             labels: Option<std::collections::BTreeMap<String, String>>,
             name: String,
         }
         let headers =
             HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        let told = async |text: &'static str| json::<Wish>(&headers, Body::from(text)).await.unwrap_err();
+        let told =
+            async |text: &'static str| json::<PatchBody>(&headers, Body::from(text)).await.unwrap_err();
         let problem = format!("{:?}", told(r#"{"slots":"x","colour":1,"labels":3}"#).await);
         let place = |words: &str| problem.find(words).unwrap_or_else(|| panic!("{words}: {problem}"));
         assert!(place("not the text") < place("no field"), "{problem}");

@@ -12,7 +12,8 @@ use crate::http::present::shapes;
 use crate::http::request::submit_params::RevisionChoice;
 
 impl Operation {
-    /// Applies the operation to these jobs. A dry run counts those that it would change.
+    /// Applies the operation to these jobs. A dry run counts those that it would change. An error behind the first slice is the refusal
+    /// of all jobs from there on, because the answer has to tell the effect on those before.
     pub(super) async fn run_by_number(
         self: &std::sync::Arc<Self>,
         ids: &[u64],
@@ -20,13 +21,26 @@ impl Operation {
     ) -> Result<(), Problem> {
         let mut seen = HashSet::new();
         let jobs: Vec<JobId> = ids.iter().copied().filter(|id| seen.insert(*id)).map(JobId).collect();
-        for slice in jobs.chunks(SLICE) {
-            if result.dry_run {
+        if result.dry_run {
+            for slice in jobs.chunks(SLICE) {
                 result.matched += self.count(slice.to_vec()).await?;
-            } else {
-                result.matched += slice.len() as u64;
-                self.apply(slice.to_vec(), result, Detail::EachJob).await?;
             }
+            return Ok(());
+        }
+        let mut refused_by = None::<Problem>;
+        for slice in jobs.chunks(SLICE) {
+            if refused_by.is_none() {
+                match self.apply(slice.to_vec(), result, Detail::EachJob).await {
+                    Err(problem) if result.matched > 0 => refused_by = Some(problem),
+                    applied => applied?,
+                }
+            }
+            if let Some(problem) = &refused_by {
+                for job in slice {
+                    self.record(*job, Err(problem.clone()), result, Detail::EachJob);
+                }
+            }
+            result.matched += slice.len() as u64;
         }
         Ok(())
     }

@@ -2,6 +2,9 @@
 
 use scheduler::job::State as JobState;
 
+use crate::http::present::shapes;
+use crate::http::request::job_filter;
+
 /// An operation on jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -19,6 +22,18 @@ impl Verb {
         }
     }
 
+    /// The effect of an operation, for the audit log.
+    pub(super) fn in_words(self, result: &shapes::BulkResult) -> String {
+        let shapes::BulkResult { matched, done, stopping, refused, .. } = result;
+        let rest = if result.next.is_some() { ", the rest not yet" } else { "" };
+        match result.dry_run {
+            true => format!("counts only: {matched}"),
+            false => {
+                format!("{}: {} of {matched} jobs, refused {refused}{rest}", self.name(), done + stopping)
+            }
+        }
+    }
+
     /// The states of the jobs that are selected if the filter names no state.
     pub(super) const fn states(self) -> &'static [JobState] {
         match self {
@@ -33,4 +48,17 @@ impl Verb {
             Self::Release => &[JobState::Quarantined],
         }
     }
+}
+
+/// True if a query selects jobs.
+pub(super) fn names_a_filter(query: &str, verb: Verb) -> bool {
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    names.any(|name| match name {
+        "cursor" => true,
+        // A retry chooses the definition by it.
+        "revision" => verb != Verb::Retry,
+        // Of a submission that takes the place of a schedule.
+        "schedule" => !query.contains("as_scheduled"),
+        name => job_filter::NAMES.contains(&name),
+    })
 }
