@@ -41,9 +41,12 @@ async fn refused_jobs_file_is_shown_to_the_caller_and_in_the_log() {
     }
     let log = server.log();
     assert!(log.contains("jobs.yaml refused; the definitions stay unchanged faults=2"), "{log}");
-    for expected in
-        ["jobs.yaml:2:10", "code=\"unknown_field\"", "code=\"out_of_range\"", "is not between -100 and 100"]
-    {
+    for expected in [
+        "jobs.yaml:2:10",
+        "code=\"unknown_field\"",
+        "code=\"out_of_range\"",
+        "is not a whole number in -100..100",
+    ] {
         assert!(log.contains(expected), "{expected}: {log}");
     }
 }
