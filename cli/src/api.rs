@@ -21,8 +21,8 @@ use serde_json::Value;
 
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
-use problem::failure_from;
 pub(crate) use problem::failure_of;
+use problem::{failure_from, failure_of_worker_token};
 
 /// A response to a request that creates a job under an idempotency key.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Api {
         match response.status() {
             StatusCode::UPGRADE_REQUIRED => Ok(()),
             status if status.is_success() => Err(self.unexpected_response().into()),
-            _ => Err(failure_from(response).await.into()),
+            _ => Err(failure_of_worker_token(response).await.into()),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::view::{self, AuditEntry};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore audit
+  longshore audit --since 1h
   longshore audit --by ci --limit 500
   longshore audit --path /cancel --since 2026-03-01T00:00:00Z
   longshore audit --about 'token ci'
@@ -28,8 +29,8 @@ pub(crate) struct Flags {
     /// Only those with this text in what they acted on or changed.
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
-    /// Only those since this instant.
-    #[arg(long, value_name = "INSTANT")]
+    /// Only those at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     since: Option<String>,
     /// Only those that were refused.
     #[arg(long)]

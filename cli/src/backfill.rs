@@ -12,7 +12,7 @@ use crate::screen;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore backfill report --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --dry-run
-  longshore backfill report --from 2026-03-01T00:00:00Z --interval 1m
+  longshore backfill report --from 7d --interval 1m
   longshore backfill report --schedule nightly --from 2026-03-01T00:00:00+01:00
 
 One request makes 1,000 jobs at most. Unless the definition has 'overlap: allow', they run one after the other.")]
@@ -22,11 +22,11 @@ pub(crate) struct Flags {
     /// The definition.
     #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
-    /// The beginning of the range, with its zone.
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
+    /// The beginning of the range: an instant with its zone, or how long ago (12h, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     from: String,
-    /// The end of the range, with its zone [default: now].
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
+    /// The end of the range, likewise [default: now].
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     to: Option<String>,
     /// The schedule, if the definition has several.
     #[arg(long, value_name = "ID")]
@@ -74,10 +74,12 @@ pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
     screen::table(&["SLOT", "RESULT", ">JOB"], shown.slots.iter().map(row).collect())?;
     match shown.batch {
         Some(batch) => screen::note(&format!(
-            "longshore: made {} jobs; list them with: longshore ls --batch {batch}",
-            shown.count
+            "longshore: made {}; list them with: longshore ls --batch {batch}",
+            screen::counted(shown.count, "job")
         )),
-        None if flags.dry_run => screen::note(&format!("longshore: {} jobs would be made", shown.count)),
+        None if flags.dry_run => {
+            screen::note(&format!("longshore: {} would be made", screen::counted(shown.count, "job")))
+        }
         None => screen::note("longshore: no slot of this range is without a job"),
     }
     Ok(())

@@ -52,7 +52,9 @@ pub(crate) fn failure_from(error: backup::BackupError) -> anyhow::Error {
     let exit = match error {
         backup::BackupError::InTheWay(_) => Exit::Conflict,
         backup::BackupError::NoBackup(_) => Exit::NotFound,
-        backup::BackupError::Store(_) | backup::BackupError::Io { .. } => Exit::Failed,
+        backup::BackupError::Damaged(_) | backup::BackupError::Store(_) | backup::BackupError::Io { .. } => {
+            Exit::Failed
+        }
     };
     let text = format!("{:#}", anyhow::Error::new(error));
     Failure::new(exit, text).into()

@@ -214,14 +214,15 @@ pub(crate) async fn submit(
         return records::print(output.format, &made.json, "batch").map(drop);
     }
     if let Some(limit) = output.wait {
-        screen::note(&format!("longshore: batch {} has {} jobs", batch.batch, batch.count));
+        let jobs = screen::counted(batch.count, "job");
+        screen::note(&format!("longshore: batch {} has {jobs}", batch.batch));
         return wait(api, output.format, batch.batch, limit).await;
     }
     match output.format {
         Format::Table | Format::Wide if output.quiet => screen::line(&batch.batch.to_string()),
         Format::Table | Format::Wide => screen::line(&format!(
-            "batch {id} has {} jobs, {} to {}; follow it with: longshore batch {id} --wait",
-            batch.count,
+            "batch {id} has {}, {} to {}; follow it with: longshore batch {id} --wait",
+            screen::counted(batch.count, "job"),
             batch.first,
             batch.last,
             id = batch.batch

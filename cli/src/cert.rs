@@ -54,11 +54,18 @@ pub(crate) struct Flags {
 
 /// Makes the certificates.
 pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
+    let today = Zoned::now().date();
+    // A wrong name is refused before anything is made.
+    let hosts = Some(&flags.host).filter(|hosts| !hosts.is_empty());
+    let server = hosts.map(|hosts| server_params(hosts, today, flags.days)).transpose()?;
+    let mut clients = Vec::new();
+    for name in &flags.client {
+        clients.push((name, client_params(name, today, flags.days)?));
+    }
     let ca_dir = flags.ca_dir.as_ref().unwrap_or(&flags.dir);
     for dir in [&flags.dir, ca_dir] {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
-    let today = Zoned::now().date();
     let authority = Authority::in_directory(ca_dir, today)?;
     let made = if authority.is_new { "made" } else { "kept" };
     screen::line(&format!("{made} the authority {}", ca_dir.join(AUTHORITY).display()))?;
@@ -66,12 +73,12 @@ pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
     for copy in &flags.ca_copy {
         replace(copy, &authority.certificate, PUBLIC)?;
     }
-    if !flags.host.is_empty() {
-        authority.issue(server_params(&flags.host, today, flags.days)?, flags, SERVER, SERVER_KEY)?;
+    if let Some(params) = server {
+        authority.issue(params, flags, SERVER, SERVER_KEY)?;
     }
-    for name in &flags.client {
+    for (name, params) in clients {
         let files = (format!("client-{name}.pem"), format!("client-{name}-key.pem"));
-        authority.issue(client_params(name, today, flags.days)?, flags, &files.0, &files.1)?;
+        authority.issue(params, flags, &files.0, &files.1)?;
     }
     Ok(())
 }

@@ -67,14 +67,13 @@ pub(crate) async fn events(flags: Flags) -> anyhow::Result<()> {
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(&api, &flags, &mut resume).await else { return Ok(()) };
-        if !flags.follow {
+        if !flags.follow || !resume.was_connected {
             return Err(error);
         }
         if opened_at.elapsed() >= STABLE_AFTER {
             resume.failures = 0;
         }
-        let error = skip_gone(error, &mut resume)?;
-        if let Some(error) = error {
+        if let Some(error) = skip_gone(error, &mut resume) {
             retry_or_fail(error, &mut resume.failures)?;
             tokio::time::sleep((PAUSE_MIN * resume.failures * resume.failures).min(PAUSE_MAX)).await;
         }
@@ -92,20 +91,16 @@ struct ResumeState {
     failures: u32,
 }
 
-/// Continues behind missing events, after a note, if the connection broke in between; all other errors are returned.
-fn skip_gone(error: anyhow::Error, resume: &mut ResumeState) -> anyhow::Result<Option<anyhow::Error>> {
+/// Continues behind missing events, after a note; all other errors are returned.
+fn skip_gone(error: anyhow::Error, resume: &mut ResumeState) -> Option<anyhow::Error> {
     let problem = error.downcast_ref::<Failure>().and_then(Failure::document);
     let gone = problem.filter(|problem| problem["code"] == "events_gone");
     let Some(next) = gone.and_then(|problem| problem["last_event_id"].as_str()).map(str::to_owned) else {
-        return Ok(Some(error));
+        return Some(error);
     };
-    // The user's own --after is an error like any other.
-    if !resume.was_connected {
-        return Err(error);
-    }
     screen::note("longshore: some events are missing: the server was restarted, or keeps them no more");
     resume.last = Some(next);
-    Ok(None)
+    None
 }
 
 /// Prints the events of one response.
@@ -180,7 +175,7 @@ fn subject(event: &CommittedEvent) -> String {
     }
     if let Some(batch) = &event.batch {
         let name = batch.name.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-        return format!("batch {} with {} jobs{name}", batch.batch, batch.count);
+        return format!("batch {} with {}{name}", batch.batch, screen::counted(batch.count, "job"));
     }
     if let Some(fire) = &event.fire {
         let name = event.name.as_deref().unwrap_or_default();

@@ -98,6 +98,12 @@ impl Failure {
         &self.faults
     }
 
+    /// Changes the lines of the faults.
+    pub(crate) fn map_faults(mut self, change: impl FnMut(String) -> String) -> Self {
+        self.faults = self.faults.into_iter().map(change).collect();
+        self
+    }
+
     /// Replaces the exit code.
     pub(crate) const fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;

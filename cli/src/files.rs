@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::failure::{Exit, Failure};
+
 /// Mode of a file that only its owner can read.
 pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of a file that everybody can read.
@@ -72,4 +74,26 @@ impl Drop for Draft<'_> {
 
 fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
+}
+
+/// True for `-`.
+pub(crate) fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// The name of an input for messages: `standard input` for `-`.
+pub(crate) fn name_of_input(file: &Path) -> String {
+    if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+/// Reads a text from a file, or from standard input for `-`.
+///
+/// # Errors
+/// It cannot be read, or is not UTF-8.
+pub(crate) fn read_input(file: &Path) -> Result<String, Failure> {
+    let read = match is_stdin(file) {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", name_of_input(file))))
 }

@@ -142,6 +142,9 @@ fn convert(
     flags: &FileFlags,
     import: impl FnOnce(&[Source]) -> Result<Imported, Faults>,
 ) -> anyhow::Result<()> {
+    if let Some(zone) = &flags.timezone {
+        server::config::next_slots::check_zone(zone).map_err(|why| Failure::new(Exit::Usage, why))?;
+    }
     let sources = flags.files.iter().map(|path| Source::read(path)).collect::<Result<Vec<_>, _>>()?;
     let mut imported = import(&sources).map_err(Faults::into_failure)?;
     if flags.timezone.is_none() && imported.drafts.iter().any(Draft::fires_without_zone) {

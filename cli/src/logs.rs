@@ -4,6 +4,7 @@
 //! standard error to standard error. Each event has an id: if the connection breaks, the next one continues after the last event.
 
 mod member;
+mod notes;
 mod request;
 mod timestamps;
 
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::member::Member;
 use self::member::OpenLines;
+pub(crate) use self::notes::Notes;
 pub(crate) use self::request::LogRequest;
 use self::timestamps::LineTimes;
 use crate::api::{Api, parse};
@@ -74,18 +76,23 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         prints_end: flags.follow,
         member: None,
     };
-    show(&api, &wanted, flags.follow).await
+    let mut notes = Notes::default();
+    let shown = notes.beside(&api, flags.id, show(&api, &wanted, flags.follow)).await?;
+    if shown == NO_ATTEMPT {
+        notes.look(&api, flags.id).await;
+    }
+    Ok(())
 }
 
 /// Prints output until the job has ended, and returns the job's final JSON.
 pub(crate) async fn follow(api: &Api, wanted: &LogRequest) -> anyhow::Result<Value> {
-    show(api, wanted, true).await?;
+    print_until_end(api, wanted).await?;
     wait_for_end(api, wanted.id).await
 }
 
 /// Prints output until the job has ended.
 pub(crate) async fn print_until_end(api: &Api, wanted: &LogRequest) -> anyhow::Result<()> {
-    show(api, wanted, true).await
+    show(api, wanted, true).await.map(drop)
 }
 
 /// Waits until a job has ended, and returns its final JSON.
@@ -115,6 +122,8 @@ struct ResumeState {
     last: Option<String>,
     /// Number of the attempt whose output is printed.
     attempt: u32,
+    /// The server was reached before.
+    was_connected: bool,
     /// Connections in a row that failed without an event.
     failures: u32,
     /// Incomplete characters at the end of each stream.
@@ -127,16 +136,18 @@ struct ResumeState {
     replayed: Vec<Stream>,
 }
 
-/// Prints the output; when following, reconnects until the job has ended.
-async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<()> {
-    let mut resume =
-        ResumeState { last: wanted.from_first.then(|| START_EVENT_ID.to_owned()), ..ResumeState::default() };
+/// Prints the output, and returns the number of its last attempt; when following, reconnects until the job has ended.
+async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u32> {
+    // A verb that prints from the first byte has made the job, so it reached the server before.
+    let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
+    let mut resume = ResumeState { last, was_connected, ..ResumeState::default() };
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
-            return flush_streams(wanted, &mut resume);
+            flush_streams(wanted, &mut resume)?;
+            return Ok(resume.attempt);
         };
-        if !follow {
+        if !follow || !resume.was_connected {
             return Err(error);
         }
         // A job may be silent for hours, so a connection that lasted a while did not fail.
@@ -162,6 +173,7 @@ async fn print_response(
         request = request.header("last-event-id", last);
     }
     let mut events = Events::of(api, api.send(request).await?)?;
+    resume.was_connected = true;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
             "attempt" => switch_attempt(wanted, &event.read(api)?, resume)?,
@@ -367,6 +379,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The server waits this long for the end of the job; less than the read timeout.
 const WAIT: &str = "60s";
+/// The job has not been tried: there is no output.
+const NO_ATTEMPT: u32 = 0;
 /// The event id before the first byte.
 const START_EVENT_ID: &str = "1:0";
 /// A connection that lasted longer than this counts as working.

@@ -45,6 +45,8 @@ struct ListFlags {
 }
 
 /// Send a message to each target of a definition, and say which of them took it.
+///
+/// Exit code 1 if one did not take it, or if the definition has no target.
 #[derive(Debug, clap::Args)]
 struct TestFlags {
     #[command(flatten)]
@@ -102,14 +104,16 @@ async fn test(flags: TestFlags) -> anyhow::Result<()> {
     let results: Vec<TargetTest> = parse(&api, &json)?;
     if records::print(flags.common.format, &json, "host")? {
         // All is printed.
-    } else if results.is_empty() {
-        screen::line(&format!("{} has no targets; add `notify` to it in jobs.yaml", flags.name))?;
-    } else {
+    } else if !results.is_empty() {
         let row = |result: &TargetTest| {
             let answer = result.error.clone().unwrap_or_else(|| "took the message".to_owned());
             vec![result.target.kind.to_string(), result.target.host.clone(), answer]
         };
         screen::table(&["KIND", "HOST", "RESULT"], results.iter().map(row).collect())?;
+    }
+    if results.is_empty() {
+        let text = format!("{} has no targets", screen::visible(&flags.name));
+        return Err(Failure::new(Exit::Failed, text).hint("add `notify` to it in jobs.yaml").into());
     }
     match results.iter().filter(|result| result.error.is_some()).count() {
         0 => Ok(()),

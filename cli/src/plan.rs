@@ -9,6 +9,7 @@ use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::records;
 use crate::screen;
 
@@ -16,6 +17,7 @@ use crate::screen;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore plan
+  sed s/1.4/1.5/ jobs.yaml | longshore plan -
   longshore plan jobs.yaml --exit-code      exit code 2 if there are changes, 1 if the plan failed
   longshore plan -o json | jq -r .current_revision
 
@@ -23,7 +25,7 @@ The server parses the file as its reload would. Files of env_file are those of t
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// The jobs file.
+    /// The jobs file; - is standard input.
     #[arg(value_name = "FILE", default_value = "jobs.yaml")]
     file: PathBuf,
     /// Exit with 0 without changes, 2 with changes, 1 after an error.
@@ -53,12 +55,11 @@ pub(crate) async fn plan(flags: Flags) -> anyhow::Result<()> {
 
 /// Prints the plan, and returns true if there are changes.
 async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
-    let text = std::fs::read(&flags.file).map_err(|error| {
-        Failure::new(Exit::Usage, format!("cannot read {}: {error}", flags.file.display()))
-    })?;
+    let text = files::read_input(&flags.file)?;
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::POST, &["api", "definitions", "plan"]);
-    let json = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await?;
+    let answer = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await;
+    let json = answer.map_err(|error| with_file_name(error, &files::name_of_input(&flags.file)))?;
     let plan: Plan = api::parse(&api, &json)?;
     let is_changed = !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty());
     if records::print(flags.common.format, &json, "revision")? {
@@ -71,6 +72,18 @@ async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
         screen::line(&screen::visible(&line))?;
     }
     Ok(is_changed)
+}
+
+/// The server reports faults under the name of its own file; people look for them in theirs.
+fn with_file_name(error: anyhow::Error, file: &str) -> anyhow::Error {
+    let rename = |fault: String| match fault.strip_prefix("jobs.yaml:") {
+        Some(rest) => format!("{file}:{rest}"),
+        None => fault,
+    };
+    match error.downcast::<Failure>() {
+        Ok(failure) => failure.map_faults(rename).into(),
+        Err(error) => error,
+    }
 }
 
 fn lines(plan: &Plan) -> Vec<String> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::logs::{self, LogRequest};
+use crate::logs::{self, LogRequest, Notes};
 use crate::records;
 use crate::screen;
 use crate::view::JobView as _;
@@ -252,10 +252,14 @@ impl CreatedJob {
 
 /// Follows the job or waits for it, and returns its final JSON.
 async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value> {
+    let mut notes = Notes::default();
     if flags.follow {
-        return logs::follow(api, &LogRequest::everything(id)).await;
+        let request = LogRequest::everything(id);
+        let ended = notes.beside(api, id, logs::follow(api, &request)).await?;
+        notes.name_members(&parse(api, &ended)?);
+        return Ok(ended);
     }
-    let end = logs::wait_for_end(api, id);
+    let end = notes.beside(api, id, logs::wait_for_end(api, id));
     match flags.wait.flatten() {
         None => end.await,
         Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
@@ -309,6 +313,14 @@ pub(crate) fn instant(text: &str) -> Result<String, String> {
     match text.parse::<jiff::Timestamp>() {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err("write an instant with its zone, such as 2026-03-01T09:30:00Z".to_owned()),
+    }
+}
+
+/// Reads an instant, or a time ago such as `1h`, as an instant.
+pub(crate) fn instant_or_ago(text: &str) -> Result<String, String> {
+    match duration::parse(text) {
+        Ok(length) => Ok((jiff::Timestamp::now() - length).to_string()),
+        Err(_) => instant(text).map_err(|why| format!("{why}, or how long ago, such as 1h or 7d")),
     }
 }
 

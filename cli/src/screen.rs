@@ -169,6 +169,14 @@ pub(crate) fn size(bytes: u64) -> String {
 
 const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
 
+/// A number with its noun, such as `1 job` or `2 jobs`.
+pub(crate) fn counted(count: impl Into<u64>, noun: &str) -> String {
+    match count.into() {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
 /// Replaces every control character by a symbol, so that one line stays one line.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     shown(text, |_| false)

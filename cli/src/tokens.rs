@@ -86,6 +86,9 @@ struct RevokeFlags {
     /// Also revoke the workers that have joined by it; without this they stay.
     #[arg(long)]
     workers: bool,
+    /// Revoke it even if it is the last valid token of an administrator.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -229,6 +232,9 @@ async fn list(flags: ListFlags) -> anyhow::Result<()> {
 
 async fn revoke(flags: RevokeFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
+    if !flags.yes {
+        refuse_last_administrator(&api, &flags.name).await?;
+    }
     let path = ["api", "tokens", &flags.name, "revoke"];
     let mut request = api.request(reqwest::Method::POST, &path);
     if flags.workers {
@@ -245,6 +251,18 @@ async fn revoke(flags: RevokeFlags) -> anyhow::Result<()> {
         (None, _) => String::new(),
     };
     screen::line(&format!("token {} is revoked{workers}", screen::visible(&flags.name)))
+}
+
+/// Without a valid token of an administrator, nobody can make tokens until the server restarts.
+async fn refuse_last_administrator(api: &Api, name: &str) -> anyhow::Result<()> {
+    let tokens: Vec<Token> = parse(api, &api.json(api.get(&["api", "tokens"])).await?)?;
+    let mut admins = tokens.iter().filter(|token| token.role == "admin" && token.state == "valid");
+    if !admins.clone().any(|token| token.name == name) || admins.any(|token| token.name != name) {
+        return Ok(());
+    }
+    let text = format!("{} is the last valid token of an administrator", screen::visible(name));
+    let hint = "make another one first ('longshore token create NAME --role admin'); or add --yes: the next start of the server then makes one, in admin.token of its data directory";
+    Err(Failure::new(Exit::Conflict, text).hint(hint).into())
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

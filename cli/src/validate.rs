@@ -1,12 +1,13 @@
 //! `longshore validate`: checks a jobs file as a server does, without a server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use server::config::jobs_file::{self, Environment, Fault, Faults, Position};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::records;
 use crate::screen;
 
@@ -20,7 +21,7 @@ use crate::screen;
 
 Variables such as ${TAG} are taken from the environment here. Exit code 2 if there are faults; warnings alone are none.")]
 pub(crate) struct Flags {
-    /// The jobs file.
+    /// The jobs file; - is standard input.
     #[arg(value_name = "FILE", default_value = "jobs.yaml")]
     file: PathBuf,
     /// The heartbeat interval of the server that will load the file.
@@ -44,14 +45,17 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let policy = server::policy::load_optional(flags.policy.as_deref())
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let environment = Environment::of_process().with_intervals(intervals).with_policy(policy);
-    let loaded = jobs_file::load(&flags.file, &environment);
+    let file = files::name_of_input(&flags.file);
+    let loaded = match files::is_stdin(&flags.file) {
+        true => jobs_file::parse(&files::read_input(&flags.file)?, Path::new(&file), &environment),
+        false => jobs_file::load(&flags.file, &environment),
+    };
     match (loaded, flags.output.format) {
         (Ok(loaded), format) if format.is_text() => {
             for warning in &loaded.warnings {
                 screen::note_lines(&format!("warning: {warning}"));
             }
-            let file = flags.file.display().to_string();
-            let jobs = counted(loaded.definitions.len(), "job");
+            let jobs = screen::counted(loaded.definitions.len() as u64, "job");
             screen::line(&format!("{}: {jobs}, no faults", screen::visible(&file)))
         }
         (Ok(loaded), format) => {
@@ -74,14 +78,10 @@ pub(crate) fn refuse(faults: &Faults) -> Failure {
     for fault in &faults.list {
         screen::note_lines(&fault.to_string());
     }
-    let count = counted(faults.list.len() + faults.more, "fault");
+    let count = screen::counted((faults.list.len() + faults.more) as u64, "fault");
     let shown =
         if faults.more > 0 { format!("; the first {} are above", faults.list.len()) } else { String::new() };
     Failure::new(Exit::Usage, format!("the jobs file has {count}{shown}"))
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn as_json(fault: &Fault) -> Value {

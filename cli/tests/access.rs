@@ -323,6 +323,8 @@ async fn worker_join_writes_the_files_that_a_worker_starts_with() {
     ] {
         let (found, text) = join(address, token, &[]);
         assert!(found == code && text.contains(why), "{found}: {text}");
+        assert_eq!(code == 3, text.contains("longshore token create NAME --role worker"), "{text}");
+        assert!(!text.contains("LONGSHORE_API_TOKEN_FILE"), "{text}");
         assert!(!std::path::Path::new(&settings).exists(), "a refused token writes nothing");
     }
     let (code, text) = join(&address, &token, &[]);
@@ -349,4 +351,10 @@ async fn worker_join_writes_the_files_that_a_worker_starts_with() {
     assert_eq!(code, 0, "{text}");
     let (code, text) = join(&address, &token, &["--force"]);
     assert!(code == 3 && text.contains("token_revoked"), "{code}: {text}");
+
+    let (code, text) = cluster.run_as(&admin, &["token", "revoke", "first-admin"]);
+    assert!(code == 5 && text.contains("the last valid token of an administrator"), "{code}: {text}");
+    assert!(text.contains("longshore token create NAME --role admin"), "{text}");
+    let (code, text) = cluster.run_as(&admin, &["token", "revoke", "first-admin", "--yes"]);
+    assert_eq!(code, 0, "{text}");
 }

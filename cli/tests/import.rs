@@ -89,6 +89,10 @@ fn a_file_of_another_kind_is_one_clear_line() {
         (&["systemd-timer", "ofelia/config.ini"], "not a unit of systemd: it has [global]"),
         (&["systemd-timer", "compose/swarm.yaml"], "not a unit of systemd: "),
         (&["kubernetes-cronjob", "compose/swarm.yaml"], "compose/swarm.yaml: no manifest of a CronJob"),
+        (
+            &["crontab", "--timezone", "Mars/X", "crontab/user.crontab"],
+            "\"Mars/X\" is no time zone; write one like Europe/Berlin",
+        ),
         (&["crontab", "nowhere"], "nowhere: cannot read it: No such file"),
         (&["crontab", "."], ".: cannot read it: "),
     ] {

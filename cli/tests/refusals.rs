@@ -2,7 +2,7 @@
 
 mod stub;
 
-use stub::{CliOutput, Stub, run};
+use stub::{CliOutput, Stub, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 
@@ -76,7 +76,7 @@ fn hints_name_commands_instead_of_urls() {
         (
             "400 Bad Request",
             r#"{"code":"invalid_query","detail":"no such worker","field":"?worker","hint":"give a name from GET /api/workers?all=1"}"#,
-            "--worker: no such worker [invalid_query]; give a name from 'longshore workers --all'",
+            "no such worker [invalid_query]; give a name from 'longshore workers --all'",
         ),
         (
             "409 Conflict",
@@ -98,4 +98,49 @@ fn forbidden_host_has_no_hint_about_tokens() {
     let told = run(&mut stub.longshore(&["workers"]));
     let expected = "error: no \"anna\" [host_not_allowed]; start the server with --allow-host NAME\n";
     assert_eq!((told.code, told.err.as_str()), (3, expected));
+}
+
+#[test]
+fn query_parameters_have_the_names_of_the_verb() {
+    let problem = |field: &str| format!(r#"{{"code":"invalid_query","detail":"no","field":"?{field}"}}"#);
+    for (arguments, line, field, expected) in [
+        (["ls", "--worker", "x"], "GET /api/jobs?worker=x&limit=20", "worker", "--worker: no"),
+        (["grep", "x", "--fixed"], "GET /api/logs/search?q=x&limit=500", "q", "PATTERN: no"),
+        (["grep", "x", "--fixed"], "GET /api/logs/search?q=x&limit=500", "cursor", "cursor: no"),
+    ] {
+        let stub = Stub::new();
+        stub.on(line, "400 Bad Request", PROBLEM, &problem(field));
+        let told = run(&mut stub.longshore(&arguments));
+        assert_eq!(told.err, format!("error: {expected} [invalid_query]\n"), "{:?}", stub.requests());
+    }
+}
+
+#[test]
+fn the_sentence_of_another_server_is_shown_and_is_no_wrong_usage() {
+    let hint = "check --server or LONGSHORE_SERVER";
+    for (kind, body, expected) in [
+        ("text/plain", "use\x1b[2J\r\nhttps", "the server answered 400 Bad Request: use[2J https"),
+        ("text/html", "<p>no", "the server answered 400 Bad Request"),
+    ] {
+        let stub = Stub::new();
+        stub.on("GET /api/workers", "400 Bad Request", kind, body);
+        let told = run(&mut stub.longshore(&["workers"]));
+        assert_eq!((told.code, told.err), (6, format!("error: {expected}; {hint}\n")));
+    }
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/7/retry", "413 Payload Too Large", "text/plain", "too much");
+    let told = run(&mut stub.longshore(&["retry", "7"]));
+    assert_eq!(
+        (told.code, told.err.as_str()),
+        (2, "error: the server answered 413 Payload Too Large: too much\n")
+    );
+}
+
+#[test]
+fn a_follower_that_never_reached_the_server_fails_at_once() {
+    for arguments in [["logs", "-f", "1"], ["events", "-f", "--tail=1"]] {
+        let told = run(&mut longshore(&arguments));
+        assert!(told.code == 6 && told.err.starts_with("error: no answer from "), "{told:?}");
+        assert!(told.err.contains("check that it runs"), "{told:?}");
+    }
 }

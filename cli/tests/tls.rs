@@ -63,6 +63,24 @@ async fn workers_and_commands_reach_the_server_over_tls() {
 }
 
 #[tokio::test]
+async fn a_client_without_tls_gets_the_sentence_of_the_server() {
+    let cluster = cluster();
+    let _server = start_server(&cluster).await;
+    let (address, settings) = (cluster.address(), path(&cluster, "joined.yaml"));
+    for arguments in [
+        &["ls", "--server", &address][..],
+        &["logs", "-f", "1", "--server", &address],
+        &["worker", "join", &address, "longshore_1_x", "--config", &settings],
+    ] {
+        let (code, text) = cluster.run_cli(arguments);
+        assert!(code == 6 && text.contains("this port speaks TLS: use https or wss://"), "{code}: {text}");
+    }
+    let worker = cluster.start_worker("only", &["--no-docker", "--allow-fake"]);
+    let told = "answered 400 Bad Request: this port speaks TLS: use https or wss://";
+    wait_until("the worker says why", async || worker.log().contains(told)).await;
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_trusted_is_refused_with_the_cause() {
     let mut cluster = cluster();
     // An address of this machine that the certificate does not name.
@@ -144,6 +162,7 @@ fn a_directory_keeps_its_authority_until_one_of_its_files_is_lost() {
     assert!(code == 1 && text.contains("ca-key.pem does not"), "{code}: {text}");
     let (code, text) = cluster.run_cli(&["cert", "--host", "https://a", "--dir", &path(&cluster, "new")]);
     assert!(code == 2 && text.contains("neither a host name nor an IP address"), "{code}: {text}");
+    assert!(!cluster.path("new").exists(), "nothing was made");
 }
 
 #[test]

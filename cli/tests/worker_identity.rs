@@ -1,5 +1,4 @@
 //! Join tokens and the secrets of workers, with real processes: who joins, who comes back, and who is shut out.
-#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use protocol::order::Refused;
 use protocol::{Now, Order, Report, RuntimeKind, Token, Uptime, UsageSample};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -156,6 +157,9 @@ impl Engine {
         match event {
             Some(ConnectionEvent::Connected) => self.step(Input::Connected),
             Some(ConnectionEvent::Ordered(order)) => {
+                if let Order::Refused(Refused { code, text, .. }) = &order {
+                    tracing::warn!(server = %self.connector.address(), code, "the server refused this worker, which tries again: {text}");
+                }
                 self.renew_identity_if_revoked(&order);
                 self.step(Input::Ordered(order));
             }

@@ -126,6 +126,13 @@ impl UniqueKeys {
         holder.predecessor.filter(|_| holder.job == job)
     }
 
+    /// The job that waits for the end of this one, which it replaces.
+    #[must_use]
+    pub fn successor(&self, job: JobId) -> Option<JobId> {
+        let holder = self.holders.get(self.jobs.get(&job)?)?;
+        (holder.predecessor == Some(job)).then_some(holder.job)
+    }
+
     /// The job waits for its predecessor.
     #[must_use]
     pub fn must_wait(&self, job: JobId) -> bool {

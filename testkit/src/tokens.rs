@@ -22,7 +22,6 @@ impl Cluster {
     ///
     /// # Panics
     /// If the server refuses it, or the file cannot be written.
-    #[must_use]
     pub fn make_token(&self, admin: &str, name: &str, flags: &[&str]) -> String {
         let (code, text) = self.run_as(admin, &[&["token", "create", name], flags].concat());
         assert_eq!(code, 0, "{text}");

@@ -1,21 +1,34 @@
 //! Problem documents of the server as failures, in the words of this program.
 
-use reqwest::header::CONTENT_TYPE;
+use clap::CommandFactory as _;
+use client::ws::sentence_of_answer;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
+use crate::program::Program;
 
 /// Converts a response other than 2xx into a failure.
 pub(super) async fn failure_from(response: Response) -> Failure {
     let status = response.status();
-    let is_problem = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"));
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).map(<[u8]>::to_owned);
     let body = response.bytes().await.unwrap_or_default();
-    let problem = if is_problem { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null };
-    failure_of(status, problem)
+    if kind.as_ref().is_some_and(|kind| kind.starts_with(b"application/problem+json")) {
+        return failure_of(status, serde_json::from_slice(&body).unwrap_or_default());
+    }
+    let sentence = sentence_of_answer(kind.as_deref(), &body);
+    let text = match &sentence {
+        Some(sentence) => format!("the server answered {status}: {sentence}"),
+        None => format!("the server answered {status}"),
+    };
+    match status {
+        // A Longshore server explains each 400: this is another server, or a port that speaks TLS.
+        StatusCode::BAD_REQUEST => {
+            Failure::new(Exit::Unavailable, text).hint("check --server or LONGSHORE_SERVER")
+        }
+        _ => with_hint(Exit::from_status(status.as_u16()), text, "", ""),
+    }
 }
 
 /// Converts a problem document into a failure; `Null` if the response had none.
@@ -28,14 +41,35 @@ pub(crate) fn failure_of(status: StatusCode, problem: Value) -> Failure {
         Some(told) => format!("{}{}", with_field(&problem, told), in_brackets(code)),
         None => format!("the server answered {status}"),
     };
-    let failure = match (code, hint.as_str(), exit) {
-        // The server's hint is about HTTP headers; this program takes the token from a file.
-        ("invalid_token" | "forbidden" | "", _, Exit::Auth) => Failure::new(exit, text)
-            .hint("give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"),
-        (_, "", Exit::Unavailable) => Failure::new(exit, text).hint("try again later"),
-        (_, hint, _) => Failure::new(exit, text).hint(hint),
-    };
+    let failure = with_hint(exit, text, code, &hint);
     if problem.is_null() { failure } else { failure.problem(faults(&problem), problem) }
+}
+
+fn with_hint(exit: Exit, text: String, code: &str, hint: &str) -> Failure {
+    Failure::new(exit, text).hint(match (code, hint, exit) {
+        // The server's hint is about HTTP headers; this program takes the token from a file.
+        (code, _, Exit::Auth) if is_about_token(code) => {
+            "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"
+        }
+        (_, "", Exit::Unavailable) => "try again later",
+        (_, hint, _) => hint,
+    })
+}
+
+fn is_about_token(code: &str) -> bool {
+    matches!(code, "invalid_token" | "forbidden" | "")
+}
+
+/// Converts the refusal of a worker's token into a failure. No flag of this program takes that token from a file.
+pub(super) async fn failure_of_worker_token(response: Response) -> Failure {
+    let failure = failure_from(response).await;
+    let code = failure.document().map_or("", |problem| text_of(problem, "code"));
+    if failure.exit == Exit::Auth && is_about_token(code) {
+        return failure.hint(
+            "give a token with the role worker: 'longshore token create NAME --role worker' makes one",
+        );
+    }
+    failure
 }
 
 /// The `errors` of a problem document, a line each: `jobs.yaml:4:5: out_of_range: …`.
@@ -55,10 +89,27 @@ fn faults(problem: &Value) -> Vec<String> {
 fn with_field(problem: &Value, told: &str) -> String {
     let field = match text_of(problem, "field") {
         "Idempotency-Key" => "--key".to_owned(),
-        // Query parameters have the names of flags.
-        field => field.strip_prefix('?').map_or(field.to_owned(), |it| format!("--{}", it.replace('_', "-"))),
+        // The text that `grep` searches.
+        "?q" => "PATTERN".to_owned(),
+        field => field.strip_prefix('?').map_or(field.to_owned(), name_parameter),
     };
     if told.contains(&field) { told.to_owned() } else { format!("{field}: {told}") }
+}
+
+/// A query parameter has the name of a flag, unless the verb has no such flag.
+fn name_parameter(parameter: &str) -> String {
+    let flag = parameter.replace('_', "-");
+    let mut verb = Program::command();
+    for word in std::env::args_os().skip(1) {
+        if let Some(named) = verb.find_subcommand(word) {
+            verb = named.clone();
+        }
+    }
+    if verb.get_arguments().any(|argument| argument.get_long() == Some(&flag)) {
+        format!("--{flag}")
+    } else {
+        parameter.to_owned()
+    }
 }
 
 /// Replaces HTTP requests in the server's hint by the commands of this program. A request without a command stays as it is.

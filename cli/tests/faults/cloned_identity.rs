@@ -72,9 +72,11 @@ async fn worker_with_an_older_state_directory_is_accepted_after_a_server_restart
     let mut server = cluster.start_server(QUICK_LEASE).await;
     let mut back = cluster.start_worker("first", FLAGS);
     wait_for("it waits for the end of the lease", async || {
-        back.log().contains("cloned_worker").then_some(())
+        back.log().contains("the server refused this worker").then_some(())
     })
     .await;
+    let log = back.log();
+    assert!(log.contains("WARN") && log.contains("code=\"cloned_worker\""), "{log}");
     let job = api.post("/api/jobs/quick?wait=60s", None).await;
     assert_eq!((&job["state"], &job["worker"]["id"]), (&json!("succeeded"), &json!(1)), "{job}");
     back.terminate().await;

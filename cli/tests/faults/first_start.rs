@@ -40,7 +40,15 @@ async fn refused_jobs_file_is_shown_to_the_caller_and_in_the_log() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     let log = server.log();
-    assert!(log.contains("jobs.yaml refused; the definitions stay unchanged faults="), "{log}");
+    assert!(log.contains("jobs.yaml refused; the definitions stay unchanged faults=2"), "{log}");
+    for expected in [
+        "jobs.yaml:2:10",
+        "code=\"unknown_field\"",
+        "code=\"out_of_range\"",
+        "is not a whole number in -100..100",
+    ] {
+        assert!(log.contains(expected), "{expected}: {log}");
+    }
 }
 
 fn first_of(directory: &Path) -> Option<std::fs::DirEntry> {

@@ -156,7 +156,11 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), E
     dir.record_program(ProgramState::Starting)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Ok((refused(&error), Usage::default())),
+        Err(error) => {
+            // The directory of the attempt is always there.
+            let directory = command.get_current_dir().filter(|path| !path.starts_with(dir.path()));
+            return Ok((refused(&error, directory), Usage::default()));
+        }
     };
     if let Some(program) = process_id::identify(child.id())
         && let Err(error) = dir.record_program(ProgramState::Started(program))
@@ -184,7 +188,8 @@ fn ended(status: ExitStatus, began: Now) -> Exit {
     Exit::Ran { code, oom: false, run_time: clock::now().up.since(began.up), result: ResultFile::Absent }
 }
 
-fn refused(error: &io::Error) -> Exit {
+/// `directory` is that of the key `working_dir`. A missing directory has the same error as a missing program.
+fn refused(error: &io::Error, directory: Option<&Path>) -> Exit {
     let (fault, code) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (StartFailure::Definition, Some(127)),
         io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => {
@@ -195,7 +200,11 @@ fn refused(error: &io::Error) -> Exit {
         _ if error.raw_os_error() == Some(8) => (StartFailure::Definition, Some(126)),
         _ => (StartFailure::Host, None),
     };
-    not_started(fault, code, format!("the program cannot be started: {error}"))
+    let message = match directory.filter(|path| !path.is_dir()) {
+        Some(path) => format!("working_dir {} cannot be entered on this worker: {error}", path.display()),
+        None => format!("the program cannot be started: {error}"),
+    };
+    not_started(fault, code, message)
 }
 
 fn not_started(fault: StartFailure, code: Option<i32>, message: String) -> Exit {

@@ -14,14 +14,15 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
+use tokio_tungstenite::tungstenite::http::header::{CONTENT_TYPE, HeaderValue};
 use tokio_tungstenite::tungstenite::http::{StatusCode, Uri};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tokio_util::either::Either;
 
-use super::Address;
 use super::token::{self, TokenError};
+use super::{Address, sentence_of_answer};
 use crate::tls;
 
 /// Address and token file of a server, and the certificates that prove it.
@@ -65,12 +66,14 @@ pub enum ConnectError {
     #[error("{0} did not answer in time")]
     Silent(Address),
     /// The server refused the upgrade.
-    #[error("{address} answered {status}: {}", hint(*status))]
+    #[error("{address} answered {status}: {}", explain(*status, sentence.as_deref()))]
     Status {
         /// Address of the server.
         address: Address,
         /// HTTP status of its answer.
         status: StatusCode,
+        /// The text of a short plain-text answer.
+        sentence: Option<String>,
     },
     /// The server speaks another protocol.
     #[error("{0} does not speak {SUBPROTOCOL}: is it a Longshore server of this version?")]
@@ -211,7 +214,12 @@ impl Connector {
     fn upgrade_error(&self, cause: tungstenite::Error) -> ConnectError {
         let address = self.address.clone();
         match cause {
-            tungstenite::Error::Http(response) => ConnectError::Status { address, status: response.status() },
+            tungstenite::Error::Http(response) => {
+                let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+                let body = response.body().as_deref().unwrap_or_default();
+                let sentence = sentence_of_answer(kind, body);
+                ConnectError::Status { address, status: response.status(), sentence }
+            }
             tungstenite::Error::Io(cause) if is_disconnect(cause.kind()) => ConnectError::Closed(address),
             // With TLS 1.3 the server refuses the certificate of a client after the handshake.
             tungstenite::Error::Io(cause) if tls::advice(&cause).is_some() => {
@@ -241,9 +249,18 @@ const fn is_disconnect(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// Advice for each status of a refused upgrade.
-fn hint(status: StatusCode) -> &'static str {
-    match status.as_u16() {
+/// Advice and the server's own sentence about a refused upgrade.
+fn explain(status: StatusCode, sentence: Option<&str>) -> String {
+    match (hint(status), sentence) {
+        (Some(hint), Some(sentence)) => format!("{hint} (the answer says: {sentence})"),
+        (None, Some(sentence)) => sentence.to_owned(),
+        (hint, None) => hint.unwrap_or("this is not what a Longshore server says here").to_owned(),
+    }
+}
+
+/// Advice for a status of a refused upgrade.
+fn hint(status: StatusCode) -> Option<&'static str> {
+    Some(match status.as_u16() {
         401 => {
             "the server knows neither this worker nor its token, or has revoked it: --token-file or LONGSHORE_WORKER_TOKEN_FILE must name a file with a valid join token, and a worker that had joined before also needs --rejoin"
         }
@@ -257,8 +274,8 @@ fn hint(status: StatusCode) -> &'static str {
         426 => "something in between does not pass WebSockets on",
         300..=399 => "it sends us elsewhere; give the address where it ends up",
         429 | 503 => "it is busy or not ready; we try again",
-        _ => "this is not what a Longshore server says here",
-    }
+        _ => return None,
+    })
 }
 
 /// The defaults of the library are 128 KiB per connection and no limit for writing.
@@ -303,6 +320,11 @@ mod tests {
         assert!(half.contains("closed the connection before"), "{half}");
         let plain = said_of(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await;
         assert!(plain.contains("not as a WebSocket server"), "{plain}");
+        let tls = said_of(b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nuse https\x1b[2J").await;
+        assert!(tls.ends_with("answered 400 Bad Request: use https[2J"), "{tls}");
+        let full =
+            said_of(b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\r\nno upstream").await;
+        assert!(full.ends_with("we try again (the answer says: no upstream)"), "{full}");
         let alert = said_of(b"\x15\x03\x01\x00\x02\x02\x46").await;
         assert!(alert.contains("does it want TLS (https://)?"), "{alert}");
         let greeting = said_of(b"220 mail.example ESMTP\r\n").await;

@@ -1,6 +1,7 @@
 //! The connection with the server, from the dial to the end of the session.
 
 mod address;
+mod answer;
 mod connect;
 mod event;
 mod session;
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use address::{Address, AddressError};
+pub use answer::sentence_of_answer;
 pub use connect::{ConnectError, Connector};
 pub(crate) use event::ConnectionEvent;
 pub use token::TokenError;

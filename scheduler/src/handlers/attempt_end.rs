@@ -168,8 +168,12 @@ fn next_step(
     }
     if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Job) {
         let is_stopped = !has_started && scheduler.batches.is_stopped(id);
-        let reason = if is_stopped { batch::MAX_FAILURES_REACHED } else { "cancelled" };
-        return NextStep::End(State::Cancelled, reason.into());
+        let reason = match scheduler.unique.successor(id) {
+            _ if is_stopped => batch::MAX_FAILURES_REACHED.into(),
+            Some(job) => alloc::format!("cancelled: replaced by job {job} of the same unique key"),
+            None => "cancelled".into(),
+        };
+        return NextStep::End(State::Cancelled, reason);
     }
     let is_suspect = is_suspect(scheduler, attempt, definition, closed);
     let Some(job) = scheduler.jobs.get_mut(&id) else {

@@ -28,9 +28,12 @@ pub enum BackupError {
     /// Something is in the way that the caller has to decide about.
     #[error("{0}")]
     InTheWay(String),
-    /// There is no backup where one was said to be, or it is not what it was when it was made.
+    /// There is no backup where one was said to be.
     #[error("{0}")]
     NoBackup(String),
+    /// The backup is not what it was when it was made.
+    #[error("{0}")]
+    Damaged(String),
     /// The store, or its copy, cannot be used.
     #[error(transparent)]
     Store(#[from] LoadError),

@@ -38,7 +38,28 @@ pub struct Restored {
 /// anything was moved by then, doing it again finishes it.
 pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, BackupError> {
     let manifest = Manifest::read(from)?;
+    let lock = data.join("lock");
+    let (has_directory, has_lock) = (data.exists(), lock.exists());
     let directory = DataDirectory::take_for_restore(data)?;
+    let result = restore_locked(from, manifest, data, replace);
+    if result.is_err() && !has_lock && !data.join(RESTORING).exists() {
+        // Nothing of it is needed to do the restore again.
+        let _ = fs::remove_file(lock);
+        if !has_directory {
+            let _ = fs::remove_dir(data);
+        }
+    }
+    drop(directory);
+    result
+}
+
+/// As [`restore`]; the caller holds the lock of the data directory.
+fn restore_locked(
+    from: &Path,
+    manifest: Manifest,
+    data: &Path,
+    replace: bool,
+) -> Result<Restored, BackupError> {
     let existing = existing_parts(data);
     if !existing.is_empty() && !replace {
         let text = format!(
@@ -70,7 +91,6 @@ pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, Back
     sync_names(data).map_err(io("sync", data))?;
     let aside = if existing.is_empty() { None } else { Some(move_aside(data, &existing, now)?) };
     move_in(data, &draft)?;
-    drop(directory);
     Ok(Restored { manifest, identity, aside, unread })
 }
 
@@ -100,7 +120,7 @@ fn prepare(
         let source = from.join(&file.name);
         let copied = copy(&file.name, &source, &draft.join(&file.name)).map_err(io("copy", &source))?;
         if copied != *file {
-            return Err(BackupError::NoBackup(format!(
+            return Err(BackupError::Damaged(format!(
                 "{} is not what it was when the backup was made: its size or its SHA-256 differs",
                 source.display()
             )));

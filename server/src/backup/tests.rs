@@ -332,6 +332,10 @@ async fn a_backup_that_is_not_what_it_was_is_refused_and_changes_nothing() {
         std::fs::write(&path, damaged).unwrap();
         let refusal = refusal(restore(&backup, &stage.data(), true));
         assert!(refusal.contains("is not what it was") && refusal.contains(&file.name), "{refusal}");
+        let elsewhere = stage.data().with_file_name("elsewhere");
+        let refused = restore(&backup, &elsewhere, false);
+        assert!(matches!(refused, Err(BackupError::Damaged(_))), "{refused:?}");
+        assert!(!elsewhere.exists(), "nothing is left of it");
         std::fs::write(&path, whole).unwrap();
         assert_eq!(Server::start(&stage.data()).state(3), Some(State::Succeeded));
     }

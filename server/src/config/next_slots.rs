@@ -30,9 +30,7 @@ pub struct Slot {
 /// # Errors
 /// The zone is unknown, or the rule is malformed or never fires; says which and why.
 pub fn next_slots(rule: RuleText<'_>, zone: &str, count: usize) -> Result<Vec<Slot>, String> {
-    let zone = Zone::named(zone).ok_or_else(|| {
-        format!("\"{}\" is no time zone; write one like Europe/Berlin", crate::excerpt::excerpt(zone))
-    })?;
+    let zone = zone_named(zone)?;
     let rule = match rule {
         RuleText::Cron(text) => Rule::cron(text),
         RuleText::Every(text) => Rule::every(text),
@@ -46,6 +44,20 @@ pub fn next_slots(rule: RuleText<'_>, zone: &str, count: usize) -> Result<Vec<Sl
         Some(Slot { utc: Time(last).to_string(), local })
     };
     Ok(std::iter::from_fn(next).take(count).collect())
+}
+
+/// Checks that a time zone is known.
+///
+/// # Errors
+/// It is not; the text names it.
+pub fn check_zone(zone: &str) -> Result<(), String> {
+    zone_named(zone).map(drop)
+}
+
+fn zone_named(zone: &str) -> Result<Zone, String> {
+    Zone::named(zone).ok_or_else(|| {
+        format!("\"{}\" is no time zone; write one like Europe/Berlin", crate::excerpt::excerpt(zone))
+    })
 }
 
 #[cfg(test)]

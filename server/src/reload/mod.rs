@@ -173,12 +173,14 @@ impl Reloader {
                 "jobs.yaml reloaded"
             ),
             Err(ReloadError::Faults(faults)) => {
-                let first = faults.list.first().map(|fault| format!("{}: {}", position(fault), fault.text));
-                tracing::warn!(
-                    faults = faults.list.len() + faults.more,
-                    first = first.unwrap_or_default(),
-                    "jobs.yaml refused; the definitions stay unchanged"
-                );
+                let count = faults.list.len() + faults.more;
+                tracing::warn!(faults = count, "jobs.yaml refused; the definitions stay unchanged");
+                for fault in &faults.list {
+                    tracing::warn!(at = %position(fault), code = fault.code.name(), "fault in jobs.yaml: {}", fault.text);
+                }
+                if faults.more > 0 {
+                    tracing::warn!(more = faults.more, "jobs.yaml has more faults than are logged");
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "jobs.yaml was not reloaded; the definitions stay unchanged")

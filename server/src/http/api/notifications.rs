@@ -18,9 +18,9 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::notification::{notification, target};
 use crate::http::present::shapes;
 use crate::http::request::body;
-use crate::http::request::cursor;
 use crate::http::request::paging::{limit, next_page};
 use crate::http::request::query::Query;
+use crate::http::request::{cursor, definition};
 use crate::http::state::AppState;
 use crate::store::{NotificationFilter, NotificationState};
 
@@ -97,10 +97,7 @@ pub(crate) async fn test(
     note::object(format!("definition {definition}"));
     Actor::current().check_scope(&definition)?;
     let definitions = state.services.catalogue.current();
-    let Some(entry) = definitions.find(&definition) else {
-        let detail = format!("there is no definition \"{}\"", excerpt(&definition));
-        return Err(Problem::new(Code::UnknownName, detail).field("definition"));
-    };
+    let entry = definition::find(&definitions, &definition)?;
     let results = state.services.notifications.test(entry).await;
     let result = |tested: crate::notifications::delivery::TestResult| shapes::TargetTest {
         target: target(&tested.target),

@@ -53,7 +53,12 @@ impl From<Rejection> for Problem {
             }
             Rejection::LimitFull { limit, permits } => Self::new(
                 Code::LimitFull,
-                format!("the limit {limit} has {permits} permits, and as many jobs that have not ended"),
+                match permits {
+                    1 => format!("the limit {limit} has 1 permit, and one job that has not ended"),
+                    _ => format!(
+                        "the limit {limit} has {permits} permits, and as many jobs that have not ended"
+                    ),
+                },
             )
             .hint("try again when one has ended; with \"on_full: queue\" the job would wait")
             .retry_after(10),

@@ -79,7 +79,8 @@ impl ClearedFields {
     /// Adds the fields to the text of the fingerprint behind an idempotency key.
     pub(crate) fn fingerprint_text(&self, target: String) -> String {
         let names = self.fields.iter().map(|field| field.name().to_owned());
-        let names: Vec<String> = names.chain(self.params.iter().map(|name| format!("{PARAM}{name}"))).collect();
+        let names: Vec<String> =
+            names.chain(self.params.iter().map(|name| format!("{PARAM}{name}"))).collect();
         if names.is_empty() { target } else { format!("{target} without {}", names.join(",")) }
     }
 }

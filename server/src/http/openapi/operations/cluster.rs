@@ -153,6 +153,6 @@ pub(super) fn others() -> Vec<Operation> {
         Operation::post("/api/notifications/test", "notifications", "test_notifications", "Send a message to each target of a definition")
             .has_body(object::<TestRequest>(json!({ "definition": "report" })))
             .answers(200, "The targets, with what was wrong.", vec![list::<shapes::TargetTest>(target)])
-            .problems(&[&JSON_BODY, &[Code::UnknownName, Code::OutOfScope]]),
+            .problems(&[&JSON_BODY, &[Code::UnknownJob, Code::OutOfScope]]),
     ]
 }

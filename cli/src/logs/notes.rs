@@ -1,0 +1,86 @@
+//! Notes about a job that a verb follows or waits for, so that a job that cannot go on is not silent.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crate::api::{Api, parse};
+use crate::screen;
+use crate::view::{self, FullJob, WorkerRefView as _};
+
+/// The notes that were printed about a job.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// The note about its members was printed.
+    names_members: bool,
+    /// Number of attempts and reason of the last note about a job that waits again.
+    waits: Option<(u32, String)>,
+}
+
+impl Notes {
+    /// Runs a wait for the job, and prints meanwhile what changes.
+    ///
+    /// # Cancel safety
+    /// As `wait`.
+    pub(crate) async fn beside<T>(&mut self, api: &Api, id: u64, wait: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            result = wait => result,
+            never = self.watch(api, id) => match never {},
+        }
+    }
+
+    async fn watch(&mut self, api: &Api, id: u64) -> Infallible {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            self.look(api, id).await;
+        }
+    }
+
+    /// Asks for the job once. The verb itself reports a server that does not answer.
+    pub(crate) async fn look(&mut self, api: &Api, id: u64) {
+        let Ok(json) = api.json(api.get(&["api", "jobs", &id.to_string()])).await else { return };
+        if let Ok(details) = parse::<FullJob>(api, &json) {
+            self.name_members(&details.job);
+            self.tell_wait(&details);
+        }
+    }
+
+    /// Notes once that a job has no output of its own.
+    pub(crate) fn name_members(&mut self, job: &view::Job) {
+        if job.members.is_some() && !self.names_members {
+            self.names_members = true;
+            let id = job.id;
+            let text = format!(
+                "longshore: job {id} runs on several workers; its output belongs to its members: longshore ls --member-of {id}"
+            );
+            screen::note(&text);
+        }
+    }
+
+    /// Notes once per attempt and reason that the job waits again.
+    fn tell_wait(&mut self, details: &FullJob) {
+        let job = &details.job;
+        let Some(last) = details.attempts.last().filter(|last| last.ended_at.is_some() && job.queuing) else {
+            return;
+        };
+        let (code, why) = match &job.pending_reason {
+            Some(reason) => (reason.code.to_string(), format!(": {}", reason.text)),
+            None => (String::new(), String::new()),
+        };
+        let now = (job.attempt_count, code);
+        if self.waits.as_ref() == Some(&now) {
+            return;
+        }
+        self.waits = Some(now);
+        let outcome = last.outcome.as_deref().map(view::in_words).unwrap_or_default();
+        let message = if last.message.is_empty() { String::new() } else { format!(": {}", last.message) };
+        let (number, worker) = (last.number, last.worker.label());
+        screen::note(&format!(
+            "longshore: attempt {number} on {worker} {outcome}{message}; job {} waits again{why}",
+            job.id
+        ));
+    }
+}
+
+/// A job that waits for less is not worth a note. Cheap for a server with hundreds of clients.
+const INTERVAL: Duration = Duration::from_secs(2);
