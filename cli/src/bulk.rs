@@ -97,9 +97,11 @@ async fn apply(
     if total.matched > 0 || !matches!(ended_by, EndedBy::Error(_)) {
         total.print(verb, common.format)?;
     }
-    if let (true, Ok(key)) = (verb == "retry" && ended_by.may_have_left_jobs(&total), key.to_str()) {
+    // With JSON, standard error has the document of the error only.
+    let is_continued = verb == "retry" && !common.format.is_json() && ended_by.may_have_left_jobs(&total);
+    if let (true, Ok(key)) = (is_continued, key.to_str()) {
         screen::note(&format!(
-            "longshore: to continue, repeat the command with --key {key}: no job is retried twice"
+            "longshore: to continue, repeat the command with --key {key}: no job is retried twice, but new jobs that have failed meanwhile are retried"
         ));
     }
     exit(ended_by, total.refused)

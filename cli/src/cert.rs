@@ -11,7 +11,9 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
+use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::FromDer as _;
 use x509_parser::time::ASN1Time;
 
 use crate::failure::{Exit, Failure};
@@ -109,7 +111,9 @@ impl Authority {
                 }
                 let issuer = Issuer::from_ca_cert_pem(&certificate_pem, pair)
                     .with_context(|| format!("cannot use {AUTHORITY}"))?;
-                Ok(Self { issuer, certificate: certificate_pem, ends, is_new: false })
+                let authority = Self { issuer, certificate: certificate_pem, ends, is_new: false };
+                authority.check_name(&certificate)?;
+                Ok(authority)
             }
             (None, None) => {
                 let (params, pair) =
@@ -133,6 +137,23 @@ impl Authority {
 }
 
 impl Authority {
+    /// Refuses an authority whose name a certificate of it would not have: names that repeat a part, such as two of DC, lose one. No client
+    /// would accept such a certificate.
+    fn check_name(&self, file: &Path) -> anyhow::Result<()> {
+        let trial = CertificateParams::default();
+        let trial = KeyPair::generate().and_then(|key| trial.signed_by(&key, &self.issuer));
+        let trial = trial.context("cannot sign a certificate")?;
+        let own =
+            X509Certificate::from_der(trial.der()).context("cannot read a certificate that was just made")?.1;
+        let pem = parse_x509_pem(self.certificate.as_bytes()).context("cannot read the authority")?.1;
+        let authority = pem.parse_x509().context("cannot read the authority")?;
+        if own.issuer().as_raw() == authority.subject().as_raw() {
+            return Ok(());
+        }
+        let text = format!("the name of the authority {} cannot be copied into certificates", file.display());
+        Err(Failure::new(Exit::Failed, text).hint(NEW_AUTHORITY).into())
+    }
+
     /// Signs a certificate and writes it with its key.
     fn issue(
         &self,

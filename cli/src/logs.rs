@@ -77,7 +77,11 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         member: None,
     };
     let mut notes = Notes::default();
-    let shown = notes.beside(&api, flags.id, show(&api, &wanted, flags.follow)).await?;
+    let output = show(&api, &wanted, flags.follow);
+    let shown = match flags.follow {
+        true => notes.beside(&api, flags.id, output).await?,
+        false => output.await?,
+    };
     if shown == NO_ATTEMPT {
         notes.look(&api, flags.id).await;
     }

@@ -59,14 +59,15 @@ async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::POST, &["api", "definitions", "plan"]);
     let answer = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await;
-    let json = answer.map_err(|error| with_file_name(error, &files::name_of_input(&flags.file)))?;
+    let file = files::name_of_input(&flags.file);
+    let json = answer.map_err(|error| with_file_name(error, &file))?;
     let plan: Plan = api::parse(&api, &json)?;
     let is_changed = !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty());
     if records::print(flags.common.format, &json, "revision")? {
         return Ok(is_changed);
     }
     for warning in &plan.warnings {
-        screen::note(&format!("warning: {warning}"));
+        screen::note(&format!("warning: {}", rename(warning, &file)));
     }
     for line in lines(&plan) {
         screen::line(&screen::visible(&line))?;
@@ -76,14 +77,20 @@ async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
 
 /// The server reports faults under the name of its own file; people look for them in theirs.
 fn with_file_name(error: anyhow::Error, file: &str) -> anyhow::Error {
-    let rename = |fault: String| match fault.strip_prefix("jobs.yaml:") {
-        Some(rest) => format!("{file}:{rest}"),
-        None => fault,
-    };
     match error.downcast::<Failure>() {
-        Ok(failure) => failure.map_faults(rename).into(),
+        Ok(failure) => failure.map_faults(|fault| rename(&fault, file)).into(),
         Err(error) => error,
     }
+}
+
+/// Names `file` in place of the file in a position `NAME:LINE:COLUMN`, if the text begins with one.
+fn rename(text: &str, file: &str) -> String {
+    let rest = text.split_once(':').map(|(_, rest)| rest);
+    let has_line = |rest: &&str| {
+        let line = rest.split_once(':').map_or("", |(line, _)| line);
+        !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    rest.filter(has_line).map_or_else(|| text.to_owned(), |rest| format!("{file}:{rest}"))
 }
 
 fn lines(plan: &Plan) -> Vec<String> {

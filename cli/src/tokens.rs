@@ -261,7 +261,7 @@ async fn refuse_last_administrator(api: &Api, name: &str) -> anyhow::Result<()> 
         return Ok(());
     }
     let text = format!("{} is the last valid token of an administrator", screen::visible(name));
-    let hint = "make another one first ('longshore token create NAME --role admin'); or add --yes: the next start of the server then makes one, in admin.token of its data directory";
+    let hint = "make another one first ('longshore token create NAME --role admin'); or add --yes: the next start of the server then makes one, in admin.token of its data directory, unless it has --api-token-file";
     Err(Failure::new(Exit::Conflict, text).hint(hint).into())
 }
 

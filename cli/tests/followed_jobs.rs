@@ -94,7 +94,9 @@ async fn verbs_take_standard_input_and_relative_times() {
     let wrong = running.verb(&["audit", "--since", "soon"]);
     assert!(wrong.code == 2 && wrong.err.contains("or how long ago, such as 1h or 7d"), "{wrong:?}");
     let slots = running.verb(&["backfill", "tick", "--from", "150m", "--dry-run"]);
-    assert!(slots.code == 0 && slots.err.contains("2 jobs would be made"), "{slots:?}");
+    // As many full hours lie between; three in the first half of an hour.
+    let has_count = ["2 jobs would be made", "3 jobs would be made"].iter().any(|it| slots.err.contains(it));
+    assert!(slots.code == 0 && has_count, "{slots:?}");
 
     let untargeted = running.verb(&["notify", "test", "tick"]);
     assert!(

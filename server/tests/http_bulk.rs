@@ -165,6 +165,25 @@ async fn an_error_behind_the_first_page_answers_the_jobs_so_far_and_the_cursor_o
 }
 
 #[tokio::test]
+async fn the_page_goes_on_behind_the_jobs_that_were_done() {
+    let server = with_failed_jobs_and_a_disk_that_fills(250).await;
+    let form = async |selection: &str| {
+        let body = format!("verb=retry&confirmed=yes&selection={selection}");
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        server.ask("POST", "/jobs/bulk", &headers, &body).await
+    };
+    let first = form("name%3Dresize%26state%3Dfailed").await;
+    let rest = first.body.split("name=\"selection\" value=\"").nth(1).and_then(|it| it.split('"').next());
+    let rest = rest.expect("a form that goes on").replace("&#38;", "&").replace("&amp;", "&");
+    assert!(rest.contains("cursor="), "{}", first.body);
+    server.storage.note(1 << 40, 1 << 40);
+    let rest = rest.replace('%', "%25").replace('=', "%3D").replace('&', "%26");
+    let second = form(&rest).await;
+    assert!(second.body.contains("50 done") && !second.body.contains("Go on"), "{}", second.body);
+    assert_eq!(server.stand.world().jobs.len(), 500);
+}
+
+#[tokio::test]
 async fn an_error_behind_the_first_slice_of_ids_is_the_refusal_of_those_that_are_left() {
     let server = with_failed_jobs_and_a_disk_that_fills(250).await;
     let ids: Vec<u64> = (1..=250).collect();

@@ -1,5 +1,6 @@
 //! Notes about a job that a verb follows or waits for, so that a job that cannot go on is not silent.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crate::view::{self, FullJob, WorkerRefView as _};
 pub(crate) struct Notes {
     /// The note about its members was printed.
     names_members: bool,
-    /// Number of attempts and reason of the last note about a job that waits again.
-    waits: Option<(u32, String)>,
+    /// Reasons for which the job has waited since this number of attempts, with a note about each.
+    waits: (u32, BTreeSet<String>),
 }
 
 impl Notes {
@@ -30,9 +31,11 @@ impl Notes {
     }
 
     async fn watch(&mut self, api: &Api, id: u64) -> Infallible {
+        let mut pause = PAUSE_MIN;
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(pause).await;
             self.look(api, id).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -67,11 +70,12 @@ impl Notes {
             Some(reason) => (reason.code.to_string(), format!(": {}", reason.text)),
             None => (String::new(), String::new()),
         };
-        let now = (job.attempt_count, code);
-        if self.waits.as_ref() == Some(&now) {
+        if self.waits.0 != job.attempt_count {
+            self.waits = (job.attempt_count, BTreeSet::new());
+        }
+        if !self.waits.1.insert(code) {
             return;
         }
-        self.waits = Some(now);
         let outcome = last.outcome.as_deref().map(view::in_words).unwrap_or_default();
         let message = if last.message.is_empty() { String::new() } else { format!(": {}", last.message) };
         let (number, worker) = (last.number, last.worker.label());
@@ -82,5 +86,7 @@ impl Notes {
     }
 }
 
-/// A job that waits for less is not worth a note. Cheap for a server with hundreds of clients.
-const INTERVAL: Duration = Duration::from_secs(2);
+/// A job that waits for less is not worth a note.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+/// A pause doubles up to this, so that hundreds of clients that wait for hours ask little.
+const PAUSE_MAX: Duration = Duration::from_secs(32);

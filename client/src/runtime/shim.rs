@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use protocol::report::{OutputLengths, Stream};
 use protocol::{Now, Usage};
+use rustix::fs::Access;
 use rustix::process::Signal;
 use worker::input::{Exit, ResultFile, StartFailure};
 use worker::step::Launch;
@@ -200,7 +201,8 @@ fn refused(error: &io::Error, directory: Option<&Path>) -> Exit {
         _ if error.raw_os_error() == Some(8) => (StartFailure::Definition, Some(126)),
         _ => (StartFailure::Host, None),
     };
-    let message = match directory.filter(|path| !path.is_dir()) {
+    let may_enter = |path: &Path| path.is_dir() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
+    let message = match directory.filter(|path| !may_enter(path)) {
         Some(path) => format!("working_dir {} cannot be entered on this worker: {error}", path.display()),
         None => format!("the program cannot be started: {error}"),
     };

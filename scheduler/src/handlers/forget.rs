@@ -89,10 +89,7 @@ enum Expiry {
 
 fn expiry_of(scheduler: &Scheduler, now: Now, id: WorkerId) -> Option<Expiry> {
     let worker = scheduler.fleet.worker(id)?;
-    let is_idle = worker.link.is_away()
-        && worker.lease.is_expired
-        && worker.holdings.jobs.is_empty()
-        && worker.claims.until.is_none();
+    let is_idle = worker.link.is_away() && worker.holdings.jobs.is_empty() && worker.claims.until.is_none();
     Some(match (now.utc.since(worker.row.seen_at) >= forgotten_after(worker), is_idle) {
         (true, true) => Expiry::Reached,
         (true, false) => Expiry::Held,

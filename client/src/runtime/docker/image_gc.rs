@@ -268,9 +268,11 @@ impl Cleaner {
                     "the engine keeps an image that the clean-up would remove"
                 );
                 self.refused.insert(id.to_owned(), Instant::now());
+                let mut result = Ok(());
                 for tag in names.iter().filter(|tag| says_untagged(&answer, tag)) {
-                    self.tag_again(id, tag).await?;
+                    result = result.and(self.tag_again(id, tag).await);
                 }
+                return result;
             }
             Err(error @ CallError::Slow(_)) => {
                 tracing::warn!(image = id, ?names, size, %error, "cannot remove an image; trying again later");
@@ -284,15 +286,18 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Gives a tag back to an image that stays.
+    /// Gives a tag back to an image that stays, unless a pull has given it to another one meanwhile.
     ///
     /// # Errors
     /// The engine is unreachable.
     async fn tag_again(&self, id: &str, tag: &str) -> Result<(), String> {
         let engine = &self.shared.engine;
-        let answer = engine.call(["image", "tag", "--", id, tag]).await;
-        let answer = answer
-            .map_err(|error| format!("--image-gc: cannot give an image its tag {tag} back: {error}"))?;
+        let unreachable = |error| format!("--image-gc: cannot give an image its tag {tag} back: {error}");
+        let present = engine.call(["image", "inspect", "--format", "{{.Id}}", "--", tag]).await;
+        if present.map_err(unreachable)?.ok {
+            return Ok(());
+        }
+        let answer = engine.call(["image", "tag", "--", id, tag]).await.map_err(unreachable)?;
         if !answer.ok {
             let error = answer.error_line();
             tracing::warn!(image = id, tag, error, "cannot give an image its tag back; the next pull does");

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::cleared_fields::ClearedFields;
 use crate::http::request::job_request::{self, JobRequest};
 use crate::http::request::query::{Query, invalid_query, nearest};
 use crate::http::request::submission::{self, merge_overrides};
@@ -79,11 +80,11 @@ impl ScheduleChoice {
         let schedule = find(definition, self.id())?;
         let kept = schedule.params.iter().flat_map(|params| params.given.iter());
         let kept = kept.map(|param| (param.name.clone(), params::to_json(&param.value))).collect();
-        let cleared = request.cleared.clone();
+        // An empty list of args is no wish to leave out those of the schedule: programs that write every field send it.
+        let request = JobRequest { cleared: ClearedFields::default(), ..request };
         let (mut job, params) = submission::resolve_over_earlier_params(kept, request, definition, checker)?;
         let own = job.details.map(|details| *details).unwrap_or_default();
         let mut overrides = schedule.overrides_at(clock::now().utc);
-        cleared.clear(&mut overrides);
         merge_overrides(&mut overrides, own.overrides);
         let details = JobDetails { overrides, labels: own.labels, params, ..JobDetails::default() };
         job_request::check_totals(&details)?;

@@ -171,6 +171,8 @@ struct BulkPage {
     /// The filter, as a query and in words.
     selection: String,
     words: String,
+    /// The filter of the jobs that were not reached, as a query.
+    rest: Option<String>,
     result: BulkResult,
 }
 
@@ -188,12 +190,15 @@ pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -
         other => return Err(no_such_verb(other)),
     };
     let result: BulkResult = read_answer(answer).await?;
-    let pairs = form_urlencoded::parse(selection.as_bytes());
-    let words: Vec<String> = pairs.map(|(name, value)| format!("{name} {value}")).collect();
+    let pairs: Vec<(String, String)> = form_urlencoded::parse(selection.as_bytes()).into_owned().collect();
+    let filters = pairs.iter().filter(|(name, _)| name != "cursor").map(|(name, value)| (&**name, &**value));
+    let words: Vec<String> = filters.clone().map(|(name, value)| format!("{name} {value}")).collect();
+    let rest = result.next.as_deref().map(|next| encode(filters.chain([("cursor", next)])));
     render(&BulkPage {
         frame: Frame::new(&state, "jobs", format!("{verb} jobs")),
         verb,
         words: words.join(", "),
+        rest,
         selection,
         result,
     })

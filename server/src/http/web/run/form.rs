@@ -143,6 +143,8 @@ impl RunForm {
                 (field.is_required, field.placeholder) = (false, KEPT.to_owned());
             } else {
                 field.value = in_lines(&param.value);
+                // An empty value that the job had is kept.
+                field.is_required &= !field.value.is_empty();
             }
         }
         let labels: Vec<String> = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
