@@ -112,7 +112,7 @@ fn evict_current(scheduler: &mut Scheduler, now: Now, id: WorkerId, refused: &Re
 fn still_running_refusal(id: WorkerId, worker: &Worker, lease: Duration, retry_after: Duration) -> Refused {
     let address = match worker.info.address.as_str() {
         "" => String::new(),
-        address => format!(" at {address}"),
+        address => format!(", at {address}"),
     };
     let text = format!(
         "worker {id} ({:?}) is running, as far as is known{address}: if that process has ended, this one is let in within {} s; if both are to \
