@@ -159,7 +159,7 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
         1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n";
     assert_eq!(
         (said.code, said.out.as_str(), said.err.as_str()),
-        (0, expected, "warning: jobs.yaml:3:1: odd\n")
+        (0, expected, &*format!("warning: {file}:3:1: odd\n"))
     );
     assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 2);
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml"])).code, 2);

@@ -387,5 +387,5 @@ async fn a_test_of_a_definition_without_targets_says_so() {
     is_page(&none, "/notifications/test");
     assert!(none.body.contains("resize has no targets"), "{}", none.body);
     let unknown = form(&server, "/notifications/test", "definition=nope").await;
-    assert!(unknown.status == 422 && unknown.body.contains("there is no definition"), "{unknown:?}");
+    assert!(unknown.status == 404 && unknown.body.contains("there is no definition"), "{unknown:?}");
 }

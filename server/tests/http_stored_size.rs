@@ -35,7 +35,7 @@ async fn an_array_stores_a_few_times_the_largest_body_at_most() {
 #[tokio::test]
 async fn a_backfill_stores_no_more_either() {
     let server = Server::start().await;
-    let schedule = |arg: String| json!({ "every": "1m", "args": [arg] });
+    let schedule = |arg: String| json!({ "every": "1m", "args": [arg, arg, arg] });
     let jobs = json!({ "jobs": {
         "small": { "image": "r", "schedule": schedule("x".to_owned()) },
         "large": { "image": "r", "schedule": schedule("x".repeat(130_000)) },
@@ -44,7 +44,7 @@ async fn a_backfill_stores_no_more_either() {
     let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
     assert_eq!(answer.status, 200, "{answer:?}");
     server.stand.world().decided_until = Some(protocol::Timestamp(i64::MAX));
-    let from = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(30);
+    let from = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(10);
     let backfill = async |name: &str, more: &str| {
         let path = format!("/api/definitions/{name}/backfill?from={from}{more}");
         server.ask("POST", &path, &[], "").await
