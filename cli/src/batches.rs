@@ -120,6 +120,9 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     if let Some(operation) = flags.operation {
         let id = flags.id.to_string();
         let path = ["api", "batches", &id, operation.name()];
+        if flags.key.is_some() && operation != BatchOperation::Retry {
+            return Err(Failure::new(Exit::Usage, "--key is for retry: to cancel twice does no harm").into());
+        }
         let operation = bulk::Operation { verb: operation.name(), key: flags.key.as_deref() };
         bulk::apply_to_batch(&api, &flags.common, &path, operation, flags.yes).await?;
     }

@@ -90,6 +90,8 @@ struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate in PEM, as `ca.pem` has it.
     certificate: String,
+    /// Its name in DER.
+    name: Vec<u8>,
     /// The end of its validity. Nobody accepts a certificate of the authority after it.
     ends: ASN1Time,
     is_new: bool,
@@ -103,7 +105,7 @@ impl Authority {
             (Some(certificate_pem), Some(key_pem)) => {
                 let pair = KeyPair::from_pem(&key_pem)
                     .with_context(|| format!("{AUTHORITY_KEY} is no private key"))?;
-                let ends = end_of_authority(&certificate_pem, &pair)?;
+                let (name, ends) = name_and_end(&certificate_pem, &pair)?;
                 if ends <= ASN1Time::now() {
                     let text =
                         format!("the authority {} has expired on {}", certificate.display(), date(ends));
@@ -111,18 +113,16 @@ impl Authority {
                 }
                 let issuer = Issuer::from_ca_cert_pem(&certificate_pem, pair)
                     .with_context(|| format!("cannot use {AUTHORITY}"))?;
-                let authority = Self { issuer, certificate: certificate_pem, ends, is_new: false };
-                authority.check_name(&certificate)?;
-                Ok(authority)
+                Ok(Self { issuer, certificate: certificate_pem, name, ends, is_new: false })
             }
             (None, None) => {
                 let (params, pair) =
                     (authority_params(today)?, KeyPair::generate().context("cannot make a key")?);
                 let signed = params.self_signed(&pair).context("cannot sign the authority")?.pem();
-                let ends = end_of_authority(&signed, &pair)?;
+                let (name, ends) = name_and_end(&signed, &pair)?;
                 replace(&key, &pair.serialize_pem(), PRIVATE)?;
                 replace(&certificate, &signed, PUBLIC)?;
-                Ok(Self { issuer: Issuer::new(params, pair), certificate: signed, ends, is_new: true })
+                Ok(Self { issuer: Issuer::new(params, pair), certificate: signed, name, ends, is_new: true })
             }
             (has_certificate, _) => {
                 let [there, missing] =
@@ -137,23 +137,6 @@ impl Authority {
 }
 
 impl Authority {
-    /// Refuses an authority whose name a certificate of it would not have: names that repeat a part, such as two of DC, lose one. No client
-    /// would accept such a certificate.
-    fn check_name(&self, file: &Path) -> anyhow::Result<()> {
-        let trial = CertificateParams::default();
-        let trial = KeyPair::generate().and_then(|key| trial.signed_by(&key, &self.issuer));
-        let trial = trial.context("cannot sign a certificate")?;
-        let own =
-            X509Certificate::from_der(trial.der()).context("cannot read a certificate that was just made")?.1;
-        let pem = parse_x509_pem(self.certificate.as_bytes()).context("cannot read the authority")?.1;
-        let authority = pem.parse_x509().context("cannot read the authority")?;
-        if own.issuer().as_raw() == authority.subject().as_raw() {
-            return Ok(());
-        }
-        let text = format!("the name of the authority {} cannot be copied into certificates", file.display());
-        Err(Failure::new(Exit::Failed, text).hint(NEW_AUTHORITY).into())
-    }
-
     /// Signs a certificate and writes it with its key.
     fn issue(
         &self,
@@ -166,6 +149,7 @@ impl Authority {
         let (own_end, last_end) = (params.not_after, self.ends.to_datetime());
         params.not_after = own_end.min(last_end);
         let certificate = params.signed_by(&key, &self.issuer).context("cannot sign the certificate")?;
+        self.check_issuer(certificate.der())?;
         let path = flags.dir.join(certificate_file);
         // The key first: a running program looks for a new certificate and its key at any time, and keeps the old pair while the two differ.
         replace(&flags.dir.join(key_file), &key.serialize_pem(), PRIVATE)?;
@@ -176,10 +160,22 @@ impl Authority {
         };
         screen::line(&format!("made the certificate {}, valid {validity}", path.display()))
     }
+
+    /// Refuses a certificate that names another issuer than this authority, so that no client would accept it: rcgen keeps one part of each
+    /// kind in a name, and some authorities have two, such as `DC=example, DC=corp`.
+    fn check_issuer(&self, certificate: &[u8]) -> anyhow::Result<()> {
+        let (_, parsed) =
+            X509Certificate::from_der(certificate).context("cannot read the new certificate")?;
+        if parsed.issuer().as_raw() == self.name {
+            return Ok(());
+        }
+        let text = format!("the name of {AUTHORITY} repeats a part, which certificates cannot repeat");
+        Err(Failure::new(Exit::Failed, text).hint(NEW_AUTHORITY).into())
+    }
 }
 
-/// The end of the validity of an authority to which this key belongs.
-fn end_of_authority(certificate: &str, key: &KeyPair) -> anyhow::Result<ASN1Time> {
+/// The name in DER and the end of the validity of an authority to which this key belongs.
+fn name_and_end(certificate: &str, key: &KeyPair) -> anyhow::Result<(Vec<u8>, ASN1Time)> {
     let (_, pem) = parse_x509_pem(certificate.as_bytes())
         .map_err(|_| Failure::new(Exit::Failed, format!("{AUTHORITY} is no certificate in PEM")))?;
     let parsed = pem.parse_x509().with_context(|| format!("cannot read {AUTHORITY}"))?;
@@ -189,7 +185,7 @@ fn end_of_authority(certificate: &str, key: &KeyPair) -> anyhow::Result<ASN1Time
             .hint("restore the one that belongs to the other")
             .into());
     }
-    Ok(parsed.validity().not_after)
+    Ok((parsed.subject().as_raw().to_vec(), parsed.validity().not_after))
 }
 
 /// The day of an instant, in UTC.
@@ -332,6 +328,16 @@ mod tests {
         std::fs::write(directory.path().join(AUTHORITY_KEY), other).unwrap();
         let error = make_in(&directory).unwrap_err();
         assert!(error.to_string().starts_with("ca-key.pem is not the key of ca.pem"), "{error}");
+        assert!(!directory.path().join(SERVER).exists());
+    }
+
+    #[test]
+    fn authority_whose_name_repeats_a_part_signs_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(AUTHORITY), include_str!("cert/two-dc.pem")).unwrap();
+        std::fs::write(directory.path().join(AUTHORITY_KEY), include_str!("cert/two-dc-key.pem")).unwrap();
+        let error = make_in(&directory).unwrap_err();
+        assert!(error.to_string().starts_with("the name of ca.pem repeats a part"), "{error}");
         assert!(!directory.path().join(SERVER).exists());
     }
 

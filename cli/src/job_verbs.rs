@@ -112,14 +112,8 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     // A batch alone is a set that the caller has named: there is nothing to confirm.
     let batch = flags.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
     if let (Some(query), None) = (&query, batch) {
-        return apply_to_all(
-            &api,
-            &flags.common,
-            Operation { verb: "cancel", key: None },
-            query,
-            flags.selection.yes,
-        )
-        .await;
+        let operation = Operation { verb: "cancel", key: None };
+        return apply_to_all(&api, &flags.common, operation, query, flags.selection.yes).await;
     }
     if let Some(batch) = batch {
         return cancel_batch(&api, &flags.common, batch).await;
@@ -135,14 +129,8 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
 pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
-        return apply_to_all(
-            &api,
-            &flags.common,
-            Operation { verb: "release", key: None },
-            &query,
-            flags.selection.yes,
-        )
-        .await;
+        let operation = Operation { verb: "release", key: None };
+        return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
     }
     apply_to_ids(&api, &flags.common, &flags.ids, "release", released).await
 }
@@ -170,14 +158,8 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
             return Err(Failure::new(Exit::Usage, text).into());
         }
         query.push(("revision", flags.revision));
-        return apply_to_all(
-            &api,
-            &flags.common,
-            Operation { verb: "retry", key: flags.key.as_deref() },
-            &query,
-            flags.selection.yes,
-        )
-        .await;
+        let operation = Operation { verb: "retry", key: flags.key.as_deref() };
+        return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
     }
     let mut result = VerbResult::new(&flags.common);
     if flags.ids.len() > 1 && body.is_empty() && flags.members == "all" {

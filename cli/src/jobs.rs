@@ -11,8 +11,8 @@ use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, Format};
 use crate::utf8::Utf8Stream;
+use crate::view;
 use crate::view::JobView as _;
-use crate::{duration, view};
 
 /// List jobs, newest first.
 #[derive(Debug, clap::Args)]
@@ -79,16 +79,16 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Only jobs accepted at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     since: Option<String>,
     /// Only jobs accepted before this time (RFC 3339), or longer ago than this.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     until: Option<String>,
     /// Only jobs that ended at or after this instant, or so long ago at most.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     ended_since: Option<String>,
     /// Only jobs that ended before this instant, or longer ago than this.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
     ended_until: Option<String>,
 }
 
@@ -230,18 +230,6 @@ fn query(flags: &ListFlags) -> Vec<(&'static str, String)> {
     let parent = flags.member_of.map(|id| ("member_of", id.to_string()));
     let revision = flags.revision.clone().map(|revision| ("revision", revision));
     flags.filters.query().into_iter().chain(batch).chain(parent).chain(revision).collect()
-}
-
-/// Parses a time, or a duration before now.
-fn parse_time(text: &str) -> Result<String, String> {
-    if text.parse::<jiff::Timestamp>().is_ok() {
-        return Ok(text.to_owned());
-    }
-    let ago = duration::parse(text).map_err(|why| {
-        format!("write a time with its zone, such as 2026-03-01T09:30:00Z, or a duration before now; {why}")
-    })?;
-    let then = jiff::Timestamp::now().checked_sub(ago).map_err(|error| error.to_string())?;
-    Ok(format!("{then:.3}"))
 }
 
 /// The cursor of the next page in a `Link` header.

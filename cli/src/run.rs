@@ -316,12 +316,16 @@ pub(crate) fn instant(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads an instant, or a time ago such as `1h`, as an instant.
+/// Reads an instant, or a duration before now such as `1h`, as an instant.
 pub(crate) fn instant_or_ago(text: &str) -> Result<String, String> {
-    match duration::parse(text) {
-        Ok(length) => Ok((jiff::Timestamp::now() - length).to_string()),
-        Err(_) => instant(text).map_err(|why| format!("{why}, or how long ago, such as 1h or 7d")),
+    if let Ok(instant) = instant(text) {
+        return Ok(instant);
     }
+    let ago = duration::parse(text).map_err(|why| {
+        format!("write a time with its zone, such as 2026-03-01T09:30:00Z, or a duration before now; {why}")
+    })?;
+    let then = jiff::Timestamp::now().checked_sub(ago).map_err(|error| error.to_string())?;
+    Ok(format!("{then:.3}"))
 }
 
 /// Checks the time until a start.

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
+use client::terminal::drives_terminal;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::failure::{Exit, Failure};
@@ -187,11 +188,6 @@ fn shown(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     text.chars().map(|c| if drives_terminal(c) && !keep(c) { symbol(c) } else { c }).collect()
-}
-
-/// Control characters, and those that change the writing direction.
-const fn drives_terminal(c: char) -> bool {
-    matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn symbol(c: char) -> char {

@@ -9,10 +9,7 @@ const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runti
 
 /// A cluster whose server requires tokens, and the file of its first token.
 async fn start() -> (Cluster, Process, String) {
-    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
-    let server = cluster.start_server(&["--require-tokens"]).await;
-    let admin = cluster.admin_token();
-    (cluster, server, admin)
+    Cluster::start_with_tokens(env!("CARGO_BIN_EXE_longshore"), JOBS, &[]).await
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use stub::{JSON, Stub, job, longshore, run};
+use stub::{CliOutput, JSON, Stub, job, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 
@@ -248,23 +248,30 @@ fn ctrl_c_ends_the_reading_of_jobs_after_the_operation() {
     assert_eq!(told, ["{\"id\":1,\"state\":\"cancelled\"}\n", note]);
 }
 
+/// Cancels batch 5, which the server answers with `first` and then, for its cursor `c`, with a status, a content type and a body.
+fn cancel_batch_of_two_pages(
+    stub: &Stub,
+    first: &str,
+    (status, kind, body): (&str, &str, &str),
+) -> CliOutput {
+    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, first);
+    stub.on("POST /api/batches/5/cancel?cursor=c", status, kind, body);
+    run(&mut stub.longshore(&["cancel", "--batch", "5"]))
+}
+
 #[test]
 fn cancel_batch_cancels_all_jobs_that_have_not_ended() {
     let stub = Stub::new();
     let first = r#"{"dry_run":false,"matched":2,"done":1,"stopping":1,"refused":0,"next":"c"}"#;
     let last = r#"{"dry_run":false,"matched":1,"done":0,"stopping":0,"refused":1,
         "refusals":[{"job":5,"code":"already_finished","detail":"job 5 has succeeded"}]}"#;
-    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, first).on(
-        "POST /api/batches/5/cancel?cursor=c",
-        "200 OK",
-        JSON,
-        last,
-    );
-    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
+    let told = cancel_batch_of_two_pages(&stub, first, ("200 OK", JSON, last));
     let out = "batch 5: 1 job is cancelled, 1 job is being stopped\n";
     assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (0, out, ""));
     assert_eq!(stub.requests().len(), 2);
     assert_eq!(run(&mut stub.longshore(&["cancel", "7", "--batch", "5"])).code, 2);
+    let keyed = run(&mut stub.longshore(&["batch", "5", "cancel", "--key", "k"]));
+    assert!(keyed.code == 2 && keyed.err.contains("--key is for retry"), "{keyed:?}");
 }
 
 #[test]
@@ -272,13 +279,7 @@ fn cancel_batch_prints_the_jobs_so_far_before_an_error() {
     let stub = Stub::new();
     let first = r#"{"matched":2,"done":2,"stopping":0,"refused":0,"next":"c"}"#;
     let error = r#"{"detail":"the disk has not answered for seconds","code":"busy"}"#;
-    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, first).on(
-        "POST /api/batches/5/cancel?cursor=c",
-        "503 Service Unavailable",
-        PROBLEM,
-        error,
-    );
-    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
+    let told = cancel_batch_of_two_pages(&stub, first, ("503 Service Unavailable", PROBLEM, error));
     assert_eq!((told.code, told.out.as_str()), (6, "batch 5, so far: 2 jobs are cancelled\n"));
     assert!(told.err.starts_with("error: the disk has not answered for seconds [busy]"), "{told:?}");
 }

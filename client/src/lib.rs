@@ -18,6 +18,7 @@ mod machine;
 pub mod offer;
 pub mod runtime;
 pub mod secrets;
+pub mod terminal;
 pub mod tls;
 pub mod usage;
 pub mod ws;

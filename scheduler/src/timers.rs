@@ -46,7 +46,7 @@ pub enum Alarm {
     ExclusionEnd(WorkerId),
     /// No two clones of a worker have been heard for a lease.
     ClonesGone(WorkerId),
-    /// The wall clock has gone on for long enough since a worker's absence was over by it.
+    /// The wall clock has said for hours that a worker was away for too long.
     WorkerExpiry(WorkerId),
     /// Prefetched attempts are old enough to be recalled.
     Recall,

@@ -187,6 +187,8 @@ async fn a_retry_leaves_out_the_fields_that_it_clears() {
     assert!(server.stand.world().record(3).overrides.input.is_some());
     let wrong = clear(1, "argz", "c").await.is_problem(400, "invalid_query");
     assert!(wrong["detail"].as_str().unwrap().contains("args, environment"), "{wrong}");
+    let unknown = clear(1, "params.size", "e").await.is_problem(400, "invalid_query");
+    assert_eq!(unknown["detail"], "the job has no parameter \"size\"");
     // Fields that a definition does not allow cannot be taken away from a job either.
     assert_eq!(server.post("/api/jobs/fixed", "").await.status, 201);
     server.stand.world().end(4, State::Failed, 1);

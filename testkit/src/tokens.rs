@@ -2,9 +2,17 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::Cluster;
+use crate::{Cluster, Process};
 
 impl Cluster {
+    /// Starts a cluster whose server requires tokens. Returns it with its server and the file of the first token.
+    pub async fn start_with_tokens(program: &str, jobs: &str, flags: &[&str]) -> (Self, Process, String) {
+        let cluster = Self::new(program, jobs);
+        let server = cluster.start_server(&[&["--require-tokens"], flags].concat()).await;
+        let admin = cluster.admin_token();
+        (cluster, server, admin)
+    }
+
     /// The file with the token that the server made for its administrator.
     #[must_use]
     pub fn admin_token(&self) -> String {

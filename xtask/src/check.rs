@@ -126,8 +126,7 @@ async fn tests(root: &Path, docker: &str, browser: &str, prometheus: &str) -> an
 /// Variables with the seeds of tests that draw their cases at random.
 const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "LONGSHORE_SEED"];
 
-/// Their value. A change is judged by the same cases each time: what only another draw finds was there before it. Tests that are run in
-/// another way draw anew.
+/// Their value. The same cases each time, so that a failure comes from the change and not from the draw. `cargo test` draws others.
 const SEED: &str = "20261127";
 
 /// Real servers and workers, killed a hundred times.

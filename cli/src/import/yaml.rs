@@ -162,8 +162,7 @@ fn is_reserved(text: &str) -> bool {
 }
 
 const fn needs_escape(c: char) -> bool {
-    matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    client::terminal::drives_terminal(c) || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 fn escaped(c: char) -> String {

@@ -1,5 +1,7 @@
 //! The sentence in a plain-text answer of a server that does not speak the protocol, such as `this port speaks TLS`.
 
+use crate::terminal::drives_terminal;
+
 /// Returns the text of a short plain-text body as one line without control characters. A longer body, or one of another type, has none.
 #[must_use]
 pub fn sentence_of_answer(content_type: Option<&[u8]>, body: &[u8]) -> Option<String> {
@@ -14,11 +16,6 @@ pub fn sentence_of_answer(content_type: Option<&[u8]>, body: &[u8]) -> Option<St
         .collect();
     let sentence = words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     Some(sentence).filter(|sentence| !sentence.is_empty())
-}
-
-/// Control characters, and those that change the writing direction.
-fn drives_terminal(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Some lines of a terminal.

@@ -37,8 +37,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// longer refused for good, after it.
 const REVOKED_FORGOTTEN_AFTER: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// Uptime during which a worker's absence has to stay over by the wall clock. An operator who sets a clock wrongly, or a machine without a
-/// clock battery, is corrected sooner. The retention of the server trusts a clock after as long.
+/// Uptime for which the wall clock has to say that a worker was away for too long. A clock that an operator has set wrongly, or of a machine
+/// without a battery, is corrected sooner. The retention of the server trusts a clock after as long.
 const CLOCK_TRUSTED_AFTER: Duration = Duration::from_secs(6 * 60 * 60);
 
 fn forgotten_after(worker: &Worker) -> Duration {
@@ -53,8 +53,8 @@ pub(crate) fn watch_expiry(scheduler: &mut Scheduler, id: WorkerId) {
     }
 }
 
-/// A worker has not been seen for a week, if the wall clock is right. A clock that was set ahead by mistake would let all workers expire at
-/// once, and they would be refused on their return. So the clock has to go on for some hours of uptime, in which it may be corrected.
+/// Lets a worker that was not seen for a week be forgotten some hours later. A wall clock that was set ahead by mistake would let all workers
+/// expire at once, and they would be refused on their return; in these hours of uptime it may be corrected.
 pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     match expiry_of(scheduler, now, id) {
         Some(Expiry::Reached) => {
@@ -68,7 +68,7 @@ pub(crate) fn expire_worker(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     }
 }
 
-/// Forgets the worker if it is still to be forgotten after these hours.
+/// Forgets the worker if it has still not been seen after these hours.
 pub(crate) fn confirm_expiry(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     match expiry_of(scheduler, now, id) {
         Some(Expiry::Reached) => forget_worker(scheduler, id),

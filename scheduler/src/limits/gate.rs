@@ -152,8 +152,8 @@ pub(crate) fn can_run(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> 
     placement::may_run(scheduler, lane, worker) && reservation.is_none_or(|it| worker.fits(it))
 }
 
-/// The waiting jobs that `first` selects of those that no limit blocks. It may select one for all lanes that take turns, so a lane that a limit
-/// blocks would hide the others: it is parked under that limit. Returns `None` if there are more of these than one search may park.
+/// Selects waiting jobs that no limit blocks. Of lanes that take turns, `first` selects one, and if a limit blocked that lane, it would hide
+/// the others: so it is parked under the limit, and `first` selects again. Returns `None` if one search would have to park too many lanes.
 pub(crate) fn select_unblocked(
     scheduler: &mut Scheduler,
     now: Now,
@@ -176,7 +176,7 @@ pub(crate) fn select_unblocked(
     None
 }
 
-/// Lanes that one search parks, about.
+/// Lanes after which a search parks no further ones.
 const PARKED_PER_SEARCH: usize = 1_000;
 
 /// A worker with room may take the first job of this lane.

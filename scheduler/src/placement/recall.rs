@@ -93,9 +93,7 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
     }
     if let Some(at) = not_before(scheduler.searches.for_higher, BACKLOGS_EVERY, now) {
         // Jobs that arrived after the last search wait for the next one.
-        if scheduler.searches.for_higher != Some(now.up) {
-            scheduler.timers.set_alarm(at, Alarm::Recall);
-        }
+        scheduler.timers.set_alarm(at, Alarm::Recall);
         return;
     }
     scheduler.searches.for_higher = Some(now.up);

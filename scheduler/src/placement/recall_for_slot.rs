@@ -39,9 +39,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     }
     // A search walks over all backlogs, so it is not done in each step.
     if let Some(at) = not_before(scheduler.searches.for_slot, BACKLOGS_EVERY, now) {
-        if scheduler.searches.for_slot != Some(now.up) {
-            scheduler.timers.set_alarm(at, Alarm::Recall);
-        }
+        scheduler.timers.set_alarm(at, Alarm::Recall);
         return;
     }
     scheduler.searches.for_slot = Some(now.up);

@@ -106,6 +106,5 @@ impl Model {
     }
 }
 
-/// A backlog becomes old enough, and two searches pass. Here steps share an instant, and only the first of them may search: what another one
-/// changes waits for the next instant, which comes within a second.
-const SEARCHES: Duration = Duration::from_millis(1_500);
+/// A backlog becomes old enough, and two searches pass.
+const SEARCHES: Duration = Duration::from_millis(500);

@@ -127,17 +127,18 @@ impl IndexSummary {
 
     /// The end of the last record in the segment.
     fn last_end(self, index: &[u8]) -> u64 {
-        let places = index.get(usize::try_from(self.places_at()).unwrap_or(usize::MAX)..).unwrap_or_default();
-        let ends = places.chunks_exact(POSITION_BYTES).flat_map(position).map(|position| position.end());
+        let positions =
+            index.get(usize::try_from(self.positions_at()).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let ends = positions.chunks_exact(POSITION_BYTES).flat_map(position).map(|position| position.end());
         ends.max().unwrap_or(0)
     }
 
     /// How large the index is.
     pub(super) const fn index_bytes(&self) -> u64 {
-        self.places_at() + self.records as u64 * POSITION_BYTES as u64
+        self.positions_at() + self.records as u64 * POSITION_BYTES as u64
     }
 
-    const fn places_at(&self) -> u64 {
+    const fn positions_at(&self) -> u64 {
         HEADER_BYTES as u64 + self.attempts as u64 * ATTEMPT_BYTES as u64
     }
 
@@ -156,7 +157,7 @@ impl IndexSummary {
         if attempt_of(&entry) != attempt {
             return Ok(None);
         }
-        let base = self.places_at() + u64::from(u32_at(&entry, 16)) * POSITION_BYTES as u64;
+        let base = self.positions_at() + u64::from(u32_at(&entry, 16)) * POSITION_BYTES as u64;
         Ok(Some(IndexedRecords { index, base, count: u32_at(&entry, 20) as usize }))
     }
 

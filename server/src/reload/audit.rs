@@ -16,6 +16,20 @@ pub(super) enum Cause {
     Retry,
 }
 
+impl Cause {
+    /// The log says already what this reload has led to.
+    fn leaves_no_trace(self, result: &Result<Reloaded, ReloadError>) -> bool {
+        match (self, result) {
+            (Self::Signal, _) => false,
+            // The watch also reads files that say the same as before.
+            (Self::Watch | Self::Retry, Ok(reloaded)) => reloaded.changes().is_none(),
+            // A retry ends with faults of the file, and before that repeats the first failure.
+            (Self::Watch, Err(_)) | (Self::Retry, Err(ReloadError::Faults(_))) => false,
+            (Self::Retry, Err(_)) => true,
+        }
+    }
+}
+
 /// The reload that follows on one that no request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextReload {
@@ -43,14 +57,7 @@ impl Reloader {
 
     fn record(&self, cause: Cause, result: &Result<Reloaded, ReloadError>) {
         let changes = result.as_ref().ok().and_then(Reloaded::changes);
-        let is_known = match cause {
-            Cause::Signal => false,
-            // The watch also reads files that say the same as before.
-            Cause::Watch => result.is_ok() && changes.is_none(),
-            // The first failure is in the log.
-            Cause::Retry => changes.is_none(),
-        };
-        if is_known {
+        if cause.leaves_no_trace(result) {
             return;
         }
         let Some(records) = &self.records else { return };
@@ -88,5 +95,25 @@ pub(crate) const fn refusal(error: &ReloadError) -> (u16, &'static str) {
         ReloadError::Policy(_) => (422, "invalid_policy"),
         ReloadError::Busy => (503, "busy"),
         ReloadError::Panicked(_) => (500, "internal"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::jobs_file::Faults;
+
+    #[test]
+    fn a_retry_that_ends_with_faults_of_the_file_is_in_the_log_and_a_repeated_failure_is_not() {
+        let faults = || Err(ReloadError::Faults(Faults { list: Vec::new(), more: 1 }));
+        let cases = [
+            (Cause::Watch, Err(ReloadError::Busy), false),
+            (Cause::Retry, Err(ReloadError::Busy), true),
+            (Cause::Retry, faults(), false),
+            (Cause::Signal, faults(), false),
+        ];
+        for (cause, result, leaves_no_trace) in cases {
+            assert_eq!(cause.leaves_no_trace(&result), leaves_no_trace, "{cause:?} {result:?}");
+        }
     }
 }

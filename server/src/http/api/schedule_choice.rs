@@ -80,7 +80,7 @@ impl ScheduleChoice {
         let schedule = find(definition, self.id())?;
         let kept = schedule.params.iter().flat_map(|params| params.given.iter());
         let kept = kept.map(|param| (param.name.clone(), params::to_json(&param.value))).collect();
-        // An empty list of args is no wish to leave out those of the schedule: programs that write every field send it.
+        // An empty list of args is no request to leave out those of the schedule: programs that write every field send it.
         let request = JobRequest { cleared: ClearedFields::default(), ..request };
         let (mut job, params) = submission::resolve_over_earlier_params(kept, request, definition, checker)?;
         let own = job.details.map(|details| *details).unwrap_or_default();

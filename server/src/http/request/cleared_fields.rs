@@ -1,4 +1,4 @@
-//! Fields of an earlier job, or of a schedule, that a request leaves out instead of keeping them.
+//! Fields of an earlier job that its retry leaves out instead of keeping them.
 
 use protocol::container::Overrides;
 use scheduler::params::Field;
@@ -51,6 +51,11 @@ impl ClearedFields {
     /// True if the field, or a part of it, is not kept.
     pub(crate) fn touches(&self, field: Field) -> bool {
         self.clears(field) || (field == Field::Params && !self.params.is_empty())
+    }
+
+    /// A parameter that is named and that is not known.
+    pub(crate) fn unknown_param(&self, is_known: impl Fn(&str) -> bool) -> Option<&str> {
+        self.params.iter().map(String::as_str).find(|name| !is_known(name))
     }
 
     /// True if nothing of the field is kept.

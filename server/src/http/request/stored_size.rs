@@ -5,6 +5,7 @@ use scheduler::pending_batch::stored_bytes;
 
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::job_request::MANY_BYTES_MAX;
 
 /// Adds up the data of the jobs of a request.
 #[derive(Debug, Default)]
@@ -36,4 +37,4 @@ impl StoredSize {
 }
 
 /// Three times the largest body of a batch: a parameter may be stored as its value, as a variable and as an argument.
-const STORED_BYTES_MAX: usize = 192 << 20;
+const STORED_BYTES_MAX: usize = 3 * MANY_BYTES_MAX;

@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use super::cleared_fields::ClearedFields;
 use super::job_request::{self, JobRequest};
+use super::query::{invalid_query, nearest};
+use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::{FAULTS_MAX, Problem};
 use crate::http::present::shapes::Fault;
@@ -68,6 +70,13 @@ pub(crate) fn resolve_over_earlier_params(
     let JobRequest { job, params, after_entries, cleared, .. } = changes;
     if job.unique_key.is_some() && definition.limits.unique.is_none() {
         return Err(no_unique_key());
+    }
+    let declared = &definition.submission.params;
+    let has_earlier = |name: &str| earlier.iter().any(|(it, _)| it == name);
+    if let Some(name) = cleared.unknown_param(|name| has_earlier(name) || declared.find(name).is_some()) {
+        let names = earlier.iter().map(|(it, _)| &**it).chain(declared.declared.iter().map(|it| &*it.name));
+        let detail = format!("the job has no parameter \"{}\"", excerpt(name));
+        return Err(invalid_query("clear", &detail).near(nearest(name, names)));
     }
     let mut faults = not_allowed(&definition.submission, &job, &params, &after_entries, &cleared);
     let mut values = earlier;

@@ -27,7 +27,7 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::request::body::{self, Form};
 use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
-use crate::http::request::job_request::{self, JobRequest, MANY_MAX};
+use crate::http::request::job_request::{self, JobRequest, MANY_BYTES_MAX, MANY_MAX};
 use crate::http::request::predecessors::EntryNames;
 use crate::http::request::query::Query;
 use crate::http::request::stored_size::StoredSize;
@@ -236,8 +236,6 @@ fn location(state: &AppState, first: JobId) -> HeaderMap {
 
 /// Different definitions that the audit log names of one batch.
 const NAMES_MAX: usize = 10;
-
-const MANY_BYTES_MAX: usize = 64 << 20;
 
 /// Enough for 64 MiB at two megabits a second.
 const MANY_TIMEOUT: Duration = Duration::from_secs(300);

@@ -22,7 +22,7 @@ pub(crate) struct JobRequest<'b> {
     pub(crate) job: NewJob,
     /// Values for the parameters of the definition; not checked yet.
     pub(crate) params: Vec<(String, Value)>,
-    /// Fields that are not taken over from an earlier job or a schedule.
+    /// Fields that a retry does not take over from the earlier job.
     pub(crate) cleared: ClearedFields,
     /// Present if it asks for several jobs.
     pub(crate) array: Option<Box<ArrayRequest>>,

@@ -269,6 +269,8 @@ const POSITION_BYTES: usize = 128;
 const RUN_AT: Range<i64> = 946_684_800_000..7_258_118_400_000;
 /// Jobs of one request.
 pub(crate) const MANY_MAX: usize = 100_000;
+/// Bytes of their request.
+pub(crate) const MANY_BYTES_MAX: usize = 64 << 20;
 
 const DELAY_MAX: Duration = Duration::from_secs(3_650 * 24 * 3600);
 
