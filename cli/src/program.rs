@@ -39,6 +39,7 @@ pub(crate) enum Verb {
     Dev(dev::Flags),
     Run(run::Flags),
     Submit(submit::Flags),
+    #[command(visible_aliases = ["jobs", "list"])]
     Ls(jobs::ListFlags),
     Top(top::Flags),
     Show(show::Flags),

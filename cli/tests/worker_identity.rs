@@ -262,3 +262,25 @@ async fn the_workers_of_a_join_token_are_revoked_with_it() {
     let (code, text) = stage.run(&["token", "create", "wrong", "--role", "viewer", "--uses", "1"]);
     assert!(code != 0 && text.contains("only a token with the role worker has uses"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_worker_that_is_away_since_before_a_restart_are_counted_as_running() {
+    let jobs = "version: 1\njobs:\n  long: { runtime: fake, environment: { FAKE_SLEEP: 1h } }\n";
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
+    let mut server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("anna", &FLAGS);
+    cluster.api().wait_for_ready_worker("anna").await;
+    cluster.api().post("/api/jobs/long", None).await;
+    cluster.api().wait_for_job(1, |job| job["state"] == "running").await;
+    worker.kill();
+    server.kill();
+    let _server = cluster.start_server(&[]).await;
+    let anna = cluster.api().get("/api/workers/1").await;
+    assert_eq!(
+        (&anna["state"], &anna["busy"], &anna["queued"]),
+        (&"disconnected".into(), &1.into(), &0.into()),
+        "{anna}"
+    );
+    let (_, listed) = cluster.run_cli(&["workers"]);
+    assert!(listed.contains("1/?"), "{listed}");
+}

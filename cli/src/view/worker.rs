@@ -36,7 +36,7 @@ impl WorkerView for Worker {
             self.id.to_string(),
             self.name.clone(),
             self.state_text(),
-            used_of(self.busy, self.slots),
+            busy_text(self),
             used_of(self.queued, self.backlog),
             since(self.since, now),
             self.runtimes.iter().map(runtime_name).collect::<Vec<_>>().join(" "),
@@ -69,7 +69,7 @@ impl WorkerView for Worker {
             ("joined", optional(self.joined_at.as_ref())),
             ("suspect", self.suspect.as_ref().map(|it| it.cause.clone()).unwrap_or_default()),
             ("thresholds", self.suspect.as_ref().map(|it| it.rule.clone()).unwrap_or_default()),
-            ("busy", used_of(self.busy, self.slots)),
+            ("busy", busy_text(self)),
             ("queued", used_of(self.queued, self.backlog)),
         ];
         fields.extend(self.runtimes.iter().map(|runtime| ("runtime", runtime_text(runtime))));
@@ -134,6 +134,14 @@ pub(crate) trait WorkerRefView {
 impl WorkerRefView for WorkerRef {
     fn label(&self) -> String {
         if self.name.is_empty() { self.id.to_string() } else { self.name.clone() }
+    }
+}
+
+fn busy_text(worker: &Worker) -> String {
+    match worker.slots {
+        // The server was restarted, and the worker has not come back since.
+        0 => format!("{}/?", worker.busy),
+        slots => used_of(worker.busy, slots),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::fleet::classes::Need;
-use crate::fleet::groups::{Intake, RuntimeState, WorkerGroup};
+use crate::fleet::groups::{GroupCount, Intake, RuntimeState, WorkerGroup};
 use crate::ids::NeedId;
 use crate::job::LiveState;
 use crate::limits::gate;
@@ -100,9 +100,29 @@ fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> PendingRe
 
 /// The best reason of all groups, for a need without a list of workers.
 fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, &Need)) -> PendingReason {
+    let meets = |group: &WorkerGroup| match group {
+        WorkerGroup::Away => false,
+        WorkerGroup::Connected { class, .. } => {
+            class.is_none_or(|class| scheduler.fleet.classes().score(need.0, class).is_some())
+        }
+    };
+    let groups = || scheduler.fleet.groups().of_revision(definition.revision);
+    let reason_of = |group| reason_of_group(scheduler, group, definition.runtime(), need);
+    let best = best_reason(groups().filter(|(group, _)| meets(group)), reason_of);
+    // Workers that do not meet the need have no better reason than these, and comparing their labels costs most.
+    if best > PendingReason::RuntimeUnavailable {
+        return best;
+    }
+    best.max(best_reason(groups().filter(|(group, _)| !meets(group)), reason_of))
+}
+
+fn best_reason<'a>(
+    groups: impl Iterator<Item = (&'a WorkerGroup, GroupCount)>,
+    reason_of: impl Fn(&WorkerGroup) -> PendingReason,
+) -> PendingReason {
     let mut best = PendingReason::NoWorker;
-    for (group, count) in scheduler.fleet.groups().of_revision(definition.revision) {
-        let reason = reason_of_group(scheduler, group, definition.runtime(), need);
+    for (group, count) in groups {
+        let reason = reason_of(group);
         if count.others > 0 {
             best = best.max(reason);
         }

@@ -146,7 +146,9 @@ impl WorkerFacts {
             Link::Ready(_) if worker.health.breaker.is_suspect() => WorkerState::Suspect,
             Link::Ready(_) => WorkerState::Ready,
         };
-        let queued = worker.queued();
+        // Attempts beyond the slots may run all the same: after a restart of the server the slots are unknown, and an operator may lower them.
+        let prefetched = u32::try_from(worker.holdings.prefetched.len()).unwrap_or(u32::MAX);
+        let queued = worker.queued().min(prefetched);
         Some(Self {
             id: worker.row.worker,
             name: worker.row.name.clone(),
