@@ -137,3 +137,38 @@ async fn a_request_whose_client_leaves_early_is_recorded() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn logins_and_refused_actions_of_pages_have_their_status_and_their_problem() {
+    let (cluster, _server, admin) = start(&[]).await;
+    let base = format!("http://{}", cluster.address());
+    let client = http::client().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let form = async |path: &str, cookie: &str, body: String| {
+        let request = client.post(format!("{base}{path}")).header("cookie", cookie);
+        let form = "application/x-www-form-urlencoded";
+        request.header("content-type", form).header("accept", "text/html").body(body).send().await.unwrap()
+    };
+    let wrong = form("/login", "", "token=wrong".to_owned()).await;
+    assert_eq!(wrong.status().as_u16(), 401);
+    let token = std::fs::read_to_string(&admin).unwrap();
+    let right = form("/login", "", format!("token={}", token.trim())).await;
+    assert_eq!(right.status().as_u16(), 303);
+    let cookie = right.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+    let refused = form("/jobs/999/cancel", cookie, String::new()).await;
+    assert_eq!(refused.status().as_u16(), 404);
+    assert!(refused.text().await.unwrap().contains("</html>"), "a page");
+    form("/pause", cookie, String::new()).await;
+    let row = row(&cluster, &admin, "token first-admin", |row| row["target"] == "/login").await;
+    assert_eq!(row["status"], 303, "{row}");
+    let text = run(&cluster, &admin, &["audit", "-o", "json"]);
+    let rows: Vec<Value> = serde_json::from_str(&text).unwrap();
+    for (target, status, problem) in [
+        ("/login", 401, json!("invalid_token")),
+        ("/jobs/999/cancel", 404, json!("job_not_found")),
+        ("/pause", 303, Value::Null),
+    ] {
+        let fits =
+            |row: &&Value| row["target"] == target && row["status"] == status && row["problem"] == problem;
+        assert!(rows.iter().any(|row| fits(&row)), "{target}: {text}");
+    }
+}

@@ -281,6 +281,6 @@ async fn jobs_of_a_worker_that_is_away_since_before_a_restart_are_counted_as_run
         (&"disconnected".into(), &1.into(), &0.into()),
         "{anna}"
     );
-    let (_, listed) = cluster.run_cli(&["workers"]);
+    let (_, listed) = cluster.run_cli(&["workers", "--server", &cluster.address()]);
     assert!(listed.contains("1/?"), "{listed}");
 }

@@ -182,15 +182,15 @@ impl Access {
         self.requires_tokens || self.api.is_some()
     }
 
-    /// Begins a session of the dashboard for a token, and returns the value of its cookie.
+    /// Begins a session of the dashboard for a token, and returns the value of its cookie, and the holder of the token.
     ///
     /// # Errors
     /// Those of a wrong token; an address with too many of them is locked out.
-    pub fn sign_in(&self, token: &str, peer: Option<IpAddr>) -> Result<String, Denial> {
+    pub fn sign_in(&self, token: &str, peer: Option<IpAddr>) -> Result<(String, Arc<Actor>), Denial> {
         let now = Instant::now();
         let valid = self.check_given(Some(token.as_bytes()), peer, now)?;
         valid.actor.check(Permission::Read)?;
-        Ok(self.sessions.begin(valid.token, now))
+        Ok((self.sessions.begin(valid.token, now), valid.actor))
     }
 
     /// Ends the session of a request, if it has one.

@@ -57,6 +57,7 @@ use listener::tls::Tls;
 use listener::tls_files::TlsError;
 use listener::{ListenError, Listener};
 use logs::{Logs, LogsError};
+use maintenance::retention_time::RetentionTime;
 use notifications::client::{WebClient, trust_the_system};
 use notifications::delivery::Delivery;
 use notifications::mail::client::MailClient;
@@ -165,8 +166,9 @@ impl Server {
             config.data_dir.clone(),
         )?;
         let records = AccessRecords::load(access_archive, handles.record_writer.clone());
+        let retention_time = RetentionTime::unknown();
         let records = records.map_err(ServerError::Tokens)?.with_workers(handles.workers.clone());
-        let records = Arc::new(records);
+        let records = Arc::new(records.with_retention_time(retention_time.clone()));
         let tls = config.tls.clone().map(Tls::load).transpose()?;
         let certificate = tls.as_ref().and_then(Tls::expiry);
         let mut listener = Listener::bind(config.listen, connections(&config)).await?;
@@ -249,6 +251,7 @@ impl Server {
             handles.remover,
             config.data_dir.clone(),
             maintenance::RetainedData { archive, logs, catalogue: retained },
+            retention_time,
             leaving.clone(),
         );
         let maintenance = tokio::spawn(maintenance);

@@ -216,6 +216,7 @@ async fn with_a_token_people_sign_in_and_out() {
     is_page(&server.get("/tools/login?to=%2Fjobs").await, "/tools/login");
     let wrong = form(&server, "/tools/login", "token=wrong&to=%2Fjobs").await;
     assert!(wrong.header("set-cookie").is_empty() && wrong.body.contains("valid token"), "{wrong:?}");
+    assert_eq!((wrong.status, wrong.header("content-type")), (401, "text/html; charset=utf-8"), "{wrong:?}");
 
     let right = form(&server, "/tools/login", &format!("token={TOKEN}&to=%2Fjobs")).await;
     assert_eq!((right.status, right.header("location")), (303, "/tools/jobs"), "{right:?}");
@@ -308,6 +309,7 @@ async fn wrong_tokens_lock_the_login_out() {
     }
     let locked = form(&server, "/login", &format!("token={TOKEN}")).await;
     assert!(locked.header("set-cookie").is_empty() && locked.body.contains("too many"), "{locked:?}");
+    assert!(locked.status == 429 && !locked.header("retry-after").is_empty(), "{locked:?}");
 }
 
 #[tokio::test]

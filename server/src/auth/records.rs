@@ -16,6 +16,7 @@ use super::workers::WorkerRegistry;
 use crate::auth::hash;
 use crate::clock;
 use crate::engine::RecordWriter;
+use crate::maintenance::retention_time::RetentionTime;
 use crate::store::{
     AccessArchive, AccessChange, AuditLimits, CommitError, ReadError, RecordChange, TokenRow,
 };
@@ -43,6 +44,8 @@ pub struct AccessRecords {
     /// Reads the audit log.
     pub archive: Arc<dyn AccessArchive>,
     writer: RecordWriter,
+    /// By it rows become old. Nothing is deleted before it is known.
+    time: RetentionTime,
     /// Held while a token is made or revoked, so that its name and number are given once.
     changing: Mutex<()>,
 }
@@ -109,8 +112,15 @@ impl AccessRecords {
             audit: AuditLog::default(),
             archive,
             writer,
+            time: RetentionTime::unknown(),
             changing: Mutex::default(),
         })
+    }
+
+    /// Deletes what is old by this clock, which a wall clock that was set wrongly does not move.
+    #[must_use]
+    pub(crate) fn with_retention_time(self, time: RetentionTime) -> Self {
+        Self { time, ..self }
     }
 
     /// Lets workers join by the tokens that the store has.
@@ -220,7 +230,7 @@ impl AccessRecords {
         if rows.is_empty() {
             return;
         }
-        let limits = AuditLimits { since: kept_since(), rows_max: AUDIT_ROWS_MAX };
+        let limits = AuditLimits { since: self.kept_since(), rows_max: AUDIT_ROWS_MAX };
         match self.change(AccessChange::Audit(rows.clone(), limits)).await {
             Ok(()) => {}
             Err(ChangeError::Closed) => {
@@ -236,7 +246,7 @@ impl AccessRecords {
     async fn write_uses(&self) {
         let uses = self.tokens.unwritten_uses();
         let written = async {
-            self.change(AccessChange::ForgetTokens(kept_since())).await?;
+            self.change(AccessChange::ForgetTokens(self.kept_since())).await?;
             if !uses.is_empty() {
                 self.change(AccessChange::UseTokens(uses.clone())).await?;
             }
@@ -257,9 +267,9 @@ impl AccessRecords {
             .ok_or(ChangeError::Closed)?
             .map_err(ChangeError::Store)
     }
-}
 
-/// The audit log and revoked tokens are kept from this instant on.
-fn kept_since() -> Timestamp {
-    Timestamp(clock::now().utc.0 - KEPT_MS)
+    /// The audit log and revoked tokens are kept from this instant on.
+    fn kept_since(&self) -> Timestamp {
+        self.time.get().map_or(Timestamp(i64::MIN), |now| Timestamp(now.0.saturating_sub(KEPT_MS)))
+    }
 }

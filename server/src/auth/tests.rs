@@ -102,7 +102,7 @@ fn a_token_of_the_store_has_its_role_and_may_have_ended() {
     assert_eq!(with_token(&access, Connect, "longshore_3_x"), Ok(Some(Role::Worker)));
     assert_eq!(with_token(&access, Read, "longshore_4_x"), Err(Denial::Expired));
     assert_eq!(with_token(&access, Read, "longshore_1_y"), Err(Denial::InvalidToken));
-    let cookie = format!("{}={}", sessions::COOKIE, access.sign_in("longshore_2_x", None).unwrap());
+    let cookie = format!("{}={}", sessions::COOKIE, access.sign_in("longshore_2_x", None).unwrap().0);
     let by_cookie = |access| ask(access, Administer, "GET", &[("host", "x"), ("cookie", &cookie)]);
     assert_eq!(by_cookie(&access), Ok(Some(Role::Admin)));
     tokens.revoke(TokenId(2), Timestamp(9));
@@ -189,7 +189,8 @@ fn an_address_that_guesses_secrets_of_workers_is_locked_out() {
 #[test]
 fn a_session_stands_for_the_token_it_was_begun_with_whatever_its_text_looks_like() {
     let access = access().api_token("longshore_1_of_the_file");
-    let cookie = format!("{}={}", sessions::COOKIE, access.sign_in("longshore_1_of_the_file", None).unwrap());
+    let cookie =
+        format!("{}={}", sessions::COOKIE, access.sign_in("longshore_1_of_the_file", None).unwrap().0);
     let headers = [("host", "localhost"), ("cookie", cookie.as_str())];
     assert_eq!(ask(&access, Administer, "GET", &headers), Ok(Some(Role::Admin)));
 }

@@ -81,11 +81,12 @@ impl Outbox {
     ///
     /// # Errors
     /// The message, if the session does not keep up, or has ended.
-    pub fn send(&self, message: ToSession) -> Result<(), ToSession> {
+    pub fn send(&self, message: ToSession) -> Result<(), Unqueued> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
-            return Err(message);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Unqueued { message, is_full: true });
         }
-        self.queue.send(message).map_err(|refused| refused.0)
+        self.queue.send(message).map_err(|refused| Unqueued { message: refused.0, is_full: false })
     }
 
     /// A sending end that does not keep the queue open.
@@ -95,11 +96,23 @@ impl Outbox {
     }
 }
 
+/// A message that was not queued.
+#[derive(Debug)]
+pub struct Unqueued {
+    /// The message.
+    pub message: ToSession,
+    /// The session does not keep up; else it has ended.
+    pub is_full: bool,
+}
+
 impl WeakOutbox {
-    /// Queues a message. False if the engine has dropped the session, or if the session does not keep up.
-    pub fn send(&self, message: ToSession) -> bool {
-        let Some(queue) = self.queue.upgrade() else { return false };
-        Outbox { queue, waiting: self.waiting.clone() }.send(message).is_ok()
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// The message, if the engine has dropped the session, or if the session does not keep up or has ended.
+    pub fn send(&self, message: ToSession) -> Result<(), Unqueued> {
+        let Some(queue) = self.queue.upgrade() else { return Err(Unqueued { message, is_full: false }) };
+        Outbox { queue, waiting: self.waiting.clone() }.send(message)
     }
 }
 
@@ -195,14 +208,17 @@ impl Sessions {
             None => message,
             Some((outbox, _)) => match outbox.send(message) {
                 Ok(()) => return,
-                Err(refused) => {
-                    tracing::warn!(
-                        session = session.0,
-                        "worker does not read its socket; closing its session, it will reconcile when it reconnects"
-                    );
+                Err(Unqueued { message, is_full }) => {
+                    // A session that has ended tells the engine so next.
+                    if is_full {
+                        tracing::warn!(
+                            session = session.0,
+                            "worker does not read its socket; closing its session, it will reconcile when it reconnects"
+                        );
+                    }
                     self.open.remove(&session);
                     self.held_back.insert(session, Vec::new());
-                    refused
+                    message
                 }
             },
         };
@@ -233,12 +249,25 @@ mod tests {
         let output = outbox.downgrade();
         let mut sessions = Sessions::default();
         sessions.add(SessionId(1), outbox, LastHeard::at(Uptime(1)));
-        assert!(output.send(ToSession::Order(Order::Pulse(1))));
+        assert!(output.send(ToSession::Order(Order::Pulse(1))).is_ok());
         sessions.remove(SessionId(1), Vec::new());
         let mut messages = Vec::new();
         assert_eq!(inlet.take(&mut messages, 10).await, 1, "what was said before is said");
         assert_eq!(inlet.take(&mut messages, 10).await, 0);
-        assert!(!output.send(ToSession::Order(Order::Pulse(2))));
+        assert!(!output.send(ToSession::Order(Order::Pulse(2))).unwrap_err().is_full);
+    }
+
+    #[tokio::test]
+    async fn messages_that_are_refused_take_no_place() {
+        let (outbox, mut inlet) = queue();
+        let send = |number: usize| outbox.send(ToSession::Order(Order::Pulse(number as u64)));
+        (0..WAITING_MAX).for_each(|number| send(number).unwrap());
+        (0..3).for_each(|number| assert!(send(number).unwrap_err().is_full));
+        assert_eq!(inlet.take(&mut Vec::new(), 1).await, 1);
+        send(0).unwrap();
+        assert!(send(0).unwrap_err().is_full);
+        drop(inlet);
+        assert!(outbox.downgrade().send(ToSession::Order(Order::Pulse(1))).is_err());
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 pub(crate) mod leftovers;
 mod output;
 mod retention;
-mod retention_time;
+pub(crate) mod retention_time;
 mod trusted_clock;
 
 use std::path::PathBuf;
@@ -31,7 +31,8 @@ pub(crate) struct RetainedData {
     pub(crate) catalogue: Arc<Catalogue>,
 }
 
-/// Runs all maintenance tasks until the server stops. `last_cutoff_time` is the time that retention last measured ages by, from the store.
+/// Runs all maintenance tasks until the server stops. `last_cutoff_time` is the time that retention last measured ages by, from the store;
+/// `time` is set to the one that it measures them by now.
 /// After it returns no task holds the store or the logs.
 pub(crate) async fn run(
     limits: ServerLimits,
@@ -39,9 +40,9 @@ pub(crate) async fn run(
     remover: Remover,
     data: PathBuf,
     RetainedData { archive, logs, catalogue }: RetainedData,
+    time: RetentionTime,
     until: CancellationToken,
 ) {
-    let time = RetentionTime::unknown();
     let mut retention = JobRetention::new(remover, limits, data, last_cutoff_time, crate::clock::now)
         .with_definitions(catalogue.clone(), time.clone());
     let output =

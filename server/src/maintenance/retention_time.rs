@@ -7,10 +7,10 @@ use protocol::Timestamp;
 
 /// The time that retention goes by, for tasks without a clock of their own.
 #[derive(Clone, Debug)]
-pub(super) struct RetentionTime(Arc<AtomicI64>);
+pub(crate) struct RetentionTime(Arc<AtomicI64>);
 
 impl RetentionTime {
-    pub(super) fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self(Arc::new(AtomicI64::new(i64::MIN)))
     }
 
@@ -19,7 +19,7 @@ impl RetentionTime {
     }
 
     /// The time that was set last; none before the first time.
-    pub(super) fn get(&self) -> Option<Timestamp> {
+    pub(crate) fn get(&self) -> Option<Timestamp> {
         Some(self.0.load(Ordering::Relaxed)).filter(|time| *time != i64::MIN).map(Timestamp)
     }
 }

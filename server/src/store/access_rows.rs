@@ -89,7 +89,7 @@ pub enum AccessChange {
     UseTokens(Vec<(TokenId, Timestamp)>),
     /// Requests for the audit log. Rows beyond the limits are deleted with it.
     Audit(Vec<AuditRow>, AuditLimits),
-    /// Deletes tokens that were revoked before this instant.
+    /// Deletes tokens that were revoked before this instant, unless their number could be given to another one then, or a worker has it.
     ForgetTokens(Timestamp),
 }
 

@@ -49,7 +49,9 @@ impl Inbox {
     pub(super) fn give_up(&self, chunks: &[Chunk]) {
         let mark =
             |chunk: &Chunk| OutputMark { token: chunk.token, stream: chunk.stream, offset: chunk.end() };
-        self.outbox.send(ToSession::Order(Order::OutputAcknowledge(chunks.iter().map(mark).collect())));
+        // A session that does not keep up is closed by the task that writes output, or by the engine.
+        let _ =
+            self.outbox.send(ToSession::Order(Order::OutputAcknowledge(chunks.iter().map(mark).collect())));
     }
 }
 
@@ -59,7 +61,7 @@ impl Inbox {
 pub(super) struct WindowExceeded;
 
 /// Starts the task that writes one session's output and acknowledges it after the sync. The task ends with its inbox, or when output can no
-/// longer be stored: then the session must end too, so that its worker reconnects and repeats the unacknowledged part.
+/// longer be stored or acknowledged: then the session must end too, so that its worker reconnects and repeats the unacknowledged part.
 pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<()>) {
     let (inbox, mut waiting) = Inbox::new(outbox.clone());
     let task = tokio::spawn(async move {
@@ -72,8 +74,14 @@ pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<(
             match written {
                 Ok(marks) if marks.is_empty() => {}
                 Ok(marks) => {
+                    let sent = outbox.send(ToSession::Order(Order::OutputAcknowledge(marks)));
                     // If the engine has closed the session, the writer ends it.
-                    outbox.send(ToSession::Order(Order::OutputAcknowledge(marks)));
+                    if sent.is_err_and(|unqueued| unqueued.is_full) {
+                        tracing::warn!(
+                            "worker does not read its socket; its session closes and it repeats output"
+                        );
+                        return;
+                    }
                 }
                 Err(error) => {
                     tracing::error!(%error, "cannot store output; the session closes and the worker repeats it");

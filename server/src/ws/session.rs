@@ -88,7 +88,7 @@ pub(super) async fn serve(
     let close = tokio::select! {
         close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,
-        _ = &mut written => Some(close::INTERNAL_ERROR.with_reason("output cannot be kept")),
+        _ = &mut written => Some(close::INTERNAL_ERROR.with_reason("output cannot be kept or acknowledged")),
         () = acceptor.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
     };
     writer.orders.ended(close.as_ref());
@@ -142,7 +142,7 @@ impl<S: Sink<Message> + Unpin> Writer<S> {
     /// Writes until the engine or the socket closes.
     ///
     /// # Cancel safety
-    /// A message may be written in part: after dropping the future only a close frame may follow, and the peer may not get it.
+    /// A message that was begun is in the sink as a whole: others may follow it after dropping the future. The peer may get none of them.
     async fn run(&mut self, inlet: &mut OutboxReceiver) -> Close {
         let mut messages = Vec::with_capacity(64);
         let mut ping = interval_at(Instant::now() + self.intervals.ping(), self.intervals.ping());

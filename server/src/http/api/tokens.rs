@@ -23,6 +23,7 @@ use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
+use crate::http::middleware::detached::to_its_end;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
@@ -30,7 +31,7 @@ use crate::http::request::job_request::label_fault;
 use crate::http::request::path::Name;
 use crate::http::request::query::{Query, duration};
 use crate::http::state::AppState;
-use crate::store::{TokenId, TokenRow};
+use crate::store::{CommitError, TokenId, TokenRow};
 
 /// The body of `POST /api/tokens`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -101,11 +102,17 @@ pub(crate) async fn create(
         uses: request.uses,
         labels,
     };
-    let (row, text) = state.services.records.create(new).await?;
-    if !names.is_empty() && state.services.engine.reserve_labels(names).await.is_err() {
-        // The engine has ended. The token is in the store and its text is shown this once; the next start reserves the labels of all tokens.
-        tracing::warn!(token = %row.name, "the labels of a new token are reserved at the next start");
-    }
+    let (records, engine) = (Arc::clone(&state.services.records), state.services.engine.clone());
+    let (row, text) = to_its_end(async move {
+        let made = records.create(new).await?;
+        if !names.is_empty() && engine.reserve_labels(names).await.is_err() {
+            // The engine has ended. The token is in the store and its text is shown this once; the next start reserves the labels of all
+            // tokens.
+            tracing::warn!(token = %made.0.name, "the labels of a new token are reserved at the next start");
+        }
+        Ok(made)
+    })
+    .await?;
     let shown = shapes::NewToken { token: text, facts: token(&state, row) };
     Ok(json(StatusCode::CREATED, HeaderMap::new(), &shown))
 }
@@ -121,19 +128,26 @@ pub(crate) async fn revoke(
     query.finish()?;
     body::none(request.into_body()).await?;
     note::object(format!("token {name}"));
+    let (row, workers) = to_its_end(revoke_all(Arc::clone(&state), name, with_workers)).await?;
+    if let Some(count) = workers {
+        note::detail(format!("with its workers: {count}"));
+    }
+    Ok(Json(shapes::Token { workers_revoked: workers, ..token(&state, row) }))
+}
+
+/// Revokes a token, and the workers that have joined by it if they are asked for. Returns the number of these.
+async fn revoke_all(
+    state: Arc<AppState>,
+    name: String,
+    with_workers: bool,
+) -> Result<(TokenRow, Option<u32>), Problem> {
     let row = match state.services.records.revoke(&name).await {
         // The token may be revoked already, and its workers are not.
         Err(ChangeError::Unknown(_)) if with_workers => last_revoked(&state, &name)?,
         revoked => revoked?,
     };
-    let id = row.id;
-    let mut shown = token(&state, row);
-    if with_workers {
-        let count = revoke_workers(&state, id).await?;
-        note::detail(format!("with its workers: {count}"));
-        shown.workers_revoked = Some(count);
-    }
-    Ok(Json(shown))
+    let workers = if with_workers { Some(revoke_workers(&state, row.id).await?) } else { None };
+    Ok((row, workers))
 }
 
 fn last_revoked(state: &AppState, name: &str) -> Result<TokenRow, Problem> {
@@ -256,6 +270,7 @@ impl From<ChangeError> for Problem {
             }
             ChangeError::TooMany => Self::new(Code::OutOfRange, detail).hint("revoke some that nobody needs"),
             ChangeError::NotKept(cause) => Self::unreadable(cause),
+            ChangeError::Store(cause @ CommitError::Refused(_)) => Self::internal(cause),
             ChangeError::Store(cause) => Self::unreadable(cause),
             ChangeError::Closed => Self::new(Code::Draining, detail).hint(DRAINING_HINT).retry_after(5),
         }

@@ -77,7 +77,8 @@ pub(crate) async fn change(
     if let Some(detail) = changes_of(patch.slots, labels.as_ref()) {
         note::detail(detail);
     }
-    // Labels first: only they can still be refused, and then nothing has changed.
+    // Labels first: only they can still be refused for what they are, and then nothing has changed. If the server is busy in between, or the
+    // client leaves, the slots stay as they were; the same request again changes both.
     let mut operations = labels.into_iter().chain(slots);
     let (first, second) = (operations.next(), operations.next());
     let Some(first) = first else {

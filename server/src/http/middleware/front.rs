@@ -17,7 +17,7 @@ use crate::auth::role::Permission;
 use crate::http::middleware::audited::AuditedExchange;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::cut_at_revocation;
-use crate::http::middleware::problem::Problem;
+use crate::http::middleware::problem::{Problem, ShownProblem};
 use crate::http::request::accept::accepts;
 use crate::http::request::request_id::{REQUEST_ID, RequestId, is_request_id};
 use crate::http::state::AppState;
@@ -65,9 +65,13 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
         }
     };
     let mut problem_code = None;
-    if let Some(problem) = problem_of(&mut response, is_for_workers) {
+    let request_id = id.to_str().unwrap_or_default();
+    if let Some(ShownProblem(problem)) = response.extensions_mut().remove() {
         problem_code = Some(problem.code().name());
-        let written = problem.write(&state.services.base_path, id.to_str().unwrap_or_default());
+        problem.log_cause(request_id);
+    } else if let Some(problem) = problem_of(&mut response, is_for_workers) {
+        problem_code = Some(problem.code().name());
+        let written = problem.write(&state.services.base_path, request_id);
         let allow = response.headers_mut().remove(header::ALLOW);
         response = written;
         if let Some(allow) = allow {

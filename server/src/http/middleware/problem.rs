@@ -33,6 +33,10 @@ struct Parts {
     cause: Option<Arc<dyn Error + Send + Sync>>,
 }
 
+/// A problem that the answer shows already, as a page.
+#[derive(Clone, Debug)]
+pub struct ShownProblem(pub Problem);
+
 impl Problem {
     /// A problem with this code and a detail about this request.
     #[must_use]
@@ -222,18 +226,28 @@ impl Problem {
         faults.map(|fault| (fault.field.clone(), fault.detail.clone())).collect()
     }
 
+    /// Gives a page that shows the problem its status and headers. `front` finds the problem in the extensions, as [`ShownProblem`].
+    #[must_use]
+    pub fn shown_by(mut self, mut page: Response) -> Response {
+        *page.status_mut() = self.0.code.status();
+        page.headers_mut().extend(std::mem::take(&mut self.0.headers));
+        page.extensions_mut().insert(ShownProblem(self));
+        page
+    }
+
+    /// Writes the cause of a 5xx to the log.
+    pub fn log_cause(&self, request_id: &str) {
+        if let Some(cause) = &self.0.cause {
+            let (code, cause) = (self.0.code.name(), chain(cause.as_ref()));
+            tracing::error!(request_id, code, %cause, "request failed");
+        }
+    }
+
     /// The document. The cause of a 5xx goes to the log with the same request id.
     #[must_use]
     pub fn into_document(self, base: &str, request_id: &str) -> shapes::Problem {
+        self.log_cause(request_id);
         let parts = *self.0;
-        if let Some(cause) = &parts.cause {
-            tracing::error!(
-                request_id,
-                code = parts.code.name(),
-                cause = %chain(cause.as_ref()),
-                "request failed"
-            );
-        }
         shapes::Problem {
             kind: format!("{base}/problems/{}", parts.code.name()),
             title: parts.code.title().into(),

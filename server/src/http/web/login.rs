@@ -10,6 +10,7 @@ use axum::response::Response;
 use super::actions::form;
 use super::is_page;
 use super::page::{Frame, render, see_other};
+use crate::auth::audit::note;
 use crate::auth::sessions;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::query::{Query, encode};
@@ -46,7 +47,10 @@ pub(crate) async fn sign_in(
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim());
     let to = field("to").unwrap_or_default();
     match state.services.access.sign_in(field("token").unwrap_or_default(), address) {
-        Ok(session) => {
+        Ok((session, holder)) => {
+            if let Some(name) = &holder.token {
+                note::object(format!("token {name}"));
+            }
             let base = &state.services.base_path;
             let mut response = see_other(base, own_page(to));
             let secure = if is_tls { "; Secure" } else { "" };
@@ -63,7 +67,9 @@ pub(crate) async fn sign_in(
         }
         Err(denial) => {
             let fault = denial.to_string();
-            render(&LoginPage { frame: Frame::new(&state, "", "Sign in"), to: to.to_owned(), fault })
+            let page =
+                render(&LoginPage { frame: Frame::new(&state, "", "Sign in"), to: to.to_owned(), fault })?;
+            Ok(Problem::from(denial).shown_by(page))
         }
     }
 }

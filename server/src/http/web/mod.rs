@@ -93,6 +93,8 @@ pub(crate) fn is_page(path: &str) -> bool {
             | "schedules"
             | "workers"
             | "notifications"
+            | "pause"
+            | "resume"
             | "logs"
             | "login"
             | "logout"

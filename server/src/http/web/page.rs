@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use super::assets;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
-use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
 
@@ -132,13 +131,7 @@ pub(crate) async fn present(State(state): State<Arc<AppState>>, request: Request
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let mut response = next.run(request).await;
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        response = match problem.code() {
-            // The cause is logged where problem documents are written, with the id of the request.
-            code if code.status().is_server_error() && code == Code::Internal => {
-                return problem.into_response();
-            }
-            _ => problem_page(&state, &problem),
-        };
+        response = problem_page(&state, problem);
     }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
@@ -150,7 +143,7 @@ pub(crate) async fn present(State(state): State<Arc<AppState>>, request: Request
     response
 }
 
-fn problem_page(state: &AppState, problem: &Problem) -> Response {
+fn problem_page(state: &AppState, problem: Problem) -> Response {
     let page = ProblemPage {
         frame: Frame::new(state, "", problem.code().title()),
         code: problem.code().name(),
@@ -161,10 +154,7 @@ fn problem_page(state: &AppState, problem: &Problem) -> Response {
         faults: problem.faults_of_fields(),
     };
     match render(&page) {
-        Ok(mut response) => {
-            *response.status_mut() = problem.code().status();
-            response
-        }
+        Ok(page) => problem.shown_by(page),
         Err(problem) => problem.into_response(),
     }
 }

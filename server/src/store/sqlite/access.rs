@@ -34,8 +34,12 @@ pub(super) fn write(connection: &Connection, change: &AccessChange) -> rusqlite:
             rows.iter().try_for_each(|row| add_audit(connection, row))?;
             prune_audit(connection, *limits, rows.len())
         }
+        // The newest one stays, and those by which workers have joined: their numbers must not be given to others.
         AccessChange::ForgetTokens(before) => connection
-            .prepare_cached("DELETE FROM tokens WHERE revoked_at < ?1")?
+            .prepare_cached(
+                "DELETE FROM tokens WHERE revoked_at < ?1 AND id < (SELECT max(id) FROM tokens)
+                     AND id NOT IN (SELECT join_token FROM workers WHERE join_token IS NOT NULL)",
+            )?
             .execute([before.0])
             .map(drop),
     }

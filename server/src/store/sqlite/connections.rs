@@ -33,7 +33,7 @@ pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     // In KiB: enough for the upper pages of every index and the part of `jobs` that moves. Not more: a commit after a page was split goes
     // through all of the cache (SQLite gives the page a number beyond the last one meanwhile), and the system has the file in memory too.
     connection.pragma_update(None, "cache_size", -16_384)?;
-    // Checkpoints are ours (see `log`). In bytes: what a long backup made of the log is not kept.
+    // Checkpoints are ours (see `wal` and `checkpointer`). In bytes: what a long backup made of the log is not kept.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update_and_check(None, "journal_size_limit", 256 << 20, |_| Ok(()))?;
     connection.set_prepared_statement_cache_capacity(64);

@@ -30,6 +30,24 @@ fn row(at: i64) -> AuditRow {
     }
 }
 
+fn join_token(id: u64) -> TokenRow {
+    TokenRow {
+        id: TokenId(id),
+        name: "join".into(),
+        hash: [7; 32],
+        role: Role::Worker,
+        scope: Scope::default(),
+        created_at: Timestamp(1),
+        created_by: String::new(),
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+        uses: Some(2),
+        labels: vec![("zone".to_owned(), "eu".to_owned())],
+        joined: 0,
+    }
+}
+
 /// Adds a row for each of these times, in one commit.
 fn add(store: &mut SqliteStore, loaded: &Loaded, times: impl Iterator<Item = i64>, limits: AuditLimits) {
     let rows = times.map(row).collect();
@@ -102,21 +120,7 @@ fn workers_that_join_by_a_token_are_counted_once_in_the_commit_that_adds_them() 
     let place = Place::new();
     let (mut store, archive) = place.open();
     let loaded = store.load(&mut |_| {}).unwrap();
-    let token = TokenRow {
-        id: TokenId(3),
-        name: "join".into(),
-        hash: [7; 32],
-        role: Role::Worker,
-        scope: Scope::default(),
-        created_at: Timestamp(1),
-        created_by: String::new(),
-        expires_at: None,
-        last_used_at: None,
-        revoked_at: None,
-        uses: Some(2),
-        labels: vec![("zone".to_owned(), "eu".to_owned())],
-        joined: 0,
-    };
+    let token = join_token(3);
     let add = RecordChange::Access(AccessChange::AddToken(Box::new(token.clone())));
     store.change_record(loaded.epoch, &add).unwrap();
     assert_eq!(archive.tokens().unwrap(), std::slice::from_ref(&token));
@@ -134,4 +138,26 @@ fn workers_that_join_by_a_token_are_counted_once_in_the_commit_that_adds_them() 
     assert_eq!(commit(1, vec![joined(1), joined(1), worker(2, "other")]), 1);
     assert_eq!(commit(2, vec![joined(1), joined(4)]), 2);
     assert_eq!(commit(3, vec![Change::WorkerForgotten(WorkerId(1))]), 2, "a use does not come back");
+}
+
+#[test]
+fn numbers_of_forgotten_tokens_are_not_given_again() {
+    let place = Place::new();
+    let (mut store, archive) = place.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let mut change = |change| store.change_record(loaded.epoch, &RecordChange::Access(change)).unwrap();
+    for id in 1..=4 {
+        change(AccessChange::AddToken(Box::new(join_token(id))));
+        change(AccessChange::RevokeToken(TokenId(id), Timestamp(id.cast_signed())));
+    }
+    let Change::Worker(row) = worker(1, "w") else { unreachable!("it is one") };
+    let joined = Change::Worker(WorkerRow { join_token: Some(JoinTokenId(2)), ..row });
+    store.commit(&group(&loaded, 1, vec![joined])).unwrap();
+    let mut forget_before = |time| {
+        let change = RecordChange::Access(AccessChange::ForgetTokens(Timestamp(time)));
+        store.change_record(loaded.epoch, &change).unwrap();
+        archive.tokens().unwrap().iter().map(|row| row.id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(forget_before(3), [2, 3, 4], "a worker has joined by the second one");
+    assert_eq!(forget_before(100), [2, 4], "the last one tells the number of the next");
 }
