@@ -88,6 +88,31 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_were_retried_are_not_retried_with_others_again() {
+    let running = Running::start(JOBS).await;
+    let api = &running.api;
+    let (gate, file) = (running.cluster.path("gate"), running.cluster.path("jobs.json"));
+    let list = json!([{"name": "check", "params": {"gate": gate.to_str().unwrap()}}, {"name": "load", "after": ["check"]}]);
+    fs::write(&file, list.to_string()).unwrap();
+    assert_eq!(running.verb(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
+    assert_eq!(states(api, 1, 2).await, ["failed", "cancelled"]);
+    fs::write(&gate, "").unwrap();
+    assert_eq!(running.verb(&["retry", "1", "-q"]).out, "3\n");
+    assert_eq!(states(api, 3, 1).await, ["succeeded"]);
+    for words in [&["batch", "1", "retry", "-y"][..], &["retry", "--state", "failed", "-y"]] {
+        let told = running.verb(words);
+        assert!(told.code == 0 && !running.verb(&["ls"]).out.contains("4 "), "{words:?}: {told:?}");
+    }
+    let rest = running.verb(&["pipeline", "1", "retry"]);
+    assert_eq!(rest.code, 0, "{rest:?}");
+    assert_eq!(states(api, 4, 1).await, ["succeeded"]);
+    let load = api.get("/api/jobs/4").await;
+    assert_eq!((&load["retry_of"], &load["after"][0]["job"]), (&json!(2), &json!(3)), "{load}");
+    let nothing = running.verb(&["pipeline", "1", "retry"]);
+    assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waits_for_another_one_survives_a_crash_of_the_server() {
     let mut running = Running::start(JOBS).await;
     let slow = running.verb(&["run", "slow", "-q"]);

@@ -33,6 +33,9 @@ async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() 
     let cordon = format!("http://{}/api/workers/1/cordon", cluster.address());
     let request = http::client().build().unwrap().post(cordon).header("authorization", bearer(&some));
     assert_eq!(request.send().await.unwrap().status(), 403);
+    assert_eq!(cluster.run_as(&admin, &["run", "other"]).0, 0);
+    let (code, text) = cluster.run_as(&some, &["run", "hello", "--after", "1:ended"]);
+    assert!(code == 3 && text.contains(outside), "it would get the results of that job: {code}: {text}");
     let words = ["token", "create", "more", "--role", "admin", "--definitions", "hello"];
     let (code, text) = cluster.run_as(&admin, &words);
     assert!(code != 0 && text.contains("a token with the role admin is for all definitions"), "{text}");

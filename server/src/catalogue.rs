@@ -1,8 +1,9 @@
 //! The definitions of the last valid jobs.yaml.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 use std::ops::Bound;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use protocol::Revision;
 use scheduler::definition::Definition;
@@ -32,11 +33,22 @@ pub struct Entry {
     pub retention: RetentionRule,
 }
 
+/// Takes text.
+struct Hash(Sha256);
+
+impl fmt::Write for Hash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
+}
+
 /// The definitions as of one reading of jobs.yaml, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     entries: BTreeMap<String, Arc<Entry>>,
     policy: Arc<Policy>,
+    revision: OnceLock<Revision>,
 }
 
 impl Definitions {
@@ -49,6 +61,7 @@ impl Definitions {
                 .map(|entry| (entry.definition.name.clone(), Arc::new(entry)))
                 .collect(),
             policy: Arc::default(),
+            revision: OnceLock::new(),
         }
     }
 
@@ -75,17 +88,22 @@ impl Definitions {
         self.entries.values()
     }
 
-    /// The revision of the whole set: a hash of the names and revisions of its definitions.
+    /// The revision of the whole set: a hash of all keys of its definitions. That of a definition leaves out those that are not kept with
+    /// jobs: schedules, retention, notifications.
     #[must_use]
     pub fn revision(&self) -> Revision {
-        let mut hash = Sha256::new();
-        for entry in self.iter() {
-            hash.update(entry.definition.name.as_bytes());
-            hash.update([0]);
-            hash.update(entry.definition.revision.0.to_be_bytes());
-        }
-        let hash = hash.finalize();
-        Revision(u128::from_be_bytes(std::array::from_fn(|index| hash[index])))
+        *self.revision.get_or_init(|| {
+            let mut hash = Hash(Sha256::new());
+            // The text for people who debug has every key. It only has to be the same while this program runs.
+            let written = self.iter().try_for_each(|entry| {
+                // It does not show the addresses of notifications.
+                let targets: Vec<_> = entry.notify.iter().map(Target::rule).collect();
+                write!(hash, "{entry:?} {targets:?}")
+            });
+            debug_assert_eq!(written, Ok(()), "a hash takes any text");
+            let hash = hash.0.finalize();
+            Revision(u128::from_be_bytes(std::array::from_fn(|index| hash[index])))
+        })
     }
 
     /// The targets of notifications, as the store needs them.

@@ -131,6 +131,15 @@ async fn failed_jobs_are_retried_once_each() {
     assert_eq!(result["jobs"].as_array().map(Vec::len), Some(2));
     let made = server.stand.world().jobs.len();
     assert_eq!(made, 5);
+    let again = done(&server, "/api/jobs/retry?name=resize", "").await;
+    assert_eq!(again["matched"], 0, "their retries stand for them: {again}");
+    let keyed = async |server: &Server| {
+        server.ask("POST", "/api/jobs/retry?state=failed", &[("idempotency-key", "k")], "").await.json()
+    };
+    server.stand.world().end(4, State::Failed, 1);
+    let (first, second) = (keyed(&server).await, keyed(&server).await);
+    assert_eq!((&first["matched"], &first["jobs"]), (&json!(1), &json!([6])), "{first}");
+    assert_eq!(first, second, "the same request");
     let both = done(&server, "/api/jobs/retry?revision=original&dry_run=1", r#"{"ids":[1,2]}"#).await;
     assert_eq!(both["matched"], 2);
 }

@@ -102,6 +102,7 @@ async fn descriptive_keys_and_schedules_are_compared_too() {
     let changed = &plan["changed"][0];
     assert_eq!(changed["name"], "report");
     assert_eq!(changed["from_revision"], changed["to_revision"]);
+    assert_ne!(plan["current_revision"], plan["revision"], "the set differs, so reload --expect notices");
     let keys: Vec<&str> =
         changed["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap()).collect();
     assert_eq!(keys[0], "description", "{plan}");

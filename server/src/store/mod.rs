@@ -168,6 +168,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn pipeline(&self, job: JobId, limit: usize) -> Result<Pipeline, ReadError>;
 
+    /// The latest retry of those jobs that were retried, with its state.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn retries(&self, ids: &[JobId]) -> Result<BTreeMap<JobId, (JobId, State)>, ReadError>;
+
     /// The jobs behind an idempotency key, and the last commit that this read has seen.
     ///
     /// # Errors

@@ -67,6 +67,12 @@ impl Archive for StandInEngine {
         Ok(Pipeline { jobs: Vec::new(), is_whole: true })
     }
 
+    fn retries(&self, ids: &[JobId]) -> Result<BTreeMap<JobId, (JobId, State)>, ReadError> {
+        let world = self.read()?;
+        let retries = world.jobs.iter().filter_map(|it| Some((it.row.retry_of?, (it.row.job, it.row.state))));
+        Ok(retries.filter(|(of, _)| ids.contains(of)).collect())
+    }
+
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
         Ok(self.read()?.jobs.iter().find(|record| record.row.job == id).cloned())
     }

@@ -7,6 +7,7 @@
 mod by_number;
 mod verb;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ use crate::http::request::request_id::RequestId;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
-use crate::store::{JobFilter, JobRow, SetPart};
+use crate::store::{Archive, JobFilter, JobRow, SetPart};
 pub(crate) use verb::Verb;
 use verb::names_a_filter;
 
@@ -236,13 +237,35 @@ impl Operation {
             let is_member = matches!(row.set, SetPart::Member(_));
             self.verb == Verb::Retry && filter.parent.is_none() && is_member
         };
-        let chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
+        let mut chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
+        if self.verb == Verb::Retry {
+            let left_out = self.retried_before(chosen.clone()).await?;
+            chosen.retain(|job| !left_out.contains(job));
+        }
         let count = chosen.len() as u64;
         if !result.dry_run {
             self.apply(chosen, result, Detail::Counts).await?;
         }
         result.matched += count;
         Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
+    }
+
+    /// The jobs that were retried, but not by this request when it was sent before: the retry stands for its job from then on, and is
+    /// chosen itself if it has failed too.
+    async fn retried_before(&self, jobs: Vec<JobId>) -> Result<BTreeSet<JobId>, Problem> {
+        let key = self.key.as_ref().map(|(key, _)| Arc::clone(key));
+        let read = move |archive: &dyn Archive| {
+            let mut retried: BTreeSet<JobId> = archive.retries(&jobs)?.into_keys().collect();
+            if let Some(key) = key {
+                for job in jobs {
+                    if archive.key(&key_of(&key, job))?.0.is_some() {
+                        retried.remove(&job);
+                    }
+                }
+            }
+            Ok(retried)
+        };
+        self.state.read(read).await
     }
 
     /// Applies the operation to a slice of jobs.
@@ -346,7 +369,7 @@ impl Operation {
         let (definition, new) =
             repeat_of(&self.state, job, self.revision, MembersChoice::All, JobRequest::default()).await?;
         let new = NewJob { revision: definition.revision, ..new };
-        let key = self.key.as_ref().map(|(key, digest)| (format!("{key}:{job}").into(), *digest));
+        let key = self.key.as_ref().map(|(key, digest)| (key_of(key, job).into(), *digest));
         match submit_with_key(&self.state, vec![new], None, false, key).await? {
             Answer::Accepted(accepted) => Ok(Effect::Made(accepted.first)),
             Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
@@ -372,6 +395,11 @@ impl Operation {
         }
         Err(Busy.into())
     }
+}
+
+/// The idempotency key of one job of a request.
+fn key_of(key: &str, job: JobId) -> String {
+    format!("{key}:{job}")
 }
 
 /// Jobs of one slice; other requests are served between two slices.

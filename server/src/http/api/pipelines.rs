@@ -99,7 +99,8 @@ async fn repetitions(
         let detail = format!("the pipeline has more than {JOBS_MAX} jobs, or very many dependencies");
         return Err(Problem::new(Code::TooManyJobs, detail).hint("retry its jobs by themselves"));
     }
-    let repeated = to_repeat(&pipeline.jobs);
+    let retries = retries_outside(state, &pipeline.jobs).await?;
+    let repeated = to_repeat(&pipeline.jobs, &retries);
     if repeated.is_empty() {
         return Err(Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
             .hint(format!("GET /api/jobs/{id}/pipeline shows its jobs")));
@@ -110,16 +111,45 @@ async fn repetitions(
         let (definition, new) =
             repeat_of(state, job.job, revision, MembersChoice::All, JobRequest::default()).await?;
         size.add(new.details.as_deref(), 1)?;
-        jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated), ..new });
+        jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated, &retries), ..new });
     }
     Ok(jobs)
 }
 
+/// Jobs that stand for jobs of a pipeline which were retried by themselves: the latest retry, with its state, unless it has ended without
+/// success.
+type Retries = BTreeMap<JobId, (JobId, JobState)>;
+
+async fn retries_outside(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
+    let within: BTreeSet<JobId> = jobs.iter().map(|job| job.job).collect();
+    let mut open: Vec<(JobId, JobId)> = within.iter().map(|job| (*job, *job)).collect();
+    let mut retries = Retries::new();
+    for _ in 0..RETRIES_FOLLOWED {
+        let asked: Vec<JobId> = open.iter().map(|(_, latest)| *latest).collect();
+        let found = state.read(move |archive| archive.retries(&asked)).await?;
+        open.retain_mut(|(job, latest)| match found.get(latest) {
+            Some((retry, state)) if !within.contains(retry) => {
+                retries.insert(*job, (*retry, *state));
+                *latest = *retry;
+                true
+            }
+            _ => false,
+        });
+        if open.is_empty() {
+            break;
+        }
+    }
+    retries.retain(|_, (_, state)| !state.has_ended() || *state == JobState::Succeeded);
+    Ok(retries)
+}
+
 /// The jobs that have not succeeded and were not retried, without those that could not start again: they come after a job that succeeded, and require another
 /// outcome.
-fn to_repeat(jobs: &[PipelineJob]) -> Vec<&PipelineJob> {
-    let states: BTreeMap<JobId, JobState> = jobs.iter().map(|job| (job.job, job.state)).collect();
-    let retried: BTreeSet<JobId> = jobs.iter().filter_map(|job| job.retry_of).collect();
+fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j PipelineJob> {
+    let mut states: BTreeMap<JobId, JobState> = jobs.iter().map(|job| (job.job, job.state)).collect();
+    states.extend(retries.iter().map(|(job, (_, state))| (*job, *state)));
+    let within = jobs.iter().filter_map(|job| job.retry_of);
+    let retried: BTreeSet<JobId> = within.chain(retries.keys().copied()).collect();
     let failed = |job: &&PipelineJob| {
         job.state.has_ended() && job.state != JobState::Succeeded && !retried.contains(&job.job)
     };
@@ -144,20 +174,25 @@ fn to_repeat(jobs: &[PipelineJob]) -> Vec<&PipelineJob> {
     }
 }
 
-/// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, else on the jobs themselves.
-fn after(job: &PipelineJob, repeated: &[&PipelineJob]) -> Vec<Dependency> {
-    let on = |it: &DependencyRecord| match repeated.iter().position(|other| other.job == it.job) {
-        Some(at) => Predecessor::Member(u32::try_from(at).unwrap_or(u32::MAX)),
-        None => match it.state.filter(|state| state.has_ended()) {
-            Some(state) => Predecessor::Ended(it.job, state),
-            None => Predecessor::Live(it.job),
-        },
+/// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, on retries, else on the jobs themselves.
+fn after(job: &PipelineJob, repeated: &[&PipelineJob], retries: &Retries) -> Vec<Dependency> {
+    let on = |it: &DependencyRecord| {
+        if let Some(at) = repeated.iter().position(|other| other.job == it.job) {
+            return Predecessor::Member(u32::try_from(at).unwrap_or(u32::MAX));
+        }
+        let retry = retries.get(&it.job).map(|(retry, state)| (*retry, Some(*state)));
+        match retry.unwrap_or((it.job, it.state)) {
+            (job, Some(state)) if state.has_ended() => Predecessor::Ended(job, state),
+            (job, _) => Predecessor::Live(job),
+        }
     };
     job.after.iter().map(|it| Dependency { on: on(it), requires: it.requires }).collect()
 }
 
 /// Jobs of a pipeline that one answer shows.
 const JOBS_MAX: usize = 1_000;
+/// Retries of retries.
+const RETRIES_FOLLOWED: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -183,7 +218,25 @@ mod tests {
         let again =
             PipelineJob { retry_of: Some(JobId(2)), ..job(3, JobState::Lost, &[(1, RequiredEnd::Success)]) };
         let jobs = [first, failed, again];
-        assert_eq!(to_repeat(&jobs).iter().map(|job| job.job.0).collect::<Vec<_>>(), [3]);
+        assert_eq!(to_repeat(&jobs, &Retries::new()).iter().map(|job| job.job.0).collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
+    fn a_retry_beside_the_pipeline_stands_for_its_job() {
+        let jobs = [
+            job(1, JobState::Failed, &[]),
+            job(2, JobState::Cancelled, &[(1, RequiredEnd::Success)]),
+            job(3, JobState::Succeeded, &[(1, RequiredEnd::Failure)]),
+        ];
+        let retries: Retries = [(JobId(1), (JobId(9), JobState::Succeeded))].into();
+        let repeated = to_repeat(&jobs, &retries);
+        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2]);
+        let on: Vec<_> = after(repeated[0], &repeated, &retries).into_iter().map(|it| it.on).collect();
+        assert_eq!(on, [Predecessor::Ended(JobId(9), JobState::Succeeded)]);
+        let retries: Retries = [(JobId(1), (JobId(9), JobState::Running))].into();
+        let repeated = to_repeat(&jobs, &retries);
+        let on: Vec<_> = after(repeated[0], &repeated, &retries).into_iter().map(|it| it.on).collect();
+        assert_eq!((repeated.len(), on), (1, vec![Predecessor::Live(JobId(9))]));
     }
 
     #[test]
@@ -196,9 +249,10 @@ mod tests {
             job(5, JobState::Cancelled, &[(1, RequiredEnd::Failure)]),
             job(6, JobState::Cancelled, &[(5, RequiredEnd::Any), (2, RequiredEnd::Any)]),
         ];
-        let repeated = to_repeat(&jobs);
+        let repeated = to_repeat(&jobs, &Retries::new());
         assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2, 3, 6]);
-        let after: Vec<_> = after(repeated[1], &repeated).into_iter().map(|it| it.on).collect();
+        let after: Vec<_> =
+            after(repeated[1], &repeated, &Retries::new()).into_iter().map(|it| it.on).collect();
         assert_eq!(after, [Predecessor::Live(JobId(1)), Predecessor::Member(0)]);
     }
 }

@@ -158,12 +158,12 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
         if matches!(dependency.on, Predecessor::Ended(..)) && !found.contains_key(&job) {
             continue;
         }
-        // A token must not learn of jobs beyond its scope: they are as good as absent.
-        let known = found.get(&job).filter(|(definition, _)| actor.check_scope(definition).is_ok());
-        let Some((_, state)) = known else {
+        let Some((definition, state)) = found.get(&job) else {
             let detail = format!("there is no job {job}, or it has been removed");
             return Err(Problem::new(Code::InvalidDependency, detail).field("after"));
         };
+        // The job would get the results of the other one.
+        actor.check_scope(definition)?;
         if !state.has_ended() {
             continue;
         }

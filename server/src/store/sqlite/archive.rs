@@ -1,5 +1,6 @@
 //! The read side: a pool of read-only connections.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -176,6 +177,13 @@ impl Archive for SqliteArchive {
 
     fn pipeline(&self, job: JobId, limit: usize) -> Result<Pipeline, ReadError> {
         self.read(|connection| dependencies::pipeline(connection, job, limit))
+    }
+
+    fn retries(&self, ids: &[JobId]) -> Result<BTreeMap<JobId, (JobId, State)>, ReadError> {
+        self.read(|connection| {
+            let retry = |id: &JobId| dependencies::latest_retry(connection, *id).map(|it| Some((*id, it?)));
+            ids.iter().filter_map(|id| retry(id).transpose()).collect()
+        })
     }
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {

@@ -242,6 +242,16 @@ pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> r
     Ok(Pipeline { jobs: jobs.into_values().collect(), is_whole })
 }
 
+/// The latest retry of a job, and its state.
+pub(super) fn latest_retry(connection: &Connection, job: JobId) -> rusqlite::Result<Option<(JobId, State)>> {
+    connection
+        .prepare_cached("SELECT id, state FROM all_jobs WHERE retry_of = ?1 ORDER BY id DESC LIMIT 1")?
+        .query_row([number(job)], |row| {
+            Ok((JobId(row.get::<_, i64>(0)?.cast_unsigned()), codes::state(row.get(1)?)?))
+        })
+        .optional()
+}
+
 /// Dependencies that one answer reads.
 const LINKS_MAX: usize = 10_000;
 

@@ -52,6 +52,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("keys_in_jobs", include_str!("migrations/0035_keys_in_jobs.sql")),
     ("last_ends", include_str!("migrations/0036_last_ends.sql")),
     ("jobs_by_schedule", include_str!("migrations/0037_jobs_by_schedule.sql")),
+    ("retries", include_str!("migrations/0038_retries.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
