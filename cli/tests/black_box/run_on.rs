@@ -2,14 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod stub;
-
 use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::{Value, json};
-use stub::{CliOutput, longshore, run};
 use testkit::{Api, Cluster, Process};
+
+use crate::stub::{CliOutput, longshore, run};
 
 const JOBS: &str = r#"
 version: 1

@@ -1,13 +1,11 @@
 //! Jobs that come after others, by the real program: their order, what they are told, retries, and a crash of the server.
 
-mod running;
-mod stub;
-
 use std::fs;
 
-use running::Running;
 use serde_json::{Value, json};
 use testkit::Api;
+
+use crate::running::Running;
 
 const JOBS: &str = r#"
 version: 1

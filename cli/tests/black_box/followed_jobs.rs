@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod running;
-mod stub;
-
 use std::fs::File;
 
-use running::Running;
-use stub::{CliOutput, longshore, run};
 use testkit::{Process, wait_until};
+
+use crate::running::Running;
+use crate::stub::{CliOutput, longshore, run};
 
 const JOBS_FILE: &str = "
 defaults: { runtime: process }

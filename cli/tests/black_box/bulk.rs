@@ -1,10 +1,8 @@
 //! `cancel`, `retry` and `release` of all jobs that filters select: counted, confirmed, done in as many requests as it takes.
 
-mod stub;
-
 use std::process::Stdio;
 
-use stub::{JSON, Stub, job, run};
+use crate::stub::{JSON, Stub, job, run};
 
 const PROBLEM: &str = "application/problem+json";
 

@@ -2,15 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod running;
-mod stub;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use running::Running;
-use stub::{CliOutput, JSON, Stub, longshore, run};
 use testkit::Database;
+
+use crate::running::Running;
+use crate::stub::{CliOutput, JSON, Stub, longshore, run};
 
 const JOBS: &str = "version: 1\njobs: { rests: { runtime: process, command: [sleep, '600'] } }\n";
 

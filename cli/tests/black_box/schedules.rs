@@ -2,16 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
 
-mod running;
-mod stub;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::Method;
-use running::Running;
 use serde_json::{Value, json};
-use stub::{longshore, run};
 use testkit::{wait_for, wait_until};
+
+use crate::running::Running;
+use crate::stub::{longshore, run};
 
 impl Running {
     fn json(&self, arguments: &[&str]) -> Value {

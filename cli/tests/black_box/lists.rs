@@ -1,9 +1,8 @@
 //! Verbs that list, against a stub server.
 
-mod stub;
-
-use stub::{JSON, Stub, job, run};
 use testkit::Cluster;
+
+use crate::stub::{JSON, Stub, job, run};
 
 #[test]
 fn ls_fetches_pages_up_to_the_limit_and_escapes_control_characters() {

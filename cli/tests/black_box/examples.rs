@@ -5,14 +5,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod stub;
-
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use stub::run;
 use testkit::docker;
+
+use crate::stub::{longshore, run};
 
 #[test]
 fn the_scripts_example_works_without_containers() {
@@ -130,7 +129,7 @@ impl Example {
     /// Runs one command of the README with the environment of a worker.
     fn command(&self, line: &str, server: &str) -> Command {
         let words: Vec<&str> = words(line).into_iter().skip(1).collect();
-        let mut command = stub::longshore(&words);
+        let mut command = longshore(&words);
         command.current_dir(self.directory.path()).env("LONGSHORE_SERVER", server);
         let passed_on = ["PATH", "HOME", "DOCKER_HOST"].map(|name| (name, std::env::var_os(name)));
         command.envs(passed_on.into_iter().filter_map(|(name, value)| Some((name, value?))));

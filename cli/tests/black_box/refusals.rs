@@ -1,8 +1,6 @@
 //! Error responses of a stub server: text for people, JSON for programs, and exit code.
 
-mod stub;
-
-use stub::{CliOutput, Stub, longshore, run};
+use crate::stub::{CliOutput, Stub, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 

@@ -2,13 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod stub;
-
 use std::path::PathBuf;
 use std::process::Command;
 
-use stub::{CliOutput, longshore, run};
 use tempfile::TempDir;
+
+use crate::stub::{CliOutput, longshore, run};
 
 /// A settings file in a temporary directory.
 struct SettingsFile {
@@ -172,7 +171,7 @@ fn help_ignores_the_settings_file() {
     let said = settings_file("nonsense: 1\n").stderr_of("worker");
     assert_eq!(said.code, 2);
     let file = settings_file("nonsense: 1\n");
-    let help = stub::run(file.longshore("worker").arg("--help"));
+    let help = run(file.longshore("worker").arg("--help"));
     assert!(help.code == 0 && help.out.contains("--config <FILE>"), "{help:?}");
 }
 

@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-mod stub;
-
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use stub::{CliOutput, longshore, run};
+use crate::stub::{CliOutput, longshore, run};
 
 /// `longshore dev` in a temporary directory.
 struct Dev {

@@ -1,15 +1,12 @@
 //! `longshore top` on a real terminal, against a real server; and colours on a terminal.
 
 mod pty;
-#[path = "../running/mod.rs"]
-mod running;
-#[path = "../stub/mod.rs"]
-mod stub;
 
-use pty::Pty;
-use running::Running;
 use rustix::process::Signal;
-use stub::{JSON, Stub, job, longshore, run};
+
+use self::pty::Pty;
+use crate::running::Running;
+use crate::stub::{JSON, Stub, job, longshore, run};
 
 /// Its output tries to clear the screen and to set the title of the window.
 const JOBS: &str = "version: 1

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use testkit::wait_until;
 
-use crate::receiver::Receiver;
-use crate::{ALLOW, jobs_file, notifications, run, start};
+use super::receiver::Receiver;
+use super::{ALLOW, jobs_file, notifications, run, start};
 
 /// The text of the log and the API about a try without an answer.
 const SILENT: &str = "the target did not answer within 10 s";

@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
 
-mod running;
-mod stub;
-
 use reqwest::Method;
-use running::Running;
 use serde_json::{Value, json};
 use testkit::{Cluster, wait_until};
+
+use crate::running::Running;
 
 const JOBS: &str = "version: 1
 jobs:

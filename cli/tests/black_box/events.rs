@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
 
-mod running;
-mod stub;
-
-use running::Running;
 use serde_json::Value;
-use stub::longshore;
 use testkit::{Process, wait_until};
+
+use crate::running::Running;
+use crate::stub::longshore;
 
 impl Running {
     /// Makes a job, and waits for its end.

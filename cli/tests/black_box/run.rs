@@ -1,8 +1,6 @@
 //! `longshore run` and `retry` against a stub server: requests, repetitions and exit codes.
 
-mod stub;
-
-use stub::{JSON, RecordedRequest, Stub, job, run};
+use crate::stub::{JSON, RecordedRequest, Stub, job, run};
 
 #[test]
 fn run_sends_its_flags_and_prints_the_next_command() {

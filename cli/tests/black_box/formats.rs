@@ -1,9 +1,8 @@
 //! Output formats and completions, against a stub server.
 
-mod stub;
-
-use stub::{JSON, Stub, job, longshore, run};
 use testkit::{Cluster, Process, ProcessSpec, wait_until};
+
+use crate::stub::{JSON, Stub, job, longshore, run};
 
 const WORKERS: &str = r#"[
     {"id":1,"name":"anna","state":"ready","connected":true,"slots":4,"busy":1,"since":"2026-03-01T09:30:00.000Z","address":"10.0.0.7:4000","labels":{"zone":"b"}},

@@ -1,13 +1,12 @@
 //! Verbs that change jobs, against a stub server: several jobs share requests, and the result of each is printed.
 
-mod stub;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use stub::{CliOutput, JSON, Stub, job, longshore, run};
+
+use crate::stub::{CliOutput, JSON, Stub, job, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 

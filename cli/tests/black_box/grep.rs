@@ -1,9 +1,8 @@
 //! `longshore grep`, against a stub server and against a real server with a real worker.
 
-mod stub;
-
-use stub::{JSON, Stub, run};
 use testkit::Cluster;
+
+use crate::stub::{JSON, Stub, run};
 
 fn line(job: u64, text: &str) -> String {
     format!(

@@ -1,11 +1,10 @@
 //! `longshore run --count`, `batches` and `batch`, against a stub server and against a real server with a real worker.
 
-mod stub;
-
 use std::process::Stdio;
 
-use stub::{JSON, Stub, job, run};
 use testkit::Cluster;
+
+use crate::stub::{JSON, Stub, job, run};
 
 /// The JSON of a batch of ten.
 fn batch(state: &str, counts: &str, more: &str) -> String {

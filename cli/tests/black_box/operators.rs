@@ -1,8 +1,6 @@
 //! Verbs that change workers, against a stub server.
 
-mod stub;
-
-use stub::{JSON, Stub, run};
+use crate::stub::{JSON, Stub, run};
 
 #[test]
 fn worker_is_found_by_name_or_id() {

@@ -1,8 +1,6 @@
 //! Verbs that read jobs and output, against a stub server.
 
-mod stub;
-
-use stub::{CliOutput, JSON, Stub, job, longshore, run};
+use crate::stub::{CliOutput, JSON, Stub, job, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 
@@ -33,9 +31,9 @@ fn run_follow_separates_streams_and_prints_every_attempt() {
         }
     );
     let mut command = stub.longshore(&["run", "resize", "-f"]);
-    let by_variable = crate::run(command.env("LONGSHORE_OUTPUT", "json"));
+    let by_variable = run(command.env("LONGSHORE_OUTPUT", "json"));
     assert_eq!((by_variable.code, by_variable.out.as_str()), (0, "one\ntwo\n"), "{by_variable:?}");
-    let by_flag = crate::run(&mut stub.longshore(&["run", "resize", "-f", "-o", "json"]));
+    let by_flag = run(&mut stub.longshore(&["run", "resize", "-f", "-o", "json"]));
     assert!(by_flag.code == 2 && by_flag.err.contains("not JSON"), "{by_flag:?}");
     let last = "last-event-id: 1:0".to_owned();
     assert!(stub.requests()[1].head.contains(&last), "it begins before the first attempt is made");
