@@ -1,7 +1,5 @@
 //! The docker runtime with a program or an engine that is missing, hangs or answers wrongly. Scripted stand-ins, no engine needed.
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,9 +9,10 @@ use longshore_client::runtime::{Found, Runtime};
 use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign, ReleaseCause};
 use protocol::{RuntimeKind, Token, WorkerId};
-use support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 use worker::input::{Exit, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
+
+use crate::support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }

@@ -1,8 +1,6 @@
 //! Wrong answers of an engine: a forgotten start, a stale list, a name of another attempt, another clock, and an end that is only the
 //! CLI's. Scripted stand-ins.
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,8 +11,9 @@ use longshore_client::runtime::{Found, Runtime, StopStep};
 use protocol::order::StopCause;
 use protocol::report::Availability;
 use protocol::{Nonce, Token, Uptime};
-use support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 use worker::input::{Exit, Restored, RuntimeEvent};
+
+use crate::support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 
 /// An engine with the containers of this directory. Its list and its memory are lines of the script.
 fn engine(dir: &Path, list: &str, events: &str) -> Desk {

@@ -1,15 +1,14 @@
 //! Two workers of one installation on a real engine: containers that one has left, and their removal by the other.
 
-mod support;
-
 use std::sync::Arc;
 
 use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::{Membership, Runtime};
 use protocol::report::Foreign;
 use protocol::{Nonce, Token, WorkerId};
-use support::{Desk, spec};
 use worker::input::RuntimeEvent;
+
+use crate::support::{Desk, spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containers_of_another_worker_are_reported_and_removed_only_on_order() {

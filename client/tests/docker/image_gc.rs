@@ -1,7 +1,5 @@
 //! The clean-up of images: the order in which they go, and those that stay.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -12,9 +10,10 @@ use longshore_client::runtime::docker::Config;
 use longshore_client::runtime::docker::image_gc::ImageGcSettings;
 use protocol::ContainerSpec;
 use protocol::container::PullPolicy;
-use support::{Desk, IMAGE, docker, spec, stand_in};
 use worker::image_gc::{DiskUse, MIN_AGE, Watermarks};
 use worker::input::RuntimeEvent;
+
+use crate::support::{Desk, IMAGE, docker, spec, stand_in};
 
 /// Looks often, and takes images of any age. The use of the disk is in a file of the engine's data directory.
 fn quick(high: u8, low: u8) -> ImageGcSettings {

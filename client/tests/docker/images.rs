@@ -1,7 +1,5 @@
 //! Images: their platforms, the answers of registries, and the consequences for the job.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -11,8 +9,9 @@ use longshore_client::runtime::docker::Config;
 use protocol::ContainerSpec;
 use protocol::container::PullPolicy;
 use protocol::report::{Phase, ReleaseCause};
-use support::{Desk, Outcome, shell, spec, stand_in};
 use worker::input::{Exit, RuntimeEvent, StartFailure};
+
+use crate::support::{Desk, Outcome, shell, spec, stand_in};
 
 /// Short delays and at most three tries.
 fn quick() -> Config {

@@ -1,7 +1,5 @@
 //! A worker in a container: its engine sees other file systems, but has itself mounted the worker's state directory.
 
-mod support;
-
 use std::path::Path;
 
 use longshore_client::runtime::docker::{Config, OwnContainer};
@@ -9,8 +7,9 @@ use longshore_client::runtime::policy::Allow;
 use protocol::ContainerSpec;
 use protocol::container::Volume;
 use protocol::report::ReleaseCause;
-use support::{Desk, Outcome, docker, shell};
 use worker::input::{Exit, ResultFile};
+
+use crate::support::{Desk, Outcome, docker, shell};
 
 fn config() -> Config {
     let allow = Allow { volumes: vec!["*".into()], ..Allow::default() };
@@ -64,7 +63,8 @@ impl Container {
     fn create(source: &Path, destination: &Path, volume: &str) -> Self {
         let directory = format!("{}:{}", source.display(), destination.display());
         let kept = format!("{volume}:/kept");
-        let made = docker(["create", "--volume", &directory, "--volume", &kept, support::IMAGE, "true"]);
+        let made =
+            docker(["create", "--volume", &directory, "--volume", &kept, crate::support::IMAGE, "true"]);
         let id = String::from_utf8(made.stdout).expect("an id").trim().to_owned();
         Self { id, volume: volume.to_owned() }
     }

@@ -1,8 +1,6 @@
 //! Containers and directories of an earlier process, and containers without an attempt. On a real engine where possible, else on scripted
 //! stand-ins.
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,8 +11,9 @@ use longshore_client::runtime::{Found, Runtime};
 use protocol::order::StopCause;
 use protocol::report::Availability;
 use protocol::{ContainerSpec, Nonce, RuntimeKind, Token};
-use support::{Desk, IMAGE, docker, launch, shell, show_ended, spec, stand_in, surveyed};
 use worker::input::{Exit, Restored, RuntimeEvent};
+
+use crate::support::{Desk, IMAGE, docker, launch, shell, show_ended, spec, stand_in, surveyed};
 
 /// An engine whose containers are files.
 fn engine(dir: &Path) -> Config {

@@ -1,13 +1,12 @@
 //! The docker runtime's probe after it was told that nothing starts on its engine.
 
-mod support;
-
 use longshore_client::runtime::Runtime;
 use longshore_client::runtime::docker::Config;
 use protocol::RuntimeKind;
 use protocol::report::Availability;
-use support::{Desk, docker, spec, stand_in};
 use worker::input::RuntimeEvent;
+
+use crate::support::{Desk, docker, spec, stand_in};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_successful_probe_makes_the_engine_available_and_leaves_no_container() {

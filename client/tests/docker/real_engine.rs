@@ -1,7 +1,5 @@
 //! The docker runtime against a real engine.
 
-mod support;
-
 use std::time::Duration;
 
 use longshore_client::runtime::Runtime;
@@ -11,9 +9,10 @@ use protocol::ContainerSpec;
 use protocol::container::{Resources, Volume};
 use protocol::order::StopCause;
 use protocol::report::{OutputLengths, ReleaseCause};
-use support::{Desk, IMAGE, Outcome, docker, launch, shell, spec};
 use worker::input::{Exit, RuntimeEvent, StartFailure};
 use worker::step::StopStep;
+
+use crate::support::{Desk, IMAGE, Outcome, docker, launch, shell, spec};
 
 fn code(outcome: &Outcome) -> i32 {
     match outcome {

@@ -1,9 +1,8 @@
 //! Containers that are removed by another program, on a real engine.
 
-mod support;
-
-use support::{Desk, Outcome, docker, shell, spec};
 use worker::input::{Exit, Found};
+
+use crate::support::{Desk, Outcome, docker, shell, spec};
 
 /// The exit is unknown; the output is complete.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,5 @@
 //! Output that is read again from the engine's log, where the log is incomplete or the disk is full. Scripted stand-ins, no engine needed.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -9,8 +7,9 @@ use std::sync::Arc;
 use longshore_client::runtime::docker::Config;
 use protocol::Token;
 use protocol::report::{OutputLengths, Stream};
-use support::{Desk, Outcome, show_ended, spec, stand_in};
 use worker::input::Exit;
+
+use crate::support::{Desk, Outcome, show_ended, spec, stand_in};
 
 fn config(dir: &Path, logs: &str) -> Config {
     config_with(dir, RUN, logs)

@@ -1,8 +1,6 @@
 //! Between image and running container: the start permit, an engine that goes away, the report of the start. A scripted stand-in, no
 //! engine needed.
 
-mod support;
-
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,9 +10,10 @@ use longshore_client::runtime::{Found, Runtime};
 use protocol::container::{PullPolicy, Volume};
 use protocol::report::{Availability, ReleaseCause};
 use protocol::{ContainerSpec, RuntimeKind};
-use support::{Desk, Outcome, launch, show_ended, spec, stand_in};
 use worker::input::{Exit, Restored, RuntimeEvent, StartFailure};
 use worker::step::Launch;
+
+use crate::support::{Desk, Outcome, launch, show_ended, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -321,7 +320,7 @@ async fn a_start_whose_name_is_taken_for_a_while_tries_again_without_a_trace() {
     );
     let mut desk =
         Desk::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
-    let token = support::show_ended(&desk, dir.path(), 1, 1, 0);
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
     let name = desk.name(token);
     std::fs::rename(dir.path().join(&name), dir.path().join("shown")).expect("hidden");
     std::fs::create_dir(dir.path().join("hidden")).expect("a directory");

@@ -1,7 +1,5 @@
 //! A runtime on a real engine for one test: its own installation, its own state directory, and a clean-up.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
-
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,53 +19,53 @@ use tokio::sync::mpsc;
 use worker::input::{Exit, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
-pub const IMAGE: &str = "longshore-test:local";
+pub(crate) const IMAGE: &str = "longshore-test:local";
 
 /// Enough time for a loaded machine; successful tests do not wait for it.
-pub const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The runtime of one worker.
-pub struct Desk {
-    pub docker: Option<Arc<Docker>>,
+pub(crate) struct Desk {
+    pub(crate) docker: Option<Arc<Docker>>,
     /// `true` while the start gate is closed: prepared attempts are reported and not run.
-    pub holds: Arc<AtomicBool>,
-    pub logs: Logs,
-    pub told: mpsc::UnboundedReceiver<RuntimeEvent>,
-    pub done: mpsc::UnboundedReceiver<Token>,
-    pub membership: Membership,
-    pub config: Config,
-    pub state: Arc<tempfile::TempDir>,
-    pub seen: Vec<RuntimeEvent>,
+    pub(crate) holds: Arc<AtomicBool>,
+    pub(crate) logs: Logs,
+    pub(crate) told: mpsc::UnboundedReceiver<RuntimeEvent>,
+    pub(crate) done: mpsc::UnboundedReceiver<Token>,
+    pub(crate) membership: Membership,
+    pub(crate) config: Config,
+    pub(crate) state: Arc<tempfile::TempDir>,
+    pub(crate) seen: Vec<RuntimeEvent>,
 }
 
 /// The result of an attempt.
 #[derive(Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     Ended(Exit, OutputLengths),
     Refused(ReleaseCause, String),
 }
 
 impl Desk {
     /// A desk on the real engine, if tests may use it.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Self::with(Config::default())
     }
 
-    pub fn with(config: Config) -> Option<Self> {
+    pub(crate) fn with(config: Config) -> Option<Self> {
         is_wanted().then(|| {
             prepare_image();
             Self::without_image(config)
         })
     }
 
-    pub fn without_image(config: Config) -> Self {
+    pub(crate) fn without_image(config: Config) -> Self {
         let state = Arc::new(tempfile::tempdir().expect("a directory"));
         let membership = Membership { cluster: ClusterId(rand::random()), worker: WorkerId(1) };
         Self::at(config, state, membership)
     }
 
     /// A runtime with the same state directory as another one.
-    pub fn at(config: Config, state: Arc<tempfile::TempDir>, membership: Membership) -> Self {
+    pub(crate) fn at(config: Config, state: Arc<tempfile::TempDir>, membership: Membership) -> Self {
         let (logs, done) = Logs::new();
         let (events, happened): (Events, _) = mpsc::unbounded_channel();
         let store = AttemptStore::open(state.path()).expect("a store");
@@ -80,7 +78,7 @@ impl Desk {
     }
 
     /// Simulates a restart: only the state directory and the engine keep their content.
-    pub async fn restart(&mut self) -> Survey {
+    pub(crate) async fn restart(&mut self) -> Survey {
         self.docker = None;
         let fresh = Self::at(self.config.clone(), Arc::clone(&self.state), self.membership);
         let cluster = self.membership;
@@ -91,32 +89,32 @@ impl Desk {
         self.docker().survey().await
     }
 
-    pub fn docker(&self) -> &Docker {
+    pub(crate) fn docker(&self) -> &Docker {
         self.docker.as_deref().expect("it runs")
     }
 
-    pub fn dir(&self, token: Token) -> PathBuf {
+    pub(crate) fn dir(&self, token: Token) -> PathBuf {
         self.state.path().join(format!("attempts/{}-{}", token.job, token.fence))
     }
 
-    pub fn name(&self, token: Token) -> String {
+    pub(crate) fn name(&self, token: Token) -> String {
         token.container_name(self.membership.cluster)
     }
 
-    pub fn start(&self, job: u64, spec: ContainerSpec) -> Token {
+    pub(crate) fn start(&self, job: u64, spec: ContainerSpec) -> Token {
         let launch = launch(job, spec);
         let token = launch.token;
         self.docker().start(launch);
         token
     }
 
-    pub async fn run(&mut self, job: u64, spec: ContainerSpec) -> Outcome {
+    pub(crate) async fn run(&mut self, job: u64, spec: ContainerSpec) -> Outcome {
         let token = self.start(job, spec);
         self.outcome(token).await
     }
 
     /// The first event that fits, past or future.
-    pub async fn event<T>(&mut self, mut fits: impl FnMut(&RuntimeEvent) -> Option<T>) -> T {
+    pub(crate) async fn event<T>(&mut self, mut fits: impl FnMut(&RuntimeEvent) -> Option<T>) -> T {
         if let Some(it) = self.seen.iter().find_map(&mut fits) {
             return it;
         }
@@ -136,14 +134,14 @@ impl Desk {
         }
     }
 
-    pub async fn started(&mut self, token: Token) {
+    pub(crate) async fn started(&mut self, token: Token) {
         self.event(|it| {
             matches!(it, RuntimeEvent::Started { token: whose, .. } if *whose == token).then_some(())
         })
         .await;
     }
 
-    pub async fn outcome(&mut self, token: Token) -> Outcome {
+    pub(crate) async fn outcome(&mut self, token: Token) -> Outcome {
         self.event(|event| match event {
             RuntimeEvent::Ended { token: whose, exit, output, .. } if *whose == token => {
                 Some(Outcome::Ended(exit.clone(), *output))
@@ -156,12 +154,12 @@ impl Desk {
         .await
     }
 
-    pub fn ask_to_stop(&self, token: Token, grace: Duration) {
+    pub(crate) fn ask_to_stop(&self, token: Token, grace: Duration) {
         self.docker().stop(token, StopCause::Cancel, StopStep::Ask { grace }, longshore_client::clock::now());
     }
 
     /// Takes all output until it is complete. Returns both streams, and whether some bytes were replayed.
-    pub async fn output(&mut self, token: Token) -> (Vec<u8>, Vec<u8>, bool) {
+    pub(crate) async fn output(&mut self, token: Token) -> (Vec<u8>, Vec<u8>, bool) {
         let (outputs, replayed, gaps) = self.output_and_gaps(token).await;
         assert_eq!(gaps, [], "as (stream, offset, bytes)");
         let [stdout, stderr] = outputs;
@@ -169,7 +167,10 @@ impl Desk {
     }
 
     /// Like [`Desk::output`]; each gap is a stream, an offset and a length, shown as underscores.
-    pub async fn output_and_gaps(&mut self, token: Token) -> ([Vec<u8>; 2], bool, Vec<(Stream, u64, u64)>) {
+    pub(crate) async fn output_and_gaps(
+        &mut self,
+        token: Token,
+    ) -> ([Vec<u8>; 2], bool, Vec<(Stream, u64, u64)>) {
         let mut got: HashMap<Token, [Vec<u8>; 2]> = HashMap::new();
         let (mut replayed, mut gaps) = (false, Vec::new());
         let all = async {
@@ -201,7 +202,7 @@ impl Desk {
     }
 
     /// Waits for a condition outside of the runtime.
-    pub async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let mut looks = tokio::time::interval(Duration::from_millis(50));
         let wait = async {
             while !holds() {
@@ -211,7 +212,7 @@ impl Desk {
         assert!(tokio::time::timeout(SOON, wait).await.is_ok(), "never: {what}");
     }
 
-    pub fn exists(&self, token: Token) -> bool {
+    pub(crate) fn exists(&self, token: Token) -> bool {
         docker(["inspect", "--type", "container", "--", &self.name(token)]).status.success()
     }
 }
@@ -245,7 +246,7 @@ impl Drop for Desk {
     }
 }
 
-pub fn launch(job: u64, spec: ContainerSpec) -> Launch {
+pub(crate) fn launch(job: u64, spec: ContainerSpec) -> Launch {
     Launch {
         token: Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job + 1000) },
         revision: Revision(1),
@@ -257,7 +258,7 @@ pub fn launch(job: u64, spec: ContainerSpec) -> Launch {
     }
 }
 
-pub fn spec(command: &[&str]) -> ContainerSpec {
+pub(crate) fn spec(command: &[&str]) -> ContainerSpec {
     ContainerSpec {
         image: IMAGE.into(),
         command: command.iter().map(|it| (*it).to_owned()).collect(),
@@ -268,17 +269,17 @@ pub fn spec(command: &[&str]) -> ContainerSpec {
     }
 }
 
-pub fn shell(script: &str) -> ContainerSpec {
+pub(crate) fn shell(script: &str) -> ContainerSpec {
     spec(&["sh", "-c", script])
 }
 
-pub fn docker<const N: usize>(args: [&str; N]) -> Output {
+pub(crate) fn docker<const N: usize>(args: [&str; N]) -> Output {
     Command::new("docker").args(args).output().expect("the docker program")
 }
 
 /// Writes a stand-in for the program, in one step. Another process writes it: a file that this process holds open, even in a child that is
 /// about to be started, cannot be executed (ETXTBSY).
-pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
+pub(crate) fn stand_in(dir: &Path, script: &str) -> PathBuf {
     let write = "cat > docker.new && chmod 755 docker.new && mv docker.new docker";
     let mut writer = Command::new("sh")
         .args(["-c", write])
@@ -294,12 +295,12 @@ pub fn stand_in(dir: &Path, script: &str) -> PathBuf {
 }
 
 /// Shows a successful container of this attempt and worker.
-pub fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
+pub(crate) fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
     show_ended_at(desk, dir, (job, worker, code), "2026-01-01T00:00:01Z")
 }
 
 /// Like [`show_ended`], with this end; all of them started with the year 2026.
-pub fn show_ended_at(
+pub(crate) fn show_ended_at(
     desk: &Desk,
     dir: &Path,
     (job, worker, code): (u64, u64, i32),
@@ -323,7 +324,7 @@ pub fn show_ended_at(
 }
 
 /// The result of a later survey for this attempt.
-pub fn surveyed(event: &RuntimeEvent, token: Token) -> Option<Restored> {
+pub(crate) fn surveyed(event: &RuntimeEvent, token: Token) -> Option<Restored> {
     match event {
         RuntimeEvent::Surveyed { attempts, .. } => {
             attempts.iter().find(|it| it.launch.token == token).cloned()
@@ -342,7 +343,7 @@ fn is_wanted() -> bool {
 }
 
 /// Makes the test image from the machine's static busybox, or else from the image of that name; nothing is pulled.
-pub fn prepare_image() {
+pub(crate) fn prepare_image() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let version = docker(["version", "--format", "{{.Server.Version}}"]);
