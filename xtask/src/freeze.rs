@@ -36,7 +36,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
         std::fs::copy(&from, to.join(WORKER).join(name))
             .with_context(|| format!("cannot copy {}", from.display()))?;
     }
-    let words = ["cargo", "test", "--workspace", "--test", "frozen", "--", "--exact", WRITER];
+    let words = ["cargo", "test", "--workspace", "--test", "black_box", "--", "--exact", WRITER];
     let mut write = step::command(root, &words);
     write.env("LONGSHORE_FREEZE", version);
     step::run("freeze", step::succeed(write)).await?;
@@ -50,4 +50,4 @@ pub(crate) const WORKER: &str = "worker-python";
 const WORKER_FILES: [&str; 5] = ["check.py", "codec.py", "jobs.yaml", "records.py", "worker.py"];
 
 /// The test that writes the backup and the answers.
-const WRITER: &str = "a_version_is_frozen_if_that_is_asked_for";
+const WRITER: &str = "frozen::a_version_is_frozen_if_that_is_asked_for";

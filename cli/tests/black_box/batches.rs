@@ -1,0 +1,211 @@
+//! `longshore run --count`, `batches` and `batch`, against a stub server and against a real server with a real worker.
+
+use std::process::Stdio;
+
+use testkit::Cluster;
+
+use crate::stub::{JSON, Stub, job, run};
+
+/// The JSON of a batch of ten.
+fn batch(state: &str, counts: &str, more: &str) -> String {
+    let zero = ["scheduled", "queued", "assigned", "running", "quarantined", "succeeded", "failed"]
+        .into_iter()
+        .chain(["cancelled", "expired", "lost"])
+        .filter(|name| !counts.contains(name))
+        .map(|name| format!("\"{name}\":0"))
+        .collect::<Vec<_>>()
+        .join(",");
+    format!(
+        r#"{{"id":12,"name":"nightly","state":"{state}","created_at":"2026-03-01T09:30:00.000Z","count":10,
+            "counts":{{{counts},{zero}}},"progress":0.5{more}}}"#
+    )
+}
+
+const ENDED: &str = r#","ended_at":"2026-03-01T09:31:00.000Z""#;
+
+#[test]
+fn run_count_asks_for_a_batch_and_prints_the_next_command() {
+    let stub = Stub::new();
+    let made = r#"{"batch":12,"count":10,"first":12,"last":21,"created_at":"2026-03-01T09:30:00.000Z"}"#;
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, made);
+    let flags = ["run", "resize", "--count", "10", "--batch-name", "nightly", "--max-failures", "3"];
+    let said = run(&mut stub.longshore(&flags));
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!(said.out, "batch 12 has 10 jobs, 12 to 21; follow it with: longshore batch 12 --wait\n");
+    let body: serde_json::Value = serde_json::from_str(&stub.requests()[0].body).unwrap();
+    assert_eq!(body, serde_json::json!({"count": 10, "batch_name": "nightly", "max_failures": 3}));
+    let quiet = run(&mut stub.longshore(&["run", "resize", "--count", "10", "-q"]));
+    assert_eq!(quiet.out, "12\n");
+    for wrong in [vec!["--batch-name", "x"], vec!["--count", "0"], vec!["--count", "2", "--follow"]] {
+        let said = run(stub.longshore(&["run", "resize"]).args(&wrong));
+        assert_eq!(said.code, 2, "{wrong:?} {said:?}");
+    }
+}
+
+#[test]
+fn waiting_for_a_batch_prints_a_line_for_each_tenth_and_exits_by_its_state() {
+    let stub = Stub::new();
+    let line = "GET /api/batches/12?wait=1s";
+    stub.on(line, "200 OK", JSON, &batch("running", r#""queued":10"#, ""))
+        .on(line, "200 OK", JSON, &batch("running", r#""queued":10"#, ""))
+        .on(line, "200 OK", JSON, &batch("running", r#""running":2,"succeeded":7,"failed":1"#, ""))
+        .on(line, "200 OK", JSON, &{
+            let failure =
+                job(13, r#""state":"failed","outcome":"failed","exit_code":3,"reason":"exit code 3""#);
+            batch("failed", r#""succeeded":9,"failed":1"#, &format!("{ENDED},\"failures\":[{failure}]"))
+        });
+    let said = run(&mut stub.longshore(&["batch", "12", "--wait"]));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(
+        said.err,
+        "longshore: batch 12: 0 of 10 ended\nlongshore: batch 12: 8 of 10 ended, 1 failed\n\
+         longshore: batch 12: 10 of 10 ended, 1 failed\n"
+    );
+    assert!(said.out.contains("members      9 succeeded, 1 failed\n"), "{}", said.out);
+    assert!(said.out.ends_with("job 13 failed, exit 3\n"), "{}", said.out);
+}
+
+#[test]
+fn batches_are_listed_and_operations_on_them_are_confirmed() {
+    let stub = Stub::new();
+    let list = format!("[{}]", batch("failed", r#""succeeded":9,"failed":1"#, ENDED));
+    stub.on("GET /api/batches?limit=50&name=nightly&state=failed", "200 OK", JSON, &list);
+    let said = run(&mut stub.longshore(&["batches", "--name", "nightly", "--state", "failed"]));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        said.out.lines().nth(1).is_some_and(|row| row.contains("nightly  failed  10/10")),
+        "{}",
+        said.out
+    );
+
+    let done = r#"{"dry_run":false,"matched":1,"done":1,"stopping":0,"refused":0,"refusals":[],"jobs":[30]}"#;
+    stub.on("POST /api/batches/12/retry?dry_run=1", "200 OK", JSON, done).on(
+        "POST /api/batches/12/retry",
+        "200 OK",
+        JSON,
+        done,
+    );
+    let mut unasked = stub.longshore(&["batch", "12", "retry"]);
+    let said = run(unasked.stdin(Stdio::null()));
+    assert_eq!(said.code, 2);
+    assert!(
+        said.err.contains("the batch has 1 job; to retry them without a question, add --yes"),
+        "{said:?}"
+    );
+    let said = run(&mut stub.longshore(&["batch", "12", "retry", "--yes"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "1 retried of 1 jobs\n"));
+}
+
+const JOBS: &str = r#"
+jobs:
+  members:
+    runtime: process
+    command: ["sh", "-c", "echo $LONGSHORE_BATCH $LONGSHORE_INDEX/$LONGSHORE_BATCH_SIZE; test $LONGSHORE_INDEX -ne 1"]
+  failing: {runtime: process, command: ["sh", "-c", "exit 3"]}
+  held:
+    runtime: process
+    command:
+      - "sh"
+      - "-c"
+      - "printf begun; until test -e $1; do sleep 0.02; done; echo ' and done'; test $LONGSHORE_INDEX -lt 20 || echo late >&2"
+      - "sh"
+"#;
+
+/// Runs a verb that asks the server of the cluster.
+fn cli(cluster: &Cluster, arguments: &[&str]) -> (i32, String) {
+    cluster.run_cli(&[arguments, &["--server", &cluster.address()]].concat())
+}
+
+#[tokio::test]
+async fn members_are_told_their_position_also_when_they_are_retried() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let _worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--slots", "2"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let (code, said) = cli(&cluster, &["run", "members", "--count", "3", "--wait"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("2 succeeded, 1 failed"), "{said}");
+    for (job, position) in [(1, "1 0/3\n"), (2, "1 1/3\n"), (3, "1 2/3\n")] {
+        let (_, output) = cli(&cluster, &["logs", &job.to_string()]);
+        assert!(output.contains(position), "{output}");
+    }
+    let (code, said) = cli(&cluster, &["batch", "1", "retry", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    cluster.api().wait_for_job(4, |job| job["state"] == "failed").await;
+    let (_, output) = cli(&cluster, &["logs", "4"]);
+    assert!(output.contains("1 1/3\n"), "{output}");
+}
+
+#[tokio::test]
+async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let _worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--slots", "1"]);
+    let api = cluster.api();
+    api.wait_for_ready_worker("w1").await;
+    let flags = ["run", "failing", "--count", "2000", "--max-failures", "3", "--wait"];
+    let (code, said) = cli(&cluster, &flags);
+    assert_eq!(code, 1, "{said}");
+    let batch = api.get("/api/batches/1").await;
+    assert_eq!(batch["state"], "failed", "{batch}");
+    let count = |state: &str| batch["counts"][state].as_u64().unwrap();
+    // One slot and its backlog may have begun more than those that had failed.
+    assert!((3..20).contains(&count("failed")), "{batch}");
+    assert_eq!(count("failed") + count("cancelled"), 2_000, "{batch}");
+    let jobs = api.get("/api/jobs?batch=1&state=cancelled&limit=1").await;
+    assert_eq!(jobs[0]["reason"], "batch max_failures reached");
+    let events = api.get_bytes("/api/events?batch=1&kind=batch.*&tail=10&follow=0").await;
+    let events = String::from_utf8(events).unwrap();
+    assert!(events.contains("\"batch.accepted\"") && events.contains("\"batch.ended\""), "{events}");
+}
+
+/// The output of running members is printed at once, that of many members in full, and the exit code says how the batch ended.
+#[tokio::test]
+async fn the_output_of_all_members_is_followed_until_the_batch_has_ended() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let _worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--slots", "20"]);
+    api.wait_for_ready_worker("w1").await;
+    let files = tempfile::tempdir().unwrap();
+    let (go, printed) = (files.path().join("go"), files.path().join("printed"));
+    let body = serde_json::json!({"count": 30, "args": [go]});
+    assert_eq!(api.post("/api/jobs/held", Some(&body)).await["batch"], 1);
+    let mut follower = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(["batch", "1", "--follow", "-o", "ndjson", "--server", &cluster.address()])
+        .stdout(std::fs::File::create(&printed).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&printed).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    testkit::wait_for("sixteen members are followed", async || (lines().len() >= 16).then_some(())).await;
+    std::fs::write(&go, "").unwrap();
+    let ended = testkit::wait_for("the batch has ended", async || follower.try_wait().unwrap()).await;
+    assert_eq!(ended.code(), Some(0));
+    let text_of = |index: u64, stream: &str| -> String {
+        let of = |line: &&serde_json::Value| line["index"] == index && line["stream"] == stream;
+        lines().iter().filter(of).map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+    };
+    for index in 0..30 {
+        assert_eq!(text_of(index, "stdout"), "begun and done\n", "{index}");
+        assert_eq!(text_of(index, "stderr"), if index < 20 { "" } else { "late\n" }, "{index}");
+    }
+
+    let (code, said) = cli(&cluster, &["run", "members", "--count", "11", "--quiet"]);
+    assert_eq!((code, said.as_str()), (0, "31\n"));
+    let (code, said) = cli(&cluster, &["batch", "31", "--follow"]);
+    assert_eq!(code, 1, "{said}");
+    for index in 0..11 {
+        let line = format!("{:<6} | 31 {index}/11\n", format!("{}[{index}]", 31 + index));
+        assert_eq!(said.matches(&line).count(), 1, "{line} in {said}");
+    }
+    assert!(said.contains("32[1]  | longshore: job 32 failed"), "{said}");
+    assert!(said.contains("longshore: batch 31 failed: 10 succeeded, 1 failed\n"), "{said}");
+    let (again, _) = cli(&cluster, &["batch", "31", "--follow"]);
+    let (unknown, said) = cli(&cluster, &["batch", "32", "-f"]);
+    assert_eq!((again, unknown), (1, 4), "{said}");
+    let (wrong, _) = cli(&cluster, &["batch", "31", "--follow", "--wait"]);
+    assert_eq!(wrong, 2);
+}

@@ -1,0 +1,132 @@
+//! `cancel`, `retry` and `release` of all jobs that filters select: counted, confirmed, done in as many requests as it takes.
+
+use std::process::Stdio;
+
+use crate::stub::{JSON, Stub, job, run};
+
+const PROBLEM: &str = "application/problem+json";
+
+/// An answer of the server, with the cursor of the next request.
+fn done(matched: u64, done: u64, more: &str) -> String {
+    format!(
+        r#"{{"dry_run":false,"matched":{matched},"done":{done},"stopping":0,"refused":0,"refusals":[]{more}}}"#
+    )
+}
+
+#[test]
+fn filters_need_a_confirmation_where_nobody_can_be_asked() {
+    let stub = Stub::new();
+    stub.on(
+        "POST /api/jobs/cancel?state=queued&name=x&dry_run=1",
+        "200 OK",
+        JSON,
+        &done(600, 0, r#","next":"c""#),
+    )
+    .on("POST /api/jobs/cancel?state=queued&name=x&dry_run=1&cursor=c", "200 OK", JSON, &done(1, 0, ""));
+    let mut command = stub.longshore(&["cancel", "--name", "x", "--state", "queued"]);
+    let said = run(command.stdin(Stdio::null()));
+    assert_eq!(said.code, 2, "{said:?}");
+    assert_eq!(said.out, "");
+    assert!(
+        said.err.contains("the filters select 601 jobs; to cancel them without a question, add --yes"),
+        "{said:?}"
+    );
+    assert!(
+        stub.requests().iter().all(|request| request.line.contains("dry_run=1")),
+        "{:?}",
+        stub.requests()
+    );
+}
+
+#[test]
+fn yes_goes_on_until_all_jobs_are_done_under_one_key() {
+    let stub = Stub::new();
+    let refusal = r#"{"matched":1,"done":0,"stopping":0,"refused":1,
+        "refusals":[{"job":9,"code":"already_finished","detail":"job 9 has succeeded"}]}"#;
+    for query in ["cancel?name=x", "retry?name=x&revision=current", "release?name=x"] {
+        stub.on(&format!("POST /api/jobs/{query}"), "200 OK", JSON, &done(600, 600, r#","next":"c""#)).on(
+            &format!("POST /api/jobs/{query}&cursor=c"),
+            "200 OK",
+            JSON,
+            refusal,
+        );
+    }
+    for (verb, word) in [("cancel", "cancelled"), ("retry", "retried"), ("release", "released")] {
+        let before = stub.requests().len();
+        let said = run(&mut stub.longshore(&[verb, "--name", "x", "--yes"]));
+        assert_eq!(said.out, format!("600 {word}, 1 refused of 601 jobs\n"));
+        assert_eq!((said.code, said.err.as_str()), (5, "longshore: job 9: job 9 has succeeded\n"));
+        let requests = stub.requests().split_off(before);
+        let key = |index: usize| {
+            requests[index].head.iter().find(|line| line.starts_with("idempotency-key: ")).cloned().unwrap()
+        };
+        assert_eq!((requests.len(), key(0)), (2, key(1)), "{requests:?}");
+    }
+}
+
+#[test]
+fn error_in_a_later_request_prints_the_total_so_far_and_the_key_to_continue_with() {
+    let stub = Stub::new();
+    let problem = r#"{"code":"storage_low","detail":"the disk is nearly full"}"#;
+    let more = r#","jobs":[7,8],"next":"c""#;
+    for (path, more) in [("jobs/retry?name=x&revision=current", more), ("batches/5/retry", more)] {
+        let next = format!("{path}{}cursor=c", if path.contains('?') { '&' } else { '?' });
+        stub.on(&format!("POST /api/{path}"), "200 OK", JSON, &done(200, 200, more)).on(
+            &format!("POST /api/{next}"),
+            "507 Insufficient Storage",
+            PROBLEM,
+            problem,
+        );
+    }
+    for args in [&["retry", "--name", "x", "--yes"][..], &["batch", "5", "retry", "--yes"]] {
+        let said = run(&mut stub.longshore(args));
+        assert_eq!((said.code, said.out.as_str()), (6, "200 retried of 200 jobs\n"), "{said:?}");
+        let key =
+            said.err.split_once("repeat the command with --key ").and_then(|(_, it)| it.split_once(':'));
+        let key = key.expect("a key").0;
+        assert!(said.err.contains("error: the disk is nearly full [storage_low]"), "{said:?}");
+        let header = format!("idempotency-key: {key}");
+        let before = stub.requests();
+        assert!(before[before.len() - 1].head.contains(&header), "{before:?}");
+        let names = run(stub.longshore(args).args(["--key", key, "-o", "name"]));
+        assert_eq!((names.code, names.out.as_str()), (6, "7\n8\n"), "{names:?}");
+        assert!(stub.requests().split_off(before.len()).iter().all(|it| it.head.contains(&header)));
+    }
+}
+
+#[test]
+fn error_in_the_first_request_prints_no_total() {
+    let stub = Stub::new();
+    let problem = r#"{"code":"invalid_query","detail":"this is no state"}"#;
+    stub.on("POST /api/jobs/cancel?name=x", "400 Bad Request", PROBLEM, problem);
+    let said = run(&mut stub.longshore(&["cancel", "--name", "x", "--yes"]));
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+    assert_eq!(said.err, "error: this is no state [invalid_query]\n");
+}
+
+#[test]
+fn ids_and_filters_exclude_each_other_and_one_of_them_is_needed() {
+    let stub = Stub::new();
+    for verb in ["cancel", "retry", "release"] {
+        let both = run(&mut stub.longshore(&[verb, "1", "--name", "x"]));
+        assert!(both.code == 2 && both.err.contains("ids and filters exclude each other"), "{both:?}");
+        let none = run(&mut stub.longshore(&[verb]));
+        assert!(none.code == 2 && none.err.contains("which jobs?"), "{none:?}");
+    }
+    let changed = run(&mut stub.longshore(&["retry", "--name", "x", "--yes", "-e", "SIZE=640"]));
+    assert!(
+        changed.code == 2 && changed.err.contains("-e, --members and -- ARGS are for jobs"),
+        "{changed:?}"
+    );
+    assert!(stub.requests().is_empty());
+}
+
+#[test]
+fn retry_sends_its_changes() {
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/1/retry", "201 Created", JSON, &job(2, r#""state":"queued""#));
+    let said = run(&mut stub.longshore(&["retry", "1", "-e", "SIZE=640", "--", "--verbose"]));
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    let body: serde_json::Value = serde_json::from_str(&stub.requests()[0].body).unwrap();
+    assert_eq!(body, serde_json::json!({"environment": {"SIZE": "640"}, "args": ["--verbose"]}));
+}

@@ -1,0 +1,155 @@
+//! Pauses of jobs with real processes: of a definition, of a group, and of the whole server.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::{Cluster, wait_until};
+
+use crate::running::Running;
+
+const JOBS: &str = "version: 1
+jobs:
+  plain: { runtime: process, command: ['true'] }
+  other: { runtime: process, command: ['true'] }
+  backup: { runtime: process, command: ['true'], concurrency: { limit: 1, group: db } }
+  vacuum: { runtime: process, command: ['true'], concurrency: { limit: 1, group: db } }
+  long: { runtime: process, command: [sleep, '60'] }
+";
+
+impl Running {
+    async fn submit(&self, name: &str) -> (u64, Value) {
+        let job = self.api.post(&format!("/api/jobs/{name}"), None).await;
+        (job["id"].as_u64().unwrap(), job)
+    }
+
+    async fn runs(&self, name: &str) {
+        let (id, _) = self.submit(name).await;
+        self.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
+    }
+
+    async fn status(&self, path: &str) -> (u16, Value) {
+        let answer = self.api.request(Method::POST, path, None, None).await.unwrap();
+        (answer.status, answer.body["code"].clone())
+    }
+
+    /// The job waits for the end of a pause.
+    async fn is_paused(&self, id: u64) {
+        let job = self.api.wait_for_job(id, |job| job["pending_reason"]["code"] == "paused").await;
+        assert_eq!(job["state"], "queued", "{job}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restart() {
+    let mut running = Running::start(JOBS).await;
+    let paused = running.verb(&["pause", "plain"]);
+    assert_eq!((paused.code, paused.out.as_str()), (0, "plain paused\n"), "{paused:?}");
+    let (first, job) = running.submit("plain").await;
+    assert_eq!(job["warning"]["code"], "paused", "{job}");
+    running.runs("other").await;
+    running.is_paused(first).await;
+
+    let shown = running.api.get("/api/definitions/plain").await;
+    assert_eq!(
+        (&shown["pauses"][0]["of"], &shown["waiting"][0]["count"]),
+        (&json!("definition"), &json!(1)),
+        "{shown}"
+    );
+    assert_eq!(shown["waiting"][0]["code"], "paused", "{shown}");
+    assert_eq!(running.api.get("/api/definitions/other").await["pauses"], Value::Null);
+    let table = running.verb(&["definitions"]);
+    assert!(table.out.contains("plain (paused)"), "{table:?}");
+    let why = running.verb(&["explain", &first.to_string()]);
+    assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
+    let events = running.api.get_bytes("/api/events?follow=0&tail=9&kind=definition.paused").await;
+    let events = String::from_utf8(events).unwrap();
+    assert!(events.contains(r#""pause":{"of":"definition","name":"plain"}"#), "{events}");
+
+    running.server.kill();
+    running.server = running.cluster.start_server(&[]).await;
+    running.api.wait_for_ready_worker("only").await;
+    let (second, _) = running.submit("plain").await;
+    running.runs("other").await;
+    running.is_paused(first).await;
+    running.is_paused(second).await;
+    let resumed = running.verb(&["resume", "plain"]);
+    assert_eq!((resumed.code, resumed.out.as_str()), (0, "plain resumed\n"), "{resumed:?}");
+    for id in [first, second] {
+        running.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
+    }
+    assert_eq!(running.api.get("/api/pauses").await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_and_the_whole_server_can_be_paused() {
+    let running = Running::start(JOBS).await;
+    assert_eq!(running.verb(&["pause", "--group", "db"]).out, "group db paused\n");
+    let (backup, _) = running.submit("backup").await;
+    let (vacuum, _) = running.submit("vacuum").await;
+    running.runs("other").await;
+    running.is_paused(backup).await;
+    running.is_paused(vacuum).await;
+    assert_eq!(running.verb(&["pause", "--all"]).code, 0);
+    let (other, _) = running.submit("other").await;
+    running.is_paused(other).await;
+    let pauses = running.api.get("/api/pauses").await;
+    let of: Vec<&Value> = pauses.as_array().unwrap().iter().map(|pause| &pause["of"]).collect();
+    assert_eq!(of, ["server", "group"], "{pauses}");
+
+    let still = running.verb(&["resume", "backup"]);
+    assert!(still.code == 0 && still.err.contains("backup still waits: the group db is paused"), "{still:?}");
+    assert_eq!(running.verb(&["resume", "--all"]).code, 0);
+    running.api.wait_for_job(other, |job| job["state"] == "succeeded").await;
+    running.is_paused(backup).await;
+    assert_eq!(running.verb(&["resume", "--group", "db"]).code, 0);
+    for id in [backup, vacuum] {
+        running.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
+    }
+
+    assert_eq!(running.verb(&["pause", "--schedules"]).code, 0);
+    running.runs("plain").await;
+    for (path, expected) in [
+        ("/api/pause?group=bd", (404, json!("unknown_group"))),
+        ("/api/resume?group=x", (404, json!("unknown_group"))),
+        ("/api/definitions/plan1/pause", (404, json!("unknown_job"))),
+        ("/api/pause?name=plain", (400, json!("invalid_query"))),
+        ("/api/resume", (204, Value::Null)),
+    ] {
+        assert_eq!(running.status(path).await, expected, "{path}");
+    }
+    let unknown = running.verb(&["pause", "--group", "bd"]);
+    assert!(unknown.code == 4 && unknown.err.contains("unknown_group"), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_goes_on_and_what_sits_in_a_backlog_is_asked_back() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let (_server, api) = (cluster.start_server(&[]).await, cluster.api());
+    let worker = ["--no-docker", "--allow-process", "--slots", "1", "--backlog", "1"];
+    let _worker = cluster.start_worker("only", &worker);
+    api.wait_for_ready_worker("only").await;
+    let mut jobs = Vec::new();
+    for _ in 0..2 {
+        jobs.push(api.post("/api/jobs/long", None).await["id"].as_u64().unwrap());
+    }
+    api.wait_for_job(jobs[0], |job| job["state"] == "running").await;
+    api.wait_for_job(jobs[1], |job| job["state"] == "assigned").await;
+    api.post("/api/definitions/long/pause", None).await;
+    let waits = |job: &Value| job["state"] == "queued" && job["pending_reason"]["code"] == "paused";
+    api.wait_for_job(jobs[1], waits).await;
+    assert_eq!(api.get(&format!("/api/jobs/{}", jobs[0])).await["state"], "running");
+
+    // The slot stays free for others.
+    let other = api.post("/api/jobs/other", None).await["id"].as_u64().unwrap();
+    api.post(&format!("/api/jobs/{}/cancel", jobs[0]), None).await;
+    api.wait_for_job(other, |job| job["state"] == "succeeded").await;
+    api.wait_for_job(jobs[1], waits).await;
+    api.post("/api/definitions/long/resume", None).await;
+    api.wait_for_job(jobs[1], |job| job["state"] == "running").await;
+    api.post(&format!("/api/jobs/{}/cancel", jobs[1]), None).await;
+    wait_until("it is cancelled", async || {
+        api.get(&format!("/api/jobs/{}", jobs[1])).await["state"] == "cancelled"
+    })
+    .await;
+}

@@ -1,0 +1,78 @@
+//! A worker in a container: its engine sees other file systems, but has itself mounted the worker's state directory.
+
+use std::path::Path;
+
+use longshore_client::runtime::docker::{Config, OwnContainer};
+use longshore_client::runtime::policy::Allow;
+use protocol::ContainerSpec;
+use protocol::container::Volume;
+use protocol::report::ReleaseCause;
+use worker::input::{Exit, ResultFile};
+
+use crate::support::{Desk, Outcome, docker, shell};
+
+fn config() -> Config {
+    let allow = Allow { volumes: vec!["*".into()], ..Allow::default() };
+    Config { sees_engine_disks: false, own_container: None, allow, ..Config::default() }
+}
+
+fn with_input() -> ContainerSpec {
+    ContainerSpec {
+        input: Some(r#"{"pages":2}"#.into()),
+        ..shell("cat $LONGSHORE_INPUT > $LONGSHORE_RESULT")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_has_mounted_the_state_directory_gives_jobs_their_input() {
+    let Some(mut desk) = Desk::with(config()) else { return };
+    let outcome = desk.run(1, with_input()).await;
+    let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("does not see its state directory"), "{why}");
+
+    // The engine sees the state directory at another path than the worker.
+    let state = desk.state.path().canonicalize().expect("it is there");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let source = elsewhere.path().join("source");
+    std::os::unix::fs::symlink(&state, &source).expect("a link");
+    let volume = format!("longshore-test-{:x}", rand::random::<u64>());
+    // This container stands for the one of the worker.
+    let own = Container::create(&source, &state, &volume);
+    let mount_points =
+        vec![(state.clone(), source.clone()), ("/kept".into(), format!("/volumes/{volume}/_data").into())];
+    let own_container = Some(OwnContainer { id: own.id.clone(), mount_points });
+    let mut desk = Desk::at(Config { own_container, ..config() }, desk.state.clone(), desk.membership);
+    let outcome = desk.run(2, with_input()).await;
+    let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(result, ResultFile::Json(r#"{"pages":2}"#.into()));
+
+    let taken = Volume { source: volume, target: "/x".into(), read_only: true };
+    let outcome = desk.run(3, ContainerSpec { volumes: vec![taken], ..shell("true") }).await;
+    let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("mounted into the container of this worker"), "{why}");
+}
+
+/// A container that is never started. It is removed on drop, with its volume.
+struct Container {
+    id: String,
+    volume: String,
+}
+
+impl Container {
+    /// A container with this directory at this path, and a volume of this name.
+    fn create(source: &Path, destination: &Path, volume: &str) -> Self {
+        let directory = format!("{}:{}", source.display(), destination.display());
+        let kept = format!("{volume}:/kept");
+        let made =
+            docker(["create", "--volume", &directory, "--volume", &kept, crate::support::IMAGE, "true"]);
+        let id = String::from_utf8(made.stdout).expect("an id").trim().to_owned();
+        Self { id, volume: volume.to_owned() }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        docker(["rm", "--force", &self.id]);
+        docker(["volume", "rm", &self.volume]);
+    }
+}

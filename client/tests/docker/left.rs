@@ -1,0 +1,293 @@
+//! Containers and directories of an earlier process, and containers without an attempt. On a real engine where possible, else on scripted
+//! stand-ins.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longshore_client::attempt_dir::{AttemptDir, AttemptStore, Stopping};
+use longshore_client::boot::RecordedInstant;
+use longshore_client::runtime::docker::Config;
+use longshore_client::runtime::{Found, Runtime};
+use protocol::order::StopCause;
+use protocol::report::Availability;
+use protocol::{ContainerSpec, Nonce, RuntimeKind, Token};
+use worker::input::{Exit, Restored, RuntimeEvent};
+
+use crate::support::{Desk, IMAGE, docker, launch, shell, show_ended, spec, stand_in, surveyed};
+
+/// An engine whose containers are files.
+fn engine(dir: &Path) -> Config {
+    let script = format!(
+        "cd {}
+        case $1 in
+            version) echo 1;;
+            image) exit 0;;
+            ps) ls | grep ^longshore- || true;;
+            inspect) shift 6; cat $*;;
+            rm) echo \"$*\" >> removals; shift 3
+                grep running $* && {{ echo 'You cannot remove a running container' >&2; exit 1; }}
+                rm -f $*; echo $*;;
+            logs) [ \"$2\" != -f ] || exec sleep 600;;
+            wait) exec sleep 600;;
+            stop) echo \"$*\" >> stops; shift 2; sed -i s/running/exited/ $1;;
+            events) exec sleep 600;;
+        esac",
+        dir.display()
+    );
+    config(stand_in(dir, &script))
+}
+
+fn config(program: impl Into<std::path::PathBuf>) -> Config {
+    Config { program: program.into(), ..Config::default() }
+}
+
+/// Marks the container as running since long ago, with this deadline.
+fn let_run(desk: &Desk, dir: &Path, token: Token, deadline: u64) {
+    let path = dir.join(desk.name(token));
+    let text = std::fs::read_to_string(&path).expect("it is shown");
+    let mut container: serde_json::Value = serde_json::from_str(&text).expect("json");
+    container["State"]["Status"] = "running".into();
+    container["Labels"]["longshore.deadline"] = deadline.to_string().into();
+    std::fs::write(path, format!("{container}\n")).expect("written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_container_is_stopped_reported_and_kept_until_acknowledged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = Desk::without_image(engine(dir.path()));
+    let survey = desk.docker().survey().await;
+    assert!(survey.availability.is_available() && survey.restored.is_empty(), "{survey:?}");
+    let [ended, running] = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 3));
+    let_run(&desk, dir.path(), running, u64::MAX);
+
+    let found = desk.event(|it| surveyed(it, ended)).await;
+    assert!(matches!(found.found, Found::Ended { exit: Exit::Ran { code: 3, .. }, .. }), "{found:?}");
+    let found = desk.event(|it| surveyed(it, running)).await;
+    assert!(matches!(found.found, Found::Running { .. }), "{found:?}");
+    assert_eq!(found.stopping.map(|it| it.cause), Some(StopCause::Superseded), "the state machine stops it");
+    assert!(!dir.path().join("removals").exists());
+
+    desk.docker().forget(ended);
+    desk.until("it is removed", || !desk.dir(ended).exists()).await;
+    assert!(!dir.path().join(desk.name(ended)).exists());
+    assert!(dir.path().join(desk.name(running)).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_runs_after_its_acknowledged_end_is_stopped_and_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let desk = Desk::without_image(engine(dir.path()));
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    let_run(&desk, dir.path(), token, u64::MAX);
+    let survey = desk.docker().survey().await;
+    assert!(
+        matches!(survey.restored.as_slice(), [Restored { found: Found::Running { .. }, .. }]),
+        "{survey:?}"
+    );
+
+    desk.docker().forget(token);
+
+    desk.until("it is removed", || !desk.dir(token).exists()).await;
+    let stops = std::fs::read_to_string(dir.path().join("stops")).expect("it is stopped");
+    assert_eq!(stops, format!("stop -- {}\n", desk.name(token)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_past_its_deadline_is_reported() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = Desk::without_image(engine(dir.path()));
+    let token = show_ended(&desk, dir.path(), 1, 1, 0);
+    let_run(&desk, dir.path(), token, 1_767_225_690);
+
+    let survey = desk.docker().survey().await;
+
+    let [Restored { launch, found: Found::Running { .. }, .. }] = survey.restored.as_slice() else {
+        panic!("{survey:?}")
+    };
+    assert_eq!(launch.time_left, Some(Duration::from_secs(90)));
+    desk.event(|it| (*it == RuntimeEvent::Overdue(token)).then_some(())).await;
+    assert!(!dir.path().join("stops").exists(), "the state machine decides that");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leftover_probe_of_this_worker_is_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let desk = Desk::without_image(engine(dir.path()));
+    let probes = [1, 2].map(|worker| {
+        let name = format!("longshore-{}-probe-{worker}", desk.membership.cluster);
+        let container = serde_json::json!({
+            "Id": format!("abc{worker}"), "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z",
+            "Labels": {
+                "longshore.cluster": desk.membership.cluster.to_string(),
+                "longshore.worker": worker.to_string(), "longshore.probe": "true",
+            },
+            "State": {"Status": "created", "ExitCode": 127, "StartedAt": "", "FinishedAt": ""},
+        });
+        let path = dir.path().join(name);
+        std::fs::write(&path, format!("{container}\n")).expect("written");
+        path
+    });
+    assert!(desk.docker().survey().await.availability.is_available());
+    desk.until("it is removed", || !probes[0].exists()).await;
+    assert!(probes[1].exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_without_a_directory_recovers_its_definition() {
+    let Some(mut desk) = Desk::new() else { return };
+    let name = desk.name(launch(1, spec(&[])).token);
+    let nonce = format!("longshore.nonce={}", launch(1, spec(&[])).token.nonce);
+    let labels = [
+        format!("longshore.cluster={}", desk.membership.cluster),
+        "longshore.worker=1".into(),
+        "longshore.job=1".into(),
+        "longshore.fence=1".into(),
+        nonce,
+        "longshore.deadline=32503680000".into(),
+    ];
+    let mut made = std::process::Command::new("docker");
+    made.args(["run", "-d", "--name", &name, "--init", "--stop-timeout", "7", "--memory", "64m"]);
+    made.args(["--stop-signal", "SIGINT", "--network", "none"]);
+    made.args(labels.iter().flat_map(|label| ["--label", label.as_str()]));
+    let made = made.args([IMAGE, "sleep", "600"]).output().expect("the docker program");
+    assert!(made.status.success(), "{made:?}");
+
+    let survey = desk.docker().survey().await;
+
+    let [Restored { launch, found: Found::Running { .. }, .. }] = survey.restored.as_slice() else {
+        panic!("{survey:?}")
+    };
+    assert_eq!((launch.spec.stop_grace.as_secs(), launch.spec.init), (7, true));
+    assert_eq!(launch.spec.resources.memory_bytes, Some(64 << 20));
+    assert_eq!(launch.spec.stop_signal.as_deref(), Some("SIGINT"));
+    assert!(launch.time_left.is_some_and(|it| it.as_secs() > 1_000_000));
+    // A container of the worker's own carries the same labels.
+    let own = desk.start(2, shell("sleep 600"));
+    desk.started(own).await;
+    desk.docker = None;
+    std::fs::remove_dir_all(desk.dir(own)).expect("lost");
+    let survey = desk.restart().await;
+    let own = survey.restored.iter().find(|it| it.launch.token == own).expect("it is found");
+    assert_eq!((own.launch.spec.stop_grace.as_secs(), own.launch.spec.init), (10, true));
+    docker(["rm", "-f", &name]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_container_is_not_removed_when_forgotten() {
+    let Some(mut desk) = Desk::new() else { return };
+    let running = desk.start(1, spec(&["sleep", "600"]));
+    desk.started(running).await;
+    let ended = desk.start(2, spec(&["true"]));
+    desk.outcome(ended).await;
+
+    desk.docker().forget(running);
+    desk.docker().forget(ended);
+
+    // They are removed in this order.
+    desk.until("the other one is removed", || !desk.dir(ended).exists()).await;
+    let name = desk.name(running);
+    let state = docker(["inspect", "--type", "container", "-f", "{{.State.Status}}", "--", &name]);
+    assert_eq!(String::from_utf8_lossy(&state.stdout).trim(), "running");
+    assert!(desk.dir(running).exists(), "a directory does not go before its container");
+    assert!(docker(["stop", "-t", "1", "--", &name]).status.success());
+    desk.until("it is removed too", || !desk.dir(running).exists()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_with_links_from_others_is_found() {
+    let Some(mut desk) = Desk::new() else { return };
+    let token = desk.start(1, ContainerSpec { network: None, ..spec(&["sleep", "600"]) });
+    desk.started(token).await;
+    let name = desk.name(token);
+    let cluster = format!("longshore.cluster={}", desk.membership.cluster);
+    let link = format!("{name}:job");
+    let linked = docker(["run", "-d", "--label", &cluster, "--link", &link, IMAGE, "sleep", "600"]);
+    assert!(linked.status.success(), "{linked:?}");
+
+    let survey = desk.restart().await;
+
+    assert!(survey.availability.is_available(), "{survey:?}");
+    assert_eq!(survey.restored.len(), 1);
+    assert!(matches!(survey.restored[0].found, Found::Running { .. }), "{survey:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incomplete_list_is_not_used() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // The first half of an answer, from a program that was killed.
+    let script = format!(
+        "cd {}
+        case $1 in
+            version) echo 1;;
+            ps) ls | grep ^longshore-;;
+            inspect) shift 6; [ -e whole ] || {{ cat $1; kill -9 $$; }}; cat $*;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut tokens = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
+
+    let survey = desk.docker().survey().await;
+
+    assert!(!survey.availability.is_available(), "{survey:?}");
+    std::fs::write(dir.path().join("whole"), "").expect("written");
+    let surveyed = |it: &RuntimeEvent| match it {
+        RuntimeEvent::Surveyed { attempts, .. } => {
+            Some(attempts.iter().map(|it| it.launch.token).collect::<Vec<_>>())
+        }
+        _ => None,
+    };
+    let mut found = desk.event(surveyed).await;
+    found.sort_unstable();
+    tokens.sort_unstable();
+    assert_eq!(found, tokens);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_directories_make_the_survey_incomplete() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {}
+        case $1 in
+            version) echo 1;;
+            ps) ls | grep ^longshore-;;
+            inspect) shift 6; cat $*;;
+            events) exec sleep 600;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let [known, bare] = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
+    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    store.create(&launch(1, spec(&["true"]))).expect("a directory");
+    let attempt = AttemptDir::at(&desk.dir(known));
+    attempt
+        .record_stopping(Stopping { cause: StopCause::Cancel, at: RecordedInstant::default() })
+        .expect("kept");
+    // A link to itself cannot be read by any user.
+    let exit = desk.dir(known).join("exit");
+    std::os::unix::fs::symlink("exit", &exit).expect("a link");
+    let mut other = launch(2, spec(&["true"]));
+    other.token.nonce = Nonce(5);
+    store.create(&other).expect("in the place of the one that is missing");
+
+    let survey = desk.docker().survey().await;
+
+    assert!(survey.restored.is_empty(), "{survey:?}");
+    let Availability::Unavailable(why) = &survey.availability else { panic!("{survey:?}") };
+    assert!(why.contains("attempts/"), "{why}");
+    std::fs::remove_file(&exit).expect("gone");
+    let found = desk.event(|it| surveyed(it, known)).await;
+    assert_eq!(found.stopping.map(|it| it.cause), Some(StopCause::Cancel), "{found:?}");
+    let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
+    assert_ne!(availabilities(&desk.seen).last(), Some(&&available), "one is missing");
+    std::fs::remove_dir_all(desk.dir(bare)).expect("gone");
+    desk.seen.clear();
+    desk.event(|it| surveyed(it, bare)).await;
+    desk.event(|it| (*it == available).then_some(())).await;
+}
+
+fn availabilities(seen: &[RuntimeEvent]) -> Vec<&RuntimeEvent> {
+    seen.iter().filter(|it| matches!(it, RuntimeEvent::Availability(..))).collect()
+}

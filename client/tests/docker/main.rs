@@ -1,0 +1,15 @@
+//! The docker runtime: against a real engine where a test asks for one, else against scripted stand-ins.
+
+mod away;
+mod doubt;
+mod foreign;
+mod image_gc;
+mod images;
+mod in_container;
+mod left;
+mod probe;
+mod real_engine;
+mod removed;
+mod replay;
+mod start;
+mod support;

@@ -1,0 +1,88 @@
+//! Joins and operations are visible when they are answered, in a real engine.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
+
+use std::time::Duration;
+
+use longshore_server::catalogue::Definitions;
+use longshore_server::clock;
+use longshore_server::engine::{FromSession, LastHeard, ToSession, queue};
+use longshore_server::store::Archive as _;
+use protocol::{Incarnation, JobId, Order, SessionId, VERSIONS, WorkerId};
+use scheduler::input::{Connected, Operation};
+use scheduler::job::State;
+use scheduler::new_jobs::NewJob;
+use scheduler::step::Answer;
+use tokio::time::timeout;
+
+use crate::support::{RunningEngine, definitions};
+
+/// More than fit between two snapshots that nobody waits for.
+const TIMES: u64 = 20;
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn joins_and_operations_are_visible_with_their_answer() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = RunningEngine::start(data.path(), &Definitions::new(Vec::new()));
+    for number in 1..=TIMES {
+        let (outbox, mut inlet) = queue();
+        let heard = LastHeard::at(clock::now().up);
+        let opened = FromSession::Opened { hello: Box::new(hello(number)), outbox, heard };
+        engine.sessions.inbox.send(opened).await.unwrap();
+        let mut said = Vec::new();
+        timeout(WAIT_TIMEOUT, inlet.take(&mut said, 1)).await.unwrap();
+        assert!(matches!(said[0], ToSession::Order(Order::Welcome(_))), "{said:?}");
+        let id = WorkerId(number);
+        let cordoned = || {
+            let snapshot = engine.handle.snapshot();
+            snapshot.workers.iter().find(|worker| worker.id == id).map(|worker| worker.cordoned)
+        };
+        assert_eq!(cordoned(), Some(false), "worker {number} is welcome");
+        for (operation, shown) in [(Operation::Cordon, true), (Operation::Uncordon, false)] {
+            assert_eq!(engine.handle.operate(id, operation).await.unwrap(), Answer::Done);
+            assert_eq!(cordoned(), Some(shown), "worker {number}");
+        }
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_watcher_of_a_job_wakes_when_a_commit_has_ended_it() {
+    let data = tempfile::tempdir().unwrap();
+    let definitions = definitions("jobs: { resize: { image: 'resize:1' } }");
+    let revision = definitions.iter().next().unwrap().definition.revision;
+    let engine = RunningEngine::start(data.path(), &definitions);
+    let new = NewJob { revision, ..NewJob::default() };
+    engine.handle.submit(vec![new].into(), None, false, None).await.unwrap();
+    let mut watch = engine.handle.watch(JobId(1));
+    engine.handle.cancel(JobId(1), "ann".into()).await.unwrap();
+    timeout(WAIT_TIMEOUT, watch.changed()).await.expect("the end wakes it");
+    assert_eq!(
+        engine.archive.job(JobId(1)).unwrap().unwrap().row.state,
+        State::Cancelled,
+        "and is in the archive"
+    );
+    engine.stop().await;
+}
+
+fn hello(number: u64) -> Connected {
+    Connected {
+        resources: Default::default(),
+        session: SessionId(number),
+        name: format!("w{number}").into(),
+        secret_hash: [u8::try_from(number).unwrap(); 32],
+        cluster: None,
+        rejoin: false,
+        incarnation: Incarnation(1),
+        process: number,
+        versions: VERSIONS,
+        engine: None,
+        version: "0.1.0".into(),
+        slots: 1,
+        backlog: 0,
+        labels: Vec::new(),
+        runtimes: Vec::new(),
+        address: "here".into(),
+        join: Default::default(),
+    }
+}

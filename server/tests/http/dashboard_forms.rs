@@ -1,0 +1,203 @@
+//! The forms of the dashboard that make jobs, over real HTTP: fields for declared parameters, and refusals beside their fields.
+
+use scheduler::job::State;
+use serde_json::json;
+
+use crate::support::{Answered, Server};
+
+const JOBS: &str = r#"jobs:
+  resize:
+    image: resize:1
+    command: [resize, --size, "${params.size}", "${params.files}"]
+    environment: { TOKEN: "${params.token}" }
+    params:
+      size: { type: integer, min: 1, max: 4000, default: 640, description: Width in pixels }
+      files: { type: list, max: 3, required: false }
+      format: { enum: [png, webp] }
+      draft: { type: boolean, default: false }
+      sites: { type: list, enum: [oslo, lisbon], required: false }
+      token: { secret: true, pattern: "[a-z]+" }
+  fixed: { image: fixed:1, allow: [labels] }
+"#;
+
+async fn server() -> Server {
+    let server = Server::start().await;
+    std::fs::write(&server.jobs_file, JOBS).expect("a place for jobs.yaml");
+    let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    server
+}
+
+async fn form(server: &Server, path: &str, fields: &[(&str, &str)]) -> Answered {
+    let mut text = form_urlencoded::Serializer::new(String::new());
+    text.extend_pairs(fields);
+    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    server.ask("POST", path, &headers, &text.finish()).await
+}
+
+/// The part of the page from the label of a field to the next field.
+fn field<'p>(page: &'p str, name: &str) -> &'p str {
+    let start = page.find(&format!("name=\"{name}\"")).unwrap_or_else(|| panic!("no field {name}: {page}"));
+    page[start..].split("class=\"field").next().unwrap_or_default()
+}
+
+fn all_say(part: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(part.contains(text), "no {text:?} in {part}");
+    }
+}
+
+#[tokio::test]
+async fn the_run_form_has_a_fitting_field_for_each_parameter() {
+    let server = server().await;
+    for path in ["/definitions/resize", "/definitions/resize/run"] {
+        let page = server.get(path).await;
+        assert_eq!(page.status, 200, "{page:?}");
+        all_say(
+            field(&page.body, "params.size"),
+            &["type=\"number\"", "min=\"1\"", "max=\"4000\"", "placeholder=\"640\"", "Width in pixels"],
+        );
+        let format = field(&page.body, "params.format");
+        all_say(format, &[" required", "<option value=\"png\">", "<option value=\"webp\">"]);
+        all_say(field(&page.body, "params.draft"), &["<option value=\"\">false</option>", "value=\"true\""]);
+        all_say(field(&page.body, "params.sites"), &["type=\"checkbox\"", "value=\"lisbon\""]);
+        all_say(field(&page.body, "params.files"), &["textarea", "one item a line"]);
+        all_say(field(&page.body, "params.token"), &["type=\"password\"", " required"]);
+        all_say(&page.body, &["name=\"input\"", "name=\"labels\"", "name=\"delay\""]);
+    }
+    let page = server.get("/definitions/resize").await.body;
+    assert!(page.contains("href=\"#run\"") && !page.contains("Run now"), "one button is not enough: {page}");
+    let fixed = server.get("/definitions/fixed").await.body;
+    assert!(fixed.contains("Run now") && fixed.contains("name=\"labels\""), "{fixed}");
+    assert!(!fixed.contains("name=\"args\"") && !fixed.contains("name=\"priority\""), "{fixed}");
+}
+
+#[tokio::test]
+async fn a_form_gives_the_parameters_and_the_job_shows_them() {
+    let server = server().await;
+    let typed = [
+        ("params.size", "1200"),
+        ("params.files", "a b\r\nc\r\n"),
+        ("params.format", "webp"),
+        ("params.draft", ""),
+        ("params.sites", "oslo"),
+        ("params.sites", "lisbon"),
+        ("params.token", "swordfish"),
+        ("labels", "team=web"),
+        ("input", "{\"pages\": [1, 2]}"),
+    ];
+    let made = form(&server, "/definitions/resize/run", &typed).await;
+    assert_eq!((made.status, made.header("location")), (303, "/jobs/1"), "{made:?}");
+    let job = server.get("/api/jobs/1").await.json();
+    let params = json!({"size": 1200, "files": ["a b", "c"], "format": "webp", "sites": ["oslo", "lisbon"], "token": "***"});
+    assert_eq!((&job["params"], &job["input"]), (&params, &json!({"pages": [1, 2]})));
+    assert_eq!(job["labels"], json!({"team": "web"}));
+
+    let page = server.get("/jobs/1").await.body;
+    for (name, value) in [("size", "1200"), ("files", "a b, c"), ("token", "***")] {
+        all_say(&page, &[&format!("<dt>Parameter {name}</dt><dd><code>{value}</code></dd>")]);
+    }
+    all_say(&page, &["<h2>Input</h2>", "pages"]);
+    assert!(!page.contains("swordfish"), "{page}");
+}
+
+#[tokio::test]
+async fn a_refused_form_comes_back_with_what_was_typed() {
+    let server = server().await;
+    let typed = [
+        ("params.size", "9000"),
+        ("params.files", "one\ntwo"),
+        ("params.format", "webp"),
+        ("params.sites", "lisbon"),
+        ("params.token", "SWORDFISH"),
+        ("args", "--last"),
+        ("labels", "a b=c"),
+        ("timeout", "soon"),
+    ];
+    let refused = form(&server, "/definitions/resize/run", &typed).await;
+    assert_eq!((refused.status, refused.header("content-type")), (422, "text/html; charset=utf-8"));
+    let page = &refused.body;
+    all_say(field(page, "labels"), &["a b=c", "class=\"fault\""]);
+    all_say(field(page, "timeout"), &["value=\"soon\"", "class=\"fault\""]);
+    all_say(field(page, "args"), &["--last"]);
+    // Parameters are judged once the rest can be read.
+    let refused = form(&server, "/definitions/resize/run", &typed[..6]).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    let page = &refused.body;
+    all_say(field(page, "params.size"), &["value=\"9000\"", "9000 is out of range", "1 to 4000"]);
+    all_say(field(page, "params.files"), &["one\ntwo"]);
+    all_say(field(page, "params.format"), &["value=\"webp\" selected"]);
+    all_say(field(page, "params.sites"), &["value=\"oslo\">"]);
+    all_say(page, &["value=\"lisbon\" checked"]);
+    all_say(field(page, "params.token"), &["does not match the pattern"]);
+    assert!(!page.contains("SWORDFISH"), "{page}");
+    let refused = form(&server, "/definitions/resize/run", &[("input", "{"), ("params.token", "abc")]).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    all_say(field(&refused.body, "input"), &["it is not JSON"]);
+    all_say(field(&refused.body, "params.token"), &["Type it again"]);
+    assert!(!refused.body.contains("abc"), "{}", refused.body);
+    let missing = form(&server, "/definitions/resize/run", &[]).await;
+    assert_eq!(missing.status, 422, "{missing:?}");
+    all_say(field(&missing.body, "params.format"), &["is missing"]);
+    let unknown = form(&server, "/definitions/resize/run", &[("params.old", "1")]).await;
+    all_say(&unknown.body, &["role=\"alert\"", "params.old: the definition has no parameter"]);
+    assert!(server.stand.world().jobs.is_empty());
+}
+
+#[tokio::test]
+async fn run_again_is_filled_with_what_the_job_had() {
+    let server = server().await;
+    let body = r#"{"params":{"size":5,"format":"png","sites":["oslo"],"files":["x","y"],"token":"abc"},"input":{"a":[1]},
+        "labels":{"team":"web"},"args":["--first"],"environment":{"MODE":"secret-mode"},"timeout":"90m"}"#;
+    assert_eq!(server.post("/api/jobs/resize", body).await.status, 201);
+    server.stand.world().end(1, State::Failed, 1);
+    let page = server.get("/jobs/1/again").await.body;
+    all_say(field(&page, "params.size"), &["value=\"5\"", "placeholder=\"640\""]);
+    all_say(field(&page, "params.format"), &["value=\"png\" selected"]);
+    all_say(field(&page, "params.files"), &["x\ny"]);
+    all_say(field(&page, "params.sites"), &["value=\"oslo\" checked"]);
+    let token = field(&page, "params.token");
+    assert!(token.contains("kept as it was") && !token.contains(" required"), "{token}");
+    all_say(field(&page, "input"), &["&#34;a&#34;: ["]);
+    all_say(field(&page, "labels"), &["team=web"]);
+    all_say(field(&page, "args"), &["--first"]);
+    all_say(field(&page, "timeout"), &["value=\"90m\""]);
+    all_say(field(&page, "environment"), &["MODE"]);
+    assert!(!page.contains("secret-mode") && !page.contains("abc"), "{page}");
+
+    let typed = [("params.size", "7"), ("params.token", ""), ("labels", "team=shop"), ("input", "[2]")];
+    let made = form(&server, "/jobs/1/again", &typed).await;
+    assert_eq!((made.status, made.header("location")), (303, "/jobs/2"), "{made:?}");
+    let job = server.get("/api/jobs/2").await.json();
+    assert_eq!((&job["params"]["size"], &job["params"]["token"]), (&json!(7), &json!("***")));
+    assert_eq!((&job["labels"], &job["input"]), (&json!({"team": "shop"}), &json!([2])));
+    // Fields that were emptied are none; checkboxes that are not checked send nothing beside the hidden field.
+    let typed = [
+        ("params.size", ""),
+        ("params.files", ""),
+        ("params.sites", ""),
+        ("params.token", ""),
+        ("args", "\r\n"),
+        ("environment", ""),
+        ("input", ""),
+        ("labels", ""),
+        ("timeout", ""),
+    ];
+    let made = form(&server, "/jobs/1/again", &typed).await;
+    assert_eq!((made.status, made.header("location")), (303, "/jobs/3"), "{made:?}");
+    let job = server.get("/api/jobs/3").await.json();
+    assert_eq!(job["params"], json!({"format": "png", "token": "***"}), "{job}");
+    let record = server.stand.world().record(3).clone();
+    assert_eq!((record.overrides.args, record.overrides.input), (Vec::new(), None));
+    assert_eq!(
+        record.overrides.environment,
+        [("MODE".to_owned(), "secret-mode".to_owned())],
+        "it was not shown"
+    );
+    assert!(record.row.labels.is_empty() && record.row.timeout.is_none(), "{:?}", record.row);
+    let missing = form(&server, "/jobs/1/again", &[("params.format", "")]).await;
+    all_say(field(&missing.body, "params.format"), &["is missing"]);
+    let refused = form(&server, "/jobs/1/again", &[("params.size", "0")]).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    all_say(field(&refused.body, "params.size"), &["value=\"0\"", "out of range"]);
+}

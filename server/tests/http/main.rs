@@ -1,0 +1,30 @@
+//! The HTTP API and the dashboard over real HTTP, before a stand-in for the engine and the archive.
+
+mod budget;
+mod bulk;
+mod connections;
+mod dashboard;
+mod dashboard_attention;
+mod dashboard_definition;
+mod dashboard_forms;
+mod event_subjects;
+mod events;
+mod explain;
+mod export;
+mod fleet;
+mod guards;
+mod jobs;
+mod list;
+mod openapi;
+mod output;
+mod output_events;
+mod output_times;
+mod params;
+mod plan;
+mod retry;
+mod stored_size;
+mod support;
+mod timeline;
+mod trace;
+mod usage;
+mod worker_connections;

@@ -1,0 +1,185 @@
+//! Plans over HTTP: the effect that a reload would have.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::support::Server;
+use crate::support::facts::{change_worker, snapshot};
+
+const PRESENT: &str = "jobs:
+  resize: {image: 'resize:1', timeout: 1m, environment: {PW: hunter2}, retry: {max: 1}}
+  report: {image: report, schedule: {cron: '0 2 * * *'}}
+  old: {image: old}
+";
+
+/// A server whose present definitions are those of [`PRESENT`].
+async fn started() -> Server {
+    let server = Server::start().await;
+    std::fs::write(&server.jobs_file, PRESENT).expect("the place is writable");
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    server
+}
+
+async fn plan(server: &Server, text: &str) -> Value {
+    let answer = server.ask("POST", "/api/definitions/plan", &[], text).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!answer.body.contains("hunter"), "a value is shown: {answer:?}");
+    answer.json()
+}
+
+#[tokio::test]
+async fn a_plan_of_the_present_file_has_no_changes() {
+    let server = started().await;
+    let plan = plan(&server, PRESENT).await;
+    assert_eq!(plan["unchanged"], 3, "{plan}");
+    assert_eq!(plan["current_revision"], plan["revision"]);
+    let etag = server.get("/api/definitions").await.header("etag").to_owned();
+    assert_eq!(etag.trim_matches('"'), plan["current_revision"]);
+    for kind in ["added", "removed", "changed"] {
+        assert_eq!(plan[kind], json!([]), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_names_labels_that_no_connected_worker_has() {
+    let server = started().await;
+    let text = "jobs: {fresh: {image: fresh, requires: {zone: b, disk: ssd}}}";
+    let mut facts = snapshot();
+    change_worker(&mut facts, |worker| worker.own_labels = vec![("zone".into(), "b".into())]);
+    server.snapshot.send_replace(Arc::new(facts.clone()));
+    assert_eq!(plan(&server, text).await["added"][0]["unmet"], json!(["disk=ssd"]));
+    change_worker(&mut facts, |worker| worker.session = None);
+    server.snapshot.send_replace(Arc::new(facts));
+    assert_eq!(plan(&server, text).await["added"][0]["unmet"], Value::Null, "nobody is known to be there");
+}
+
+#[tokio::test]
+async fn a_plan_names_what_would_change_and_changes_nothing() {
+    let server = started().await;
+    let etag = server.get("/api/definitions").await.header("etag").to_owned();
+    let text = "jobs:
+  resize: {image: 'resize:2', environment: {PW: hunter3}, retry: {max: 3}}
+  report: {image: report, schedule: {cron: '0 2 * * *'}}
+  fresh: {image: fresh, schedule: {every: 1h}}
+";
+    let plan = plan(&server, text).await;
+    assert_eq!((&plan["unchanged"], &plan["added"][0]["name"]), (&json!(1), &json!("fresh")), "{plan}");
+    assert_eq!(plan["added"][0]["next"].as_array().unwrap().len(), 3);
+    assert_eq!(plan["removed"], json!([{"name": "old", "queued": 0}]));
+    let changed = &plan["changed"][0];
+    assert_eq!(changed["name"], "resize");
+    assert_ne!(changed["from_revision"], changed["to_revision"]);
+    let keys = json!([
+        {"key": "image", "old": "resize:1", "new": "resize:2"},
+        {"key": "retry.max", "old": 1, "new": 3},
+        {"key": "timeout_ms", "old": 60_000, "new": 3_600_000},
+        {"key": "environment.PW", "hidden": true},
+    ]);
+    assert_eq!(changed["keys"], keys, "{plan}");
+    assert_eq!(server.get("/api/definitions").await.header("etag"), etag);
+
+    // The reload that the plan told of brings the revision that it told.
+    std::fs::write(&server.jobs_file, text).unwrap();
+    let path = format!("/api/definitions/reload?expect={}", plan["current_revision"].as_str().unwrap());
+    let reloaded = server.ask("POST", &path, &[], "").await.json();
+    assert_eq!(reloaded["revision"], plan["revision"], "{reloaded}");
+    server.ask("POST", &path, &[], "").await.is_problem(409, "revision_mismatch");
+}
+
+#[tokio::test]
+async fn descriptive_keys_and_schedules_are_compared_too() {
+    let server = started().await;
+    let plan = plan(
+        &server,
+        &PRESENT.replace(
+            "image: report, schedule: {cron: '0 2",
+            "image: report, description: nightly, schedule: {cron: '0 3",
+        ),
+    )
+    .await;
+    let changed = &plan["changed"][0];
+    assert_eq!(changed["name"], "report");
+    assert_eq!(changed["from_revision"], changed["to_revision"]);
+    assert_ne!(plan["current_revision"], plan["revision"], "the set differs, so reload --expect notices");
+    let keys: Vec<&str> =
+        changed["keys"].as_array().unwrap().iter().map(|key| key["key"].as_str().unwrap()).collect();
+    assert_eq!(keys[0], "description", "{plan}");
+    assert!(keys[1..].iter().all(|key| key.starts_with("schedules.")) && keys.len() == 3, "{plan}");
+}
+
+#[tokio::test]
+async fn keys_that_act_on_jobs_which_were_made_before_are_marked() {
+    let server = Server::start().await;
+    let present = "jobs: {a: {image: a, concurrency: 1, expect: {max_duration: 1m}}, b: {image: b}}";
+    std::fs::write(&server.jobs_file, present).expect("the place is writable");
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let text = "jobs:
+  a: {image: a2, concurrency: {limit: 2, on_full: reject}, expect: {max_duration: 2m}, workers: [w1]}
+  b: {image: b, concurrency: 1, max_queued: 7}
+";
+    let plan = plan(&server, text).await;
+    let keys = |index: usize, at_once: bool| -> Vec<&str> {
+        let keys = plan["changed"][index]["keys"].as_array().unwrap().iter();
+        let keys = keys.filter(|key| (key["at_once"] == true) == at_once);
+        keys.map(|key| key["key"].as_str().unwrap()).collect()
+    };
+    assert_eq!(keys(0, true), ["concurrency.limit", "expect.max_duration_ms", "workers"], "{plan}");
+    assert_eq!(keys(0, false), ["concurrency.on_full", "image"]);
+    assert_eq!(keys(1, true), ["max_queued"], "jobs that were made before a limit are not counted");
+    assert_eq!(keys(1, false), ["concurrency.limit", "concurrency.on_full"]);
+}
+
+#[tokio::test]
+async fn a_rule_for_ended_jobs_is_compared_and_shown() {
+    let server = started().await;
+    let text = PRESENT.replace("{image: old}", "{image: old, retention: {keep: 9, failed_max_age: 2m}}");
+    let plan = plan(&server, &text).await;
+    assert_eq!(plan["changed"][0]["from_revision"], plan["changed"][0]["to_revision"]);
+    let keys = json!([
+        {"key": "retention.failed_max_age_ms", "new": 120_000, "at_once": true},
+        {"key": "retention.keep", "new": 9, "at_once": true},
+    ]);
+    assert_eq!(plan["changed"][0]["keys"], keys, "{plan}");
+    std::fs::write(&server.jobs_file, &text).unwrap();
+    let reloaded = server.ask("POST", "/api/definitions/reload", &[], "").await.json();
+    assert_eq!(reloaded["changed"], json!(["old"]));
+    let shown = server.get("/api/definitions").await.json();
+    assert_eq!(shown[0]["retention"], json!({"keep": 9, "failed_max_age_ms": 120_000}));
+    assert_eq!(shown[1]["retention"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_bad_file_gets_the_problem_of_a_reload() {
+    let server = started().await;
+    let ask = async |text: &str| server.ask("POST", "/api/definitions/plan", &[], text).await;
+    let problem = ask("jobs:\n  a: {imagee: x}\n  b: {image: x, timeout: long}\n").await;
+    let problem = problem.is_problem(422, "invalid_jobs_file");
+    assert!(problem["errors"].as_array().unwrap().len() >= 2, "{problem}");
+    assert!(problem["errors"][0]["field"].as_str().unwrap().starts_with("jobs.yaml:2:"), "{problem}");
+    ask("").await.is_problem(422, "invalid_jobs_file");
+    ask(&"#".repeat(2_000_101)).await.is_problem(413, "body_too_large");
+}
+
+#[tokio::test]
+async fn a_plan_shows_no_variable_and_no_file_of_the_server() {
+    let server = started().await;
+    for (job, taken) in
+        [("{image: x, command: '${PATH}'}", "PATH"), ("{image: x, env_file: /etc/passwd}", "/etc/passwd")]
+    {
+        let answer = server.ask("POST", "/api/definitions/plan", &[], &format!("jobs: {{a: {job}}}")).await;
+        let problem = answer.is_problem(422, "invalid_jobs_file");
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains(taken) && detail.contains("a plan takes"), "{problem}");
+        assert!(!answer.body.contains("/bin") && !answer.body.contains("root:"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_may_be_named_plan() {
+    let server = started().await;
+    server.get("/api/definitions/plan").await.is_problem(404, "unknown_job");
+    std::fs::write(&server.jobs_file, "jobs: {plan: {image: x}}").unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    assert_eq!(server.get("/api/definitions/plan").await.json()["image"], "x");
+}

@@ -1,0 +1,420 @@
+//! A stand-in for engine and archive: it answers as they do, without a scheduler, and tests can inspect and change it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longshore_server::engine::Command;
+use longshore_server::store::{
+    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace,
+    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
+};
+use protocol::container::Overrides;
+use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
+use scheduler::batches::BatchOptions;
+use scheduler::fleet::row::{Drain, WorkerRow};
+use scheduler::ids::GroupNo;
+use scheduler::input::{JobUpdate, KeyHolder, Operation};
+use scheduler::job::State;
+use scheduler::new_jobs::NewJobs;
+use scheduler::snapshot::{Snapshot, WorkerState};
+use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
+use tokio::sync::{mpsc, watch};
+
+use super::world::{CREATED_AT, World};
+
+/// The stand-in, shared with the tests.
+#[derive(Clone, Default)]
+pub(crate) struct StandInEngine(Arc<Mutex<World>>);
+
+impl StandInEngine {
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
+        let world = self.world();
+        if world.unreadable {
+            return Err(ReadError(Box::new(std::io::Error::other("a secret of the disk"))));
+        }
+        Ok(world)
+    }
+}
+
+impl Archive for StandInEngine {
+    fn batch(&self, _: JobId) -> Result<Option<BatchRow>, ReadError> {
+        Ok(None)
+    }
+
+    fn batches(&self, _: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn batch_failures(&self, _: JobId, _: usize) -> Result<Vec<JobRow>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn member_places(&self, _: JobId, _: usize) -> Result<Vec<MemberPlace>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError> {
+        let read = self.read()?;
+        let known = read.jobs.iter().filter(|job| ids.contains(&job.row.job));
+        Ok(known.map(|job| (job.row.job, job.row.definition.clone(), job.row.state)).collect())
+    }
+
+    fn pipeline(&self, _: JobId, _: usize) -> Result<Pipeline, ReadError> {
+        Ok(Pipeline { jobs: Vec::new(), is_whole: true })
+    }
+
+    fn retries(&self, ids: &[JobId]) -> Result<BTreeMap<JobId, (JobId, State)>, ReadError> {
+        let world = self.read()?;
+        let retries = world.jobs.iter().filter_map(|it| Some((it.row.retry_of?, (it.row.job, it.row.state))));
+        Ok(retries.filter(|(of, _)| ids.contains(of)).collect())
+    }
+
+    fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
+        Ok(self.read()?.jobs.iter().find(|record| record.row.job == id).cloned())
+    }
+
+    fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {
+        let fits = |row: &&JobRow| {
+            (filter.states.is_empty() || filter.states.contains(&row.state))
+                && filter.name.as_ref().is_none_or(|name| *name == row.definition)
+                && (filter.names.is_empty() || filter.names.contains(&row.definition))
+                && filter.revision.is_none_or(|revision| row.revision == revision)
+                && filter.text.as_ref().is_none_or(|text| row.reason.contains(text))
+                && filter.ended_since.is_none_or(|since| row.ended_at.is_some_and(|at| at >= since))
+                && filter.ended_until.is_none_or(|until| row.ended_at.is_some_and(|at| at < until))
+                && filter
+                    .exit_code
+                    .is_none_or(|code| row.attempt.as_ref().is_some_and(|it| it.exit_code == Some(code)))
+                && (filter.outcomes.is_empty()
+                    || row
+                        .attempt
+                        .as_ref()
+                        .and_then(|it| it.outcome)
+                        .is_some_and(|outcome| filter.outcomes.contains(&outcome)))
+                && filter
+                    .worker
+                    .is_none_or(|worker| row.attempt.as_ref().is_some_and(|it| it.worker == worker))
+                && filter
+                    .schedule
+                    .as_ref()
+                    .is_none_or(|schedule| row.slot.as_ref().is_some_and(|slot| slot.schedule == *schedule))
+                && filter.batch.is_none_or(|batch| row.batch == Some(batch))
+                && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
+                && filter.before.is_none_or(|before| row.job < before)
+        };
+        let world = self.read()?;
+        Ok(world
+            .jobs
+            .iter()
+            .rev()
+            .map(|record| &record.row)
+            .filter(fits)
+            .take(filter.limit)
+            .cloned()
+            .collect())
+    }
+
+    fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
+        Ok((self.read()?.keys.get(key).copied(), GroupNo(1)))
+    }
+
+    fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn unknown_attempts(&self, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+        let mut world = self.world();
+        match world.failing_lookups {
+            0 => Ok(Vec::new()),
+            left => {
+                world.failing_lookups = left - 1;
+                Err(ReadError("the disk does not answer".into()))
+            }
+        }
+    }
+
+    fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
+        Ok(self.read()?.stored.get(&revision).cloned())
+    }
+
+    fn revisions(&self, name: &str, limit: usize) -> Result<Vec<StoredDefinition>, ReadError> {
+        let world = self.read()?;
+        let named = world.revisions.iter().rev().filter_map(|it| world.stored.get(it));
+        Ok(named.filter(|stored| stored.name == name).take(limit).cloned().collect())
+    }
+
+    fn definition_names(&self) -> Result<Vec<String>, ReadError> {
+        let names: std::collections::BTreeSet<String> =
+            self.read()?.jobs.iter().map(|record| record.row.definition.clone()).collect();
+        Ok(names.into_iter().collect())
+    }
+
+    fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
+        Ok(self.read()?.workers.clone())
+    }
+
+    fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, ReadError> {
+        Ok(self.read()?.workers.iter().find(|row| row.worker == id).cloned())
+    }
+
+    fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError> {
+        Ok(self.read()?.workers.iter().find(|row| &*row.name == name).map(|row| row.worker))
+    }
+
+    fn first_with_output(&self, ids: &[JobId], _: &OutputLimits) -> Result<Option<JobId>, ReadError> {
+        Ok(ids.first().copied())
+    }
+
+    fn was_removed(&self, _id: JobId) -> Result<bool, ReadError> {
+        Ok(false)
+    }
+
+    fn last_ended(&self, definition: &str) -> Result<Option<JobRow>, ReadError> {
+        let world = self.read()?;
+        let ended = |row: &&JobRow| row.definition == definition && row.state.has_ended();
+        Ok(world.jobs.iter().rev().map(|record| &record.row).find(ended).cloned())
+    }
+
+    fn ends_by_hour(&self, since: Timestamp) -> Result<Vec<HourlyEnds>, ReadError> {
+        let world = self.read()?;
+        let mut hours: BTreeMap<i64, HourlyEnds> = BTreeMap::new();
+        for row in world.jobs.iter().map(|record| &record.row) {
+            let Some(ended_at) = row.ended_at.filter(|at| *at >= since) else { continue };
+            let hour = ended_at.0.div_euclid(3_600_000);
+            let ends = hours.entry(hour).or_insert(HourlyEnds { hour, ..HourlyEnds::default() });
+            match row.state {
+                State::Succeeded => ends.succeeded += 1,
+                State::Failed | State::Expired | State::Lost => ends.failed += 1,
+                _ => {}
+            }
+        }
+        Ok(hours.into_values().collect())
+    }
+
+    fn schedules(&self) -> Result<ScheduleState, ReadError> {
+        Ok(self.read()?.schedules.clone())
+    }
+
+    fn fires(
+        &self,
+        definition: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<FireRecord>, ReadError> {
+        let world = self.read()?;
+        let fits = |fire: &&FireRecord| {
+            *fire.row.definition == *definition && before.is_none_or(|before| fire.id < before)
+        };
+        Ok(world.fires.iter().rev().filter(fits).take(limit).cloned().collect())
+    }
+
+    fn ledger(
+        &self,
+        _: &str,
+        _: &str,
+        _: (protocol::Timestamp, protocol::Timestamp),
+        _: usize,
+    ) -> Result<(scheduler::schedule::backfill::LedgerReading, GroupNo), ReadError> {
+        let reading = scheduler::schedule::backfill::LedgerReading {
+            decided_until: self.world().decided_until,
+            ..Default::default()
+        };
+        Ok((reading, GroupNo::default()))
+    }
+}
+
+/// Answers as the engine does, without a scheduler.
+pub(crate) async fn answer(
+    mut commands: mpsc::Receiver<Command>,
+    stand: StandInEngine,
+    publish: watch::Sender<Arc<Snapshot>>,
+) {
+    while let Some(command) = commands.recv().await {
+        let mut world = stand.world();
+        // The asking handler may have ended.
+        let _ = match command {
+            Command::Submit { jobs, batch, require_worker, key, reply } => {
+                reply.send(submit(&mut world, jobs, batch, require_worker, key))
+            }
+            Command::Cancel { job, reply, .. } => reply.send(cancel(&mut world, job)),
+            Command::Release { job, by, reply } => reply.send(release(&mut world, job, by)),
+            Command::Update { job, update: values, by, reply } => {
+                reply.send(update(&mut world, job, values, by))
+            }
+            Command::ReserveLabels { reply, .. } => reply.send(Answer::Done),
+            Command::Operate { worker, operation, reply } => {
+                let known = world.workers.iter().any(|row| row.worker == worker);
+                let answer = match (known, &operation, worker) {
+                    (false, ..) => Answer::Rejected(Rejection::UnknownWorker),
+                    (_, Operation::Forget, WorkerId(1)) => Answer::Rejected(Rejection::WorkerConnected),
+                    (_, Operation::StopUnmanaged(Some(_)), _) => Answer::Rejected(Rejection::NotUnmanaged),
+                    _ => Answer::Done,
+                };
+                if let Some(row) = world.workers.iter_mut().find(|row| row.worker == worker) {
+                    operate(row, &operation);
+                    publish.send_modify(|snapshot| show(Arc::make_mut(snapshot), row));
+                }
+                world.operations.push((worker, operation));
+                reply.send(answer)
+            }
+            Command::Pause { target, paused, reply } => {
+                world.pauses.push((target, paused));
+                reply.send(Answer::Done)
+            }
+            Command::Backfill { reply, .. } => reply.send(Answer::Done),
+            Command::Define { definitions } => {
+                world.define(&definitions);
+                continue;
+            }
+            Command::Learn { .. } => continue,
+            Command::Limits { selection, reply } => {
+                world.limit_selections.push(selection);
+                let _ = reply.send(world.limits.clone());
+                continue;
+            }
+            Command::Explain { job, reply } => {
+                let known = world.jobs.iter().any(|record| record.row.job == job);
+                let explanation = world.explanation.clone().filter(|_| known);
+                let _ = reply.send(explanation);
+                continue;
+            }
+            Command::AwaitEnd { job, reply } => {
+                let live =
+                    world.jobs.iter().any(|record| record.row.job == job && !record.row.state.has_ended());
+                if live {
+                    world.waiting.entry(job).or_default().push(reply);
+                }
+                continue;
+            }
+        };
+    }
+}
+
+fn submit(
+    world: &mut World,
+    jobs: NewJobs,
+    batch: Option<BatchOptions>,
+    require_worker: bool,
+    key: Option<scheduler::input::Key>,
+) -> Answer {
+    if let Some(key) = &key
+        && let Some(found) = key.found
+    {
+        return match found.digest == key.digest {
+            true => Answer::Replayed(found),
+            false => Answer::Rejected(Rejection::KeyMismatch(found)),
+        };
+    }
+    if jobs.iter().any(|job| !world.stored.contains_key(&job.revision)) {
+        return Answer::Rejected(Rejection::UnknownDefinition);
+    }
+    if require_worker && let Some(reason) = world.pending {
+        return Answer::Rejected(Rejection::NoWorker(reason));
+    }
+    if jobs.iter().any(|job| job.revision == Revision(4)) {
+        return Answer::Rejected(Rejection::Disabled);
+    }
+    if let Some(job) = world.duplicate {
+        return Answer::Duplicate(job);
+    }
+    let first = JobId(world.jobs.len() as u64 + 1);
+    let count = jobs.len() as u32;
+    for job in jobs {
+        world.add(job, batch.as_ref().map(|_| first));
+    }
+    if let Some(key) = key {
+        world.keys.insert(key.key.to_string(), KeyHolder { job: first, count, digest: key.digest });
+    }
+    Answer::Accepted(Accepted {
+        first,
+        count,
+        created_at: Timestamp(1_000),
+        state: State::Queued,
+        pending: world.pending.or(Some(PendingReason::Soon)),
+    })
+}
+
+fn cancel(world: &mut World, job: JobId) -> Answer {
+    let state = world.jobs.iter().find(|record| record.row.job == job).map(|record| record.row.state);
+    match state {
+        Some(State::Running) => Answer::Cancelling(State::Running),
+        Some(state) if !state.has_ended() => {
+            world.end(job.0, State::Cancelled, 0);
+            Answer::Cancelling(State::Cancelled)
+        }
+        _ => Answer::Rejected(Rejection::NotLive),
+    }
+}
+
+fn release(world: &mut World, job: JobId, by: String) -> Answer {
+    let Some(record) = world.jobs.iter_mut().find(|record| record.row.job == job) else {
+        return Answer::Rejected(Rejection::NotLive);
+    };
+    match record.row.state {
+        State::Quarantined => {
+            record.row.state = State::Queued;
+            record.notes.push((Timestamp(5_000), Note::Freed { by }));
+            Answer::Done
+        }
+        state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
+        state => Answer::Rejected(Rejection::NothingToRelease(state)),
+    }
+}
+
+fn update(world: &mut World, job: JobId, update: JobUpdate, by: String) -> Answer {
+    let Some(record) = world.jobs.iter_mut().find(|record| record.row.job == job) else {
+        return Answer::Rejected(Rejection::NotLive);
+    };
+    let row = &mut record.row;
+    match row.state {
+        State::Scheduled | State::Queued => {
+            let now = CREATED_AT;
+            row.due_at = update.run_at.map_or(row.due_at, |start| start.resolve(now));
+            row.priority = update.priority.unwrap_or(row.priority);
+            row.state = if row.due_at > now { State::Scheduled } else { State::Queued };
+            let (due_at, priority) = (row.due_at, row.priority);
+            record.notes.push((Timestamp(5_000), Note::Updated { by, due_at, priority }));
+            Answer::Done
+        }
+        state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
+        state => Answer::Rejected(Rejection::NotWaiting(state)),
+    }
+}
+
+fn operate(row: &mut WorkerRow, operation: &Operation) {
+    match operation {
+        Operation::Cordon => row.cordoned = true,
+        Operation::Uncordon => (row.cordoned, row.drain) = (false, None),
+        Operation::Drain(timeout) => {
+            let deadline = timeout.map(|timeout| Timestamp(1_000) + timeout);
+            (row.cordoned, row.drain) = (true, Some(Drain { process: None, deadline }));
+        }
+        Operation::Slots(slots) => row.slots = Some(*slots),
+        Operation::Labels(changes) => {
+            for (name, value) in changes {
+                row.labels.retain(|(known, _)| known != name);
+                row.labels.extend(value.clone().map(|value| (name.clone(), value)));
+            }
+        }
+        Operation::Revoke => row.revoked_at = Some(Timestamp(1_000)),
+        Operation::Forget | Operation::Reset | Operation::StopUnmanaged(_) => {}
+    }
+}
+
+/// The snapshot shows an operation before its answer.
+fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
+    let Some(mut worker) = snapshot.workers.get(row.worker).cloned() else { return };
+    (worker.cordoned, worker.drain_deadline) = (row.cordoned, row.drain.and_then(|drain| drain.deadline));
+    worker.state = if row.drain.is_some() { WorkerState::Draining } else { WorkerState::Ready };
+    worker.slots = row.slots.unwrap_or(worker.slots);
+    worker.set_labels.clone_from(&row.labels);
+    snapshot.workers.set(row.worker, Some(worker));
+}

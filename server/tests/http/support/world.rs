@@ -1,0 +1,146 @@
+//! The state of the stand-in engine, which tests inspect and change.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longshore_server::catalogue::Definitions;
+use longshore_server::engine::JobWatches;
+use longshore_server::storage::Storage;
+use longshore_server::store::{FireRecord, JobRecord, JobRow, ScheduleState, StoredDefinition};
+use protocol::report::Outcome;
+use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
+use scheduler::explain::Explanation;
+use scheduler::fleet::row::WorkerRow;
+use scheduler::input::{KeyHolder, Operation};
+use scheduler::job::State;
+use scheduler::limits::{LimitSelection, LimitsFacts};
+use scheduler::new_jobs::NewJob;
+use scheduler::pauses::PauseTarget;
+use scheduler::step::PendingReason;
+use tokio::sync::oneshot;
+
+use super::facts::attempt;
+
+/// The state of the stand-in engine.
+#[derive(Default)]
+pub(crate) struct World {
+    /// The cursor of all schedules, for backfills.
+    pub(crate) decided_until: Option<protocol::Timestamp>,
+    pub(crate) jobs: Vec<JobRecord>,
+    pub(crate) keys: HashMap<String, KeyHolder>,
+    pub(crate) workers: Vec<WorkerRow>,
+    pub(crate) operations: Vec<(WorkerId, Operation)>,
+    pub(crate) waiting: HashMap<JobId, Vec<oneshot::Sender<State>>>,
+    pub(crate) pending: Option<PendingReason>,
+    /// The job that has the unique key of all new ones.
+    pub(crate) duplicate: Option<JobId>,
+    pub(crate) explanation: Option<Explanation>,
+    pub(crate) unreadable: bool,
+    /// The disk is full from this number of jobs on.
+    pub(crate) fills_disk_at: Option<(usize, Arc<Storage>)>,
+    /// Lookups of unknown attempts that fail before one succeeds.
+    pub(crate) failing_lookups: u32,
+    /// Wakes followers when a test changes a job.
+    pub(crate) watches: JobWatches,
+    /// Every definition that it was ever told.
+    pub(crate) stored: HashMap<Revision, StoredDefinition>,
+    pub(crate) schedules: ScheduleState,
+    pub(crate) fires: Vec<FireRecord>,
+    pub(crate) pauses: Vec<(PauseTarget, bool)>,
+    /// The answer about limits, and what was asked for.
+    pub(crate) limits: LimitsFacts,
+    pub(crate) limit_selections: Vec<LimitSelection>,
+    /// Revisions in the order in which they were stored.
+    pub(crate) revisions: Vec<Revision>,
+}
+
+impl World {
+    /// jobs.yaml was read.
+    pub(crate) fn define(&mut self, definitions: &Definitions) {
+        for entry in definitions.iter() {
+            let revision = entry.definition.revision;
+            if self.stored.insert(revision, (*entry.stored).clone()).is_none() {
+                self.revisions.push(revision);
+            }
+        }
+    }
+
+    /// Ends a job, and notifies waiting requests.
+    pub(crate) fn end(&mut self, id: u64, state: State, exit_code: i32) {
+        let row = &mut self.record(id).row;
+        row.state = state;
+        row.ended_at = Some(Timestamp(9_000));
+        row.reason = if exit_code == 0 { String::new() } else { format!("exit code {exit_code}") };
+        if let Some(attempt) = &mut row.attempt {
+            attempt.ended_at = Some(Timestamp(9_000));
+            attempt.exit_code = Some(exit_code);
+            attempt.outcome = Some(if exit_code == 0 { Outcome::Succeeded } else { Outcome::Failed });
+        }
+        for waiting in self.waiting.remove(&JobId(id)).unwrap_or_default() {
+            // The waiting test may have ended.
+            let _ = waiting.send(state);
+        }
+    }
+
+    /// Gives a job to worker 1.
+    pub(crate) fn start(&mut self, id: u64) {
+        let row = &mut self.record(id).row;
+        row.state = State::Running;
+        row.attempts = AttemptNo(1);
+        row.attempt = Some(attempt(1, 100 + id));
+    }
+
+    pub(crate) fn record(&mut self, id: u64) -> &mut JobRecord {
+        // Followers read only after the test lets go of the world.
+        self.watches.notify(&[JobId(id)]);
+        self.jobs.iter_mut().find(|record| record.row.job == JobId(id)).expect("the job exists")
+    }
+
+    pub(super) fn add(&mut self, new: NewJob, batch: Option<JobId>) -> JobId {
+        let id = JobId(self.jobs.len() as u64 + 1);
+        let details = new.details.unwrap_or_default();
+        let due_at = new.run_at.map_or(CREATED_AT, |start| start.resolve(CREATED_AT));
+        let row = JobRow {
+            job: id,
+            definition: self.stored[&new.revision].name.clone(),
+            revision: new.revision,
+            state: if due_at > CREATED_AT { State::Scheduled } else { State::Queued },
+            priority: new.priority.unwrap_or_default(),
+            created_at: CREATED_AT,
+            due_at,
+            expires_at: None,
+            timeout: new.timeout,
+            batch,
+            retry_of: new.retry_of,
+            slot: None,
+            waits_for: None,
+            set: Default::default(),
+            labels: details.labels,
+            ended_at: None,
+            reason: String::new(),
+            confirmed: true,
+            attempts: AttemptNo(0),
+            attempt: None,
+        };
+        self.jobs.push(JobRecord {
+            row,
+            overrides: details.overrides,
+            params: details.params.given,
+            past: Vec::new(),
+            notes: Vec::new(),
+            late_left_out: 0,
+            retry_of_removed: false,
+            parent: None,
+            hooks: Vec::new(),
+            after: Vec::new(),
+            dependents: Vec::new(),
+        });
+        if let Some((_, storage)) = self.fills_disk_at.take_if(|(count, _)| self.jobs.len() >= *count) {
+            storage.note(0, 1 << 40);
+        }
+        id
+    }
+}
+
+/// All jobs of the stand-in are accepted at this instant.
+pub(super) const CREATED_AT: Timestamp = Timestamp(1_000);

@@ -1,0 +1,8 @@
+//! A whole server with its store and its engine, over HTTP.
+
+mod batches;
+mod limits;
+mod queue_full;
+mod retention;
+mod support;
+mod unique;
