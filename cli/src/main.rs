@@ -61,6 +61,7 @@ mod upgrade_check;
 mod usage;
 mod utf8;
 mod validate;
+mod version_order;
 mod view;
 mod worker;
 mod workers;

@@ -1,5 +1,6 @@
 //! Checks of the server over HTTP, and of the workers that it lists.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use reqwest::Response;
@@ -8,7 +9,10 @@ use server::doctor::Finding;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
+use crate::version_order;
 
+/// The version of this program.
+const OURS: &str = env!("CARGO_PKG_VERSION");
 /// Time limit of each request.
 const TIMEOUT: Duration = Duration::from_secs(4);
 /// A `Date` header has whole seconds, and the response takes time.
@@ -36,7 +40,9 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
         }
     };
     let mut findings = vec![clock(&version)];
-    findings.push(own_version(api.decode(version).await.unwrap_or_default()));
+    let about: Value = api.decode(version).await.unwrap_or_default();
+    let version = about["version"].as_str();
+    findings.push(judge_version(version));
     match ask(&api, &["readyz"]).await {
         Ok(answer) => {
             findings.push(Finding::ok("ready", "accepts jobs"));
@@ -47,7 +53,7 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
         }
         Err(error) => findings.push(Finding::fail("ready", error, "check the server's log")),
     }
-    findings.extend(workers(&api).await);
+    findings.extend(workers(&api, version).await);
     findings
 }
 
@@ -61,33 +67,39 @@ fn clock(answer: &Response) -> Finding {
     let Some(there) = there else {
         return Finding::warn("clock", "the response has no Date header", "a proxy may remove it");
     };
-    let ahead = there.as_second() - jiff::Timestamp::now().as_second();
+    judge_skew(there.as_second() - jiff::Timestamp::now().as_second())
+}
+
+/// Judges the seconds by which the server's clock is ahead of this machine's; negative: behind.
+fn judge_skew(ahead: i64) -> Finding {
     if ahead.abs() <= SKEW_MAX_SECONDS {
-        Finding::ok("clock", "same as on this machine")
-    } else {
-        let text = format!("the server's clock is {ahead} s ahead of this machine's");
-        Finding::warn(
-            "clock",
-            text,
-            "leases are not affected, but times in lists and schedules are: run NTP on both",
-        )
+        return Finding::ok("clock", "same as on this machine");
     }
+    let (seconds, side) = (ahead.abs(), if ahead > 0 { "ahead of" } else { "behind" });
+    Finding::warn(
+        "clock",
+        format!("the server's clock is {seconds} s {side} this machine's"),
+        "leases are not affected, but times in lists and schedules are: run NTP on both",
+    )
 }
 
-fn own_version(answer: Value) -> Finding {
-    let ours = env!("CARGO_PKG_VERSION");
-    match answer["version"].as_str() {
-        Some(theirs) if theirs == ours => Finding::ok("server", format!("answers, version {theirs}")),
-        Some(theirs) => Finding::warn(
-            "server",
-            format!("answers, version {theirs}; this program is {ours}"),
-            "upgrade the server first, then everything else",
-        ),
-        None => Finding::fail("server", "the response is not from a Longshore server", "check --server"),
+fn judge_version(theirs: Option<&str>) -> Finding {
+    let Some(theirs) = theirs else {
+        return Finding::fail("server", "the response is not from a Longshore server", "check --server");
+    };
+    if theirs == OURS {
+        return Finding::ok("server", format!("answers, version {theirs}"));
     }
+    let next = match version_order::compare(theirs, OURS) {
+        Some(Ordering::Greater) => "upgrade this program",
+        Some(Ordering::Less) => "upgrade the server first, then everything else",
+        Some(Ordering::Equal) | None => "install the same version everywhere",
+    };
+    Finding::warn("server", format!("answers, version {theirs}; this program is {OURS}"), next)
 }
 
-async fn workers(api: &Api) -> Vec<Finding> {
+/// Findings about all workers of a server of this version, if it is known.
+async fn workers(api: &Api, server: Option<&str>) -> Vec<Finding> {
     let answer = match ask(api, &["api", "workers"]).await {
         Ok(response) => api.decode::<Vec<Value>>(response).await.map_err(|error| format!("{error:#}")),
         Err(error) => Err(error),
@@ -101,12 +113,12 @@ async fn workers(api: &Api) -> Vec<Finding> {
     } else {
         Finding::ok("workers", format!("{} connected or with jobs", workers.len()))
     }];
-    findings.extend(workers.iter().flat_map(worker));
+    findings.extend(workers.iter().flat_map(|it| worker(it, server)));
     findings
 }
 
-/// Findings about one worker.
-fn worker(worker: &Value) -> Vec<Finding> {
+/// Findings about one worker of a server of this version, if it is known.
+fn worker(worker: &Value, server: Option<&str>) -> Vec<Finding> {
     let name = worker["name"].as_str().unwrap_or_default();
     let mut findings = Vec::new();
     let unmanaged = worker["unmanaged"].as_array().map_or(0, Vec::len);
@@ -132,10 +144,16 @@ fn worker(worker: &Value) -> Vec<Finding> {
             "check its machine and network; its jobs wait for lost_after",
         ));
     }
-    if let Some(version) = worker["version"].as_str().filter(|version| *version != env!("CARGO_PKG_VERSION"))
+    if let (Some(version), Some(server)) = (worker["version"].as_str(), server)
+        && version != server
     {
-        let text = format!("{name} is version {version}; this program is {}", env!("CARGO_PKG_VERSION"));
-        findings.push(Finding::warn("worker", text, "upgrade it when it is idle"));
+        let next = match version_order::compare(version, server) {
+            Some(Ordering::Greater) => "upgrade the server",
+            Some(Ordering::Less) => "upgrade it when it is idle",
+            Some(Ordering::Equal) | None => "install the server's version when it is idle",
+        };
+        let text = format!("{name} is version {version}; the server is {server}");
+        findings.push(Finding::warn("worker", text, next));
     }
     for runtime in worker["runtimes"].as_array().into_iter().flatten().filter(|it| it["available"] == false) {
         let (kind, why) = (&runtime["name"], &runtime["reason"]);
@@ -147,4 +165,44 @@ fn worker(worker: &Value) -> Vec<Finding> {
         findings.push(Finding::warn("worker", text, "run 'longshore doctor' on its machine"));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use server::doctor::FindingVerdict;
+
+    use super::*;
+
+    #[test]
+    fn the_older_side_is_to_be_upgraded() {
+        assert_eq!(judge_version(Some(OURS)).verdict, FindingVerdict::Ok);
+        assert_eq!(judge_version(None).verdict, FindingVerdict::Fail);
+        let next = |theirs: &str| judge_version(Some(theirs)).next;
+        assert_eq!(next("999.0.0"), "upgrade this program");
+        assert_eq!(next("0.0.1"), "upgrade the server first, then everything else");
+        assert_eq!(next("banana"), "install the same version everywhere");
+    }
+
+    #[test]
+    fn workers_are_compared_with_the_server() {
+        let about = |version: &str, server| {
+            let findings = worker(&json!({"name": "anna", "version": version}), server);
+            findings.into_iter().map(|finding| (finding.text, finding.next)).collect::<Vec<_>>()
+        };
+        assert_eq!(about("999.1.0", Some("999.1.0")), []);
+        assert_eq!(about(OURS, None), []);
+        let expected = |version: &str, next: &str| {
+            [(format!("anna is version {version}; the server is 999.1.0"), next.to_owned())]
+        };
+        assert_eq!(about("999.0.1", Some("999.1.0")), expected("999.0.1", "upgrade it when it is idle"));
+        assert_eq!(about("999.2.0", Some("999.1.0")), expected("999.2.0", "upgrade the server"));
+    }
+
+    #[test]
+    fn a_clock_is_ahead_or_behind() {
+        assert_eq!(judge_skew(-3).verdict, FindingVerdict::Ok);
+        assert_eq!(judge_skew(5).text, "the server's clock is 5 s ahead of this machine's");
+        assert_eq!(judge_skew(-5).text, "the server's clock is 5 s behind this machine's");
+    }
 }

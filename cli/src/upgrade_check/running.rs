@@ -1,5 +1,6 @@
 //! The running server and its workers: whether an upgrade is one step ahead, and whether workers keep their connection.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,6 +9,7 @@ use server::http::present::shapes::{Version, Worker};
 
 use crate::api::{Api, parse};
 use crate::args::ServerArgs;
+use crate::version_order;
 
 /// Checks the server at this address.
 pub(super) async fn check(server_args: &ServerArgs) -> Vec<Finding> {
@@ -39,18 +41,13 @@ async fn ask<T: serde::de::DeserializeOwned>(api: &Api, path: &[&str]) -> Result
 
 fn judge_version(theirs: &str) -> Finding {
     let text = format!("runs version {theirs}; this program is {OURS}");
-    match (numbers(theirs), numbers(OURS)) {
-        (Some(theirs), Some(ours)) if theirs > ours => {
+    match version_order::compare(theirs, OURS) {
+        Some(Ordering::Greater) => {
             Finding::fail("server", text, "take a program that is not older than the server")
         }
-        (Some(_), _) => Finding::ok("server", text),
-        (None, _) => Finding::warn("server", text, "check that this is a Longshore server"),
+        Some(Ordering::Less | Ordering::Equal) => Finding::ok("server", text),
+        None => Finding::warn("server", text, "check that this is a Longshore server"),
     }
-}
-
-/// A version as numbers that can be compared.
-fn numbers(version: &str) -> Option<Vec<u64>> {
-    version.split('.').map(|part| part.parse().ok()).collect()
 }
 
 /// Connected workers speak the wire format of their server, because it refuses all others.

@@ -18,6 +18,7 @@ mod process_id;
 mod removals;
 pub mod shim;
 mod start_permit;
+mod stop_cause;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -15,14 +15,14 @@ fn config(dir: &Path, logs: &str) -> Config {
     config_with(dir, RUN, logs)
 }
 
-/// A stand-in whose CLI does not see the end of the container, and whose log is this.
+/// A stand-in whose CLI does not see the end of the container, and whose log is this. A file `down` makes it unreachable for one ping.
 fn config_with(dir: &Path, run: &str, logs: &str) -> Config {
     let script = format!(
         "cd {0}
         case $1 in
             image) exit 0;;
             run) {run};;
-            version) echo 1;;
+            version) [ ! -e down ] || {{ rm down; exit 1; }}; echo 1;;
             inspect) shift 6; exec cat $1;;
             logs) {logs};;
             events) exec sleep 600;;
@@ -173,4 +173,17 @@ impl Drop for SmallDisk {
         // Its files may still be open.
         let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outages_of_the_engine_do_not_count_as_failures_of_the_log() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let logs = "echo read >> reads
+                [ $(wc -l < reads) -gt 3 ] || { touch down; echo 'Cannot connect to the Docker daemon' >&2; exit 1; }
+                printf 'one\\ntwo\\n'";
+    let mut desk = Desk::without_image(config(dir.path(), logs));
+    let (token, outcome) = run(&mut desk, dir.path()).await;
+    let (stdout, stderr, _) = desk.output(token).await;
+    assert_eq!((stdout, stderr), (b"one\ntwo\n".to_vec(), Vec::new()));
+    assert_eq!(output(&outcome), OutputLengths { stdout: 8, stderr: 0 });
 }

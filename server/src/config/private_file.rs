@@ -44,9 +44,17 @@ pub enum PrivateFileError {
         /// Its path.
         file: PathBuf,
     },
+    /// The file is too large for a token or a password.
+    #[error("the {what} {} has more than {FILE_BYTES_MAX} bytes", .file.display())]
+    TooLarge {
+        /// The purpose of the file.
+        what: &'static str,
+        /// Its path.
+        file: PathBuf,
+    },
 }
 
-/// The content without the blanks around it. Longer files are cut: no token and no password is that long.
+/// The content without the blanks around it.
 pub(super) fn read(file: &Path, what: &'static str) -> Result<Vec<u8>, PrivateFileError> {
     let path = || file.to_owned();
     let unreadable = |source| PrivateFileError::Unreadable { what, file: path(), source };
@@ -63,7 +71,10 @@ pub(super) fn read(file: &Path, what: &'static str) -> Result<Vec<u8>, PrivateFi
         return Err(PrivateFileError::Exposed { what, file: path(), mode });
     }
     let mut content = Vec::new();
-    opened.by_ref().take(FILE_BYTES_MAX).read_to_end(&mut content).map_err(unreadable)?;
+    opened.by_ref().take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(PrivateFileError::TooLarge { what, file: path() });
+    }
     match content.trim_ascii() {
         [] => Err(PrivateFileError::Empty { what, file: path() }),
         content => Ok(content.to_vec()),
@@ -73,3 +84,25 @@ pub(super) fn read(file: &Path, what: &'static str) -> Result<Vec<u8>, PrivateFi
 const OTHERS_MAY_READ_OR_WRITE: u32 = 0o066;
 /// A larger file is certainly neither a token nor a password.
 const FILE_BYTES_MAX: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_by_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("password");
+        for (bytes, is_read) in [(4096, true), (4097, false)] {
+            std::fs::write(&file, "x".repeat(bytes)).expect("written");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("mode set");
+            match read(&file, "password file") {
+                Ok(content) => assert!(is_read && content.len() == bytes),
+                Err(error) => assert_eq!(
+                    (is_read, error.to_string()),
+                    (false, format!("the password file {} has more than 4096 bytes", file.display()))
+                ),
+            }
+        }
+    }
+}

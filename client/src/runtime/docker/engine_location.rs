@@ -37,14 +37,20 @@ pub fn sees_engine_disks() -> bool {
 }
 
 /// `true` if the engine is on this machine. As with `docker`, an address goes before a context, and a named context before the configured
-/// one. Every context but the default counts as remote.
+/// one. Every context but the default counts as remote, and so does every named connection of Podman.
 fn is_here(
     variable: &dyn Fn(&'static str) -> Option<OsString>,
     in_use: impl FnOnce() -> Option<String>,
 ) -> bool {
     let given = |name| variable(name).filter(|value| !value.is_empty());
+    let is_socket = |address: OsString| address.as_bytes().starts_with(b"unix:");
+    // Podman reads these two, and `docker` the others. A program called `docker` may be Podman, so the name decides nothing: the engine
+    // counts as remote if either would use a remote one.
+    if given("CONTAINER_CONNECTION").is_some() || given("CONTAINER_HOST").is_some_and(|it| !is_socket(it)) {
+        return false;
+    }
     if let Some(address) = given("DOCKER_HOST") {
-        return address.as_bytes().starts_with(b"unix:");
+        return is_socket(address);
     }
     let context = given("DOCKER_CONTEXT").or_else(|| in_use().map(OsString::from));
     context.is_none_or(|name| name.is_empty() || name == OsStr::new(DEFAULT))
@@ -74,7 +80,11 @@ mod tests {
     use super::*;
 
     fn is_seen(host: &str, context: &str, in_use: Option<&str>) -> bool {
-        let variable = |name: &str| Some(OsString::from(if name == "DOCKER_HOST" { host } else { context }));
+        let variable = |name: &str| match name {
+            "DOCKER_HOST" => Some(host.into()),
+            "DOCKER_CONTEXT" => Some(context.into()),
+            _ => None,
+        };
         is_here(&variable, || in_use.map(str::to_owned))
     }
 
@@ -108,6 +118,26 @@ mod tests {
         assert!(!is_seen("", "far", None) && !is_seen("", "", Some("far")));
         assert!(is_seen("", "default", Some("far")) && is_seen("", "", Some("default")));
         assert!(is_seen("unix:///run/docker.sock", "far", Some("far")), "an address goes before a context");
+    }
+
+    #[test]
+    fn a_remote_engine_of_podman_is_remote() {
+        let is_seen = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|it| it.0 == name).map(|it| OsString::from(it.1));
+            is_here(&value, || None)
+        };
+        assert!(is_seen(&[("CONTAINER_HOST", "unix:///run/user/7/podman/podman.sock")]));
+        assert!(is_seen(&[("CONTAINER_HOST", ""), ("CONTAINER_CONNECTION", "")]));
+        for address in ["ssh://root@far/run/podman/podman.sock", "tcp://10.0.0.7:8080"] {
+            assert!(!is_seen(&[("CONTAINER_HOST", address)]), "{address}");
+            // Podman does not read `DOCKER_HOST`.
+            assert!(!is_seen(&[("CONTAINER_HOST", address), ("DOCKER_HOST", "unix:///run/docker.sock")]));
+        }
+        assert!(!is_seen(&[("CONTAINER_CONNECTION", "far")]));
+        assert!(
+            !is_seen(&[("CONTAINER_CONNECTION", "far"), ("CONTAINER_HOST", "unix:///run/podman.sock")]),
+            "a connection goes before an address"
+        );
     }
 
     #[test]

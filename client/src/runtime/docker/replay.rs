@@ -70,10 +70,12 @@ pub(super) async fn follow(shared: &DockerContext, attempt: &ReplayedAttempt<'_>
     }
 }
 
-/// Writes down the missing output of an ended container. It waits for an engine that becomes unreachable meanwhile.
+/// Writes down the missing output of an ended container. It waits for an engine that becomes unreachable meanwhile. After
+/// [`FAILURES_MAX`] failures of an engine that answers, or [`OUTAGES_MAX`] outages, the rest counts as missing.
 pub(super) async fn complete(shared: &DockerContext, attempt: &ReplayedAttempt<'_>) {
     let limit = complete_limit(attempt.log_bytes_max);
-    for _ in 0..TRIES {
+    let (mut failures, mut outages) = (0, 0);
+    loop {
         // If no bytes are known to be missing, a difference comes from the encoding of the log.
         let dir = attempt.dir.clone();
         let replayed = try_blocking(move || dir.replayed()).await;
@@ -95,8 +97,14 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &ReplayedAttempt<'
             }
         }
         tokio::time::sleep(TRY_AGAIN).await;
-        // The call updates the state of the engine.
-        let _ = shared.engine.ping().await;
+        // The call also updates the state of the engine. An unreachable engine says nothing about the log.
+        match shared.engine.ping().await {
+            Ok(()) => failures += 1,
+            Err(_) => outages += 1,
+        }
+        if failures == FAILURES_MAX || outages == OUTAGES_MAX {
+            break;
+        }
         shared.engine.health.wait_until_up().await;
     }
     // A write that was under way when the time was up belongs to the output.
@@ -276,10 +284,13 @@ fn of(lengths: OutputLengths, stream: Stream) -> u64 {
 /// Time for the last bytes to arrive after the container has ended.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
-/// Number of times that a failing log is read; each time continues at the end of the one before.
-const TRIES: u32 = 3;
+/// Number of times that an engine that answers may fail to read the log; each reading continues at the end of the one before.
+const FAILURES_MAX: u32 = 3;
 
-/// Pause before the next time.
+/// Number of outages of the engine during one replay. An engine that crashes whenever it reads this log would never recover otherwise.
+const OUTAGES_MAX: u32 = 10;
+
+/// Pause before the next reading.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The CLI's message about a dead daemon fits into this.

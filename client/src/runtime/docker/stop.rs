@@ -13,12 +13,13 @@ use protocol::order::StopCause;
 use rustix::process::Signal;
 use worker::step::StopStep;
 
+use super::DockerContext;
 use super::attempt::Attempt;
 use super::cli::CallError;
 use super::container::Lifecycle;
-use super::{DockerContext, run_blocking};
 use crate::attempt_dir::Stopping;
 use crate::boot::RecordedInstant;
+use crate::runtime::stop_cause::record_first_stop;
 use crate::runtime::{argv, process_id};
 
 /// Takes one step. The cause is on disk before anything is done; the first cause stays.
@@ -40,10 +41,7 @@ pub(super) async fn step(
         }
         return;
     }
-    let dir = attempt.dir.clone();
-    let stopping = Stopping { cause, at };
-    let first = run_blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
-    attempt.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
+    record_first_stop(&attempt.dir, &attempt.stopping, Stopping { cause, at }).await;
     match step {
         StopStep::Ask { grace } => ask(&shared, &attempt, grace).await,
         StopStep::Kill => kill(&shared, &attempt).await,

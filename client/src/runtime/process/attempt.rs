@@ -16,6 +16,7 @@ use crate::logs::{Logs, OutputFollower};
 use crate::runtime::blocking::{run_blocking, try_blocking};
 use crate::runtime::process_id;
 use crate::runtime::start_permit::StartPermit;
+use crate::runtime::stop_cause::record_first_stop;
 
 /// The state of an attempt until it is forgotten.
 pub(super) struct Attempt {
@@ -64,10 +65,7 @@ impl Attempt {
             let _ = self.ended_before_stop.set(at);
             return;
         }
-        let dir = self.dir.clone();
-        let stopping = Stopping { cause, at };
-        let first = run_blocking(move || dir.record_stopping(stopping)).await.unwrap_or(stopping);
-        self.stopping.send_if_modified(|stopping| stopping.replace(first).is_none());
+        record_first_stop(&self.dir, &self.stopping, Stopping { cause, at }).await;
         match step {
             StopStep::Ask { grace } => {
                 let asked = self

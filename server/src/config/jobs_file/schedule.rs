@@ -122,9 +122,9 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
     let map = match &node.value {
         Value::Map(map) => map,
         Value::Scalar(_) => {
-            let rule = cron(node, reader)?;
+            let rule = cron(node, reader);
             let params = params::of_schedule(None, node.at, context.checker, reader);
-            let schedule = Schedule { params, ..Schedule::new(context.name, None, rule, Zone::utc()) };
+            let schedule = Schedule { params, ..Schedule::new(context.name, None, rule?, Zone::utc()) };
             let origin = Origin { rule_at: node.at, has_variable: reader.has_variable(node.at) };
             warn_if_odd(&schedule, origin, context, reader);
             return Some((origin, schedule));
@@ -137,16 +137,15 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
     scope::check_keys(map, keys::time::SCHEDULE, &[], reader);
     let scope = Scope::new(map, None);
     let zone = match scope.find("timezone") {
-        Some(node) => zone(node, reader)?,
-        None => Zone::utc(),
+        Some(node) => zone(node, reader),
+        None => Some(Zone::utc()),
     };
-    let (rule_at, rule) = rule(node.at, map, &zone, reader)?;
-    let has_variable = reader.has_variable(rule_at)
-        || ["timezone", "start_at", "end_at"].iter().any(|key| scope.has_variable(key));
-    let origin = Origin { rule_at, has_variable };
+    // Every local time exists in UTC, so it adds no faults if the time zone is wrong.
+    let zone_of_times = zone.clone().unwrap_or_else(Zone::utc);
+    let rule = rule(node.at, map, &zone_of_times, reader);
     let id = scope.find("id").and_then(|node| id(node, reader));
-    let start_at = scope.find("start_at").and_then(|node| instant(node, &zone, reader));
-    let end_at = scope.find("end_at").and_then(|node| instant(node, &zone, reader));
+    let start_at = scope.find("start_at").and_then(|node| instant(node, &zone_of_times, reader));
+    let end_at = scope.find("end_at").and_then(|node| instant(node, &zone_of_times, reader));
     let not_immediately =
         scope.find("not_immediately").and_then(|node| reader.bool(node)).unwrap_or_default();
     let jitter = scope.find("jitter").and_then(|node| {
@@ -165,12 +164,18 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
     let environment = variables.fixed;
     let args = scope.find("args").and_then(|node| reader.words(node)).unwrap_or_default();
     let overrides = Overrides { environment, args, ..Overrides::default() };
+    let params = params::of_schedule(scope.find("params"), node.at, context.checker, reader);
+    // The remaining checks compare the values, and need a rule and its time zone.
+    let (zone, (rule_at, rule)) = zone.zip(rule)?;
+    let has_variable = reader.has_variable(rule_at)
+        || ["timezone", "start_at", "end_at"].iter().any(|key| scope.has_variable(key));
+    let origin = Origin { rule_at, has_variable };
     let schedule = Schedule {
         start_at,
         end_at,
         not_immediately,
         jitter: jitter.map_or(Duration::ZERO, |(_, jitter)| jitter),
-        params: params::of_schedule(scope.find("params"), node.at, context.checker, reader),
+        params,
         overrides: (!overrides.is_empty()).then(|| Arc::new(overrides)),
         ..Schedule::new(context.name, id.as_deref(), rule, zone)
     };

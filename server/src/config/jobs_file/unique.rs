@@ -26,10 +26,10 @@ pub(super) fn read(
 }
 
 fn clear(node: &Node, reader: &mut Reader<'_>) -> Option<Clear> {
-    let mut ends = Vec::new();
-    for (at, text) in reader.texts(node) {
-        ends.push(reader.choose(at, &text, &CLEAR)?);
-    }
+    // `collect` stops at the first wrong word, so all are checked before.
+    let words = reader.texts(node);
+    let ends: Vec<_> = words.iter().map(|(at, text)| reader.choose(*at, text, &CLEAR)).collect();
+    let ends: Vec<ClearedEnd> = ends.into_iter().collect::<Option<_>>()?;
     match (ends.contains(&ClearedEnd::Success), ends.contains(&ClearedEnd::Failed)) {
         (true, true) => Some(Clear::Always),
         (true, false) => Some(Clear::Success),

@@ -77,10 +77,11 @@ impl PulledImages {
             .entry(id.to_owned())
             .or_insert_with(|| PulledRecord { names: BTreeSet::new(), used: now.0 });
         record.used = now.0;
-        record.names.insert(name);
-        if record.names.len() > NAMES_MAX {
+        if record.names.len() >= NAMES_MAX && !record.names.contains(&name) {
+            // The clean-up leaves an image alone while it has a tag that is not recorded, so this image may stay on the disk.
             record.names.pop_first();
         }
+        record.names.insert(name);
         if records.images.len() > IMAGES_MAX {
             let others = records.images.iter().filter(|(other, _)| *other != id);
             let oldest = others.min_by_key(|(_, record)| record.used).map(|(oldest, _)| oldest.clone());
@@ -232,6 +233,20 @@ mod tests {
             pulled.add("id5", &format!("app:{n}"), Timestamp(1));
         }
         assert_eq!(pulled.all()["id5"].names.len(), NAMES_MAX);
+    }
+
+    #[test]
+    fn the_name_of_the_last_pull_is_recorded_although_there_are_too_many() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pulled = PulledImages::open(dir.path());
+        for n in 0..NAMES_MAX {
+            pulled.add("a", &format!("app:{n}"), Timestamp(1));
+        }
+        pulled.add("a", "aa:1", Timestamp(1));
+        let names = pulled.all()["a"].names.clone();
+        assert!(names.len() == NAMES_MAX && names.contains("aa:1"), "{names:?}");
+        pulled.add("a", "aa:1", Timestamp(2));
+        assert_eq!(pulled.all()["a"].names, names);
     }
 
     #[test]
