@@ -34,8 +34,13 @@ pub enum PostError {
     #[error("{}", one_line(.0))]
     Connection(#[source] reqwest::Error),
     /// The target answered with another status than 2xx.
-    #[error("the target answered {0}")]
-    Status(reqwest::StatusCode),
+    #[error("the target answered {status}")]
+    Status {
+        /// The status.
+        status: reqwest::StatusCode,
+        /// The time until another try, if the target named it in seconds: `Retry-After`.
+        retry_after: Option<Duration>,
+    },
     /// The target answered with a redirect, which is not followed.
     #[error("the target answered {0}, a redirect, which is not followed; write its final URL into jobs.yaml")]
     Redirect(reqwest::StatusCode),
@@ -74,11 +79,12 @@ impl WebClient {
         let json = HeaderValue::from_static("application/json");
         let request =
             self.client.post(url.clone()).headers(headers).header(header::CONTENT_TYPE, json).body(body);
-        let status = request.send().await.map_err(PostError::of)?.status();
+        let answer = request.send().await.map_err(PostError::of)?;
+        let status = answer.status();
         match status {
             _ if status.is_success() => Ok(()),
             _ if status.is_redirection() => Err(PostError::Redirect(status)),
-            _ => Err(PostError::Status(status)),
+            _ => Err(PostError::Status { status, retry_after: retry_after(answer.headers()) }),
         }
     }
 }
@@ -96,6 +102,11 @@ impl PostError {
         }
         Self::Connection(error)
     }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// TLS that trusts the certificates of the system.
@@ -159,6 +170,15 @@ impl Resolve for CheckedResolver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_names_the_time_until_another_try_in_seconds() {
+        let of = |value: &'static str| {
+            retry_after(&[(header::RETRY_AFTER, HeaderValue::from_static(value))].into_iter().collect())
+        };
+        assert_eq!(of("120"), Some(Duration::from_secs(120)));
+        assert_eq!((of("-1"), of("Fri, 27 Nov 2026 20:00:00 GMT"), retry_after(&HeaderMap::new())), (None, None, None));
+    }
 
     async fn post(url: &str) -> String {
         let client = WebClient::new(AllowedNetworks::default()).unwrap();

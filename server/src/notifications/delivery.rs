@@ -91,6 +91,16 @@ pub enum SendError {
 }
 
 impl SendError {
+    /// Milliseconds that the target asked to be left alone for, at most as long as the longest wait between two tries.
+    fn retry_after_ms(&self) -> i64 {
+        match self {
+            Self::Post(PostError::Status { retry_after: Some(wait), .. }) => {
+                i64::try_from((*wait).min(RETRY_MAX).as_millis()).unwrap_or(i64::MAX)
+            }
+            Self::Post(_) | Self::Mail(_) => 0,
+        }
+    }
+
     /// True if another try has the same result.
     const fn is_permanent(&self) -> bool {
         match self {
@@ -220,6 +230,7 @@ impl Delivery {
                 NotificationChange::GivenUp(row.id, error.to_string())
             }
             Err(error) => {
+                let wait = wait.max(error.retry_after_ms());
                 tracing::warn!(%error, definition, kind, host, tries = row.tries,
                     retry_s = wait / 1_000, "notification not delivered; it is sent again");
                 // Counted from the end of the try, so that a target that hangs leaves room for others.

@@ -134,8 +134,14 @@ fn late(what: &str, timeout: Duration) -> Problem {
 /// The format of a non-empty body, by its content type.
 ///
 /// # Errors
-/// `unsupported_media_type` if it is another.
+/// `unsupported_media_type` if it is another, or if the body is compressed.
 pub(crate) fn form(headers: &HeaderMap, lines_allowed: bool) -> Result<Form, Problem> {
+    if let Some(coding) = headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        let coding = excerpt(coding.to_str().unwrap_or("?"));
+        return Err(Problem::new(Code::UnsupportedMediaType, format!("the body has the encoding \"{coding}\""))
+            .field("Content-Encoding")
+            .hint("send it without compression"));
+    }
     let given = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
     let name = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if name.eq_ignore_ascii_case("application/json") {
@@ -325,6 +331,16 @@ mod tests {
         assert_eq!(read.concat(), sent.concat().as_bytes());
         let cut = pieces(body(), 20_000, TIMEOUT, &mut bodies.reservation()).await;
         assert_eq!(cut.unwrap_err().code(), Code::BodyTooLarge);
+    }
+
+    #[test]
+    fn a_compressed_body_is_refused_as_one() {
+        let headers = |coding| {
+            let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            HeaderMap::from_iter([json, (header::CONTENT_ENCODING, HeaderValue::from_static(coding))])
+        };
+        assert_eq!(form(&headers("gzip"), false).unwrap_err().code(), Code::UnsupportedMediaType);
+        assert_eq!(form(&headers("identity"), false).unwrap(), Form::Json);
     }
 
     fn form_of(value: &'static str, lines_allowed: bool) -> Option<Form> {

@@ -56,10 +56,22 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
             .execute([&definition])?
             > 0
         {
+            send_held_back(connection, &definition, at)?;
             write(connection, &group.notify, &definition, Occasion::Recovered, Some(job), at)?;
         }
     }
     Ok(())
+}
+
+/// Makes the messages about failures due that wait for the end of a period. A recovery is sent behind them.
+fn send_held_back(connection: &Connection, definition: &str, at: Timestamp) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE notifications SET due_at = min(due_at, ?2)
+             WHERE definition = ?1 AND occasion IN ('failed', 'lost') AND state = 'waiting' AND tries = 0",
+        )?
+        .execute((definition, at.0))
+        .map(drop)
 }
 
 /// Writes the notifications about an expectation that is missed now, before its row is replaced.
@@ -181,7 +193,8 @@ const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, firs
 
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
-        // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away.
+        // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away. A
+        // recovery waits for all earlier ones of its definition, so that it is told last.
         self.read(|connection| {
             connection
                 .prepare_cached(&format!(
@@ -190,7 +203,9 @@ impl NotificationArchive for SqliteArchive {
                              AND (due_at <= ?1 OR due_at > ?2)
                              AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
-                                     AND earlier.occasion = due.occasion AND earlier.id < due.id
+                                     AND earlier.occasion IN (due.occasion, iif(due.occasion = 'recovered', 'failed', ''),
+                                         iif(due.occasion = 'recovered', 'lost', ''))
+                                     AND earlier.id < due.id
                                      AND earlier.state = 'waiting'))
                          GROUP BY target)"
                 ))?

@@ -130,6 +130,22 @@ fn a_success_after_a_failure_is_a_recovery_and_a_cancel_is_nothing() {
 }
 
 #[test]
+fn a_recovery_is_told_after_the_failures_before_it() {
+    let mut stage = Stage::new();
+    stage.end(State::Failed, 10_000);
+    stage.change(NotificationChange::Delivered(stage.all()[0].id));
+    stage.end(State::Failed, 10_100);
+    assert_eq!(stage.due(10_100), [0; 0], "it is held back for the period");
+    stage.end(State::Succeeded, 10_200);
+    assert_eq!(stage.due(10_200), [2], "the failure first, and at once");
+    let failure = stage.all().remove(1);
+    stage.fail(&failure, 10_200);
+    assert_eq!(stage.due(10_300), [0; 0], "the recovery waits while the failure is sent again");
+    stage.change(NotificationChange::Delivered(failure.id));
+    assert_eq!(stage.due(10_300), [3]);
+}
+
+#[test]
 fn messages_have_ids_that_no_other_message_ever_has() {
     let ids = || {
         let mut stage = Stage::new();
