@@ -95,7 +95,7 @@ async fn jobs_that_were_retried_are_not_retried_with_others_again() {
     assert_eq!(running.verb(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
     assert_eq!(states(api, 1, 2).await, ["failed", "cancelled"]);
     fs::write(&gate, "").unwrap();
-    assert_eq!(running.verb(&["retry", "1", "-q"]).out, "3\n");
+    assert_eq!(running.verb(&["retry", "1"]).code, 0);
     assert_eq!(states(api, 3, 1).await, ["succeeded"]);
     for words in [&["batch", "1", "retry", "-y"][..], &["retry", "--state", "failed", "-y"]] {
         let told = running.verb(words);
