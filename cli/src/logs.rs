@@ -1,12 +1,12 @@
 //! `longshore logs`: prints the output of a job byte for byte, and follows it until the job ends.
 //!
 //! Both streams arrive as events of one connection, in the order of their arrival at the server. Standard output goes to standard output,
-//! standard error to standard error. Each event has an id: if the connection breaks, the next one continues after the last event.
+//! standard error to standard error. Where output is missing, the line before it is ended, so that no line is made of two. Each event has an id: if the connection breaks, the next one continues after the last event.
 
 mod member;
 mod notes;
+mod printed_lines;
 mod request;
-mod timestamps;
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 pub(crate) use self::member::Member;
 use self::member::OpenLines;
 pub(crate) use self::notes::Notes;
+use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
-use self::timestamps::LineTimes;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
@@ -134,8 +134,8 @@ struct ResumeState {
     texts: Utf8Streams,
     /// Incomplete lines of a member of a batch.
     lines: OpenLines,
-    /// With times: the lines that have not ended.
-    times: LineTimes,
+    /// The lines that were printed byte for byte or with times.
+    printed: PrintedLines,
     /// Streams of this attempt for which the note about replayed output was printed.
     replayed: Vec<Stream>,
 }
@@ -210,6 +210,8 @@ fn switch_attempt(wanted: &LogRequest, next: &Attempt, resume: &mut ResumeState)
     if next.attempt != resume.attempt {
         flush_streams(wanted, resume)?;
         resume.replayed.clear();
+        end_line(Stream::Stdout, resume)?;
+        end_line(Stream::Stderr, resume)?;
     }
     if resume.attempt > 0 && next.attempt > resume.attempt {
         wanted.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
@@ -240,13 +242,14 @@ fn output(api: &Api, wanted: &LogRequest, output: &Output, resume: &mut ResumeSt
         return json_text(wanted, output.stream, &text, output.received_at.as_deref(), resume);
     }
     if wanted.timestamps {
-        let stamped = resume.times.stamp(output.stream, &bytes, output.received_at.as_deref());
+        let stamped = resume.printed.stamp(output.stream, &bytes, output.received_at.as_deref());
         return screen::output(output.stream, &stamped, text);
     }
     if let Some(member) = &wanted.member {
         let lines = resume.lines.push(output.stream, &text.decode(&bytes));
         return member.print(output.stream, &lines);
     }
+    resume.printed.record(output.stream, &bytes);
     screen::output(output.stream, &bytes, text)
 }
 
@@ -272,6 +275,15 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
         return member.print(stream, &lines);
     }
     screen::output(stream, rest.as_bytes(), text)
+}
+
+/// Ends a printed line whose rest will not come, so that the next output does not look like its end. Lines of members are whole, and JSON
+/// needs no line breaks.
+fn end_line(stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
+    if resume.printed.end(stream) {
+        return screen::output(stream, b"\n", resume.texts.of(stream));
+    }
+    Ok(())
 }
 
 fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> anyhow::Result<()> {
@@ -309,6 +321,7 @@ struct Gap {
 
 fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Result<()> {
     flush_partial(wanted, gap.stream, resume)?;
+    end_line(gap.stream, resume)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
         return wanted.print_json(json!({ "stream": stream, "missing_bytes": missing }));
