@@ -23,6 +23,7 @@ pub(crate) use self::request::LogRequest;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::outage::{Awaited, Outage};
 use crate::records;
 use crate::screen;
 use crate::sse::Events;
@@ -102,14 +103,14 @@ pub(crate) async fn print_until_end(api: &Api, wanted: &LogRequest) -> anyhow::R
 /// Waits until a job has ended, and returns its final JSON.
 pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
     let mut pause = PAUSE_MIN;
-    let mut failures = 0;
+    let mut outage = Outage::default();
     loop {
         let asked_at = Instant::now();
         let request = api.get(&["api", "jobs", &id.to_string()]).query(&[("wait", WAIT)]);
         match api.json(request).await {
             Ok(json) if parse::<view::Job>(api, &json)?.has_ended() => return Ok(json),
-            Ok(_) => failures = 0,
-            Err(error) => retry_or_fail(error, &mut failures)?,
+            Ok(_) => outage.end(),
+            Err(error) => outage.retry_or_fail(error, Awaited::Job(id))?,
         }
         // A server that is stopping or busy answers at once.
         if asked_at.elapsed() < PAUSE_MAX {
@@ -129,7 +130,7 @@ struct ResumeState {
     /// The server was reached before.
     was_connected: bool,
     /// Connections in a row that failed without an event.
-    failures: u32,
+    outage: Outage,
     /// Incomplete characters at the end of each stream.
     texts: Utf8Streams,
     /// Incomplete lines of a member of a batch.
@@ -156,10 +157,10 @@ async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u3
         }
         // A job may be silent for hours, so a connection that lasted a while did not fail.
         if opened_at.elapsed() >= STABLE_AFTER {
-            resume.failures = 0;
+            resume.outage.end();
         }
-        retry_or_fail(error, &mut resume.failures)?;
-        tokio::time::sleep((PAUSE_MIN * resume.failures * resume.failures).min(PAUSE_MAX)).await;
+        resume.outage.retry_or_fail(error, wanted.awaited())?;
+        tokio::time::sleep(resume.outage.growing_pause(PAUSE_MIN, PAUSE_MAX)).await;
     }
 }
 
@@ -192,7 +193,7 @@ async fn print_response(
         // Every connection repeats the attempt event, which alone is no progress.
         if event.id.is_some() && event.id != resume.last {
             resume.last = event.id;
-            resume.failures = 0;
+            resume.outage.end();
         }
     }
     if follow { Err(unavailable("the output ended early")) } else { Ok(()) }
@@ -377,19 +378,6 @@ fn unavailable(why: &str) -> anyhow::Error {
     Failure::new(Exit::Unavailable, why).hint("try again").into()
 }
 
-/// Notes an unavailable server and returns Ok, until it was unavailable too often; all other errors are returned.
-pub(crate) fn retry_or_fail(error: anyhow::Error, failures: &mut u32) -> anyhow::Result<()> {
-    let is_away = error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unavailable);
-    *failures += 1;
-    if !is_away || *failures > FAILURES_MAX {
-        return Err(error);
-    }
-    if *failures == 1 {
-        screen::note("longshore: the connection broke; reconnecting");
-    }
-    Ok(())
-}
-
 /// About the duration of the shortest job.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Short enough for people, and cheap for a server with hundreds of clients.
@@ -402,5 +390,3 @@ const NO_ATTEMPT: u32 = 0;
 const START_EVENT_ID: &str = "1:0";
 /// A connection that lasted longer than this counts as working.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// With [`PAUSE_MAX`]: about half a minute. A restart of the server takes seconds.
-const FAILURES_MAX: u32 = 30;

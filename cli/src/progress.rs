@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::{Api, parse};
-use crate::logs::retry_or_fail;
+use crate::outage::{Awaited, Outage};
 use crate::screen;
 use crate::view::{self, BatchSummary};
 
@@ -31,19 +31,21 @@ impl BatchView for BatchSummary {
     }
 }
 
-/// Waits until a batch has ended, shows its progress meanwhile, and returns its final JSON.
+/// Waits until a batch has ended, shows its progress meanwhile, and returns its final JSON. `was_reached` says that the server has answered
+/// before.
 ///
 /// # Errors
-/// The server refused the request, or did not answer several times in a row.
-pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
+/// The server refused the request, did not answer the first one, or was away for too long.
+pub(crate) async fn wait_for_end(api: &Api, id: u64, mut was_reached: bool) -> anyhow::Result<Value> {
     let mut display = Display::new();
-    let mut failures = 0;
+    let mut outage = Outage::default();
     loop {
         let asked_at = Instant::now();
         let request = api.get(&["api", "batches", &id.to_string()]).query(&[("wait", WAIT)]);
         match api.json(request).await {
             Ok(json) => {
-                failures = 0;
+                was_reached = true;
+                outage.end();
                 let batch: BatchSummary = parse(api, &json)?;
                 display.update(&batch);
                 if batch.ended_at.is_some() {
@@ -51,7 +53,8 @@ pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
                     return Ok(json);
                 }
             }
-            Err(error) => retry_or_fail(error, &mut failures)?,
+            Err(error) if was_reached => outage.retry_or_fail(error, Awaited::Batch(id))?,
+            Err(error) => return Err(error),
         }
         // A server that is stopping or busy answers at once.
         sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;

@@ -4,7 +4,7 @@ mod stub;
 
 use std::process::Stdio;
 
-use stub::{JSON, Stub, job, run};
+use stub::{JSON, Stub, job, longshore, run};
 use testkit::Cluster;
 
 /// The JSON of a batch of ten.
@@ -41,6 +41,12 @@ fn run_count_asks_for_a_batch_and_prints_the_next_command() {
         let said = run(stub.longshore(&["run", "resize"]).args(&wrong));
         assert_eq!(said.code, 2, "{wrong:?} {said:?}");
     }
+}
+
+#[test]
+fn a_server_that_was_never_reached_is_not_waited_for() {
+    let said = run(&mut longshore(&["batch", "12", "--wait"]));
+    assert!(said.code == 6 && said.err.starts_with("error: no answer from http://127.0.0.1:1/"), "{said:?}");
 }
 
 #[test]
