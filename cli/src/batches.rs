@@ -156,10 +156,14 @@ async fn wait(
     let end = async {
         match limit {
             None => end.await,
-            Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
+            Some(limit) => {
+                if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                    return ended;
+                }
+                progress::print_unended(api, format, "batches", id).await?;
                 let text = format!("batch {id} has not ended after {limit:?}, and continues");
                 Err(Failure::new(Exit::Failed, text).hint(format!("see 'longshore batch {id}'")).into())
-            }),
+            }
         }
     };
     let ended: Value = tokio::select! {

@@ -3,12 +3,13 @@
 use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
-use tokio::time::{Duration, Instant, sleep};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::api::{Api, parse};
 use crate::outage::{Awaited, Outage};
-use crate::screen;
+use crate::records;
+use crate::screen::{self, Format};
 use crate::view::{self, BatchSummary};
 
 /// Texts about a batch.
@@ -61,6 +62,18 @@ pub(crate) async fn wait_for_end(api: &Api, id: u64, mut was_reached: bool) -> a
     }
 }
 
+/// Prints a job or batch that goes on after the wait for it, in a format for programs: they learn its id. Prints nothing for people.
+pub(crate) async fn print_unended(api: &Api, format: Format, kind: &str, id: u64) -> anyhow::Result<()> {
+    if format.is_text() {
+        return Ok(());
+    }
+    let read = timeout(READ_TIMEOUT, api.json(api.get(&["api", kind, &id.to_string()]))).await;
+    let json = read.ok().and_then(Result::ok).unwrap_or_else(|| json!({ "id": id }));
+    records::print(format, &json, "id").map(drop)
+}
+
+/// For an answer after the time of `--wait` is up.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The server answers after this time at the latest, so that the progress is seen.
 const WAIT: &str = "1s";
 const PAUSE: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::logs::{self, LogRequest, Notes};
 use crate::records;
 use crate::screen;
 use crate::view::JobView as _;
-use crate::{batches, definitions, duration, view};
+use crate::{batches, definitions, duration, progress, view};
 
 /// Create a job; follow its output with --follow, or wait for its end with --wait.
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,7 @@ use crate::{batches, definitions, duration, view};
   longshore run report --as-scheduled             run it now, as its schedule would
 
 With --follow and --wait the exit code is the container's; 1 if it ended without one (cancelled, lost, …).
+It is 1 as well when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -262,11 +263,15 @@ async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value
     let end = notes.beside(api, id, logs::wait_for_end(api, id));
     match flags.wait.flatten() {
         None => end.await,
-        Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
+        Some(limit) => {
+            if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                return ended;
+            }
+            progress::print_unended(api, flags.common.format, "jobs", id).await?;
             Err(Failure::new(Exit::Failed, format!("job {id} has not ended after {limit:?}, and continues"))
                 .hint(format!("see 'longshore show {id}'"))
                 .into())
-        }),
+        }
     }
 }
 
