@@ -231,11 +231,17 @@ fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
     if flags.quiet {
         return screen::line(&job.id.to_string());
     }
-    screen::line(&format!("job {} is {}; {}", job.id, job.state_text(), follow_hint(job.id)))
+    screen::line(&format!("job {} is {}; {}", job.id, job.state_text(), follow_hint(job)))
 }
 
-/// The command that follows a job.
-pub(crate) fn follow_hint(id: u64) -> String {
+/// The command that follows a job. A job on several workers has no output of its own.
+pub(crate) fn follow_hint(job: &view::Job) -> String {
+    let id = job.id;
+    // The answer to a submission has no members yet.
+    let waits_for_members = job.pending_reason.as_ref().is_some_and(|reason| reason.code == "members");
+    if job.members.is_some() || waits_for_members {
+        return format!("see it with: longshore show {id}");
+    }
     format!("follow it with: longshore logs -f {id}")
 }
 
