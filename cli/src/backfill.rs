@@ -80,7 +80,50 @@ pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
         None if flags.dry_run => {
             screen::note(&format!("longshore: {} would be made", screen::counted(shown.count, "job")))
         }
-        None => screen::note("longshore: no slot of this range is without a job"),
+        None if shown.slots.iter().all(|it| it.result == "fired") => {
+            screen::note("longshore: no slot of this range is without a job");
+        }
+        None => screen::note("longshore: nothing was made"),
+    }
+    for line in notes_about_others(&shown.slots) {
+        screen::note(&line);
     }
     Ok(())
+}
+
+/// Why some slots make no job although none is known for them.
+fn notes_about_others(slots: &[Slot]) -> Vec<String> {
+    let note = |(result, why_one, why_all): (&str, &str, &str)| match slots
+        .iter()
+        .filter(|slot| slot.result == result)
+        .count() as u64
+    {
+        0 => None,
+        1 => Some(format!("longshore: 1 slot is {result}: {why_one}")),
+        count => Some(format!("longshore: {count} slots are {result}: {why_all}")),
+    };
+    let forgotten = ("forgotten", "it may have run, and gets no job", "they may have run, and get no jobs");
+    let undecided = ("undecided", "it is left to the schedule", "they are left to the schedule");
+    [forgotten, undecided].into_iter().filter_map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_without_a_known_job_say_why_they_get_none() {
+        let slots = |results: &[&str]| {
+            let slot = |result: &&str| Slot { slot: String::new(), result: (*result).to_owned(), job: None };
+            results.iter().map(slot).collect::<Vec<_>>()
+        };
+        assert_eq!(notes_about_others(&slots(&["fired", "backfilled"])), [""; 0]);
+        assert_eq!(
+            notes_about_others(&slots(&["forgotten", "fired", "forgotten", "undecided"])),
+            [
+                "longshore: 2 slots are forgotten: they may have run, and get no jobs",
+                "longshore: 1 slot is undecided: it is left to the schedule",
+            ]
+        );
+    }
 }

@@ -127,7 +127,9 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
         bulk::apply_to_batch(&api, &flags.common, &path, operation, flags.yes).await?;
     }
     match (flags.wait, flags.operation) {
-        (Some(limit), _) => wait(&api, flags.common.format, flags.id, limit).await,
+        (Some(limit), operation) => {
+            wait(&api, flags.common.format, flags.id, limit, operation.is_some()).await
+        }
         (None, Some(_)) => Ok(()),
         (None, None) => {
             let json = api.json(api.get(&["api", "batches", &flags.id.to_string()])).await?;
@@ -139,19 +141,29 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for the end of a batch and prints how it ended.
+/// Waits for the end of a batch and prints how it ended. `was_reached` says that the server has answered before.
 ///
 /// # Errors
 /// A member did not succeed, or the time is up.
-pub(crate) async fn wait(api: &Api, format: Format, id: u64, limit: Option<Duration>) -> anyhow::Result<()> {
-    let end = progress::wait_for_end(api, id);
+async fn wait(
+    api: &Api,
+    format: Format,
+    id: u64,
+    limit: Option<Duration>,
+    was_reached: bool,
+) -> anyhow::Result<()> {
+    let end = progress::wait_for_end(api, id, was_reached);
     let end = async {
         match limit {
             None => end.await,
-            Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
+            Some(limit) => {
+                if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                    return ended;
+                }
+                progress::print_unended(api, format, "batches", id).await?;
                 let text = format!("batch {id} has not ended after {limit:?}, and continues");
                 Err(Failure::new(Exit::Failed, text).hint(format!("see 'longshore batch {id}'")).into())
-            }),
+            }
         }
     };
     let ended: Value = tokio::select! {
@@ -219,7 +231,7 @@ pub(crate) async fn submit(
     if let Some(limit) = output.wait {
         let jobs = screen::counted(batch.count, "job");
         screen::note(&format!("longshore: batch {} has {jobs}", batch.batch));
-        return wait(api, output.format, batch.batch, limit).await;
+        return wait(api, output.format, batch.batch, limit, true).await;
     }
     match output.format {
         Format::Table | Format::Wide if output.quiet => screen::line(&batch.batch.to_string()),

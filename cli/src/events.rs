@@ -12,7 +12,7 @@ use server::http::present::shapes::CommittedEvent;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::logs::retry_or_fail;
+use crate::outage::{Awaited, Outage};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::sse::Events;
@@ -71,11 +71,11 @@ pub(crate) async fn events(flags: Flags) -> anyhow::Result<()> {
             return Err(error);
         }
         if opened_at.elapsed() >= STABLE_AFTER {
-            resume.failures = 0;
+            resume.outage.end();
         }
         if let Some(error) = skip_gone(error, &mut resume) {
-            retry_or_fail(error, &mut resume.failures)?;
-            tokio::time::sleep((PAUSE_MIN * resume.failures * resume.failures).min(PAUSE_MAX)).await;
+            resume.outage.retry_or_fail(error, Awaited::Nothing)?;
+            tokio::time::sleep(resume.outage.growing_pause(PAUSE_MIN, PAUSE_MAX)).await;
         }
     }
 }
@@ -88,7 +88,7 @@ struct ResumeState {
     /// The server was reached before.
     was_connected: bool,
     /// Connections in a row that failed without a sign of the server.
-    failures: u32,
+    outage: Outage,
 }
 
 /// Continues behind missing events, after a note; all other errors are returned.
@@ -129,7 +129,7 @@ async fn print_response(api: &Api, flags: &Flags, resume: &mut ResumeState) -> a
         }
         if event.id.is_some() {
             resume.last = event.id;
-            resume.failures = 0;
+            resume.outage.end();
         }
     }
     if flags.follow { Err(unavailable("the events ended early")) } else { Ok(()) }

@@ -28,11 +28,7 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         return Ok(());
     }
     let explanation: Explanation = parse(&api, &json)?;
-    let why = format!(
-        "job {} ({}) is {}: {}",
-        flags.id, explanation.name, explanation.state, explanation.reason.text
-    );
-    screen::line(&screen::visible(&why))?;
+    screen::line(&screen::visible(&state_line(flags.id, &explanation)))?;
     for line in wait_lines(&explanation).into_iter().chain(explanation.limits.iter().map(limit_line)) {
         screen::line(&screen::visible(&line))?;
     }
@@ -49,6 +45,21 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         ]
     };
     screen::table(&[">ID", "WORKER", "VERDICT", "WHY"], explanation.workers.iter().map(row).collect())
+}
+
+/// The state of the job, and the reason.
+fn state_line(id: u64, explanation: &Explanation) -> String {
+    let Explanation { name, state, reason, .. } = explanation;
+    // The reason of a job that has ended names the state again.
+    let Some(cause) = reason.text.strip_prefix(&format!("it has ended: {state}")) else {
+        return format!("job {id} ({name}) is {state}: {}", reason.text);
+    };
+    let verb = if matches!(&**state, "cancelled" | "lost") { "was" } else { "has" };
+    let cause = match cause.trim_start_matches([',', ' ']) {
+        "" => String::new(),
+        cause => format!(": {}", cause.strip_prefix(&format!("{state}: ")).unwrap_or(cause)),
+    };
+    format!("job {id} ({name}) {verb} {state}{cause}")
 }
 
 /// The position of a waiting job in its lane, and the estimate of its wait.
@@ -106,6 +117,33 @@ mod tests {
 
     fn limit(json: &str) -> String {
         limit_line(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn the_state_of_an_ended_job_is_told_once() {
+        let line = |state: &str, text: &str| {
+            let json = serde_json::json!({ "name": "hello", "state": state, "reason": { "code": "x", "text": text },
+                "workers": [] });
+            state_line(1, &serde_json::from_value(json).unwrap())
+        };
+        assert_eq!(line("queued", "all workers are busy"), "job 1 (hello) is queued: all workers are busy");
+        for (state, text, expected) in [
+            ("succeeded", "it has ended: succeeded", "has succeeded"),
+            ("failed", "it has ended: failed, exit code 3", "has failed: exit code 3"),
+            ("cancelled", "it has ended: cancelled", "was cancelled"),
+            (
+                "cancelled",
+                "it has ended: cancelled, cancelled: replaced by job 2",
+                "was cancelled: replaced by job 2",
+            ),
+            (
+                "lost",
+                "it has ended: lost, its worker did not come back",
+                "was lost: its worker did not come back",
+            ),
+        ] {
+            assert_eq!(line(state, text), format!("job 1 (hello) {expected}"));
+        }
     }
 
     #[test]

@@ -82,6 +82,12 @@ impl Failure {
         Self { exit, text: String::new(), hint: String::new(), faults: Vec::new(), problem: None }
     }
 
+    /// Puts words before the text.
+    pub(crate) fn prefix(mut self, words: &str) -> Self {
+        self.text.insert_str(0, words);
+        self
+    }
+
     /// Adds the next step for the operator.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();

@@ -8,7 +8,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::jobs::Filters;
-use crate::logs::retry_or_fail;
+use crate::outage::{Awaited, Outage};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::stream::Stream;
@@ -89,7 +89,8 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
     let api = Api::new(&flags.common.server_args)?;
     let (query, has_colour) = (flags.query(), screen::stdout_has_colour());
     let max = flags.max_count.unwrap_or(u64::MAX);
-    let (mut printed, mut failures, mut cursor) = (0, 0, None::<String>);
+    let (mut printed, mut cursor) = (0, None::<String>);
+    let mut outage = Outage::of_at_most(OUTAGE_MAX);
     if flags.common.format == Format::Csv {
         screen::records(CSV_HEADING.as_bytes(), &mut Utf8Stream::default())?;
     }
@@ -102,13 +103,13 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
         let page: OutputSearch = match api.json(request).await {
             Ok(json) => parse(&api, &json)?,
             Err(error) if cursor.is_some() => {
-                retry_or_fail(error, &mut failures)?;
+                outage.retry_or_fail(error, Awaited::Nothing)?;
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
             Err(error) => return Err(error),
         };
-        failures = 0;
+        outage.end();
         for line in &page.lines {
             match flags.common.format {
                 Format::Json | Format::Ndjson => screen::line(&serde_json::to_string(line)?)?,
@@ -163,6 +164,9 @@ const PLAIN: &str = "\x1b[0m";
 
 /// The most lines of one answer.
 const PAGE_MAX: u64 = 500;
+
+/// Somebody waits for the lines.
+const OUTAGE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Pause before a request is repeated.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);

@@ -1,12 +1,12 @@
 //! `longshore logs`: prints the output of a job byte for byte, and follows it until the job ends.
 //!
 //! Both streams arrive as events of one connection, in the order of their arrival at the server. Standard output goes to standard output,
-//! standard error to standard error. Each event has an id: if the connection breaks, the next one continues after the last event.
+//! standard error to standard error. Where output is missing, the line before it is ended, so that no line is made of two. Each event has an id: if the connection breaks, the next one continues after the last event.
 
 mod member;
 mod notes;
+mod printed_lines;
 mod request;
-mod timestamps;
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,12 @@ use serde_json::{Value, json};
 pub(crate) use self::member::Member;
 use self::member::OpenLines;
 pub(crate) use self::notes::Notes;
+use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
-use self::timestamps::LineTimes;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::outage::{Awaited, Outage};
 use crate::records;
 use crate::screen;
 use crate::sse::Events;
@@ -102,14 +103,14 @@ pub(crate) async fn print_until_end(api: &Api, wanted: &LogRequest) -> anyhow::R
 /// Waits until a job has ended, and returns its final JSON.
 pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
     let mut pause = PAUSE_MIN;
-    let mut failures = 0;
+    let mut outage = Outage::default();
     loop {
         let asked_at = Instant::now();
         let request = api.get(&["api", "jobs", &id.to_string()]).query(&[("wait", WAIT)]);
         match api.json(request).await {
             Ok(json) if parse::<view::Job>(api, &json)?.has_ended() => return Ok(json),
-            Ok(_) => failures = 0,
-            Err(error) => retry_or_fail(error, &mut failures)?,
+            Ok(_) => outage.end(),
+            Err(error) => outage.retry_or_fail(error, Awaited::Job(id))?,
         }
         // A server that is stopping or busy answers at once.
         if asked_at.elapsed() < PAUSE_MAX {
@@ -129,13 +130,13 @@ struct ResumeState {
     /// The server was reached before.
     was_connected: bool,
     /// Connections in a row that failed without an event.
-    failures: u32,
+    outage: Outage,
     /// Incomplete characters at the end of each stream.
     texts: Utf8Streams,
     /// Incomplete lines of a member of a batch.
     lines: OpenLines,
-    /// With times: the lines that have not ended.
-    times: LineTimes,
+    /// The lines that were printed byte for byte or with times.
+    printed: PrintedLines,
     /// Streams of this attempt for which the note about replayed output was printed.
     replayed: Vec<Stream>,
 }
@@ -156,10 +157,10 @@ async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u3
         }
         // A job may be silent for hours, so a connection that lasted a while did not fail.
         if opened_at.elapsed() >= STABLE_AFTER {
-            resume.failures = 0;
+            resume.outage.end();
         }
-        retry_or_fail(error, &mut resume.failures)?;
-        tokio::time::sleep((PAUSE_MIN * resume.failures * resume.failures).min(PAUSE_MAX)).await;
+        resume.outage.retry_or_fail(error, wanted.awaited())?;
+        tokio::time::sleep(resume.outage.growing_pause(PAUSE_MIN, PAUSE_MAX)).await;
     }
 }
 
@@ -192,7 +193,7 @@ async fn print_response(
         // Every connection repeats the attempt event, which alone is no progress.
         if event.id.is_some() && event.id != resume.last {
             resume.last = event.id;
-            resume.failures = 0;
+            resume.outage.end();
         }
     }
     if follow { Err(unavailable("the output ended early")) } else { Ok(()) }
@@ -210,6 +211,8 @@ fn switch_attempt(wanted: &LogRequest, next: &Attempt, resume: &mut ResumeState)
     if next.attempt != resume.attempt {
         flush_streams(wanted, resume)?;
         resume.replayed.clear();
+        end_line(Stream::Stdout, resume)?;
+        end_line(Stream::Stderr, resume)?;
     }
     if resume.attempt > 0 && next.attempt > resume.attempt {
         wanted.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
@@ -240,13 +243,14 @@ fn output(api: &Api, wanted: &LogRequest, output: &Output, resume: &mut ResumeSt
         return json_text(wanted, output.stream, &text, output.received_at.as_deref(), resume);
     }
     if wanted.timestamps {
-        let stamped = resume.times.stamp(output.stream, &bytes, output.received_at.as_deref());
+        let stamped = resume.printed.stamp(output.stream, &bytes, output.received_at.as_deref());
         return screen::output(output.stream, &stamped, text);
     }
     if let Some(member) = &wanted.member {
         let lines = resume.lines.push(output.stream, &text.decode(&bytes));
         return member.print(output.stream, &lines);
     }
+    resume.printed.record(output.stream, &bytes);
     screen::output(output.stream, &bytes, text)
 }
 
@@ -272,6 +276,15 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
         return member.print(stream, &lines);
     }
     screen::output(stream, rest.as_bytes(), text)
+}
+
+/// Ends a printed line whose rest will not come, so that the next output does not look like its end. Lines of members are whole, and JSON
+/// needs no line breaks.
+fn end_line(stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
+    if resume.printed.end(stream) {
+        return screen::output(stream, b"\n", resume.texts.of(stream));
+    }
+    Ok(())
 }
 
 fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> anyhow::Result<()> {
@@ -309,6 +322,7 @@ struct Gap {
 
 fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Result<()> {
     flush_partial(wanted, gap.stream, resume)?;
+    end_line(gap.stream, resume)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
         return wanted.print_json(json!({ "stream": stream, "missing_bytes": missing }));
@@ -364,19 +378,6 @@ fn unavailable(why: &str) -> anyhow::Error {
     Failure::new(Exit::Unavailable, why).hint("try again").into()
 }
 
-/// Notes an unavailable server and returns Ok, until it was unavailable too often; all other errors are returned.
-pub(crate) fn retry_or_fail(error: anyhow::Error, failures: &mut u32) -> anyhow::Result<()> {
-    let is_away = error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unavailable);
-    *failures += 1;
-    if !is_away || *failures > FAILURES_MAX {
-        return Err(error);
-    }
-    if *failures == 1 {
-        screen::note("longshore: the connection broke; reconnecting");
-    }
-    Ok(())
-}
-
 /// About the duration of the shortest job.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Short enough for people, and cheap for a server with hundreds of clients.
@@ -389,5 +390,3 @@ const NO_ATTEMPT: u32 = 0;
 const START_EVENT_ID: &str = "1:0";
 /// A connection that lasted longer than this counts as working.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// With [`PAUSE_MAX`]: about half a minute. A restart of the server takes seconds.
-const FAILURES_MAX: u32 = 30;

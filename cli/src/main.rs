@@ -35,6 +35,7 @@ mod logging;
 mod logs;
 mod man;
 mod notify;
+mod outage;
 mod pauses;
 mod pipelines;
 mod plan;

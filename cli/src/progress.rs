@@ -3,12 +3,13 @@
 use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
-use tokio::time::{Duration, Instant, sleep};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::api::{Api, parse};
-use crate::logs::retry_or_fail;
-use crate::screen;
+use crate::outage::{Awaited, Outage};
+use crate::records;
+use crate::screen::{self, Format};
 use crate::view::{self, BatchSummary};
 
 /// Texts about a batch.
@@ -31,19 +32,21 @@ impl BatchView for BatchSummary {
     }
 }
 
-/// Waits until a batch has ended, shows its progress meanwhile, and returns its final JSON.
+/// Waits until a batch has ended, shows its progress meanwhile, and returns its final JSON. `was_reached` says that the server has answered
+/// before.
 ///
 /// # Errors
-/// The server refused the request, or did not answer several times in a row.
-pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
+/// The server refused the request, did not answer the first one, or was away for too long.
+pub(crate) async fn wait_for_end(api: &Api, id: u64, mut was_reached: bool) -> anyhow::Result<Value> {
     let mut display = Display::new();
-    let mut failures = 0;
+    let mut outage = Outage::default();
     loop {
         let asked_at = Instant::now();
         let request = api.get(&["api", "batches", &id.to_string()]).query(&[("wait", WAIT)]);
         match api.json(request).await {
             Ok(json) => {
-                failures = 0;
+                was_reached = true;
+                outage.end();
                 let batch: BatchSummary = parse(api, &json)?;
                 display.update(&batch);
                 if batch.ended_at.is_some() {
@@ -51,13 +54,26 @@ pub(crate) async fn wait_for_end(api: &Api, id: u64) -> anyhow::Result<Value> {
                     return Ok(json);
                 }
             }
-            Err(error) => retry_or_fail(error, &mut failures)?,
+            Err(error) if was_reached => outage.retry_or_fail(error, Awaited::Batch(id))?,
+            Err(error) => return Err(error),
         }
         // A server that is stopping or busy answers at once.
         sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;
     }
 }
 
+/// Prints a job or batch that goes on after the wait for it, in a format for programs: they learn its id. Prints nothing for people.
+pub(crate) async fn print_unended(api: &Api, format: Format, kind: &str, id: u64) -> anyhow::Result<()> {
+    if format.is_text() {
+        return Ok(());
+    }
+    let read = timeout(READ_TIMEOUT, api.json(api.get(&["api", kind, &id.to_string()]))).await;
+    let json = read.ok().and_then(Result::ok).unwrap_or_else(|| json!({ "id": id }));
+    records::print(format, &json, "id").map(drop)
+}
+
+/// For an answer after the time of `--wait` is up.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The server answers after this time at the latest, so that the progress is seen.
 const WAIT: &str = "1s";
 const PAUSE: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use crate::logs::{self, LogRequest, Notes};
 use crate::records;
 use crate::screen;
 use crate::view::JobView as _;
-use crate::{batches, definitions, duration, view};
+use crate::{batches, definitions, duration, progress, view};
 
 /// Create a job; follow its output with --follow, or wait for its end with --wait.
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,7 @@ use crate::{batches, definitions, duration, view};
   longshore run report --as-scheduled             run it now, as its schedule would
 
 With --follow and --wait the exit code is the container's; 1 if it ended without one (cancelled, lost, …).
+It is 1 as well when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -230,11 +231,17 @@ fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
     if flags.quiet {
         return screen::line(&job.id.to_string());
     }
-    screen::line(&format!("job {} is {}; {}", job.id, job.state_text(), follow_hint(job.id)))
+    screen::line(&format!("job {} is {}; {}", job.id, job.state_text(), follow_hint(job)))
 }
 
-/// The command that follows a job.
-pub(crate) fn follow_hint(id: u64) -> String {
+/// The command that follows a job. A job on several workers has no output of its own.
+pub(crate) fn follow_hint(job: &view::Job) -> String {
+    let id = job.id;
+    // The answer to a submission has no members yet.
+    let waits_for_members = job.pending_reason.as_ref().is_some_and(|reason| reason.code == "members");
+    if job.members.is_some() || waits_for_members {
+        return format!("see it with: longshore show {id}");
+    }
     format!("follow it with: longshore logs -f {id}")
 }
 
@@ -262,11 +269,15 @@ async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value
     let end = notes.beside(api, id, logs::wait_for_end(api, id));
     match flags.wait.flatten() {
         None => end.await,
-        Some(limit) => tokio::time::timeout(limit, end).await.unwrap_or_else(|_| {
+        Some(limit) => {
+            if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                return ended;
+            }
+            progress::print_unended(api, flags.common.format, "jobs", id).await?;
             Err(Failure::new(Exit::Failed, format!("job {id} has not ended after {limit:?}, and continues"))
                 .hint(format!("see 'longshore show {id}'"))
                 .into())
-        }),
+        }
     }
 }
 

@@ -18,9 +18,9 @@ use crate::view::{self, NewToken, Token};
 /// Make, list and revoke tokens.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore token create ci --role submitter --definitions 'nightly-*,report' --expires 90d >ci.token
+  longshore token create ci --role submitter --definitions 'nightly-*' --expires 90d --save ci.token
   longshore token create machines --role worker --save worker.token
-  longshore token create anna --role worker --labels zone=eu,gpu=a100 --uses 1 --expires 1h >join.token
+  longshore token create anna --role worker --labels zone=eu --uses 1 --expires 1h --save anna.token
   longshore token ls
   longshore token revoke ci
 

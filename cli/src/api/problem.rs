@@ -125,6 +125,10 @@ fn translate_hint(hint: &str) -> String {
         }
         translated.push_str(rest);
     }
+    // Parameters of a query that stand alone are flags of the same command.
+    let translated = translated
+        .replace("?revision=original", "--revision original")
+        .replace("without members=failed", "without --members failed");
     translated.replace("an Idempotency-Key", "--key").replace("another Idempotency-Key", "another --key")
 }
 
@@ -179,6 +183,11 @@ mod tests {
             ("GET /api/tokens or GET /api/schedules", "'longshore token ls' or 'longshore schedules'"),
             ("GET /api/jobs/{id}/pipeline shows it", "GET /api/jobs/{id}/pipeline shows it"),
             ("GET /api/jobs/12/output shows it", "GET /api/jobs/12/output shows it"),
+            (
+                "?revision=original runs it as it was when the job was made",
+                "--revision original runs it as it was when the job was made",
+            ),
+            ("without members=failed all are repeated", "without --members failed all are repeated"),
             ("try again; an Idempotency-Key makes that safe", "try again; --key makes that safe"),
         ] {
             assert_eq!(translate_hint(theirs), ours);

@@ -17,7 +17,8 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
-use crate::logs::{self, LogRequest, Member, retry_or_fail};
+use crate::logs::{self, LogRequest, Member};
+use crate::outage::{Awaited, Outage};
 use crate::progress::BatchView as _;
 use crate::records;
 use crate::screen::{self, Format};
@@ -27,7 +28,7 @@ use crate::view::BatchSummary;
 /// Follows a batch.
 ///
 /// # Errors
-/// A member did not succeed, or the server did not answer several times in a row.
+/// A member did not succeed, or the server was away for too long.
 pub(super) async fn follow(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
     records::refuse_records(format)?;
     let batch: BatchSummary = parse(api, &read(api, id).await?)?;
@@ -93,12 +94,12 @@ async fn print_member(api: Api, wanted: LogRequest) -> anyhow::Result<()> {
 
 /// Sends the members that have started, each at least once, and returns the batch after its end.
 async fn watch_starts(api: Api, id: u64, found: mpsc::Sender<u64>) -> anyhow::Result<BatchSummary> {
-    let mut failures = 0;
+    let mut outage = Outage::default();
     loop {
         let opened_at = Instant::now();
-        match watch_once(&api, id, &found, &mut failures).await {
+        match watch_once(&api, id, &found, &mut outage).await {
             Ok(ended) => return Ok(ended),
-            Err(error) => retry_or_fail(error, &mut failures)?,
+            Err(error) => outage.retry_or_fail(error, Awaited::FollowedBatch(id))?,
         }
         sleep(PAUSE.saturating_sub(opened_at.elapsed())).await;
     }
@@ -108,7 +109,7 @@ async fn watch_once(
     api: &Api,
     id: u64,
     found: &mpsc::Sender<u64>,
-    failures: &mut u32,
+    outage: &mut Outage,
 ) -> anyhow::Result<BatchSummary> {
     let query = [("batch", id.to_string()), ("kind", "job.started,batch.ended".to_owned())];
     let request = api.request(Method::GET, &["api", "events"]).header(ACCEPT, "text/event-stream");
@@ -116,7 +117,7 @@ async fn watch_once(
     send_started(api, id, found).await?;
     // The first event is the position from which on they come, and the next ones come every 15 seconds: an end is never waited for in vain.
     while let Some(event) = events.next().await? {
-        *failures = 0;
+        outage.end();
         let change: Option<CommittedEvent> = match event.name.as_str() {
             "change" => Some(event.read(api)?),
             "leaving" | "gone" => break,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Member;
+use crate::outage::Awaited;
 use crate::screen;
 use crate::stream::Stream;
 
@@ -43,6 +44,15 @@ impl LogRequest {
     pub(crate) fn of_member(member: Member, as_json: bool) -> Self {
         let of_job = Self::everything(member.job);
         Self { as_json, prints_end: true, member: Some(member), ..of_job }
+    }
+
+    /// The job or batch that goes on if the output cannot be followed any longer.
+    pub(super) fn awaited(&self) -> Awaited {
+        match &self.member {
+            // A batch has the id of its first member.
+            Some(member) => Awaited::FollowedBatch(member.job.saturating_sub(member.index)),
+            None => Awaited::Job(self.id),
+        }
     }
 
     /// Notes something about the job.

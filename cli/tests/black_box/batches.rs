@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use testkit::Cluster;
 
-use crate::stub::{JSON, Stub, job, run};
+use crate::stub::{JSON, Stub, job, longshore, run};
 
 /// The JSON of a batch of ten.
 fn batch(state: &str, counts: &str, more: &str) -> String {
@@ -40,6 +40,25 @@ fn run_count_asks_for_a_batch_and_prints_the_next_command() {
         let said = run(stub.longshore(&["run", "resize"]).args(&wrong));
         assert_eq!(said.code, 2, "{wrong:?} {said:?}");
     }
+}
+
+#[test]
+fn programs_learn_the_id_of_a_batch_that_was_not_waited_for_to_its_end() {
+    let stub = Stub::new();
+    let made = r#"{"batch":12,"count":10,"first":12,"last":21,"created_at":"2026-03-01T09:30:00.000Z"}"#;
+    let running = batch("running", r#""running":10"#, "");
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, made)
+        .on("GET /api/batches/12?wait=1s", "200 OK", JSON, &running)
+        .on("GET /api/batches/12", "200 OK", JSON, &running);
+    let said = run(&mut stub.longshore(&["run", "resize", "--count", "10", "--wait=50ms", "-o", "name"]));
+    assert_eq!((said.code, said.out.as_str()), (1, "12\n"), "{said:?}");
+    assert!(said.err.contains("error: batch 12 has not ended after 50ms"), "{said:?}");
+}
+
+#[test]
+fn a_server_that_was_never_reached_is_not_waited_for() {
+    let said = run(&mut longshore(&["batch", "12", "--wait"]));
+    assert!(said.code == 6 && said.err.starts_with("error: no answer from http://127.0.0.1:1/"), "{said:?}");
 }
 
 #[test]

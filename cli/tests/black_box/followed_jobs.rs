@@ -8,7 +8,7 @@ use std::fs::File;
 use testkit::{Process, wait_until};
 
 use crate::running::Running;
-use crate::stub::{CliOutput, longshore, run};
+use crate::stub::{CliOutput, Stub, longshore, run};
 
 const JOBS_FILE: &str = "
 defaults: { runtime: process }
@@ -103,4 +103,40 @@ async fn verbs_take_standard_input_and_relative_times() {
     );
     let unknown = running.verb(&["notify", "test", "tikc"]);
     assert!(unknown.code == 4 && unknown.err.contains("did you mean \"tick\"?"), "{unknown:?}");
+}
+
+#[test]
+fn text_before_and_after_missing_output_is_not_one_line() {
+    let event = |name: &str, data: serde_json::Value| format!("event: {name}\ndata: {data}\n\n");
+    let attempt = |number| event("attempt", serde_json::json!({ "attempt": number, "worker": "w1" }));
+    let output = |stream, text: &str| {
+        let base64 = data_encoding::BASE64.encode(text.as_bytes());
+        event("output", serde_json::json!({ "stream": stream, "base64": base64 }))
+    };
+    let gap = |stream| event("gap", serde_json::json!({ "stream": stream, "missing_bytes": 6 }));
+    let body = [
+        attempt(1),
+        output("stdout", "one\nhalf"),
+        output("stderr", "oops"),
+        gap("stderr"),
+        gap("stdout"),
+        output("stdout", "of\n"),
+        gap("stdout"),
+        output("stdout", "two\n"),
+        output("stderr", "s\n"),
+        output("stdout", "last"),
+        attempt(2),
+        output("stdout", "again"),
+        event("end", serde_json::json!({ "job": 12 })),
+    ];
+    let stub = Stub::new();
+    for query in ["", "&timestamps=1"] {
+        let line = format!("GET /api/jobs/12/logs?encoding=base64{query}");
+        stub.on(&line, "200 OK", "text/event-stream", &body.concat());
+    }
+    let said = run(&mut stub.longshore(&["logs", "12"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "one\nhalf\nof\ntwo\nlast\nagain"), "{said:?}");
+    assert!(said.err.starts_with("oops\nlongshore: 6 bytes of stderr are missing\n"), "{said:?}");
+    let stamped = run(&mut stub.longshore(&["logs", "-t", "12"]));
+    assert_eq!(stamped.out, "- one\n- half\n- of\n- two\n- last\n- again", "{stamped:?}");
 }

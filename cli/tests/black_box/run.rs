@@ -71,6 +71,29 @@ fn run_wait_stops_at_its_deadline_and_the_job_continues() {
             .ends_with("error: job 12 has not ended after 50ms, and continues; see 'longshore show 12'\n"),
         "{said:?}"
     );
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn programs_learn_the_id_of_a_job_that_was_not_waited_for_to_its_end() {
+    let stub = Stub::new();
+    let running = job(12, r#""state":"running""#);
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#))
+        .on("GET /api/jobs/12?wait=60s", "200 OK", JSON, &running)
+        .on("GET /api/jobs/12", "200 OK", JSON, &running);
+    let said = run(&mut stub.longshore(&["run", "resize", "--wait=50ms", "-o", "json"]));
+    let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &shown["id"], &shown["state"]), (1, &12.into(), &"running".into()), "{said:?}");
+    assert!(said.err.contains("error: job 12 has not ended after 50ms"), "{said:?}");
+    let named = run(&mut stub.longshore(&["run", "resize", "--wait=50ms", "-o", "name"]));
+    assert_eq!((named.code, named.out.as_str()), (1, "12\n"), "{named:?}");
+
+    // A server that does not answer any more does not hide the id.
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#));
+    stub.on("GET /api/jobs/12?wait=60s", "503 Service Unavailable", "text/plain", "");
+    let named = run(&mut stub.longshore(&["run", "resize", "--wait=50ms", "-o", "name"]));
+    assert_eq!((named.code, named.out.as_str()), (1, "12\n"), "{named:?}");
 }
 
 #[test]
@@ -89,6 +112,19 @@ fn lost_response_is_requested_again_with_the_same_key() {
         assert_eq!(keys.len(), 3, "{keys:?}");
         assert!(keys[0].len() > 30 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
+}
+
+/// A job on several workers has no output, so there is nothing to follow.
+#[test]
+fn a_parent_is_shown_instead_of_followed() {
+    let stub = Stub::new();
+    let parent = job(21, r#""state":"queued","pending_reason":{"code":"members","text":"none has started"}"#);
+    stub.on("POST /api/jobs/3/retry", "201 Created", JSON, &parent);
+    stub.on("POST /api/jobs/resize", "201 Created", JSON, &parent);
+    let retried = run(&mut stub.longshore(&["retry", "3"]));
+    assert_eq!(retried.out, "job 21 tries job 3 again; see it with: longshore show 21\n", "{retried:?}");
+    let made = run(&mut stub.longshore(&["run", "resize"]));
+    assert_eq!(made.out, "job 21 is queued; see it with: longshore show 21\n", "{made:?}");
 }
 
 #[test]

@@ -165,6 +165,8 @@ async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
         (Some("3"), Some("1")),
         "{metrics}"
     );
+    let told = fleet.verb(&["retry", "1"]);
+    assert!(told.out.contains("; see it with: longshore show "), "it has no output to follow: {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

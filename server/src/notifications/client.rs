@@ -177,7 +177,10 @@ mod tests {
             retry_after(&[(header::RETRY_AFTER, HeaderValue::from_static(value))].into_iter().collect())
         };
         assert_eq!(of("120"), Some(Duration::from_secs(120)));
-        assert_eq!((of("-1"), of("Fri, 27 Nov 2026 20:00:00 GMT"), retry_after(&HeaderMap::new())), (None, None, None));
+        assert_eq!(
+            (of("-1"), of("Fri, 27 Nov 2026 20:00:00 GMT"), retry_after(&HeaderMap::new())),
+            (None, None, None)
+        );
     }
 
     async fn post(url: &str) -> String {

@@ -312,7 +312,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::Dependencies => "jobs that it comes after have not ended yet",
         PendingReason::Replacing => "the job that it replaces has not ended yet",
         PendingReason::Members => {
-            "none of its members has started yet: GET /api/jobs?member_of={id} lists them"
+            "none of its members has started yet: GET /api/jobs?member_of= with its number lists them"
         }
         PendingReason::Paused => "its definition, the group of that, or the whole server is paused",
         PendingReason::NoWorker => "no worker is connected",
@@ -324,7 +324,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "no connected worker is allowed to run it: its labels or name do not fit the definition"
         }
         PendingReason::TooLarge => {
-            "it reserves more than any connected worker offers that is allowed to run it: GET /api/jobs/{id}/explain tells which resource"
+            "it reserves more than any connected worker offers that is allowed to run it: \"explain\" tells which resource"
         }
         PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
         PendingReason::RuntimeUnavailable => {

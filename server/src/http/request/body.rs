@@ -138,9 +138,12 @@ fn late(what: &str, timeout: Duration) -> Problem {
 pub(crate) fn form(headers: &HeaderMap, lines_allowed: bool) -> Result<Form, Problem> {
     if let Some(coding) = headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
         let coding = excerpt(coding.to_str().unwrap_or("?"));
-        return Err(Problem::new(Code::UnsupportedMediaType, format!("the body has the encoding \"{coding}\""))
-            .field("Content-Encoding")
-            .hint("send it without compression"));
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            format!("the body has the encoding \"{coding}\""),
+        )
+        .field("Content-Encoding")
+        .hint("send it without compression"));
     }
     let given = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?"));
     let name = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
