@@ -10,7 +10,7 @@ use crate::catalogue::Definitions;
 use crate::config::jobs_file;
 use crate::http::api::batches::submit_many::{self as batch, DefinitionNames};
 use crate::http::middleware::problem::Problem;
-use crate::http::request::body::Form;
+use crate::http::request::content_type::Form;
 use crate::http::request::job_request;
 use crate::http::request::trace_context::TraceContext;
 

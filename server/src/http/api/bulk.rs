@@ -5,9 +5,9 @@
 //! filters and ids submits a job of it.
 
 mod by_number;
+mod retried;
 mod verb;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +42,8 @@ use crate::http::request::request_id::RequestId;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
-use crate::store::{Archive, JobFilter, JobRow, SetPart};
+use crate::store::{JobFilter, JobRow, SetPart};
+use retried::key_of;
 pub(crate) use verb::Verb;
 use verb::names_a_filter;
 
@@ -250,24 +251,6 @@ impl Operation {
         Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
     }
 
-    /// The jobs that were retried, but not by this request when it was sent before: the retry stands for its job from then on, and is
-    /// chosen itself if it has failed too.
-    async fn retried_before(&self, jobs: Vec<JobId>) -> Result<BTreeSet<JobId>, Problem> {
-        let key = self.key.as_ref().map(|(key, _)| Arc::clone(key));
-        let read = move |archive: &dyn Archive| {
-            let mut retried: BTreeSet<JobId> = archive.retries(&jobs)?.into_keys().collect();
-            if let Some(key) = key {
-                for job in jobs {
-                    if archive.key(&key_of(&key, job))?.0.is_some() {
-                        retried.remove(&job);
-                    }
-                }
-            }
-            Ok(retried)
-        };
-        self.state.read(read).await
-    }
-
     /// Applies the operation to a slice of jobs.
     async fn apply(
         self: &Arc<Self>,
@@ -395,11 +378,6 @@ impl Operation {
         }
         Err(Busy.into())
     }
-}
-
-/// The idempotency key of one job of a request.
-fn key_of(key: &str, job: JobId) -> String {
-    format!("{key}:{job}")
 }
 
 /// Jobs of one slice; other requests are served between two slices.

@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod cleared_fields;
+pub(crate) mod content_type;
 pub(crate) mod cursor;
 pub(crate) mod definition;
 pub(crate) mod field_errors;

@@ -20,6 +20,7 @@ use scheduler::snapshot::{Snapshot, WorkerState};
 use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
 
+use super::job_filter::fits;
 use super::world::{CREATED_AT, World};
 
 /// The stand-in, shared with the tests.
@@ -78,44 +79,9 @@ impl Archive for StandInEngine {
     }
 
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {
-        let fits = |row: &&JobRow| {
-            (filter.states.is_empty() || filter.states.contains(&row.state))
-                && filter.name.as_ref().is_none_or(|name| *name == row.definition)
-                && (filter.names.is_empty() || filter.names.contains(&row.definition))
-                && filter.revision.is_none_or(|revision| row.revision == revision)
-                && filter.text.as_ref().is_none_or(|text| row.reason.contains(text))
-                && filter.ended_since.is_none_or(|since| row.ended_at.is_some_and(|at| at >= since))
-                && filter.ended_until.is_none_or(|until| row.ended_at.is_some_and(|at| at < until))
-                && filter
-                    .exit_code
-                    .is_none_or(|code| row.attempt.as_ref().is_some_and(|it| it.exit_code == Some(code)))
-                && (filter.outcomes.is_empty()
-                    || row
-                        .attempt
-                        .as_ref()
-                        .and_then(|it| it.outcome)
-                        .is_some_and(|outcome| filter.outcomes.contains(&outcome)))
-                && filter
-                    .worker
-                    .is_none_or(|worker| row.attempt.as_ref().is_some_and(|it| it.worker == worker))
-                && filter
-                    .schedule
-                    .as_ref()
-                    .is_none_or(|schedule| row.slot.as_ref().is_some_and(|slot| slot.schedule == *schedule))
-                && filter.batch.is_none_or(|batch| row.batch == Some(batch))
-                && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
-                && filter.before.is_none_or(|before| row.job < before)
-        };
         let world = self.read()?;
-        Ok(world
-            .jobs
-            .iter()
-            .rev()
-            .map(|record| &record.row)
-            .filter(fits)
-            .take(filter.limit)
-            .cloned()
-            .collect())
+        let rows = world.jobs.iter().rev().map(|record| &record.row);
+        Ok(rows.filter(|row| fits(filter, row)).take(filter.limit).cloned().collect())
     }
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {

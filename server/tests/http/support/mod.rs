@@ -5,6 +5,7 @@ mod access;
 mod engine;
 pub(crate) mod event_groups;
 pub(crate) mod facts;
+mod job_filter;
 pub(crate) mod output;
 mod world;
 

@@ -24,7 +24,8 @@ use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warnin
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
-use crate::http::request::body::{self, Form};
+use crate::http::request::body;
+use crate::http::request::content_type::{self, Form};
 use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::{self, JobRequest, MANY_BYTES_MAX, MANY_MAX};
@@ -45,7 +46,7 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     let options = options(&mut query)?;
     let params = SubmitParams::read(query)?;
     params.check_batch()?;
-    let form = body::form(&parts.headers, true)?;
+    let form = content_type::form(&parts.headers, true)?;
     let length: Option<usize> =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let mut reservation = state.body_budget.reservation();

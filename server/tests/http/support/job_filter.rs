@@ -1,0 +1,31 @@
+//! The filters of lists of jobs, as the store applies them.
+
+use longshore_server::store::{JobFilter, JobRow};
+
+/// True if the filter selects the job. Not all filters are known here.
+pub(super) fn fits(filter: &JobFilter, row: &JobRow) -> bool {
+    (filter.states.is_empty() || filter.states.contains(&row.state))
+        && filter.name.as_ref().is_none_or(|name| *name == row.definition)
+        && (filter.names.is_empty() || filter.names.contains(&row.definition))
+        && filter.revision.is_none_or(|revision| row.revision == revision)
+        && filter.text.as_ref().is_none_or(|text| row.reason.contains(text))
+        && filter.ended_since.is_none_or(|since| row.ended_at.is_some_and(|at| at >= since))
+        && filter.ended_until.is_none_or(|until| row.ended_at.is_some_and(|at| at < until))
+        && filter
+            .exit_code
+            .is_none_or(|code| row.attempt.as_ref().is_some_and(|it| it.exit_code == Some(code)))
+        && (filter.outcomes.is_empty()
+            || row
+                .attempt
+                .as_ref()
+                .and_then(|it| it.outcome)
+                .is_some_and(|outcome| filter.outcomes.contains(&outcome)))
+        && filter.worker.is_none_or(|worker| row.attempt.as_ref().is_some_and(|it| it.worker == worker))
+        && filter
+            .schedule
+            .as_ref()
+            .is_none_or(|schedule| row.slot.as_ref().is_some_and(|slot| slot.schedule == *schedule))
+        && filter.batch.is_none_or(|batch| row.batch == Some(batch))
+        && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
+        && filter.before.is_none_or(|before| row.job < before)
+}
