@@ -87,7 +87,7 @@ struct ResumeState {
     last: Option<String>,
     /// The server was reached before.
     was_connected: bool,
-    /// Connections in a row that failed without a sign of the server.
+    /// The failed connections since the last sign of the server.
     outage: Outage,
 }
 

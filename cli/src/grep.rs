@@ -165,7 +165,7 @@ const PLAIN: &str = "\x1b[0m";
 /// The most lines of one answer.
 const PAGE_MAX: u64 = 500;
 
-/// Somebody waits for the lines.
+/// Shorter than for a wait: a person looks at the lines as they come.
 const OUTAGE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Pause before a request is repeated.

@@ -1,7 +1,8 @@
 //! `longshore logs`: prints the output of a job byte for byte, and follows it until the job ends.
 //!
 //! Both streams arrive as events of one connection, in the order of their arrival at the server. Standard output goes to standard output,
-//! standard error to standard error. Where output is missing, the line before it is ended, so that no line is made of two. Each event has an id: if the connection breaks, the next one continues after the last event.
+//! standard error to standard error. Where output is missing, the line before it is ended, so that no line is made of two. Each event has an
+//! id: if the connection breaks, the next one continues after the last event.
 
 mod member;
 mod notes;
@@ -129,7 +130,7 @@ struct ResumeState {
     attempt: u32,
     /// The server was reached before.
     was_connected: bool,
-    /// Connections in a row that failed without an event.
+    /// The failed connections since the last event.
     outage: Outage,
     /// Incomplete characters at the end of each stream.
     texts: Utf8Streams,

@@ -33,7 +33,7 @@ pub struct Entry {
     pub retention: RetentionRule,
 }
 
-/// Takes text.
+/// Hashes the text that is written to it.
 struct Hash(Sha256);
 
 impl fmt::Write for Hash {
@@ -88,17 +88,19 @@ impl Definitions {
         self.entries.values()
     }
 
-    /// The revision of the whole set: a hash of all keys of its definitions. That of a definition leaves out those that are not kept with
-    /// jobs: schedules, retention, notifications.
+    /// The revision of the whole set: a hash of all keys of its definitions, apart from secrets of webhooks. The revision of a definition
+    /// leaves out keys that are not kept with jobs, such as schedules and retention.
     #[must_use]
     pub fn revision(&self) -> Revision {
         *self.revision.get_or_init(|| {
             let mut hash = Hash(Sha256::new());
-            // The text for people who debug has every key. It only has to be the same while this program runs.
             let written = self.iter().try_for_each(|entry| {
-                // It does not show the addresses of notifications.
-                let targets: Vec<_> = entry.notify.iter().map(Target::rule).collect();
-                write!(hash, "{entry:?} {targets:?}")
+                let Entry { definition, stored: _, description, owner, tags, notify, retention } = &**entry;
+                let Definition { name, revision, expect, timetable, .. } = &**definition;
+                let targets: Vec<_> = notify.iter().map(Target::rule).collect();
+                // The form for debugging has all of a value. It only has to be the same while this program runs.
+                write!(hash, "{name:?} {revision:?} {expect:?} {timetable:?} ")?;
+                write!(hash, "{description:?} {owner:?} {tags:?} {targets:?} {retention:?}")
             });
             debug_assert_eq!(written, Ok(()), "a hash takes any text");
             let hash = hash.0.finalize();

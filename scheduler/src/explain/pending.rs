@@ -109,7 +109,7 @@ fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, 
     let groups = || scheduler.fleet.groups().of_revision(definition.revision);
     let reason_of = |group: &WorkerGroup| reason_of_group(scheduler, group, definition.runtime(), need);
     let best = best_reason(groups().filter(|(group, _)| meets(group)), reason_of);
-    // Workers that do not meet the need have no better reason than these, and comparing their labels costs most.
+    // Workers that do not meet the need have this reason at best, and comparing their labels costs most.
     if best > PendingReason::RuntimeUnavailable {
         return best;
     }

@@ -16,7 +16,7 @@ use super::workers::WorkerRegistry;
 use crate::auth::hash;
 use crate::clock;
 use crate::engine::RecordWriter;
-use crate::maintenance::retention_time::RetentionTime;
+use crate::retention_time::RetentionTime;
 use crate::store::{
     AccessArchive, AccessChange, AuditLimits, CommitError, ReadError, RecordChange, TokenRow,
 };
@@ -271,5 +271,21 @@ impl AccessRecords {
     /// The audit log and revoked tokens are kept from this instant on.
     fn kept_since(&self) -> Timestamp {
         self.time.get().map_or(Timestamp(i64::MIN), |now| Timestamp(now.0.saturating_sub(KEPT_MS)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite;
+
+    #[test]
+    fn rows_become_old_by_the_clock_of_retention() {
+        let time = RetentionTime::unknown();
+        let records = AccessRecords::load(sqlite::temporary().1, RecordWriter::closed()).unwrap();
+        let records = records.with_retention_time(time.clone());
+        assert_eq!(records.kept_since(), Timestamp(i64::MIN), "nothing is old before the time is known");
+        time.set(Timestamp(KEPT_MS + 5));
+        assert_eq!(records.kept_since(), Timestamp(5));
     }
 }

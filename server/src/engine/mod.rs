@@ -47,7 +47,7 @@ pub use health::Health;
 pub use overrides::OverridesCache;
 pub use rebuild::JobSettings;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
-pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, WeakOutbox, queue};
+pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, Unqueued, WeakOutbox, queue};
 pub use watch::{JobWatch, JobWatches};
 pub use writer::{RecordWriter, Removal, RemovalStep, Remover};
 

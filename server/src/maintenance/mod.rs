@@ -3,7 +3,6 @@
 pub(crate) mod leftovers;
 mod output;
 mod retention;
-pub(crate) mod retention_time;
 mod trusted_clock;
 
 use std::path::PathBuf;
@@ -16,10 +15,10 @@ use crate::catalogue::Catalogue;
 use crate::config::Retention as ServerLimits;
 use crate::engine::Remover;
 use crate::logs::Logs;
+use crate::retention_time::RetentionTime;
 use crate::store::Archive;
 use output::OutputRetention;
 use retention::JobRetention;
-use retention_time::RetentionTime;
 
 /// The things that maintenance looks at.
 pub(crate) struct RetainedData {
@@ -32,8 +31,7 @@ pub(crate) struct RetainedData {
 }
 
 /// Runs all maintenance tasks until the server stops. `last_cutoff_time` is the time that retention last measured ages by, from the store;
-/// `time` is set to the one that it measures them by now.
-/// After it returns no task holds the store or the logs.
+/// `time` is set to the one that it measures them by now. After it returns no task holds the store or the logs.
 pub(crate) async fn run(
     limits: ServerLimits,
     last_cutoff_time: Option<Timestamp>,

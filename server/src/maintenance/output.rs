@@ -11,9 +11,9 @@ use std::time::Duration;
 use protocol::{JobId, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use super::retention_time::RetentionTime;
 use crate::catalogue::Catalogue;
 use crate::logs::{Logs, LogsError};
+use crate::retention_time::RetentionTime;
 use crate::store::{Archive, ReadError};
 
 /// Deletes output that is no longer to be kept.

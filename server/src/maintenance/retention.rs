@@ -12,11 +12,11 @@ use protocol::{Now, Timestamp};
 use tokio::time::sleep;
 
 use super::leftovers;
-use super::retention_time::RetentionTime;
 use super::trusted_clock::TrustedClock;
 use crate::catalogue::Catalogue;
 use crate::config::Retention as Kept;
 use crate::engine::{Removal, RemovalStep, Remover};
+use crate::retention_time::RetentionTime;
 use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed, RetentionCutoffs};
 
 /// Deletes what has been kept long enough.

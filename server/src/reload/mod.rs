@@ -231,7 +231,10 @@ impl Reloader {
             let warnings =
                 loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
             let warnings = warnings.collect();
-            Ok((Definitions::new(loaded.definitions).with_policy(policy), warnings))
+            let definitions = Definitions::new(loaded.definitions).with_policy(policy);
+            // Computed here, where it delays nobody: it takes a tenth of a second for a very large file. It is kept.
+            let _ = definitions.revision();
+            Ok((definitions, warnings))
         };
         tokio::task::spawn_blocking(read).await?
     }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::engine::{ToSession, WeakOutbox};
+use crate::engine::{ToSession, Unqueued, WeakOutbox};
 use crate::logs::Logs;
 
 /// Frames that one call writes.
@@ -46,12 +46,13 @@ impl Inbox {
     }
 
     /// Tells the worker that the server will not store this output, so that the worker does not wait for its acknowledgement.
-    pub(super) fn give_up(&self, chunks: &[Chunk]) {
+    ///
+    /// # Errors
+    /// The session does not keep up, or has ended: it must end, so that its worker repeats the output.
+    pub(super) fn give_up(&self, chunks: &[Chunk]) -> Result<(), Unqueued> {
         let mark =
             |chunk: &Chunk| OutputMark { token: chunk.token, stream: chunk.stream, offset: chunk.end() };
-        // A session that does not keep up is closed by the task that writes output, or by the engine.
-        let _ =
-            self.outbox.send(ToSession::Order(Order::OutputAcknowledge(chunks.iter().map(mark).collect())));
+        self.outbox.send(ToSession::Order(Order::OutputAcknowledge(chunks.iter().map(mark).collect())))
     }
 }
 

@@ -176,7 +176,11 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             Some(close::INTERNAL_ERROR.plain())
         })?;
         if !unauthorized_chunks.is_empty() {
-            self.output.give_up(&unauthorized_chunks);
+            let given_up = self.output.give_up(&unauthorized_chunks);
+            // If the engine has closed the session, the writer ends it.
+            if given_up.is_err_and(|unqueued| unqueued.is_full) {
+                return Err(Some(close::INTERNAL_ERROR.with_reason("output cannot be acknowledged")));
+            }
             // One line a session, because such a worker may repeat it often.
             if !std::mem::replace(&mut self.unauthorized_logged, true) {
                 let token = unauthorized_chunks[0].token;

@@ -116,13 +116,14 @@ async fn repetitions(
     Ok(jobs)
 }
 
-/// Jobs that stand for jobs of a pipeline which were retried by themselves: the latest retry, with its state, unless it has ended without
-/// success.
+/// The retries that stand for jobs of a pipeline, by these jobs, each with its state.
 type Retries = BTreeMap<JobId, (JobId, JobState)>;
 
+/// The latest retries that were made beside the pipeline of jobs that have not succeeded, unless they have ended without success too.
 async fn retries_outside(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
     let within: BTreeSet<JobId> = jobs.iter().map(|job| job.job).collect();
-    let mut open: Vec<(JobId, JobId)> = within.iter().map(|job| (*job, *job)).collect();
+    let failed = jobs.iter().filter(|job| has_failed(job.state));
+    let mut open: Vec<(JobId, JobId)> = failed.map(|job| (job.job, job.job)).collect();
     let mut retries = Retries::new();
     for _ in 0..RETRIES_FOLLOWED {
         let asked: Vec<JobId> = open.iter().map(|(_, latest)| *latest).collect();
@@ -139,8 +140,12 @@ async fn retries_outside(state: &AppState, jobs: &[PipelineJob]) -> Result<Retri
             break;
         }
     }
-    retries.retain(|_, (_, state)| !state.has_ended() || *state == JobState::Succeeded);
+    retries.retain(|_, (_, state)| !has_failed(*state));
     Ok(retries)
+}
+
+fn has_failed(state: JobState) -> bool {
+    state.has_ended() && state != JobState::Succeeded
 }
 
 /// The jobs that have not succeeded and were not retried, without those that could not start again: they come after a job that succeeded, and require another
@@ -150,9 +155,7 @@ fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j Pipeline
     states.extend(retries.iter().map(|(job, (_, state))| (*job, *state)));
     let within = jobs.iter().filter_map(|job| job.retry_of);
     let retried: BTreeSet<JobId> = within.chain(retries.keys().copied()).collect();
-    let failed = |job: &&PipelineJob| {
-        job.state.has_ended() && job.state != JobState::Succeeded && !retried.contains(&job.job)
-    };
+    let failed = |job: &&PipelineJob| has_failed(job.state) && !retried.contains(&job.job);
     let mut repeated: BTreeSet<JobId> = jobs.iter().filter(failed).map(|job| job.job).collect();
     loop {
         let can_start = |job: &PipelineJob| {

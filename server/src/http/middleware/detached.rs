@@ -16,3 +16,30 @@ pub(crate) async fn to_its_end<T: Send + 'static>(
     let change = async move { note.serve(actor.serve(change)).await };
     tokio::spawn(change).await.unwrap_or_else(|error| Err(Problem::internal(error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt as _;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::auth::role::Role;
+
+    #[tokio::test]
+    async fn a_change_goes_on_for_its_actor_when_the_client_leaves() {
+        let (go_on, gate) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
+        let change = async move {
+            gate.await.unwrap();
+            tell.send(Actor::current().token.clone()).unwrap();
+            Ok(())
+        };
+        let mut request = Box::pin(Arc::new(Actor::with_token("ci", Role::Admin)).serve(to_its_end(change)));
+        assert!((&mut request).now_or_never().is_none());
+        drop(request);
+        go_on.send(()).unwrap();
+        assert_eq!(told.await.unwrap().as_deref(), Some("ci"));
+    }
+}

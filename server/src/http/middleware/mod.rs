@@ -2,8 +2,7 @@
 //!
 //! `front` checks access and limits and writes the headers of every answer, `body_budget` bounds the memory of large bodies,
 //! `compression` compresses pages and JSON, `deprecation` marks answers of deprecated endpoints, `detached` runs changes to their end,
-//! `problem`, `rejection`, `denial` and `code` turn errors into
-//! `application/problem+json`.
+//! `problem`, `rejection`, `denial` and `code` turn errors into `application/problem+json`.
 
 mod audited;
 pub(crate) mod body_budget;

@@ -101,3 +101,20 @@ pub(crate) fn is_page(path: &str) -> bool {
             | "static"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_a_page() {
+        let routes =
+            include_str!("mod.rs").split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let routes: Vec<&str> = routes.filter(|path| path.starts_with('/')).collect();
+        assert!(routes.len() > 20, "{routes:?}");
+        for path in routes {
+            assert!(is_page(path), "{path}");
+        }
+        assert!(!is_page("/api/jobs") && !is_page("/metrics"));
+    }
+}

@@ -194,7 +194,7 @@ const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, firs
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
         // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away. A
-        // recovery waits for all earlier ones of its definition, so that it is told last.
+        // recovery waits for earlier ones about failures, so that it is told last.
         self.read(|connection| {
             connection
                 .prepare_cached(&format!(
@@ -203,8 +203,8 @@ impl NotificationArchive for SqliteArchive {
                              AND (due_at <= ?1 OR due_at > ?2)
                              AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
-                                     AND earlier.occasion IN (due.occasion, iif(due.occasion = 'recovered', 'failed', ''),
-                                         iif(due.occasion = 'recovered', 'lost', ''))
+                                     AND (earlier.occasion = due.occasion
+                                         OR due.occasion = 'recovered' AND earlier.occasion IN ('failed', 'lost'))
                                      AND earlier.id < due.id
                                      AND earlier.state = 'waiting'))
                          GROUP BY target)"

@@ -15,15 +15,17 @@ impl Operation {
     pub(super) async fn retried_before(&self, jobs: Vec<JobId>) -> Result<BTreeSet<JobId>, Problem> {
         let key = self.key.as_ref().map(|(key, _)| Arc::clone(key));
         let read = move |archive: &dyn Archive| {
-            let mut retried: BTreeSet<JobId> = archive.retries(&jobs)?.into_keys().collect();
-            if let Some(key) = key {
-                for job in jobs {
-                    if archive.key(&key_of(&key, job))?.0.is_some() {
-                        retried.remove(&job);
-                    }
+            let mut left_out = BTreeSet::new();
+            for job in archive.retries(&jobs)?.into_keys() {
+                let is_by_this_request = match &key {
+                    Some(key) => archive.key(&key_of(key, job))?.0.is_some(),
+                    None => false,
+                };
+                if !is_by_this_request {
+                    left_out.insert(job);
                 }
             }
-            Ok(retried)
+            Ok(left_out)
         };
         self.state.read(read).await
     }

@@ -14,7 +14,7 @@ impl RetentionTime {
         Self(Arc::new(AtomicI64::new(i64::MIN)))
     }
 
-    pub(super) fn set(&self, time: Timestamp) {
+    pub(crate) fn set(&self, time: Timestamp) {
         self.0.store(time.0, Ordering::Relaxed);
     }
 
