@@ -1,8 +1,6 @@
 //! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end, cancels it or retries what failed. `follow` prints the
 //! output of its members.
 
-mod follow;
-
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +9,7 @@ use serde_json::Value;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::logs::{self, LogRequest, Together};
 use crate::progress::{self, BatchView as _};
 use crate::records;
 use crate::screen::{self, Format};
@@ -111,11 +110,33 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     screen::table(&[">ID", "NAME", "STATE", ">ENDED", ">FAILED", "AGE"], batches.iter().map(row).collect())
 }
 
+/// Prints the output of all members until the batch has ended.
+///
+/// # Errors
+/// A member did not succeed, or the server was away for too long.
+async fn follow(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
+    records::refuse_records(format)?;
+    let json = api.json(api.get(&["api", "batches", &id.to_string()])).await?;
+    let batch: BatchSummary = parse(api, &json)?;
+    let wanted = LogRequest::everything(id, format.is_json());
+    let end = logs::follow_together(api, &wanted, Together::Batch(id, batch.count));
+    let ended = tokio::select! {
+        ended = end => ended?,
+        _ = tokio::signal::ctrl_c() => {
+            screen::note(&format!("longshore: batch {id} continues; stop it with 'longshore batch {id} cancel'"));
+            return Err(Failure::silent(Exit::Interrupted).into());
+        }
+    };
+    let ended: BatchSummary = parse(api, &ended)?;
+    screen::note(&format!("longshore: batch {id} {}: {}", ended.state, ended.members_text()));
+    if ended.state == "succeeded" { Ok(()) } else { Err(Failure::silent(Exit::Failed).into()) }
+}
+
 /// Shows a batch, or does something with its members.
 pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     if flags.follow {
-        return follow::follow(&api, flags.common.format, flags.id).await;
+        return follow(&api, flags.common.format, flags.id).await;
     }
     if let Some(operation) = flags.operation {
         let id = flags.id.to_string();

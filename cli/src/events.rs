@@ -49,6 +49,9 @@ pub(crate) struct Flags {
     /// Only events of this batch.
     #[arg(long, value_name = "ID")]
     batch: Option<u64>,
+    /// Only events of this job on several workers, and of its members.
+    #[arg(long, value_name = "ID")]
+    member_of: Option<u64>,
     /// Start with so many of the last events [default: 100, or 0 with --follow].
     #[arg(long, value_name = "COUNT", conflicts_with = "after")]
     tail: Option<u32>,
@@ -112,6 +115,7 @@ async fn print_response(api: &Api, flags: &Flags, resume: &mut ResumeState) -> a
         ("state", flags.state.clone()),
         ("worker", flags.worker.clone()),
         ("batch", flags.batch.map(|batch| batch.to_string())),
+        ("member_of", flags.member_of.map(|parent| parent.to_string())),
         ("tail", tail.map(|count| count.to_string())),
         ("after", resume.last.clone()),
         ("follow", (!flags.follow).then(|| "0".to_owned())),

@@ -231,7 +231,7 @@ fn retried(job: u64, made: &view::Job) -> String {
     let id = made.id;
     match made.duplicate {
         true => format!("job {id} has the unique key; no second job was created for job {job}"),
-        false => format!("job {id} tries job {job} again; {}", run::follow_hint(made)),
+        false => format!("job {id} tries job {job} again; follow it with: longshore logs -f {id}"),
     }
 }
 

@@ -8,6 +8,7 @@ mod member;
 mod notes;
 mod printed_lines;
 mod request;
+mod together;
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,12 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
 
-pub(crate) use self::member::Member;
-use self::member::OpenLines;
+use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
 use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
+use self::together::show_together;
+pub(crate) use self::together::{Together, follow_together};
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
@@ -39,7 +41,9 @@ use crate::view::{self, JobView as _};
   longshore logs -f 12                 and follow it until the job has ended
   longshore logs -t 12                 with the time of each line
   longshore logs 12 --attempt 1 --stream stderr
-  longshore logs 12 > out 2> err       the two streams, byte for byte")]
+  longshore logs 12 > out 2> err       the two streams, byte for byte
+
+A job on several workers (run_on) has the output of its members; each line then begins with the worker.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -79,26 +83,48 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         member: None,
     };
     let mut notes = Notes::default();
-    let output = show(&api, &wanted, flags.follow);
-    let shown = match flags.follow {
-        true => notes.beside(&api, flags.id, output).await?,
-        false => output.await?,
-    };
-    if shown == NO_ATTEMPT {
+    if flags.follow {
+        if let Some(parent) = print_until_end(&api, &wanted, &mut notes).await? {
+            let parent: view::Job = parse(&api, &parent)?;
+            screen::note(&format!("longshore: job {} {}", parent.id, parent.end_text()));
+        }
+    } else if has_members(&api, flags.id).await {
+        show_together(&api, &wanted, Together::MembersOf(flags.id)).await?;
+    } else if show(&api, &wanted, false).await? == NO_ATTEMPT {
         notes.look(&api, flags.id).await;
     }
     Ok(())
 }
 
-/// Prints output until the job has ended, and returns the job's final JSON.
-pub(crate) async fn follow(api: &Api, wanted: &LogRequest) -> anyhow::Result<Value> {
-    print_until_end(api, wanted).await?;
-    wait_for_end(api, wanted.id).await
+/// Prints the output of a job, or of its members, until it has ended, and returns its final JSON.
+pub(crate) async fn follow(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Value> {
+    match print_until_end(api, wanted, notes).await? {
+        Some(parent) => Ok(parent),
+        None => notes.beside(api, wanted.id, wait_for_end(api, wanted.id)).await,
+    }
 }
 
-/// Prints output until the job has ended.
-pub(crate) async fn print_until_end(api: &Api, wanted: &LogRequest) -> anyhow::Result<()> {
-    show(api, wanted, true).await.map(drop)
+/// Prints the output of a job, or of its members, until it has ended. Returns the final JSON of a job that has members.
+async fn print_until_end(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Option<Value>> {
+    let id = wanted.id;
+    if !has_members(api, id).await {
+        let attempt = tokio::select! {
+            biased;
+            attempt = show(api, wanted, true) => attempt?,
+            // It was not due at first, and has members now.
+            () = notes.watch(api, id) => NO_ATTEMPT,
+        };
+        if attempt != NO_ATTEMPT || !notes.look(api, id).await {
+            return Ok(None);
+        }
+    }
+    follow_together(api, wanted, Together::MembersOf(id)).await.map(Some)
+}
+
+/// The job runs on several workers, and has members by now. The request for its output reports a server that does not answer.
+async fn has_members(api: &Api, id: u64) -> bool {
+    let job = api.json(api.get(&["api", "jobs", &id.to_string()])).await;
+    job.is_ok_and(|job| !job["members"].is_null())
 }
 
 /// Waits until a job has ended, and returns its final JSON.
@@ -134,7 +160,9 @@ struct ResumeState {
     outage: Outage,
     /// Incomplete characters at the end of each stream.
     texts: Utf8Streams,
-    /// Incomplete lines of a member of a batch.
+    /// The job, if others are printed beside it.
+    member: Option<Member>,
+    /// Its incomplete lines.
     lines: OpenLines,
     /// The lines that were printed byte for byte or with times.
     printed: PrintedLines,
@@ -142,11 +170,30 @@ struct ResumeState {
     replayed: Vec<Stream>,
 }
 
+impl ResumeState {
+    /// Notes something about the job.
+    fn note(&self, text: &str) {
+        match &self.member {
+            Some(member) => screen::note(&member.prefixed(text)),
+            None => screen::note(text),
+        }
+    }
+
+    /// Prints a JSON line about the job.
+    fn print_json(&self, mut line: Value) -> anyhow::Result<()> {
+        if let Some(member) = &self.member {
+            member.add_to(&mut line);
+        }
+        screen::line(&line.to_string())
+    }
+}
+
 /// Prints the output, and returns the number of its last attempt; when following, reconnects until the job has ended.
 async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u32> {
     // A verb that prints from the first byte has made the job, so it reached the server before.
     let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
-    let mut resume = ResumeState { last, was_connected, ..ResumeState::default() };
+    let member = wanted.member.clone();
+    let mut resume = ResumeState { last, was_connected, member, ..ResumeState::default() };
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
@@ -185,7 +232,7 @@ async fn print_response(
             "attempt" => switch_attempt(wanted, &event.read(api)?, resume)?,
             "output" => output(api, wanted, &event.read(api)?, resume)?,
             "gap" => gap(wanted, &event.read(api)?, resume)?,
-            "late" => late(wanted, &event.read(api)?)?,
+            "late" => late(wanted, &event.read(api)?, resume)?,
             "end" => return end(wanted, &event.read(api)?, resume),
             "leaving" => return Err(unavailable("the server is shutting down")),
             "error" => return Err(unavailable("the server cannot read the output")),
@@ -214,9 +261,12 @@ fn switch_attempt(wanted: &LogRequest, next: &Attempt, resume: &mut ResumeState)
         resume.replayed.clear();
         end_line(Stream::Stdout, resume)?;
         end_line(Stream::Stderr, resume)?;
+        if let Some(member) = &mut resume.member {
+            member.runs_on(&next.worker);
+        }
     }
     if resume.attempt > 0 && next.attempt > resume.attempt {
-        wanted.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
+        resume.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
     }
     resume.attempt = next.attempt;
     Ok(())
@@ -241,17 +291,18 @@ fn output(api: &Api, wanted: &LogRequest, output: &Output, resume: &mut ResumeSt
     let text = resume.texts.of(output.stream);
     if wanted.as_json {
         let text = text.decode(&bytes);
-        return json_text(wanted, output.stream, &text, output.received_at.as_deref(), resume);
+        return json_text(output.stream, &text, output.received_at.as_deref(), resume);
     }
-    if wanted.timestamps {
-        let stamped = resume.printed.stamp(output.stream, &bytes, output.received_at.as_deref());
-        return screen::output(output.stream, &stamped, text);
-    }
-    if let Some(member) = &wanted.member {
+    let bytes = if wanted.timestamps {
+        resume.printed.stamp(output.stream, &bytes, output.received_at.as_deref())
+    } else {
+        resume.printed.record(output.stream, &bytes);
+        bytes
+    };
+    if let Some(member) = &resume.member {
         let lines = resume.lines.push(output.stream, &text.decode(&bytes));
         return member.print(output.stream, &lines);
     }
-    resume.printed.record(output.stream, &bytes);
     screen::output(output.stream, &bytes, text)
 }
 
@@ -261,7 +312,7 @@ fn note_replayed(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
     resume.replayed.push(stream);
     if !wanted.as_json {
         let stream = stream.name();
-        wanted.note(&format!("longshore: the following part of {stream} was read from the engine's log"));
+        resume.note(&format!("longshore: the following part of {stream} was read from the engine's log"));
     }
 }
 
@@ -270,9 +321,9 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
     let text = resume.texts.of(stream);
     let rest = text.flush();
     if wanted.as_json {
-        return json_text(wanted, stream, &rest, None, resume);
+        return json_text(stream, &rest, None, resume);
     }
-    if let Some(member) = &wanted.member {
+    if let Some(member) = &resume.member {
         let lines = resume.lines.push(stream, &rest) + &resume.lines.take(stream);
         return member.print(stream, &lines);
     }
@@ -282,7 +333,7 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
 /// Ends a printed line whose rest will not come, so that the next output does not look like its end. Lines of members are whole, and JSON
 /// needs no line breaks.
 fn end_line(stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
-    if resume.printed.end(stream) {
+    if resume.printed.end(stream) && resume.member.is_none() {
         return screen::output(stream, b"\n", resume.texts.of(stream));
     }
     Ok(())
@@ -295,7 +346,6 @@ fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> anyhow::Resul
 
 /// Prints a JSON line, unless the text is empty because only an incomplete character came.
 fn json_text(
-    wanted: &LogRequest,
     stream: Stream,
     text: &str,
     received_at: Option<&str>,
@@ -311,7 +361,7 @@ fn json_text(
     if resume.replayed.contains(&stream) {
         line["replayed"] = true.into();
     }
-    wanted.print_json(line)
+    resume.print_json(line)
 }
 
 #[derive(serde::Deserialize)]
@@ -326,9 +376,9 @@ fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Resu
     end_line(gap.stream, resume)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
-        return wanted.print_json(json!({ "stream": stream, "missing_bytes": missing }));
+        return resume.print_json(json!({ "stream": stream, "missing_bytes": missing }));
     }
-    wanted.note(&match missing {
+    resume.note(&match missing {
         Some(missing) => format!("longshore: {missing} bytes of {stream} are missing"),
         None => format!("longshore: some of {stream} is missing"),
     });
@@ -340,12 +390,12 @@ struct Late {
     late_bytes: u64,
 }
 
-fn late(wanted: &LogRequest, late: &Late) -> anyhow::Result<()> {
+fn late(wanted: &LogRequest, late: &Late, resume: &ResumeState) -> anyhow::Result<()> {
     let late = late.late_bytes;
     if wanted.as_json {
-        return wanted.print_json(json!({ "late_bytes": late }));
+        return resume.print_json(json!({ "late_bytes": late }));
     }
-    wanted.note(&format!("longshore: {late} bytes of output have not arrived yet"));
+    resume.note(&format!("longshore: {late} bytes of output have not arrived yet"));
     Ok(())
 }
 
@@ -370,7 +420,7 @@ fn end(wanted: &LogRequest, end: &End, resume: &mut ResumeState) -> anyhow::Resu
     if wanted.prints_end
         && let Some(text) = end.text.clone().or_else(of_attempt)
     {
-        wanted.note(&text);
+        resume.note(&text);
     }
     Ok(())
 }

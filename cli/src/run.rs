@@ -231,18 +231,8 @@ fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
     if flags.quiet {
         return screen::line(&job.id.to_string());
     }
-    screen::line(&format!("job {} is {}; {}", job.id, job.state_text(), follow_hint(job)))
-}
-
-/// The command that follows a job. A job on several workers has no output of its own.
-pub(crate) fn follow_hint(job: &view::Job) -> String {
     let id = job.id;
-    // The answer to a submission has no members yet.
-    let waits_for_members = job.pending_reason.as_ref().is_some_and(|reason| reason.code == "members");
-    if job.members.is_some() || waits_for_members {
-        return format!("see it with: longshore show {id}");
-    }
-    format!("follow it with: longshore logs -f {id}")
+    screen::line(&format!("job {id} is {}; follow it with: longshore logs -f {id}", job.state_text()))
 }
 
 impl CreatedJob {
@@ -261,10 +251,7 @@ impl CreatedJob {
 async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value> {
     let mut notes = Notes::default();
     if flags.follow {
-        let request = LogRequest::everything(id);
-        let ended = notes.beside(api, id, logs::follow(api, &request)).await?;
-        notes.name_members(&parse(api, &ended)?);
-        return Ok(ended);
+        return logs::follow(api, &LogRequest::everything(id, false), &mut notes).await;
     }
     let end = notes.beside(api, id, logs::wait_for_end(api, id));
     match flags.wait.flatten() {

@@ -42,14 +42,18 @@ async fn keep_reporting(last_turn: Arc<AtomicU64>) {
     }
     notify(&NotifyState::Ready);
     let Some(interval) = sd_notify::watchdog_enabled() else { return };
+    let mut was_silent = false;
     loop {
         let silent_for = client::clock::now().up.since(Uptime(last_turn.load(Ordering::Relaxed)));
-        if is_alive(silent_for, interval) {
+        let is_silent = !is_alive(silent_for, interval);
+        if !is_silent {
             notify(&NotifyState::Watchdog);
-        } else {
+        } else if was_silent {
             tracing::error!(?silent_for, "the engine makes no turns: systemd will restart this process");
         }
-        sleep(interval / 2).await;
+        // A machine that was suspended counts that time as silence: its engine makes a turn within seconds.
+        sleep(if is_silent && !was_silent { SILENCE_MIN.min(interval / 4) } else { interval / 2 }).await;
+        was_silent = is_silent;
     }
 }
 

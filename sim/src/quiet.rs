@@ -104,7 +104,6 @@ impl World {
         let now = self.server.clock.utc(self.now);
         let deadline = self.server.disk.expiries.get(&job);
         let may_wait = match row.state {
-            // An attempt on a worker that never comes back may have started.
             State::Scheduled | State::Queued | State::Quarantined
                 if deadline.is_some_and(|at| *at <= now) =>
             {
@@ -113,14 +112,13 @@ impl World {
             State::Quarantined => true,
             // Its clock was set: what is due in a day is due in a day.
             State::Scheduled => {
-                row.due_at.since(self.server.clock.utc(self.now)) > LONG_AHEAD
-                    || self.server.disk.follows_a_live_job(job)
+                row.due_at.since(now) > LONG_AHEAD || self.server.disk.follows_a_live_job(job)
             }
-            // After a job failure it waits for its worker. After an infrastructure failure it waits for nobody.
             // Its members say why they wait.
             State::Queued if self.server.disk.is_parent(job) => {
                 !self.server.disk.live_members(job).is_empty()
             }
+            // After a job failure it waits for its worker. After an infrastructure failure it waits for nobody.
             State::Queued => {
                 let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));
                 (last.is_some() && definition.retry.on == RetryOn::Same)
@@ -128,6 +126,7 @@ impl World {
                     || self.has_no_place(job, &definition.name)
                     || self.lists_only_the_gone(&definition.name)
             }
+            // An attempt on a worker that never comes back may have started.
             State::Assigned | State::Running => is_gone && definition.given_up_after(false).is_none(),
             _ => true,
         };

@@ -1,7 +1,7 @@
 //! Notes about a job that a verb follows or waits for, so that a job that cannot go on is not silent.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 
 use crate::api::{Api, parse};
@@ -11,8 +11,6 @@ use crate::view::{self, FullJob, WorkerRefView as _};
 /// The notes that were printed about a job.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// The note about its members was printed.
-    names_members: bool,
     /// Reasons for which the job has waited since this number of attempts, with a note about each.
     waits: (u32, BTreeSet<String>),
 }
@@ -23,41 +21,33 @@ impl Notes {
     /// # Cancel safety
     /// As `wait`.
     pub(crate) async fn beside<T>(&mut self, api: &Api, id: u64, wait: impl Future<Output = T>) -> T {
+        let mut wait = pin!(wait);
         tokio::select! {
             biased;
-            result = wait => result,
-            never = self.watch(api, id) => match never {},
+            result = &mut wait => result,
+            // A job with members makes no attempts of its own, about which there were notes.
+            () = self.watch(api, id) => wait.await,
         }
     }
 
-    async fn watch(&mut self, api: &Api, id: u64) -> Infallible {
+    /// Prints what changes until the job has members.
+    pub(super) async fn watch(&mut self, api: &Api, id: u64) {
         let mut pause = PAUSE_MIN;
         loop {
             tokio::time::sleep(pause).await;
-            self.look(api, id).await;
+            if self.look(api, id).await {
+                return;
+            }
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Asks for the job once. The verb itself reports a server that does not answer.
-    pub(crate) async fn look(&mut self, api: &Api, id: u64) {
-        let Ok(json) = api.json(api.get(&["api", "jobs", &id.to_string()])).await else { return };
-        if let Ok(details) = parse::<FullJob>(api, &json) {
-            self.name_members(&details.job);
-            self.tell_wait(&details);
-        }
-    }
-
-    /// Notes once that a job has no output of its own.
-    pub(crate) fn name_members(&mut self, job: &view::Job) {
-        if job.members.is_some() && !self.names_members {
-            self.names_members = true;
-            let id = job.id;
-            let text = format!(
-                "longshore: job {id} runs on several workers; its output belongs to its members: longshore ls --member-of {id}"
-            );
-            screen::note(&text);
-        }
+    /// Asks for the job once, and returns whether it has members. The verb itself reports a server that does not answer.
+    pub(super) async fn look(&mut self, api: &Api, id: u64) -> bool {
+        let Ok(json) = api.json(api.get(&["api", "jobs", &id.to_string()])).await else { return false };
+        let Ok(details) = parse::<FullJob>(api, &json) else { return false };
+        self.tell_wait(&details);
+        details.job.members.is_some()
     }
 
     /// Notes once per attempt and reason that the job waits again.

@@ -1,14 +1,11 @@
 //! The output that a verb asks for, and the form in which it is printed.
 
-use serde_json::Value;
-
-use super::Member;
+use super::member::Member;
 use crate::outage::Awaited;
-use crate::screen;
 use crate::stream::Stream;
 
 /// The output to print.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LogRequest {
     pub(super) id: u64,
     pub(super) attempt: Option<u32>,
@@ -26,41 +23,28 @@ pub(crate) struct LogRequest {
 
 impl LogRequest {
     /// All output from the first attempt on, without a line about the end.
-    pub(crate) const fn everything(id: u64) -> Self {
+    pub(crate) const fn everything(id: u64, as_json: bool) -> Self {
         Self {
             id,
             attempt: None,
             stream: None,
             tail: None,
             from_first: true,
-            as_json: false,
+            as_json,
             timestamps: false,
             prints_end: false,
             member: None,
         }
     }
 
-    /// All output of a member of a batch, and its end.
-    pub(crate) fn of_member(member: Member, as_json: bool) -> Self {
-        let of_job = Self::everything(member.job);
-        Self { as_json, prints_end: true, member: Some(member), ..of_job }
+    /// The same output of another job, which is printed beside that of others.
+    pub(super) fn of_member(&self, member: Member) -> Self {
+        Self { id: member.job, member: Some(member), ..self.clone() }
     }
 
     /// The job or batch that goes on if the output cannot be followed any longer.
     pub(super) fn awaited(&self) -> Awaited {
-        match &self.member {
-            // A batch has the id of its first member.
-            Some(member) => Awaited::FollowedBatch(member.job.saturating_sub(member.index)),
-            None => Awaited::Job(self.id),
-        }
-    }
-
-    /// Notes something about the job.
-    pub(super) fn note(&self, text: &str) {
-        match &self.member {
-            Some(member) => screen::note(&member.prefixed(text)),
-            None => screen::note(text),
-        }
+        self.member.as_ref().map_or(Awaited::Job(self.id), Member::awaited)
     }
 
     pub(super) fn query(&self, follow: bool, resumed: bool) -> Vec<(&'static str, String)> {
@@ -73,13 +57,5 @@ impl LogRequest {
             ("timestamps", self.timestamps.then(|| "1".to_owned())),
         ];
         query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
-    }
-
-    /// Prints a JSON line about the job.
-    pub(super) fn print_json(&self, mut line: Value) -> anyhow::Result<()> {
-        if let Some(member) = &self.member {
-            member.add_to(&mut line);
-        }
-        screen::line(&line.to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs that are followed and have nothing to show: jobs on several workers, jobs that wait again, and jobs that were replaced. And verbs
+//! Jobs that are followed and have nothing to show: jobs that wait again, and jobs that were replaced. And verbs
 //! that read standard input or relative times.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
@@ -13,7 +13,6 @@ use crate::stub::{CliOutput, Stub, longshore, run};
 const JOBS_FILE: &str = "
 defaults: { runtime: process }
 jobs:
-  spread: { command: [echo, hello], run_on: all }
   fails: { command: [sh, -c, exit 3], retry: { max: 1, backoff: { kind: fixed, initial: 2h, jitter: none } } }
   newest: { command: [sleep, '600'], stop_grace_period: 1s, unique: { key: all, on_duplicate: replace } }
   nowhere: { command: ['true'], working_dir: /no/such/directory }
@@ -31,19 +30,10 @@ fn verb_with_input(running: &Running, arguments: &[&str], text: &str) -> CliOutp
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_without_output_of_its_own_says_why() {
     let running = Running::start(JOBS_FILE).await;
-    let note = "its output belongs to its members: longshore ls --member-of 1\n";
-    let followed = running.verb(&["run", "spread", "--follow"]);
-    assert!(followed.code == 0 && followed.err.contains(note), "{followed:?}");
-    for arguments in [&["logs", "1"][..], &["logs", "-f", "1"]] {
-        let shown = running.verb(arguments);
-        assert!(shown.code == 0 && shown.err.contains(note), "{shown:?}");
-    }
-    assert_eq!(running.verb(&["logs", "2"]).out, "hello\n");
-
     let mut follower = longshore(&["run", "fails", "--follow"]);
     follower.env("LONGSHORE_SERVER", format!("http://{}", running.cluster.address()));
     let follower = Process::spawn(follower, &running.cluster.path("follower.log")).unwrap();
-    let told = "attempt 1 on only failed: exit code 3; job 3 waits again: ";
+    let told = "attempt 1 on only failed: exit code 3; job 1 waits again: ";
     wait_until("it says that the job waits again", async || follower.log().contains(told)).await;
     assert_eq!(follower.log().matches("waits again").count(), 1, "{}", follower.log());
 
@@ -82,7 +72,7 @@ async fn verbs_take_standard_input_and_relative_times() {
     let checked = verb_with_input(&running, &["validate", "-"], JOBS_FILE);
     assert_eq!(
         (checked.code, checked.out.as_str()),
-        (0, "standard input: 5 jobs, no faults\n"),
+        (0, "standard input: 4 jobs, no faults\n"),
         "{checked:?}"
     );
 

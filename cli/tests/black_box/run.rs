@@ -114,19 +114,6 @@ fn lost_response_is_requested_again_with_the_same_key() {
     }
 }
 
-/// A job on several workers has no output, so there is nothing to follow.
-#[test]
-fn a_parent_is_shown_instead_of_followed() {
-    let stub = Stub::new();
-    let parent = job(21, r#""state":"queued","pending_reason":{"code":"members","text":"none has started"}"#);
-    stub.on("POST /api/jobs/3/retry", "201 Created", JSON, &parent);
-    stub.on("POST /api/jobs/resize", "201 Created", JSON, &parent);
-    let retried = run(&mut stub.longshore(&["retry", "3"]));
-    assert_eq!(retried.out, "job 21 tries job 3 again; see it with: longshore show 21\n", "{retried:?}");
-    let made = run(&mut stub.longshore(&["run", "resize"]));
-    assert_eq!(made.out, "job 21 is queued; see it with: longshore show 21\n", "{made:?}");
-}
-
 #[test]
 fn every_run_has_a_new_key() {
     let stub = Stub::new();

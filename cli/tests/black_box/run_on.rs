@@ -91,6 +91,43 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_output_of_all_members_is_followed_with_the_worker_of_each_line() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    let gates = fleet.cluster.path("gates");
+    fs::create_dir(&gates).unwrap();
+    fs::write(gates.join("w1"), "").unwrap();
+    let gates = format!("gates={}", gates.display());
+    let of_all = ["w1 | on w1 of nobody\n", "w2 | on w2 of nobody\n"];
+    let says = |text: &str, lines: &[&str]| lines.iter().all(|line| text.matches(line).count() == 1);
+
+    let followed = fleet.verb(&["run", "everywhere", "-p", &gates, "--follow"]);
+    assert!(followed.code == 1 && says(&followed.out, &of_all), "{followed:?}");
+    let ends = ["w2 | longshore: job 3 failed, exit 1", "longshore: job 1 failed, 1 of 2 members succeeded"];
+    let swapped = ["w2 | longshore: job 2 failed, exit 1", ends[1]];
+    assert!(says(&followed.err, &ends) || says(&followed.err, &swapped), "{followed:?}");
+    // It has no members until it is due.
+    let delayed = fleet.verb(&["run", "everywhere", "-p", &gates, "--delay", "300ms", "--follow"]);
+    assert!(delayed.code == 1 && says(&delayed.out, &of_all), "{delayed:?}");
+
+    for arguments in [&["logs", "1"][..], &["logs", "-f", "1"], &["logs", "1", "--tail", "5"]] {
+        let shown = fleet.verb(arguments);
+        assert!(shown.code == 0 && says(&shown.out, &of_all), "{arguments:?}: {shown:?}");
+    }
+    let stamped = fleet.verb(&["logs", "1", "-t", "--stream", "stdout"]).out;
+    assert!(stamped.contains("Z on w1 of nobody\n") && stamped.starts_with("w"), "{stamped}");
+    let lines = fleet.verb(&["logs", "1", "-o", "ndjson"]).out;
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().all(|line| line["job"].is_u64() && line["worker"].is_string()), "{lines:?}");
+    let one = fleet.verb(&["logs", "1", "--attempt", "1"]);
+    assert!(one.code == 2 && one.err.contains("'longshore ls --member-of 1' lists them"), "{one:?}");
+
+    let events = fleet.api.get_bytes("/api/events?member_of=1&follow=0&tail=100&kind=job.*").await;
+    let events = String::from_utf8(events).unwrap();
+    let count = |text: &str| events.matches(text).count();
+    assert_eq!((count("\"kind\":\"job.ended\""), count("\"member_of\":1")), (3, 8), "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
     let fleet = Fleet::start(&["w1", "w2", "w3"]).await;
     let gates = fleet.cluster.path("gates");
@@ -165,8 +202,6 @@ async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
         (Some("3"), Some("1")),
         "{metrics}"
     );
-    let told = fleet.verb(&["retry", "1"]);
-    assert!(told.out.contains("; see it with: longshore show "), "it has no output to follow: {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

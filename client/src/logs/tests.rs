@@ -162,14 +162,14 @@ mod in_files {
     use super::*;
     use crate::attempt_dir::AttemptStore;
 
-    struct Desk {
+    struct StoredOutput {
         _state: tempfile::TempDir,
         dir: AttemptDir,
         logs: Logs,
         done: mpsc::UnboundedReceiver<Token>,
     }
 
-    fn desk() -> Desk {
+    fn stored_output() -> StoredOutput {
         let state = tempfile::tempdir().expect("a directory");
         let launch = Launch {
             token: token(1),
@@ -182,10 +182,10 @@ mod in_files {
         };
         let dir = AttemptStore::open(state.path()).and_then(|it| it.create(&launch)).expect("made");
         let (logs, done) = Logs::new();
-        Desk { _state: state, dir, logs, done }
+        StoredOutput { _state: state, dir, logs, done }
     }
 
-    impl Desk {
+    impl StoredOutput {
         fn write(&self, stream: Stream, bytes: &[u8]) {
             self.dir.output(stream).expect("open").write_all(bytes).expect("written");
         }
@@ -220,21 +220,21 @@ mod in_files {
 
     #[tokio::test]
     async fn growth_of_followed_files_is_sent_at_once() {
-        let mut desk = desk();
-        desk.write(Stream::Stdout, b"before ");
-        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
-        assert_eq!(desk.logs.next().await[0].data, ChunkData::Bytes(b"before ".to_vec()));
-        desk.write(Stream::Stdout, b"after");
-        let next = tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("noticed");
+        let mut output = stored_output();
+        output.write(Stream::Stdout, b"before ");
+        output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
+        assert_eq!(output.logs.next().await[0].data, ChunkData::Bytes(b"before ".to_vec()));
+        output.write(Stream::Stdout, b"after");
+        let next = tokio::time::timeout(Duration::from_secs(10), output.logs.next()).await.expect("noticed");
         assert_eq!((next[0].offset, &next[0].data), (7, &ChunkData::Bytes(b"after".to_vec())));
-        desk.logs.reconnected();
-        desk.logs.finish(token(1), stdout(12));
-        assert_eq!(desk.drain().await.0[0], b"before after");
+        output.logs.reconnected();
+        output.logs.finish(token(1), stdout(12));
+        assert_eq!(output.drain().await.0[0], b"before after");
     }
 
     #[tokio::test]
     async fn a_restart_continues_at_the_last_recorded_mark() {
-        let mut first = desk();
+        let mut first = stored_output();
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|it| it as u8).collect();
         first.write(Stream::Stderr, &bytes);
         first.logs.follow(token(1), &first.dir, 0, &[]).expect("followed");
@@ -267,34 +267,34 @@ mod in_files {
 
     #[tokio::test]
     async fn ended_attempts_hold_no_file_open_and_are_sent() {
-        let mut desk = desk();
-        desk.write(Stream::Stdout, &vec![7; 3 << 20]);
+        let mut output = stored_output();
+        output.write(Stream::Stdout, &vec![7; 3 << 20]);
         let is_in = |link: std::fs::DirEntry| {
-            std::fs::read_link(link.path()).is_ok_and(|it| it.starts_with(desk.dir.path()))
+            std::fs::read_link(link.path()).is_ok_and(|it| it.starts_with(output.dir.path()))
         };
         let open = || {
             let all = std::fs::read_dir("/proc/self/fd").expect("there");
             all.filter_map(Result::ok).map(is_in).filter(|it| *it).count()
         };
-        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
+        output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
         assert_eq!(open(), 2);
-        desk.logs.finish(token(1), stdout(3 << 20));
+        output.logs.finish(token(1), stdout(3 << 20));
         assert_eq!(open(), 0);
-        assert_eq!(desk.drain().await.0[0], vec![7; 3 << 20]);
+        assert_eq!(output.drain().await.0[0], vec![7; 3 << 20]);
     }
 
     #[tokio::test]
     async fn acknowledged_output_is_freed_on_disk() {
-        let mut desk = desk();
-        desk.write(Stream::Stdout, &vec![7; 8 << 20]);
-        let blocks = || std::fs::metadata(desk.dir.path().join("stdout")).expect("there").blocks();
+        let mut output = stored_output();
+        output.write(Stream::Stdout, &vec![7; 8 << 20]);
+        let blocks = || std::fs::metadata(output.dir.path().join("stdout")).expect("there").blocks();
         let before = blocks();
-        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
+        output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
         let mut end = 0;
         while end < 7 << 20 {
-            let chunk = desk.logs.next().await.remove(0);
+            let chunk = output.logs.next().await.remove(0);
             end = chunk.end();
-            desk.logs.acknowledge(&[mark(token(1), end)]);
+            output.logs.acknowledge(&[mark(token(1), end)]);
         }
         let freed = async {
             while blocks() > before / 2 {
@@ -302,24 +302,24 @@ mod in_files {
             }
         };
         tokio::time::timeout(Duration::from_secs(10), freed).await.expect("freed");
-        desk.logs.finish(token(1), stdout(8 << 20));
-        let rest = tokio::time::timeout(Duration::from_secs(10), desk.logs.next()).await.expect("the rest");
+        output.logs.finish(token(1), stdout(8 << 20));
+        let rest = tokio::time::timeout(Duration::from_secs(10), output.logs.next()).await.expect("the rest");
         assert_eq!(rest[0].offset, end);
-        desk.logs.acknowledge(&[mark(token(1), 8 << 20)]);
-        assert_eq!(desk.done.recv().await, Some(token(1)));
+        output.logs.acknowledge(&[mark(token(1), 8 << 20)]);
+        assert_eq!(output.done.recv().await, Some(token(1)));
     }
 
     #[tokio::test]
     async fn an_output_beyond_its_limit_keeps_head_and_tail_and_marks_the_gap() {
-        let mut desk = desk();
+        let mut output = stored_output();
         let limit = 4 << 20;
         let bytes: Vec<u8> = (0..12_u32 << 20).map(|it| (it / 251) as u8 | 1).collect();
-        desk.logs.follow(token(1), &desk.dir, limit, &[]).expect("followed");
+        output.logs.follow(token(1), &output.dir, limit, &[]).expect("followed");
         for part in bytes.chunks(1 << 20) {
-            desk.write(Stream::Stdout, part);
+            output.write(Stream::Stdout, part);
         }
-        desk.logs.finish(token(1), stdout(12 << 20));
-        let (got, gaps) = desk.drain().await;
+        output.logs.finish(token(1), stdout(12 << 20));
+        let (got, gaps) = output.drain().await;
         assert_eq!(got[0].len(), bytes.len());
         let kept = bytes.len() as u64 - gaps;
         assert!(kept <= limit && kept > limit / 2, "{kept} of {limit}");
@@ -331,36 +331,36 @@ mod in_files {
 
     #[tokio::test]
     async fn replayed_bytes_are_labelled_from_the_first_one() {
-        let mut desk = desk();
-        desk.write(Stream::Stdout, b"livereplayed");
+        let mut output = stored_output();
+        output.write(Stream::Stdout, b"livereplayed");
         let from = OutputLengths { stdout: 4, stderr: 0 };
-        desk.dir.record_replayed(ReplayRange { from, ..ReplayRange::default() }).expect("kept");
-        desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
-        let frames = [desk.logs.next().await, desk.logs.next().await].concat();
+        output.dir.record_replayed(ReplayRange { from, ..ReplayRange::default() }).expect("kept");
+        output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
+        let frames = [output.logs.next().await, output.logs.next().await].concat();
         assert_eq!(frames[0].data, ChunkData::Bytes(b"live".to_vec()));
         assert_eq!(frames[1].data, ChunkData::Replayed(b"replayed".to_vec()));
-        desk.logs.finish(token(1), stdout(12));
-        desk.logs.acknowledge(&[mark(token(1), 12)]);
-        assert_eq!(desk.done.recv().await, Some(token(1)));
+        output.logs.finish(token(1), stdout(12));
+        output.logs.acknowledge(&[mark(token(1), 12)]);
+        assert_eq!(output.done.recv().await, Some(token(1)));
     }
 
     #[tokio::test]
     async fn bytes_missing_in_the_log_are_a_gap_before_the_replay() {
         for is_told_later in [false, true] {
-            let desk = desk();
-            desk.write(Stream::Stdout, b"live");
+            let output = stored_output();
+            output.write(Stream::Stdout, b"live");
             let replayed = ReplayRange { from: stdout(4), missing: stdout(3) };
             if is_told_later {
-                desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
+                output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
             }
-            desk.dir.record_replayed(replayed).expect("kept");
-            desk.logs.replaying(token(1), replayed);
-            desk.write(Stream::Stdout, b"\0\0\0replayed");
-            desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
-            desk.logs.finish(token(1), stdout(15));
+            output.dir.record_replayed(replayed).expect("kept");
+            output.logs.replaying(token(1), replayed);
+            output.write(Stream::Stdout, b"\0\0\0replayed");
+            output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
+            output.logs.finish(token(1), stdout(15));
             let mut told = Vec::new();
             while told.len() < 3 {
-                told.extend(desk.logs.next().await.into_iter().map(|chunk| chunk.data));
+                told.extend(output.logs.next().await.into_iter().map(|chunk| chunk.data));
             }
             let expected = [
                 ChunkData::Bytes(b"live".to_vec()),
@@ -386,12 +386,12 @@ mod in_files {
         fn any_two_streams_arrive_exactly(out in proptest::collection::vec(any::<u8>(), 0..200_000), err in proptest::collection::vec(any::<u8>(), 0..200_000)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let (got, gaps) = runtime.block_on(async {
-                let mut desk = desk();
-                desk.logs.follow(token(1), &desk.dir, 0, &[]).expect("followed");
-                desk.write(Stream::Stdout, &out);
-                desk.write(Stream::Stderr, &err);
-                desk.logs.finish(token(1), OutputLengths { stdout: out.len() as u64, stderr: err.len() as u64 });
-                desk.drain().await
+                let mut output = stored_output();
+                output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
+                output.write(Stream::Stdout, &out);
+                output.write(Stream::Stderr, &err);
+                output.logs.finish(token(1), OutputLengths { stdout: out.len() as u64, stderr: err.len() as u64 });
+                output.drain().await
             });
             prop_assert_eq!(gaps, 0);
             prop_assert_eq!(got, [out, err]);

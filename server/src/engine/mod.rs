@@ -250,6 +250,7 @@ impl Engine {
             }
             Command::Explain { job, reply } => {
                 self.open.effects.explanations.push((reply, self.scheduler.explain(now, job)));
+                self.snapshot_urgent = true;
             }
             Command::Limits { selection, reply } => {
                 self.open.effects.limits.push((reply, self.scheduler.limits(now, &selection)));
@@ -369,7 +370,7 @@ impl Engine {
     }
 
     /// Adds a snapshot to the open group if something has changed, but not too often. A worker that has just joined and an operator's
-    /// command are shown at once.
+    /// command are shown at once, and an explanation is never younger than the facts that it is told with.
     fn take_snapshot(&mut self) {
         self.snapshot_due |= self.scheduler.take_changed();
         let urgent = std::mem::take(&mut self.snapshot_urgent);

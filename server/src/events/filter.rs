@@ -18,6 +18,8 @@ pub struct EventFilter {
     pub worker: Option<WorkerId>,
     /// The batch of the job.
     pub batch: Option<JobId>,
+    /// The job on several workers (`run_on`): its own events and those of its members.
+    pub parent: Option<JobId>,
 }
 
 impl EventFilter {
@@ -29,6 +31,7 @@ impl EventFilter {
             && self.states.is_empty()
             && self.worker.is_none()
             && self.batch.is_none()
+            && self.parent.is_none()
     }
 
     /// True if the event fits every condition.
@@ -42,5 +45,6 @@ impl EventFilter {
             && fits_any(&self.states, event.state())
             && self.worker.is_none_or(|worker| event.worker() == Some(worker))
             && self.batch.is_none_or(|batch| event.batch() == Some(batch))
+            && self.parent.is_none_or(|parent| event.is_of_parent(parent))
     }
 }

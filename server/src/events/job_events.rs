@@ -64,7 +64,9 @@ impl Known {
                 self.attempt_event(token, *worker, *at, "job.confirmed", None, sink);
             }
             Change::Noted { job, at, note } => self.noted(*job, *at, note, sink),
-            Change::Member(member) => drop(self.members.insert(member.job)),
+            Change::Member(member) => {
+                self.members.insert(member.job, member.parent);
+            }
             // Its members have events of their starts.
             Change::Parent(row) if row.started_at.is_some() => self.set_state(row.job, State::Running),
             Change::PendingBatch { first, .. } => {
@@ -92,7 +94,7 @@ impl Known {
         (facts.state, facts.priority) = (added.state, added.priority);
         self.jobs.insert(added.job, facts);
         // Its parent counts.
-        if !self.members.contains(&added.job) {
+        if !self.members.contains_key(&added.job) {
             self.metrics.job_accepted(&self.definition(definition).name);
         }
         if let Some(pending) = added.batch.and_then(|first| self.pending.get_mut(&first)) {
@@ -181,7 +183,7 @@ impl Known {
             subject.end = Some(Box::new(EndSubject { at, reason: ended.reason.clone(), confirmed }));
             sink.add(ended.at, "job.ended", Subject::Job(subject));
         }
-        let is_member = self.members.remove(&ended.job);
+        let is_member = self.members.remove(&ended.job).is_some();
         if let Some(facts) = self.jobs.remove(ended.job).filter(|_| !is_member) {
             self.metrics.job_ended(&self.definition(facts.definition).name, ended.state);
         }
@@ -274,6 +276,7 @@ impl Known {
             due_at: facts.due_at,
             attempts: facts.attempts,
             batch: facts.batch(job),
+            parent: self.members.get(&job).copied(),
             attempt: self.attempts.get(&job).cloned(),
             accepted: None,
             end: None,

@@ -1,7 +1,7 @@
 //! The facts that the feed knows beside a group: names of definitions and workers, and the jobs that have not ended. It follows them by the
 //! same changes of which it makes events, and never asks the store.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::report::Outcome;
@@ -12,6 +12,7 @@ use scheduler::ids::GroupNo;
 use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;
+use scheduler::schedules::FireVerdict;
 use scheduler::snapshot::{Snapshot, WorkerFacts};
 use scheduler::step::Change;
 
@@ -35,8 +36,8 @@ pub struct Known {
     workers: HashMap<WorkerId, WorkerRow>,
     /// Large batches that are not complete, by their first job.
     pub(super) pending: HashMap<JobId, PendingCount>,
-    /// Jobs that run in the place of a parent.
-    pub(super) members: HashSet<JobId>,
+    /// Jobs that run in the place of a parent, with it.
+    pub(super) members: HashMap<JobId, JobId>,
     /// Expectations that are not met, by the name of their definition.
     missed: HashMap<Arc<str>, ExpectationRow>,
     published: Arc<Snapshot>,
@@ -80,7 +81,7 @@ impl Known {
 
     /// Adds the members of a parent from the store.
     pub fn restore_parent(&mut self, parent: &LiveParent) {
-        self.members.extend(parent.members.iter().map(|member| member.job));
+        self.members.extend(parent.members.iter().map(|member| (member.job, member.parent)));
     }
 
     /// Adds a worker from the store.
@@ -161,10 +162,12 @@ impl Known {
                 }
                 Change::Fire(row) => {
                     self.metrics.slots_decided(row);
-                    let kind = match row.verdict.name() {
-                        "fired" | "caught_up" => "schedule.fired",
-                        "skipped" => "schedule.skipped",
-                        _ => "schedule.missed",
+                    let kind = match row.verdict {
+                        FireVerdict::Fired(_) | FireVerdict::CaughtUp(_) | FireVerdict::Backfilled(_) => {
+                            "schedule.fired"
+                        }
+                        FireVerdict::Skipped(_) => "schedule.skipped",
+                        FireVerdict::Missed(_) => "schedule.missed",
                     };
                     sink.add(row.at, kind, Subject::Fire(Box::new(row.clone())));
                 }

@@ -155,6 +155,8 @@ pub struct JobSubject {
     pub attempts: u32,
     /// The first job of its batch.
     pub batch: Option<JobId>,
+    /// The job in whose place it runs on one of several workers.
+    pub parent: Option<JobId>,
     /// The current or the just ended attempt.
     pub attempt: Option<AttemptSubject>,
     /// Facts that only its acceptance shows.
@@ -289,6 +291,11 @@ impl EventRecord {
             Subject::Batch { first, .. } => Some(*first),
             _ => None,
         }
+    }
+
+    /// True if it is about this job or about one of its members.
+    pub(super) fn is_of_parent(&self, parent: JobId) -> bool {
+        matches!(&self.subject, Subject::Job(job) if job.job == parent || job.parent == Some(parent))
     }
 }
 

@@ -12,7 +12,7 @@ use protocol::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::Catalogue;
-use crate::config::Retention as ServerLimits;
+use crate::config::Retention as ServerRetention;
 use crate::engine::Remover;
 use crate::logs::Logs;
 use crate::retention_time::RetentionTime;
@@ -33,7 +33,7 @@ pub(crate) struct RetainedData {
 /// Runs all maintenance tasks until the server stops. `last_cutoff_time` is the time that retention last measured ages by, from the store;
 /// `time` is set to the one that it measures them by now. After it returns no task holds the store or the logs.
 pub(crate) async fn run(
-    limits: ServerLimits,
+    limits: ServerRetention,
     last_cutoff_time: Option<Timestamp>,
     remover: Remover,
     data: PathBuf,

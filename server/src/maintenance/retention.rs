@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::leftovers;
 use super::trusted_clock::TrustedClock;
 use crate::catalogue::Catalogue;
-use crate::config::Retention as Kept;
+use crate::config::Retention as ServerRetention;
 use crate::engine::{Removal, RemovalStep, Remover};
 use crate::retention_time::RetentionTime;
 use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed, RetentionCutoffs};
@@ -22,7 +22,7 @@ use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed, R
 /// Deletes what has been kept long enough.
 pub(super) struct JobRetention<C> {
     remover: Remover,
-    kept: Kept,
+    retention: ServerRetention,
     /// The definitions, for their own rules.
     catalogue: Arc<Catalogue>,
     /// The time of the last step, for the other tasks.
@@ -44,10 +44,16 @@ enum Round {
 
 impl<C: Fn() -> Now> JobRetention<C> {
     /// `by` is the time that an earlier process went by.
-    pub(super) fn new(remover: Remover, kept: Kept, data: PathBuf, by: Option<Timestamp>, clock: C) -> Self {
+    pub(super) fn new(
+        remover: Remover,
+        retention: ServerRetention,
+        data: PathBuf,
+        by: Option<Timestamp>,
+        clock: C,
+    ) -> Self {
         let trusted_clock = TrustedClock::new(by, clock());
         let (catalogue, time) = (Arc::default(), RetentionTime::unknown());
-        Self { remover, kept, catalogue, time, data, clock, trusted_clock }
+        Self { remover, retention, catalogue, time, data, clock, trusted_clock }
     }
 
     /// Goes by the rules of these definitions as well, and writes down the time that it goes by.
@@ -89,7 +95,7 @@ impl<C: Fn() -> Now> JobRetention<C> {
             let time = self.trusted_clock.time(now);
             self.time.set(time);
             let by = self.trusted_clock.to_write(now.up);
-            let cutoffs = RetentionCutoffs { by, ..self.kept.keep(time, ROWS_MAX) };
+            let cutoffs = RetentionCutoffs { by, ..self.retention.keep(time, ROWS_MAX) };
             let step = match self.step(Removal::ByServer(cutoffs)).await? {
                 Ok(step) => step,
                 Err(pause) => return Ok(Round::Failed(pause)),
@@ -116,7 +122,7 @@ impl<C: Fn() -> Now> JobRetention<C> {
             let Some((last, _)) = rules.last() else { return Ok(Round::Done) };
             let cutoffs: Arc<[DefinitionCutoffs]> =
                 rules.iter().filter_map(|(name, rule)| rule.cutoffs(name, now)).collect();
-            let kept_since = now - self.kept.age_min;
+            let kept_since = now - self.retention.age_min;
             let removal = DefinitionRemoval { definitions: cutoffs, kept_since, now, rows_max: ROWS_MAX };
             let step = match self.step(Removal::ByDefinition(removal)).await? {
                 Ok(step) => step,

@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 use protocol::report::Outcome;
 use protocol::{Timestamp, Usage};
 use scheduler::job::State;
-use scheduler::schedules::FireRow;
+use scheduler::schedules::{FireRow, FireVerdict};
 
 use crate::notifications::target_key::TargetKind;
 use definitions::DefinitionTable;
@@ -124,7 +124,7 @@ impl Metrics {
         for outcome in Outcome::ALL {
             drop(self.attempts_ended.get_or_create(&[("outcome", outcome.name().into())]));
         }
-        for verdict in ["fired", "caught_up", "skipped", "missed"] {
+        for verdict in ["fired", "caught_up", "backfilled", "skipped", "missed"] {
             drop(self.fires.get_or_create(&[("verdict", verdict.into())]));
         }
         for kind in TargetKind::ALL {
@@ -217,7 +217,8 @@ impl Metrics {
     /// Counts a verdict on slots of a schedule: on one, or on several at once.
     pub fn slots_decided(&self, row: &FireRow) {
         self.fires.get_or_create(&[("verdict", row.verdict.name().into())]).inc();
-        if row.verdict.has_fired() {
+        // A backfill is as late as somebody asked for it.
+        if matches!(row.verdict, FireVerdict::Fired(_) | FireVerdict::CaughtUp(_)) {
             self.fire_lateness.observe(row.at.since(row.to).as_secs_f64());
         }
     }

@@ -9,7 +9,7 @@ pub enum Occasion {
     Failed,
     /// A job has succeeded.
     Succeeded,
-    /// A job has succeeded, and the one that ended before it had not.
+    /// A job has succeeded, the first one since another occasion but a quarantine.
     Recovered,
     /// A job has ended because its worker was lost.
     Lost,

@@ -1,13 +1,14 @@
-//! Joins and operations are visible when they are answered, in a real engine.
+//! Joins, operations, and the facts behind an explanation are visible when they are answered, in a real engine.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use std::time::Duration;
 
 use longshore_server::catalogue::Definitions;
 use longshore_server::clock;
-use longshore_server::engine::{FromSession, LastHeard, ToSession, queue};
+use longshore_server::engine::{FromSession, LastHeard, OutboxReceiver, ToSession, queue};
 use longshore_server::store::Archive as _;
 use protocol::{Incarnation, JobId, Order, SessionId, VERSIONS, WorkerId};
+use scheduler::explain::{Obstacle, PlacementVerdict};
 use scheduler::input::{Connected, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJob;
@@ -25,13 +26,7 @@ async fn joins_and_operations_are_visible_with_their_answer() {
     let data = tempfile::tempdir().unwrap();
     let engine = RunningEngine::start(data.path(), &Definitions::new(Vec::new()));
     for number in 1..=TIMES {
-        let (outbox, mut inlet) = queue();
-        let heard = LastHeard::at(clock::now().up);
-        let opened = FromSession::Opened { hello: Box::new(hello(number)), outbox, heard };
-        engine.sessions.inbox.send(opened).await.unwrap();
-        let mut said = Vec::new();
-        timeout(WAIT_TIMEOUT, inlet.take(&mut said, 1)).await.unwrap();
-        assert!(matches!(said[0], ToSession::Order(Order::Welcome(_))), "{said:?}");
+        let _inlet = connect(&engine, number).await;
         let id = WorkerId(number);
         let cordoned = || {
             let snapshot = engine.handle.snapshot();
@@ -42,6 +37,36 @@ async fn joins_and_operations_are_visible_with_their_answer() {
             assert_eq!(engine.handle.operate(id, operation).await.unwrap(), Answer::Done);
             assert_eq!(cordoned(), Some(shown), "worker {number}");
         }
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_an_explanation_says_is_visible_with_it() {
+    let data = tempfile::tempdir().unwrap();
+    let definitions = definitions("jobs: { resize: { image: 'resize:1' } }");
+    let revision = definitions.iter().next().unwrap().definition.revision;
+    let engine = RunningEngine::start(data.path(), &definitions);
+    let new = NewJob { revision, ..NewJob::default() };
+    engine.handle.submit(vec![new].into(), None, false, None).await.unwrap();
+    for number in 1..=TIMES {
+        let _inlet = connect(&engine, number).await;
+        let closed = FromSession::Closed(SessionId(number), Vec::new());
+        engine.sessions.inbox.send(closed).await.unwrap();
+        let id = WorkerId(number);
+        let until_offline = async {
+            loop {
+                let explanation = engine.handle.explain(JobId(1)).await.unwrap().unwrap();
+                let snapshot = engine.handle.snapshot();
+                let verdict = &explanation.workers.iter().find(|it| it.worker == id).unwrap().verdict;
+                match verdict {
+                    PlacementVerdict::Unable(them) if them.contains(&Obstacle::Offline) => return snapshot,
+                    _ => {}
+                }
+            }
+        };
+        let snapshot = timeout(WAIT_TIMEOUT, until_offline).await.unwrap();
+        assert!(snapshot.workers.get(id).is_none(), "worker {number} is shown as connected");
     }
     engine.stop().await;
 }
@@ -63,6 +88,18 @@ async fn a_watcher_of_a_job_wakes_when_a_commit_has_ended_it() {
         "and is in the archive"
     );
     engine.stop().await;
+}
+
+/// A worker that is welcome.
+async fn connect(engine: &RunningEngine, number: u64) -> OutboxReceiver {
+    let (outbox, mut inlet) = queue();
+    let heard = LastHeard::at(clock::now().up);
+    let opened = FromSession::Opened { hello: Box::new(hello(number)), outbox, heard };
+    engine.sessions.inbox.send(opened).await.unwrap();
+    let mut said = Vec::new();
+    timeout(WAIT_TIMEOUT, inlet.take(&mut said, 1)).await.unwrap();
+    assert!(matches!(said[0], ToSession::Order(Order::Welcome(_))), "{said:?}");
+    inlet
 }
 
 fn hello(number: u64) -> Connected {

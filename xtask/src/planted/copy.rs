@@ -41,8 +41,10 @@ fn copy_directory(from: &Path, to: &Path) -> anyhow::Result<()> {
     }
     for entry in fs::read_dir(to)? {
         let entry = entry?;
-        if !names.contains(&entry.file_name()) && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
+        match (names.contains(&entry.file_name()), entry.file_type()?.is_dir()) {
+            (true, _) => {}
+            (false, true) => fs::remove_dir_all(entry.path())?,
+            (false, false) => fs::remove_file(entry.path())?,
         }
     }
     Ok(())
@@ -81,10 +83,12 @@ mod tests {
 
         fs::write(copy.join("a/src/b.rs"), "a bug").unwrap();
         fs::write(copy.join("a/src/gone.rs"), "").unwrap();
+        fs::create_dir_all(copy.join("a/src/b")).unwrap();
+        fs::write(copy.join("a/src/b/mod.rs"), "").unwrap();
         let written = fs::metadata(copy.join("a/Cargo.toml")).unwrap().modified().unwrap();
         refresh(&root, &copy).unwrap();
         assert_eq!(fs::read_to_string(copy.join("a/src/b.rs")).unwrap(), "b");
-        assert!(!copy.join("a/src/gone.rs").exists());
+        assert!(!copy.join("a/src/gone.rs").exists() && !copy.join("a/src/b").exists());
         assert_eq!(fs::metadata(copy.join("a/Cargo.toml")).unwrap().modified().unwrap(), written);
     }
 }

@@ -15,34 +15,38 @@ use crate::error_chain::error_chain;
 use crate::runtime::argv::LABEL_PREFIX;
 use crate::runtime::{Membership, probe_delays};
 
-/// Tries until it works.
+/// Tries until it works, or until there is nothing to try with.
 pub(super) async fn run(shared: Arc<DockerContext>, like: Arc<ContainerSpec>, membership: Membership) {
     for wait in probe_delays() {
         tokio::time::sleep(wait).await;
         shared.engine.health.wait_until_up().await;
         match try_once(&shared, &like, membership).await {
-            Ok(()) => break,
+            Ok(true) => {
+                tracing::info!("the probe container was started; jobs start again");
+                break;
+            }
+            Ok(false) => {
+                tracing::info!("there is no image to probe the engine with; jobs start again");
+                break;
+            }
             Err(why) => tracing::warn!(error = why, "the probe container cannot be started; trying again"),
         }
     }
-    tracing::info!("the probe container was started; jobs start again");
     shared.engine.health.set_able_to_start();
 }
 
+/// Returns true if the probe was started, and false if there is no image for it: the next job shows whether the engine works.
 async fn try_once(
     shared: &DockerContext,
     like: &ContainerSpec,
     membership: Membership,
-) -> Result<(), String> {
-    let Some(image) = image(shared, like).await? else {
-        // There is no image to try with: the next job shows it.
-        return Ok(());
-    };
+) -> Result<bool, String> {
+    let Some(image) = image(shared, like).await? else { return Ok(false) };
     let name = format!("longshore-{}-probe-{}", membership.cluster, membership.worker);
     shared.engine.remove_now(&name).await;
     let made = start(shared, &name, &image, membership).await;
     shared.engine.remove_now(&name).await;
-    made
+    made.map(|()| true)
 }
 
 /// `true` for a probe of this worker.

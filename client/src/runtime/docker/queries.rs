@@ -48,11 +48,14 @@ impl EngineClient {
         parse_inspected(&answer, names)
     }
 
-    /// Removes a container in any state. A missing container is success.
+    /// Removes a container in any state; the log says if it cannot be. A missing container is success.
     pub(super) async fn remove_now(&self, name: &str) {
-        if let Err(error) = self.call(["rm", "-f", "-v", "--", name]).await {
-            tracing::warn!(container = name, %error, "cannot remove a container");
-        }
+        let error = match self.call(["rm", "-f", "-v", "--", name]).await {
+            Ok(answer) if answer.ok || says_gone(&answer, name) => return,
+            Ok(answer) => answer.error_line(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(container = name, error, "cannot remove a container");
     }
 
     /// Removes a container that was made and never started; returns `true` if it is gone. The engine refuses if it starts the

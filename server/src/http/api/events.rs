@@ -76,6 +76,7 @@ impl EventParams {
             states: list(query.text("state")?),
             worker: None,
             batch: query.number("batch")?.map(JobId),
+            parent: query.number("member_of")?.map(JobId),
         };
         let worker = query.text("worker")?;
         let after = query.text("after")?;

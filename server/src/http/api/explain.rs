@@ -1,7 +1,7 @@
 //! `GET /api/jobs/{id}/explain`: the reason why a job is not running, and a verdict for each worker.
 //!
 //! The scheduler computes the verdicts (`scheduler::explain`); this module turns them into text. Additional facts about workers come from
-//! the published snapshot, which may be slightly older.
+//! the published snapshot, which is never older, and may be slightly younger.
 
 mod estimate;
 

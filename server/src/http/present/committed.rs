@@ -112,6 +112,7 @@ fn job(subject: &JobSubject) -> shapes::Job {
         reason: end.map(|end| end.reason.clone()).unwrap_or_default(),
         confirmed: end.filter(|_| subject.state == State::Cancelled).map(|end| end.confirmed),
         batch: subject.batch.map(|first| first.0),
+        member_of: subject.parent.map(|parent| parent.0),
         retry_of: accepted.and_then(|accepted| accepted.retry_of).map(|job| job.0),
         labels: accepted.map(|accepted| accepted.labels.iter().cloned().collect()).unwrap_or_default(),
         ..job_in_state(

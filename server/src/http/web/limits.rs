@@ -82,7 +82,7 @@ fn row(definition: &Definition, all: &Definitions, limit: &Limit) -> LimitRow {
             value: rate(definition),
             next_start: limit.next_start.map(format::moment),
             waiting: format!("{} job{plural} not ended", limit.waiting),
-            waiting_query: query(definition, all, limit, "queued,scheduled,assigned,running"),
+            waiting_query: query(definition, all, limit, "queued,scheduled,quarantined,assigned,running"),
             ..shared
         };
     }

@@ -21,7 +21,7 @@ use crate::store::{Archive, Group, JobFilter, LoadError, LoadItem, Loaded, Recor
 /// Everything is too old by then.
 const LATER: i64 = 1 << 40;
 
-const KEPT: Kept = Kept {
+const KEPT: ServerRetention = ServerRetention {
     jobs: Some(Duration::from_millis(100)),
     jobs_max: None,
     output_bytes_max: None,
@@ -137,7 +137,7 @@ async fn definitions_have_limits_of_their_own() {
     let catalogue = Arc::new(Catalogue::new(definitions("{ keep: 30, output_max_age: 1h }")));
     let time = RetentionTime::unknown();
     let mut retention = retention.with_definitions(catalogue.clone(), time.clone());
-    retention.kept.age_min = Duration::from_millis(65);
+    retention.retention.age_min = Duration::from_millis(65);
     assert!(matches!(retention.run_once().await, Ok(CHECK_EVERY)));
     assert_eq!(count(&archive), 51 - 20, "50 have ended");
     assert_eq!(time.get(), Some(Timestamp(100)));

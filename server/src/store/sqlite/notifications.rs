@@ -48,9 +48,7 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
             continue;
         }
         if occasion != Occasion::Succeeded {
-            connection
-                .prepare_cached("INSERT INTO failing_definitions VALUES (?1) ON CONFLICT DO NOTHING")?
-                .execute([&definition])?;
+            expect_recovery(connection, &definition)?;
         } else if connection
             .prepare_cached("DELETE FROM failing_definitions WHERE definition = ?1")?
             .execute([&definition])?
@@ -63,12 +61,21 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
     Ok(())
 }
 
-/// Makes the messages about failures due that wait for the end of a period. A recovery is sent behind them.
+/// The next success of this definition is a recovery.
+fn expect_recovery(connection: &Connection, definition: &str) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO failing_definitions VALUES (?1) ON CONFLICT DO NOTHING")?
+        .execute([definition])
+        .map(drop)
+}
+
+/// Makes the messages about what has gone wrong due that wait for the end of a period. A recovery is sent behind them.
 fn send_held_back(connection: &Connection, definition: &str, at: Timestamp) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "UPDATE notifications SET due_at = min(due_at, ?2)
-             WHERE definition = ?1 AND occasion IN ('failed', 'lost') AND state = 'waiting' AND tries = 0",
+             WHERE definition = ?1 AND occasion IN ('failed', 'lost', 'late', 'stale')
+                 AND state = 'waiting' AND tries = 0",
         )?
         .execute((definition, at.0))
         .map(drop)
@@ -91,9 +98,11 @@ pub(super) fn write_missed(
     let (stale_since, slow_job) = before.unwrap_or_default();
     if row.stale_since.is_some_and(|since| stale_since != Some(since.0)) {
         write(connection, rules, &row.definition, Occasion::Stale, None, at)?;
+        expect_recovery(connection, &row.definition)?;
     }
     if let Some(slow) = row.slow.filter(|slow| slow_job != Some(slow.job.0.cast_signed())) {
         write(connection, rules, &row.definition, Occasion::Late, Some(slow.job), at)?;
+        expect_recovery(connection, &row.definition)?;
     }
     Ok(())
 }
@@ -130,13 +139,15 @@ fn write(
         let latest = at.0.saturating_add(rule.period_ms);
         let opens_at =
             opened_at.map_or(at.0, |opened| opened.saturating_add(rule.period_ms).clamp(at.0, latest));
+        // A recovery that is counted in a message comes after all that went wrong before it.
         connection
             .prepare_cached(
                 "INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
                      job, state, opens_at, due_at, tries)
                  VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)
                  ON CONFLICT (definition, target, occasion) WHERE state = 'waiting' AND tries = 0
-                 DO UPDATE SET count = count + 1, last_at = ?6, job = ?7",
+                 DO UPDATE SET count = count + 1, last_at = ?6, job = ?7,
+                     id = CASE occasion WHEN 'recovered' THEN (SELECT max(id) + 1 FROM notifications) ELSE id END",
             )?
             .execute(params![
                 definition,
@@ -194,7 +205,7 @@ const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, firs
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
         // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away. A
-        // recovery waits for earlier ones about failures, so that it is told last.
+        // recovery waits for earlier ones about what went wrong, so that it is told last.
         self.read(|connection| {
             connection
                 .prepare_cached(&format!(
@@ -204,7 +215,8 @@ impl NotificationArchive for SqliteArchive {
                              AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
                                      AND (earlier.occasion = due.occasion
-                                         OR due.occasion = 'recovered' AND earlier.occasion IN ('failed', 'lost'))
+                                         OR due.occasion = 'recovered'
+                                             AND earlier.occasion IN ('failed', 'lost', 'late', 'stale'))
                                      AND earlier.id < due.id
                                      AND earlier.state = 'waiting'))
                          GROUP BY target)"

@@ -53,6 +53,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("state", Kind::Text("failed,lost"), "States of jobs and workers, separated by commas."),
                 query("worker", Kind::Text("rack-1"), "The number or name of a worker."),
                 query("batch", ID, "The number of a batch."),
+                query("member_of", ID, "The number of a job that runs on several workers: its own events, and those of its members."),
                 query("usage", ID, "The number of a job: an event `usage` tells of new samples of its resources."),
                 query("summary", Kind::Switch, "Instead of the events: an event `summary` with their number, at most one a second."),
                 query("after", Kind::Text("3.120.4"), "The id of the last event that was received."),

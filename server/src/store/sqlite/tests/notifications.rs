@@ -1,5 +1,6 @@
 //! Notifications in the store: written with the end of a job, grouped, tried, and given up.
 
+use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::step::Ended;
 
 use super::*;
@@ -32,10 +33,26 @@ impl Stage {
 
     /// A job is accepted and ends at this time.
     fn end(&mut self, state: State, at: i64) {
-        self.groups += 1;
-        let job = protocol::JobId(self.groups);
+        let number = self.groups + 1;
+        let job = protocol::JobId(number);
         let ended =
             Ended { job, state, at: Timestamp(at), reason: String::new(), closed: None, confirmed: true };
+        self.commit(vec![added(number), Change::Ended(ended)], at);
+    }
+
+    /// The expectation of the definition changes.
+    fn expect(&mut self, stale_since: Option<i64>, slow: Option<SlowRun>, at: i64) {
+        let row = ExpectationRow {
+            definition: "resize".into(),
+            awaited_since: None,
+            stale_since: stale_since.map(Timestamp),
+            slow,
+        };
+        self.commit(vec![Change::Expectation(row)], at);
+    }
+
+    fn commit(&mut self, changes: Vec<Change>, at: i64) {
+        self.groups += 1;
         let rule = NotifyRule {
             target: TargetKey("t1".to_owned()),
             kind: TargetKind::Slack,
@@ -44,8 +61,7 @@ impl Stage {
             period_ms: PERIOD,
         };
         let notify = Arc::new(NotifyRules([("resize".into(), vec![rule])].into()));
-        let changes = vec![added(self.groups), Change::Ended(ended)];
-        let group = Group { notify, ..group(&self.loaded, self.groups, changes) };
+        let group = Group { notify, at: Timestamp(at), ..group(&self.loaded, self.groups, changes) };
         self.store.commit(&group).unwrap();
     }
 
@@ -143,6 +159,47 @@ fn a_recovery_is_told_after_the_failures_before_it() {
     assert_eq!(stage.due(10_300), [0; 0], "the recovery waits while the failure is sent again");
     stage.change(NotificationChange::Delivered(failure.id));
     assert_eq!(stage.due(10_300), [3]);
+}
+
+#[test]
+fn a_success_ends_what_was_told_of_an_expectation() {
+    let mut stage = Stage::new();
+    stage.end(State::Succeeded, 1_000);
+    let told = |stage: &Stage| stage.all().iter().map(|row| row.occasion).collect::<Vec<_>>();
+    assert_eq!(told(&stage), [], "nothing has gone wrong");
+    stage.expect(Some(2_000), None, 2_000);
+    assert_eq!(stage.due(2_000), [1]);
+    let stale = stage.all().remove(0);
+    stage.fail(&stale, 2_000);
+    stage.expect(None, None, 3_000);
+    stage.end(State::Succeeded, 3_000);
+    assert_eq!(told(&stage), [Occasion::Stale, Occasion::Recovered]);
+    assert_eq!(stage.due(3_000), [0; 0], "the recovery waits for the message before it");
+    stage.change(NotificationChange::Delivered(stale.id));
+    assert_eq!(stage.due(3_000), [2]);
+    stage.change(NotificationChange::Delivered(stage.all()[1].id));
+
+    stage.expect(None, Some(SlowRun { job: protocol::JobId(9), since: Timestamp(10_000) }), 10_000);
+    stage.end(State::Succeeded, 11_000);
+    stage.end(State::Succeeded, 12_000);
+    let all = [Occasion::Stale, Occasion::Recovered, Occasion::Late, Occasion::Recovered];
+    assert_eq!(told(&stage), all, "the next success is none");
+}
+
+#[test]
+fn a_recovery_that_is_counted_is_told_after_the_failures_before_it() {
+    let mut stage = Stage::new();
+    stage.end(State::Failed, 10_000);
+    stage.change(NotificationChange::Delivered(stage.all()[0].id));
+    for (state, at) in [(State::Succeeded, 10_100), (State::Failed, 10_200), (State::Succeeded, 10_300)] {
+        stage.end(state, at);
+    }
+    let rows: Vec<_> = stage.all().iter().map(|row| (row.occasion, row.count)).collect();
+    assert_eq!(rows, [(Occasion::Failed, 1), (Occasion::Failed, 1), (Occasion::Recovered, 2)]);
+    let (failure, recovery) = (stage.all()[1].id, stage.all()[2].id);
+    assert_eq!(stage.due(10_300), [failure.0]);
+    stage.change(NotificationChange::Delivered(failure));
+    assert_eq!(stage.due(10_300), [recovery.0]);
 }
 
 #[test]
