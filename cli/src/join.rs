@@ -5,7 +5,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::api::Api;
 use crate::args::ServerArgs;
@@ -92,8 +92,11 @@ pub(crate) async fn join(flags: Flags) -> anyhow::Result<()> {
 
 fn read_token() -> anyhow::Result<String> {
     let mut text = String::new();
-    let read = std::io::stdin().take(TOKEN_BYTES_MAX).read_to_string(&mut text);
-    read.context("cannot read the token from standard input")?;
+    let read = std::io::stdin().take(TOKEN_BYTES_MAX + 1).read_to_string(&mut text);
+    let bytes = read.context("cannot read the token from standard input")?;
+    if bytes as u64 > TOKEN_BYTES_MAX {
+        bail!("standard input has more than {TOKEN_BYTES_MAX} bytes, so it is no token");
+    }
     Ok(text)
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
+use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen;
 use crate::view;
@@ -15,7 +16,7 @@ struct TargetArgs {
     #[command(flatten)]
     common: CommonArgs,
     /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions(), required_unless_present_any = ["group", "schedules", "all"])]
+    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: Option<String>,
     /// Only the schedule with this id; jobs go on.
     #[arg(long, value_name = "ID", requires = "name")]
@@ -69,7 +70,12 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
     let path: Vec<&str> = match &target.name {
         Some(name) => vec!["api", "definitions", name, verb],
         None if target.schedules => vec!["api", "schedules", verb],
-        None => vec!["api", verb],
+        None if target.all || target.group.is_some() => vec!["api", verb],
+        None => {
+            let text =
+                format!("{verb} what? Give the name of a definition, --group GROUP, --schedules or --all");
+            return Err(Failure::new(Exit::Usage, text).into());
+        }
     };
     let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
     let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));

@@ -1,6 +1,7 @@
 //! `longshore pipeline`: shows jobs that come after one another, and repeats those that have not succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::Map;
@@ -8,6 +9,7 @@ use serde_json::Map;
 use crate::api::{Api, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::batches;
+use crate::duration;
 use crate::jobs;
 use crate::records;
 use crate::screen;
@@ -18,6 +20,7 @@ use crate::view::{Pipeline, PipelineJob, in_words};
 #[command(after_help = "Examples:
   longshore pipeline 12                the jobs that come before and after job 12, as a tree
   longshore pipeline 12 retry          run again what failed and what was left out after it, in the same order
+  longshore pipeline 12 retry --wait   and wait for the end of all of them
   longshore pipeline 12 -o json | jq -r '.jobs[] | select(.state == \"failed\") | .id'
 
 A pipeline is made by 'longshore run --after', by 'longshore submit', or by \"after\" in a request.")]
@@ -33,6 +36,12 @@ pub(crate) struct Flags {
     /// For retry: use the current definitions, or the revisions that the jobs were made with.
     #[arg(long, value_name = "WHICH", default_value = "current", value_parser = ["current", "original"])]
     revision: String,
+    /// For retry: wait until the new batch has ended, at most this long, and exit with 1 if it has not succeeded.
+    #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, requires = "operation", value_parser = duration::parse)]
+    wait: Option<Option<Duration>>,
+    /// For retry: print only the number of the new batch.
+    #[arg(short = 'q', long, requires = "operation", conflicts_with = "wait")]
+    quiet: bool,
 }
 
 /// An operation on the jobs of a pipeline.
@@ -49,7 +58,7 @@ pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
     if let Some(Operation::Retry) = flags.operation {
         let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
         let request = request.query(&[("revision", &flags.revision)]);
-        let output = batches::Output { format: flags.common.format, quiet: false, wait: None };
+        let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
         return batches::submit(&api, request, &idempotency_key(None)?, &output).await;
     }
     let json = api.json(api.get(&["api", "jobs", &id, "pipeline"])).await?;

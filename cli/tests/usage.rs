@@ -110,6 +110,7 @@ fn wrong_usage_exits_with_2_and_a_hint() {
         (&["show", "banana"], "a job's id is a whole number from 1"),
         (&["logs", "abc"], "a job's id is a whole number from 1"),
         (&["cancel", "0"], "a job's id is a whole number from 1"),
+        (&["pause"], "--group GROUP, --schedules or --all"),
         (&["cancel", "--batch", "x"], "a job's id is a whole number from 1"),
         (&["slots", "anna", "x"], "not a number from 0 to 10000"),
         (&["server", "--lease", "banana"], "\"banana\" is not a duration from 1s to 30s"),

@@ -101,9 +101,9 @@ async fn jobs_that_were_retried_are_not_retried_with_others_again() {
         let told = running.verb(words);
         assert!(told.code == 0 && !running.verb(&["ls"]).out.contains("4 "), "{words:?}: {told:?}");
     }
-    let rest = running.verb(&["pipeline", "1", "retry"]);
+    let rest = running.verb(&["pipeline", "1", "retry", "--wait"]);
     assert_eq!(rest.code, 0, "{rest:?}");
-    assert_eq!(states(api, 4, 1).await, ["succeeded"]);
+    assert_eq!(api.get("/api/jobs/4").await["state"], "succeeded");
     let load = api.get("/api/jobs/4").await;
     assert_eq!((&load["retry_of"], &load["after"][0]["job"]), (&json!(2), &json!(3)), "{load}");
     let nothing = running.verb(&["pipeline", "1", "retry"]);
