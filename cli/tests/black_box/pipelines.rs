@@ -85,6 +85,26 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
 }
 
+/// A retry that comes after the same job belongs to the pipeline.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_within_the_pipeline_stands_for_its_job() {
+    let running = Running::start(JOBS).await;
+    let api = &running.api;
+    let (gate, file) = (running.cluster.path("gate"), running.cluster.path("jobs.json"));
+    let list = json!([{"name": "extract"}, {"name": "check", "after": ["extract"], "params": {"gate": gate.to_str().unwrap()}},
+        {"name": "load", "after": ["check"]}]);
+    fs::write(&file, list.to_string()).unwrap();
+    assert_eq!(running.verb(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
+    assert_eq!(states(api, 1, 3).await, ["succeeded", "failed", "cancelled"]);
+    fs::write(&gate, "").unwrap();
+    assert_eq!(api.post("/api/jobs/2/retry", Some(&json!({"after": [1]}))).await["id"], 4);
+    assert_eq!(states(api, 4, 1).await, ["succeeded"]);
+    let rest = running.verb(&["pipeline", "3", "retry", "--wait"]);
+    assert_eq!(rest.code, 0, "{rest:?}");
+    let load = api.get("/api/jobs/5").await;
+    assert_eq!((&load["retry_of"], &load["after"][0]["job"]), (&json!(3), &json!(4)), "{load}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_that_were_retried_are_not_retried_with_others_again() {
     let running = Running::start(JOBS).await;

@@ -3,7 +3,9 @@
 use serde_json::Value;
 use testkit::{Cluster, Process, bearer, http};
 
-const JOBS: &str = "version: 1\njobs: { hello: { runtime: fake }, other: { runtime: fake } }\n";
+const JOBS: &str = "version: 1
+jobs: { hello: { runtime: fake }, other: { runtime: fake }, fixed: { runtime: fake, allow: [run_at] } }
+";
 
 /// A cluster whose server requires tokens, and the file of its first token.
 async fn start() -> (Cluster, Process, String) {
@@ -39,6 +41,25 @@ async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() 
     let words = ["token", "create", "more", "--role", "admin", "--definitions", "hello"];
     let (code, text) = cluster.run_as(&admin, &words);
     assert!(code != 0 && text.contains("a token with the role admin is for all definitions"), "{text}");
+}
+
+#[tokio::test]
+async fn a_submitter_changes_of_a_waiting_job_what_a_submission_may_set() {
+    let (cluster, _server, admin) = start().await;
+    let submitter = cluster.make_token(&admin, "one", &["--role", "submitter"]);
+    assert_eq!(cluster.run_as(&submitter, &["run", "fixed"]).0, 0);
+    let client = http::client().build().unwrap();
+    let change = async |token: &str, body: &'static str| {
+        let request = client.patch(format!("http://{}/api/jobs/1", cluster.address()));
+        let request =
+            request.header("authorization", bearer(token)).header("content-type", "application/json");
+        let answer = request.body(body).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let (status, text) = change(&submitter, r#"{"priority":100}"#).await;
+    assert!(status == 422 && text.contains("override_not_allowed"), "{status} {text}");
+    assert_eq!(change(&submitter, r#"{"delay":"1h"}"#).await.0, 200);
+    assert_eq!(change(&admin, r#"{"priority":100}"#).await.0, 200);
 }
 
 #[tokio::test]

@@ -49,13 +49,17 @@ pub enum TooManySlots {
 /// The slots in `[from, to]`, in order.
 ///
 /// # Errors
-/// There are more than a request may have.
+/// There are more than a request may have, or so many have fired under an earlier rule that the reading may lack some.
 pub fn plan(
     schedule: &Schedule,
     from: Timestamp,
     to: Timestamp,
     reading: &LedgerReading,
 ) -> Result<Vec<(Timestamp, SlotFate)>, TooManySlots> {
+    // Those of an earlier rule count: a slot that the reading lacks would look open.
+    if reading.fired.len() > RANGE_MAX {
+        return Err(TooManySlots::InRange);
+    }
     let mut slots = Vec::new();
     let mut open = 0;
     let mut last = Timestamp(from.0.saturating_sub(1));
@@ -120,5 +124,18 @@ mod tests {
         assert_eq!(plan(1_000).expect("as many as may be").len(), SLOTS_MAX);
         assert_eq!(plan(1_001), Err(TooManySlots::Open(1_001)));
         assert_eq!(plan(1_000_000_000), Err(TooManySlots::InRange));
+    }
+
+    #[test]
+    fn a_reading_that_may_lack_slots_of_an_earlier_rule_is_not_believed() {
+        let fired = |slots: i64| (1..=slots).map(|second| (Timestamp(second * 1_000), JobId(1))).collect();
+        let reading = |slots| LedgerReading {
+            decided_until: Some(at(1_000_000)),
+            fired: fired(slots),
+            ..LedgerReading::default()
+        };
+        let plan = |slots| plan(&minutely(), at(1), at(2), &reading(slots));
+        assert_eq!(plan(10_000).expect("all are known").len(), 2);
+        assert_eq!(plan(10_001), Err(TooManySlots::InRange));
     }
 }

@@ -22,6 +22,9 @@ pub(crate) use value::{allowed, from_json, to_json, to_text};
 use crate::excerpt::excerpt;
 use crate::near::nearest;
 
+/// Unknown names that one answer tells.
+const UNKNOWN_MAX: usize = 50;
+
 /// A parameter that is missing, unknown or not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParamFault {
@@ -61,11 +64,12 @@ impl<'d> Checker<'d> {
     /// Checks the values of a submission.
     ///
     /// # Errors
-    /// Every fault: unknown names first, then the parameters in the order of the definition.
+    /// The faults: the first unknown names, then the parameters in the order of the definition.
     pub(crate) fn resolve(&self, given: &[(String, Value)]) -> Result<JobParams, Vec<ParamFault>> {
         let mut faults: Vec<_> = given
             .iter()
             .filter(|(name, _)| self.params.find(name).is_none())
+            .take(UNKNOWN_MAX)
             .map(|(name, _)| self.unknown(name))
             .collect();
         let mut resolved = JobParams::default();

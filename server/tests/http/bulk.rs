@@ -139,6 +139,9 @@ async fn failed_jobs_are_retried_once_each() {
     let (first, second) = (keyed(&server).await, keyed(&server).await);
     assert_eq!((&first["matched"], &first["jobs"]), (&json!(1), &json!([6])), "{first}");
     assert_eq!(first, second, "the same request");
+    let other = "/api/jobs/retry?state=failed&revision=original";
+    let other = server.ask("POST", other, &[("idempotency-key", "k")], "").await.json();
+    assert_eq!((&other["done"], &other["refusals"][0]["code"]), (&json!(0), &json!("idempotency_mismatch")));
     let both = done(&server, "/api/jobs/retry?revision=original&dry_run=1", r#"{"ids":[1,2]}"#).await;
     assert_eq!(both["matched"], 2);
 }

@@ -107,7 +107,7 @@ async fn try_once(
     params: &Params,
 ) -> Result<Option<shapes::Backfill>, Problem> {
     let (name, id, range) = (definition.name.clone(), schedule.id.clone(), (params.from, params.to));
-    // One more than is allowed, so that no slot that fired looks as if it had not.
+    // One more than is allowed shows that the reading is not whole.
     let read =
         move |archive: &dyn crate::store::Archive| archive.ledger(&name, id.as_str(), range, RANGE_MAX + 1);
     let (reading, read_at) = state.read(read).await?;
@@ -191,7 +191,9 @@ fn too_many(why: TooManySlots) -> Problem {
         TooManySlots::Open(count) => {
             format!("{count} slots of this range have no job; one request makes {SLOTS_MAX} jobs at most")
         }
-        TooManySlots::InRange => format!("the range has more than {RANGE_MAX} slots"),
+        TooManySlots::InRange => {
+            format!("the range has more than {RANGE_MAX} slots, with those of earlier rules")
+        }
     };
     Problem::new(Code::TooManyJobs, detail)
         .field("?to")

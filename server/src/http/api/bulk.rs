@@ -117,7 +117,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     };
     let mut filter = job_filter::read(&state, &mut query).await?;
     query.finish()?;
-    let key = parse_key(&parts, verb.name(), &text)?;
+    let key = parse_key(&parts, &fingerprint_text(verb.name().to_owned(), parts.uri.query()), &text)?;
     let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
     let operation = Arc::new(Operation { state, verb, revision, by, request_id, key });
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
@@ -167,7 +167,8 @@ pub(crate) async fn on_batch(
     };
     let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
     query.finish()?;
-    let key = parse_key(&parts, &format!("{} batch {first}", verb.name()), &[])?;
+    let verb_and_batch = format!("{} batch {first}", verb.name());
+    let key = parse_key(&parts, &fingerprint_text(verb_and_batch, parts.uri.query()), &[])?;
     let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
     let operation = Operation { state, verb, revision, by, request_id, key };
     let states = verb.states().to_vec();
@@ -176,6 +177,16 @@ pub(crate) async fn on_batch(
     Arc::new(operation).run(filter, &mut result).await?;
     note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// The facts that a request must have in common with an earlier one of its key: all of its query but the place at which it goes on.
+fn fingerprint_text(mut text: String, query: Option<&str>) -> String {
+    let is_place = |pair: &str| matches!(pair.split('=').next(), Some("cursor" | "dry_run"));
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_place(pair)) {
+        text.push(' ');
+        text.push_str(pair);
+    }
+    text
 }
 
 /// The part of the answer about single jobs.

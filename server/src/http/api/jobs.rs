@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::JobId;
+use scheduler::input::JobUpdate;
 use scheduler::job::State as JobState;
 use scheduler::step::{Answer, Rejection};
 use tokio::time::Instant;
@@ -25,6 +26,7 @@ use crate::http::request::job_request;
 use crate::http::request::paging::next_page;
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
+use crate::http::request::submission;
 use crate::http::state::AppState;
 use crate::listener::Peer;
 use crate::store::JobRecord;
@@ -110,8 +112,21 @@ pub(crate) async fn update(
     Query::of(&parts.uri)?.finish()?;
     let update = job_request::read_update(&parts.headers, body).await?;
     check_scope(&state, job).await?;
+    check_allowed(&state, job, &update).await?;
     let answer = state.services.engine.update(job, update, requester(&parts)).await?;
     changed(&state, job, answer).await
+}
+
+/// Refuses a change of a field that submissions may not set (`allow`), unless an operator makes it.
+async fn check_allowed(state: &AppState, job: JobId, update: &JobUpdate) -> Result<(), Problem> {
+    if Actor::current().check(Permission::Operate).is_ok() {
+        return Ok(());
+    }
+    let name = find(state, job).await?.row.definition;
+    match state.services.catalogue.current().find(&name) {
+        Some(entry) => submission::check_update(&entry.definition, update),
+        None => Ok(()),
+    }
 }
 
 /// The job after a change, if the scheduler made it.

@@ -99,7 +99,7 @@ async fn repetitions(
         let detail = format!("the pipeline has more than {JOBS_MAX} jobs, or very many dependencies");
         return Err(Problem::new(Code::TooManyJobs, detail).hint("retry its jobs by themselves"));
     }
-    let retries = retries_outside(state, &pipeline.jobs).await?;
+    let retries = retries(state, &pipeline.jobs).await?;
     let repeated = to_repeat(&pipeline.jobs, &retries);
     if repeated.is_empty() {
         return Err(Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
@@ -119,9 +119,8 @@ async fn repetitions(
 /// The retries that stand for jobs of a pipeline, by these jobs, each with its state.
 type Retries = BTreeMap<JobId, (JobId, JobState)>;
 
-/// The latest retries that were made beside the pipeline of jobs that have not succeeded, unless they have ended without success too.
-async fn retries_outside(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
-    let within: BTreeSet<JobId> = jobs.iter().map(|job| job.job).collect();
+/// The latest retries of jobs that have not succeeded, unless they have ended without success too.
+async fn retries(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
     let failed = jobs.iter().filter(|job| has_failed(job.state));
     let mut open: Vec<(JobId, JobId)> = failed.map(|job| (job.job, job.job)).collect();
     let mut retries = Retries::new();
@@ -129,12 +128,12 @@ async fn retries_outside(state: &AppState, jobs: &[PipelineJob]) -> Result<Retri
         let asked: Vec<JobId> = open.iter().map(|(_, latest)| *latest).collect();
         let found = state.read(move |archive| archive.retries(&asked)).await?;
         open.retain_mut(|(job, latest)| match found.get(latest) {
-            Some((retry, state)) if !within.contains(retry) => {
+            Some((retry, state)) => {
                 retries.insert(*job, (*retry, *state));
                 *latest = *retry;
                 true
             }
-            _ => false,
+            None => false,
         });
         if open.is_empty() {
             break;

@@ -50,7 +50,7 @@ pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes
     if let Some(name) = &name {
         find(&definitions, name)?;
     }
-    selected(state, |definition| name.as_ref().is_none_or(|name| definition == name), next).await
+    selected(state, move |definition| name.as_ref().is_none_or(|name| definition == name), next).await
 }
 
 /// The schedules of some definitions, each with this many next slots.
@@ -59,15 +59,19 @@ pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes
 /// Those of a read.
 pub(crate) async fn selected(
     state: &AppState,
-    is_wanted: impl Fn(&str) -> bool,
+    is_wanted: impl Fn(&str) -> bool + Send + 'static,
     next: u64,
 ) -> Result<Vec<shapes::Schedule>, Problem> {
     let kept = state.read(|archive| archive.schedules()).await?;
-    let kept = StoredSchedules::new(&kept, next);
     let definitions = state.services.catalogue.current();
-    let wanted = definitions.iter().map(|entry| &entry.definition);
-    let wanted = wanted.filter(|definition| is_wanted(&definition.name));
-    Ok(wanted.flat_map(|definition| kept.schedules_of(definition)).collect())
+    // The next slots of very many schedules take a while.
+    let compute = move || {
+        let kept = StoredSchedules::new(&kept, next);
+        let wanted = definitions.iter().map(|entry| &entry.definition);
+        let wanted = wanted.filter(|definition| is_wanted(&definition.name));
+        Ok(wanted.flat_map(|definition| kept.schedules_of(definition)).collect())
+    };
+    state.block(compute).await
 }
 
 /// The schedules of one definition.

@@ -5,6 +5,7 @@ use protocol::container::Overrides;
 use scheduler::definition::Definition;
 use scheduler::dependencies::RequiredEnd;
 use scheduler::details::JobDetails;
+use scheduler::input::JobUpdate;
 use scheduler::new_jobs::NewJob;
 use scheduler::params::{Field, JobParams, SubmissionRules};
 use serde_json::Value;
@@ -55,6 +56,16 @@ pub(crate) fn complete(
         job_request::check_size(&details.sent())?;
     }
     Ok(job)
+}
+
+/// Checks a change of a job that waits: it may set what a submission may set.
+///
+/// # Errors
+/// `override_not_allowed`.
+pub(crate) fn check_update(definition: &Definition, update: &JobUpdate) -> Result<(), Problem> {
+    let job = NewJob { priority: update.priority, run_at: update.run_at, ..NewJob::default() };
+    let faults = not_allowed(&definition.submission, &job, &[], &[], &ClearedFields::default());
+    if faults.is_empty() { Ok(()) } else { Err(Problem::faults(faults)) }
 }
 
 /// Replaces values of earlier parameters (of a retried job or of a schedule) by those of the request, and resolves all for this definition.

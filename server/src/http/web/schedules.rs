@@ -1,5 +1,6 @@
 //! `/schedules`: all schedules, the next 24 hours, and the fire ledger of one definition.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,7 +116,9 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         definition::find(&state.services.catalogue.current(), &name)?;
     }
     // Many slots are computed for those only that have a line.
-    let mut all = schedules::selected(&state, |it| name.is_empty() || it == name, 1).await?;
+    let wanted = name.clone();
+    let is_wanted = move |it: &str| wanted.is_empty() || it == wanted;
+    let mut all = schedules::selected(&state, is_wanted, 1).await?;
     all.sort_by(|a, b| (a.next.is_empty(), a.next.first()).cmp(&(b.next.is_empty(), b.next.first())));
     let lines = lines(&state, all.iter().take(LINES_MAX)).await?;
     let ledger = match name.is_empty() {
@@ -142,7 +145,8 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 /// The lines of these schedules, in their order; none for one without a slot within a day.
 async fn lines(state: &AppState, shown: impl Iterator<Item = &Schedule>) -> Result<Vec<Line>, Problem> {
     let order: Vec<(String, String)> = shown.map(|it| (it.name.clone(), it.id.clone())).collect();
-    let is_shown = |name: &str| order.iter().any(|(shown, _)| shown == name);
+    let names: HashSet<String> = order.iter().map(|(name, _)| name.clone()).collect();
+    let is_shown = move |name: &str| names.contains(name);
     let full = schedules::selected(state, is_shown, SLOTS_OF_A_DAY).await?;
     let marks_max = (MARKS_ALL / order.len().max(1)).clamp(MARKS.0, MARKS.1);
     let of = |(name, id): &(String, String)| full.iter().find(|it| it.name == *name && it.id == *id);

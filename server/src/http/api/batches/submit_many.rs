@@ -1,6 +1,6 @@
 //! `POST /api/jobs`: a batch, accepted as a whole or refused as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,7 +163,8 @@ pub(crate) fn read_many(
     let mut jobs = Vec::new();
     let mut size = StoredSize::default();
     let mut names = EntryNames::default();
-    let mut last: Option<(String, &Definition, Checker<'_>)> = None;
+    // To compile the patterns of a definition takes longer than to check a job.
+    let mut found: HashMap<String, (&Definition, Checker<'_>)> = HashMap::new();
     let take = |request: JobRequest<'_>| {
         if jobs.len() == MANY_MAX {
             return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
@@ -173,10 +174,9 @@ pub(crate) fn read_many(
                 Problem::new(Code::MissingField, "an entry needs the name of a definition").field("name")
             );
         };
-        // Most batches use one definition: keep the last lookup.
-        let (_, definition, checker) = match &last {
-            Some(entry) if entry.0 == name => entry,
-            _ => {
+        let (definition, checker) = match found.get(&*name) {
+            Some(known) => known,
+            None => {
                 seen.add(&name);
                 actor.check_scope(&name).map_err(|denial| Problem::from(denial).field("name"))?;
                 let entry = definition::find(definitions, &name).map_err(|problem| problem.field("name"))?;
@@ -185,7 +185,7 @@ pub(crate) fn read_many(
                 }
                 let definition = entry.definition.as_ref();
                 let checker = Checker::new(&definition.submission.params);
-                last.insert((name.into_owned(), definition, checker))
+                found.entry(name.into_owned()).or_insert((definition, checker))
             }
         };
         let position = u32::try_from(jobs.len()).unwrap_or(u32::MAX);

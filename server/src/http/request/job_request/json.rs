@@ -13,6 +13,7 @@ use super::array::ArrayRequest;
 use super::collector::FaultCollector;
 use super::fields::{EntryKind, FIELDS};
 use super::job::JobRequest;
+use super::{DEPTH_MAX, too_deep};
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -131,7 +132,13 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 }
                 "params" => request.params = map.next_value_seed(Values { of: name, collector })?,
                 // Kept as text: no decision depends on it.
-                "input" => details.overrides.input = Some(map.next_value::<Value>()?.to_string()),
+                "input" => {
+                    let input: Value = map.next_value()?;
+                    if nesting(&input) >= DEPTH_MAX {
+                        return Err(collector.abort(too_deep()));
+                    }
+                    details.overrides.input = Some(input.to_string());
+                }
                 "count" => array.count = collector.count(name, map.next_value()?),
                 "each" => array.each = Some(map.next_value_seed(Each { collector })?),
                 "batch_name" => array.options.name = Some(map.next_value_seed(Text)?.into_owned()),
@@ -277,7 +284,13 @@ impl<'de> Visitor<'de> for Values<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut pairs: Self::Value = Vec::new();
-        while let Some(pair) = map.next_entry()? {
+        while let Some(pair) = map.next_entry::<String, Value>()? {
+            if pairs.len() == VALUES_MAX {
+                return Err(self.collector.abort(too_many_values(self.of)));
+            }
+            if nesting(&pair.1) >= DEPTH_MAX - 1 {
+                return Err(self.collector.abort(too_deep()));
+            }
             pairs.push(pair);
         }
         match repeated(&pairs) {
@@ -317,6 +330,20 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
+/// The depth of lists and objects in this value.
+fn nesting(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(nesting).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn too_many_values(field: &str) -> Problem {
+    let detail = format!("\"{field}\" has more than {VALUES_MAX} parameters");
+    Problem::new(Code::InvalidParam, detail).field(field)
+}
+
 fn repeated<T>(pairs: &[(String, T)]) -> Option<&str> {
     if pairs.len() < 2 {
         return None;
@@ -328,3 +355,6 @@ fn repeated<T>(pairs: &[(String, T)]) -> Option<&str> {
 fn twice(field: &str) -> Problem {
     Problem::new(Code::DuplicateKey, format!("\"{field}\" appears twice")).field(field)
 }
+
+/// Parameters of one job: many more than a definition can have.
+const VALUES_MAX: usize = 1_000;

@@ -235,6 +235,8 @@ mod tests {
         assert_eq!(input.as_deref(), Some(r#"{"a":"é","z":[null,1.0]}"#));
         assert_eq!(code(r#"{"params":{"a":1,"a":2}}"#), Code::DuplicateKey);
         assert_eq!(code(r#"{"params":[1]}"#), Code::InvalidType);
+        let many: Vec<String> = (0..1_001).map(|number| format!("\"a{number}\":1")).collect();
+        assert_eq!(code(&format!("{{\"params\":{{{}}}}}", many.join(","))), Code::InvalidParam);
         assert_eq!(code(&format!("{{\"input\":\"{}\"}}", "x".repeat(256 << 10))), Code::TooLong);
     }
 
@@ -250,6 +252,16 @@ mod tests {
         let deep = format!("{{\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
         assert_eq!(code(&deep), Code::TooDeep);
         assert_eq!(code(&"[".repeat(1000)), Code::TooDeep);
+        let of = |field: &str, levels: usize| {
+            let nested = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            let value = if field == "input" { format!("[{nested}]") } else { format!("{{\"a\":{nested}}}") };
+            let text = format!("{{\"{field}\":{value}}}");
+            read_one(text.as_bytes()).map(drop).map_err(|it| it.code())
+        };
+        for field in ["input", "params"] {
+            assert!(of(field, 30).is_ok(), "32 levels with the body and the field");
+            assert_eq!(of(field, 31).unwrap_err(), Code::TooDeep);
+        }
         assert_eq!(code(r#"{"args":[],"args":[]}"#), Code::DuplicateKey);
         assert_eq!(code(r#"{"environment":{"A":"1","A":"2"}}"#), Code::DuplicateKey);
         assert_eq!(code(r#"{"priority":1e400}"#), Code::InvalidJson);
