@@ -307,6 +307,7 @@ impl Scheduler {
             recalled: false,
             stopping: live.stopping,
             loss_at: None,
+            noted_unreachable: false,
             gpus: gpus.clone().into(),
         };
         let definition = self.definitions.at(job.definition);

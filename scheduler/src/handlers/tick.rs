@@ -145,8 +145,13 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
             continue;
         }
         let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+        let is_noted = core::mem::replace(&mut attempt.noted_unreachable, true);
         if let Some(after) = definition.given_up_after(is_cancelled) {
             set_loss_at(scheduler, job, (contact + after).max(now.up));
+        }
+        // The lease was renewed by a suspension of the server, and the worker has not come back.
+        if is_noted {
+            continue;
         }
         scheduler.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
     }

@@ -178,7 +178,9 @@ impl Model {
                 attempt.loss = Some((contact + after).max(now));
             }
             let token = attempt.token;
-            self.say(format!("j{job} noted {token} unreachable on w{id}"));
+            if !std::mem::replace(&mut attempt.missed, true) {
+                self.say(format!("j{job} noted {token} unreachable on w{id}"));
+            }
         }
     }
 

@@ -142,6 +142,8 @@ pub(crate) struct Attempt {
     overrun: Option<Uptime>,
     slow: Option<Uptime>,
     loss: Option<Uptime>,
+    /// It was called unreachable, and not called back since.
+    missed: bool,
     offer: Option<Offer>,
 }
 
