@@ -7,7 +7,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use protocol::order::StopCause;
-use protocol::{JobId, Now};
+use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
@@ -24,10 +24,11 @@ use crate::step::Rejection;
 /// Checks that these jobs may wait, and that no rule refuses them. Costs nothing for definitions without such rules.
 pub(crate) fn check<'j>(
     scheduler: &Scheduler,
+    now: Timestamp,
     jobs: impl Iterator<Item = &'j NewJob> + Clone,
 ) -> Result<(), Rejection> {
     if let Some(queued_max) = scheduler.config.server_limits.queued_max {
-        let asked = jobs.clone().filter(|job| waits_at_once(job)).count();
+        let asked = jobs.clone().filter(|job| waits_at_once(job, now)).count();
         let waiting = scheduler.ready.len().saturating_add(scheduler.pending_batches.to_be_made());
         if asked > 0 && waiting.saturating_add(asked) > queued_max {
             return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: false });
@@ -47,7 +48,7 @@ pub(crate) fn check<'j>(
         else {
             continue;
         };
-        if definition.limits.queued_max.is_some() && waits_at_once(job) {
+        if definition.limits.queued_max.is_some() && waits_at_once(job, now) {
             *asked.entry(number).or_default() += 1;
         }
         if definition.limits.concurrency.as_ref().is_some_and(|it| it.on_full == OnFull::Reject) {
@@ -67,9 +68,12 @@ pub(crate) fn check<'j>(
     Ok(())
 }
 
-/// The job is queued when it is made: it waits neither for a time nor for other jobs.
-fn waits_at_once(job: &NewJob) -> bool {
-    job.run_at.is_none() && !dependency::waits(&job.after)
+/// The job is queued when it is made: it waits neither for a time to come nor for other jobs. A start that has passed and a delay of
+/// nothing are no times to come.
+fn waits_at_once(job: &NewJob, now: Timestamp) -> bool {
+    job.run_at.is_none_or(|start| start.resolve(now) <= now)
+        && !dependency::waits(&job.after)
+        && !job.waits_for_earlier
 }
 
 /// Refuses a job if its limit has as many jobs that have not ended as permits, with those before it in the same request.

@@ -122,7 +122,9 @@ fn make_job(
     if let Some(other) = unique::duplicate_of(scheduler, &new) {
         return Err(SkipReason::Duplicate(other));
     }
-    if !submit::has_room(scheduler, 1) || admission::check(scheduler, core::iter::once(&new)).is_err() {
+    if !submit::has_room(scheduler, 1)
+        || admission::check(scheduler, now.utc, core::iter::once(&new)).is_err()
+    {
         return Err(SkipReason::Limit);
     }
     if current.overlap == Overlap::Replace {

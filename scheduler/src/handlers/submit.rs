@@ -23,7 +23,7 @@ use crate::timers::Date;
 
 pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
     let ticket = request.ticket;
-    match check(scheduler, &mut request) {
+    match check(scheduler, now.utc, &mut request) {
         Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
         Ok(CheckedRequest::Replay(holder)) => scheduler.reply(ticket, Answer::Replayed(holder)),
         // The last slice of that batch answers both requests.
@@ -48,7 +48,11 @@ enum CheckedRequest {
     New(BTreeSet<DefinitionNo>),
 }
 
-fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedRequest, Rejection> {
+fn check(
+    scheduler: &mut Scheduler,
+    now: Timestamp,
+    request: &mut Submit,
+) -> Result<CheckedRequest, Rejection> {
     if let Some(key) = &request.idempotency_key {
         if let Some(batch) = scheduler.pending_batches.keyed(&key.key) {
             let waits = batch.join(request.ticket, key.digest);
@@ -83,7 +87,7 @@ fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedReque
     if !has_room(scheduler, request.jobs.len()) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
     }
-    admission::check(scheduler, request.jobs.iter())?;
+    admission::check(scheduler, now, request.jobs.iter())?;
     dependency::check(scheduler, &request.jobs)?;
     Ok(CheckedRequest::New(found))
 }
