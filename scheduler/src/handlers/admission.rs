@@ -16,27 +16,21 @@ use crate::ids::DefinitionNo;
 use crate::job::Job;
 use crate::limits::LimitId;
 use crate::limits::keys::JobKeys;
-use crate::limits::rules::OnFull;
+use crate::limits::rules::{Concurrency, OnFull};
 use crate::new_jobs::NewJob;
+use crate::pending_batch::Demand;
 use crate::placement;
 use crate::step::Rejection;
 
-/// Checks that these jobs may wait, and that no rule refuses them. Costs nothing for definitions without such rules.
+/// Checks that these jobs may wait, and that no rule refuses them. Returns what they count for, with which a large batch is remembered until
+/// its members are made. Members of such batches count here from the moment at which they were accepted.
 pub(crate) fn check<'j>(
     scheduler: &Scheduler,
     now: Timestamp,
-    jobs: impl Iterator<Item = &'j NewJob> + Clone,
-) -> Result<(), Rejection> {
-    if let Some(queued_max) = scheduler.config.server_limits.queued_max {
-        let asked = jobs.clone().filter(|job| waits_at_once(job, now)).count();
-        let waiting = scheduler.ready.len().saturating_add(scheduler.pending_batches.to_be_made());
-        if asked > 0 && waiting.saturating_add(asked) > queued_max {
-            return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: false });
-        }
-    }
+    jobs: impl Iterator<Item = &'j NewJob>,
+) -> Result<Demand, Rejection> {
     let mut last = None;
-    let mut asked: BTreeMap<DefinitionNo, usize> = BTreeMap::new();
-    let mut permits: BTreeMap<LimitId, u64> = BTreeMap::new();
+    let mut demand = Demand::default();
     for job in jobs {
         // Most batches have one definition.
         let number = match last {
@@ -48,18 +42,35 @@ pub(crate) fn check<'j>(
         else {
             continue;
         };
-        if definition.limits.queued_max.is_some() && waits_at_once(job, now) {
-            *asked.entry(number).or_default() += 1;
+        if waits_at_once(job, now) {
+            demand.queued += 1;
+            if definition.limits.queued_max.is_some() {
+                *demand.queued_of.entry(number).or_default() += 1;
+            }
         }
-        if definition.limits.concurrency.as_ref().is_some_and(|it| it.on_full == OnFull::Reject) {
-            check_permit(scheduler, definition, job, &mut permits)?;
+        check_permit(scheduler, definition, job, &mut demand.permits)?;
+    }
+    check_queues(scheduler, &demand)?;
+    Ok(demand)
+}
+
+/// Checks that the queues of the server and of the definitions have room.
+fn check_queues(scheduler: &Scheduler, demand: &Demand) -> Result<(), Rejection> {
+    let pending = scheduler.pending_batches.demand();
+    if let Some(queued_max) = scheduler.config.server_limits.queued_max {
+        let asked = demand.queued;
+        let waiting = scheduler.ready.len().saturating_add(pending.queued);
+        if asked > 0 && waiting.saturating_add(asked) > queued_max {
+            return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: false });
         }
     }
-    for (number, asked) in asked {
+    for (number, asked) in demand.queued_of.iter().map(|(number, asked)| (*number, *asked)) {
         let Some(definition) = scheduler.definitions.at(number) else { continue };
         let Some(queued_max) = definition.limits.queued_max else { continue };
-        let waiting: usize =
-            scheduler.definitions.named(&definition.name).map(|number| scheduler.ready.len_of(number)).sum();
+        let waiting_of = |number| {
+            scheduler.ready.len_of(number) + pending.queued_of.get(&number).copied().unwrap_or_default()
+        };
+        let waiting: usize = scheduler.definitions.named(&definition.name).map(waiting_of).sum();
         let queued_max = queued_max as usize;
         if waiting.saturating_add(asked) > queued_max {
             return Err(Rejection::TooManyQueued { queued_max, asked, of_definition: true });
@@ -76,23 +87,42 @@ fn waits_at_once(job: &NewJob, now: Timestamp) -> bool {
         && !job.waits_for_earlier
 }
 
-/// Refuses a job if its limit has as many jobs that have not ended as permits, with those before it in the same request.
+/// Counts a job for its limit of permits, if jobs of that limit may be refused, and refuses it if its own definition says so and as many jobs of
+/// the limit have not ended as it has permits. Those before it in the same request count, and members that are still to be made.
 fn check_permit(
     scheduler: &Scheduler,
     definition: &Definition,
     job: &NewJob,
     permits: &mut BTreeMap<LimitId, u64>,
 ) -> Result<(), Rejection> {
+    let Some(rule) = definition.limits.concurrency.as_ref().filter(|rule| may_refuse(rule)) else {
+        return Ok(());
+    };
     let keys = JobKeys::of(&definition.limits, job.details.as_deref());
     let Some((id, jobs, limit)) = scheduler.limits.occupation(definition, keys.as_ref()) else {
         return Ok(());
     };
+    let to_be_made = scheduler.pending_batches.demand().permits.get(&id).copied().unwrap_or_default();
     let asked = permits.entry(id.clone()).or_default();
     *asked += 1;
-    if jobs.saturating_add(*asked) > u64::from(limit) {
+    let all = jobs.saturating_add(to_be_made).saturating_add(*asked);
+    if rule.on_full == OnFull::Reject && all > u64::from(limit) {
         return Err(Rejection::LimitFull { limit: id.to_string().into(), permits: limit });
     }
     Ok(())
+}
+
+/// Jobs of the limit may be refused: by this definition, or by another one of the group.
+fn may_refuse(rule: &Concurrency) -> bool {
+    rule.on_full == OnFull::Reject || rule.group.is_some()
+}
+
+/// The limit that [`check`] has counted this job for.
+pub(crate) fn permit_of(scheduler: &Scheduler, number: DefinitionNo, job: &NewJob) -> Option<LimitId> {
+    let definition = scheduler.definitions.at(number)?;
+    definition.limits.concurrency.as_ref().filter(|rule| may_refuse(rule))?;
+    let keys = JobKeys::of(&definition.limits, job.details.as_deref());
+    scheduler.limits.occupation(definition, keys.as_ref()).map(|(id, ..)| id)
 }
 
 /// Cancels older jobs for a new one, if its definition says so and no permit is left. Walks the holders of the limit, or its jobs.

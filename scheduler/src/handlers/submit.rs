@@ -13,7 +13,7 @@ use crate::input::{KeyHolder, Submit};
 use crate::job::{Job, LiveState};
 use crate::limits::keys::{JobKeys, KeySetNo};
 use crate::new_jobs::NewJob;
-use crate::pending_batch::is_large;
+use crate::pending_batch::{Demand, is_large};
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::run_on::SetRole;
@@ -29,10 +29,12 @@ pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
         // The last slice of that batch answers both requests.
         Ok(CheckedRequest::JoinsPending) => {}
         Ok(CheckedRequest::UniqueKeyTaken(job)) => scheduler.reply(ticket, Answer::Duplicate(job)),
-        Ok(CheckedRequest::New(definitions)) if is_large(request.jobs.iter(), scheduler.config.slice) => {
-            handlers::queue_batch(scheduler, request, definitions);
+        Ok(CheckedRequest::New(definitions, demand))
+            if is_large(request.jobs.iter(), scheduler.config.slice) =>
+        {
+            handlers::queue_batch(scheduler, request, definitions, demand);
         }
-        Ok(CheckedRequest::New(_)) => accept(scheduler, now, request),
+        Ok(CheckedRequest::New(..)) => accept(scheduler, now, request),
     }
 }
 
@@ -44,8 +46,8 @@ enum CheckedRequest {
     JoinsPending,
     /// All of its jobs have unique keys that are taken; the first one by this job.
     UniqueKeyTaken(JobId),
-    /// The request is new and may be accepted; its jobs have these definitions.
-    New(BTreeSet<DefinitionNo>),
+    /// The request is new and may be accepted; its jobs have these definitions, and are counted by these limits.
+    New(BTreeSet<DefinitionNo>, Demand),
 }
 
 fn check(
@@ -87,9 +89,9 @@ fn check(
     if !has_room(scheduler, request.jobs.len()) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
     }
-    admission::check(scheduler, now, request.jobs.iter())?;
+    let demand = admission::check(scheduler, now, request.jobs.iter())?;
     dependency::check(scheduler, &request.jobs)?;
-    Ok(CheckedRequest::New(found))
+    Ok(CheckedRequest::New(found, demand))
 }
 
 /// There is room for this many further jobs. Members of large batches count before they are created.
