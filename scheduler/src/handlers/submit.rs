@@ -156,18 +156,24 @@ pub(crate) fn create(
     let id = JobId(scheduler.counters.job.0 + 1);
     scheduler.counters.job = id;
     let claim = unique::make_way(scheduler, now, &mut new, id);
-    match add(scheduler, now.utc, id, new, number, batch) {
+    let wait = add(scheduler, now.utc, id, new, number, batch);
+    begin_wait(scheduler, id, wait);
+    if let Some(claim) = claim {
+        unique::put(scheduler, claim);
+    }
+    admission::make_room(scheduler, now, id);
+    id
+}
+
+/// Sets the timers of a new job, or adds it to its lane.
+pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait) {
+    match wait {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
         InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
         InitialWait::Members => run_on::begin(scheduler, id),
         InitialWait::Others => {}
     }
-    if let Some(claim) = claim {
-        unique::put(scheduler, claim);
-    }
     handlers::expire::watch(scheduler, id);
-    admission::make_room(scheduler, now, id);
-    id
 }
 
 /// Counts a job that has not ended among those of its limits.
@@ -196,7 +202,7 @@ pub(crate) enum InitialWait {
     Others,
 }
 
-/// Creates a job. The caller sets its timers or adds it to its lane.
+/// Creates a job. [`begin_wait`] sets its timers or adds it to its lane; members of a large batch wait until all are made.
 pub(crate) fn add(
     scheduler: &mut Scheduler,
     created_at: Timestamp,
