@@ -189,13 +189,6 @@ impl PendingBatches {
         self.in_progress.as_ref().is_some_and(|it| it.made().contains(&job.0))
     }
 
-    /// The members of a batch that is not complete; an empty range if there is none.
-    #[must_use]
-    pub fn hidden_jobs(&self) -> Range<JobId> {
-        let made = self.in_progress.as_ref().map_or(0..0, BatchInProgress::made);
-        JobId(made.start)..JobId(made.end)
-    }
-
     /// Number of hidden jobs.
     #[must_use]
     pub fn hidden(&self) -> usize {

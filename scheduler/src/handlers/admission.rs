@@ -4,16 +4,14 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
-use protocol::order::StopCause;
-use protocol::{JobId, Now, Timestamp};
+use protocol::{AttemptNo, JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::handlers::{cancel, dependency};
 use crate::ids::DefinitionNo;
-use crate::job::Job;
+use crate::job::{Job, LiveState};
 use crate::limits::LimitId;
 use crate::limits::keys::JobKeys;
 use crate::limits::rules::{Concurrency, OnFull};
@@ -125,9 +123,11 @@ pub(crate) fn permit_of(scheduler: &Scheduler, number: DefinitionNo, job: &NewJo
     scheduler.limits.occupation(definition, keys.as_ref()).map(|(id, ..)| id)
 }
 
-/// Cancels older jobs for a new one, if its definition says so and no permit is left. Walks the holders of the limit, or its jobs.
+/// Cancels jobs for a new one that has just been queued for the first time, if its definition says so and the permits do not suffice for all
+/// jobs that hold one or are queued. Jobs that are tried again or were released from quarantine cancel nothing: they have had their turn.
+/// Members of a batch do not cancel each other, and those of a large batch cancel nothing.
 pub(crate) fn make_room(scheduler: &mut Scheduler, now: Now, new: JobId) {
-    let Some(job) = scheduler.jobs.get(&new) else { return };
+    let Some(job) = scheduler.jobs.get(&new).filter(|job| is_new(job)) else { return };
     let Some(definition) = scheduler.definitions.at(job.definition) else { return };
     let Some(rule) = &definition.limits.concurrency else { return };
     let cancels_oldest = match rule.on_full {
@@ -138,21 +138,28 @@ pub(crate) fn make_room(scheduler: &mut Scheduler, now: Now, new: JobId) {
     let needs = scheduler.limits.needs(job.definition, placement::key_set_of(scheduler, job));
     let Some(limit) = needs.permit else { return };
     let Some(permits) = scheduler.limits.permits(limit) else { return };
-    let is_stopping = |job: &JobId| {
-        let attempt = scheduler.jobs.get(job).and_then(Job::attempt);
-        attempt.is_some_and(|attempt| attempt.stopping == Some(StopCause::Cancel))
-    };
-    let stopping = scheduler.limits.holders(limit).filter(|job| is_stopping(job)).count() as u64;
-    let active = scheduler.limits.jobs(limit).saturating_sub(stopping);
-    let excess = usize::try_from(active.saturating_sub(u64::from(permits))).unwrap_or(usize::MAX);
-    let is_older = |job: &JobId| *job < new && !is_stopping(job);
-    let cancelled: Vec<JobId> = if cancels_oldest {
-        let hidden = scheduler.pending_batches.hidden_jobs();
-        scheduler.limits.members_outside(limit, hidden).filter(is_older).take(excess).collect()
-    } else {
-        scheduler.limits.holders(limit).filter(is_older).take(excess).collect()
+    let excess = scheduler.limits.contenders(limit).saturating_sub(u64::from(permits));
+    let batch = scheduler.batches.of(new);
+    let is_large = batch.is_some_and(|batch| batch.count as usize > scheduler.config.slice);
+    if excess == 0 || is_large {
+        return;
+    }
+    let kept = batch.map_or(new..JobId(new.0 + 1), |batch| batch.first..batch.end());
+    let count = usize::try_from(excess).unwrap_or(usize::MAX).min(CANCELLED_MAX);
+    let cancelled = match cancels_oldest {
+        true => scheduler.limits.oldest_contenders(limit, &kept, count),
+        false => scheduler.limits.oldest_holders(limit, &kept, count),
     };
     for job in cancelled {
         cancel::cancel_for(scheduler, now, job, format!("job {new}, which takes its place"));
     }
+}
+
+/// Jobs that are cancelled at most for a new one. There are more only if a large batch waits, or a limit has become smaller.
+const CANCELLED_MAX: usize = 1_000;
+
+/// The job is queued, and has had no attempt.
+fn is_new(job: &Job) -> bool {
+    let attempts = job.extras.as_ref().map_or(AttemptNo(0), |extras| extras.attempts);
+    matches!(job.live_state, LiveState::Queued(_)) && attempts == AttemptNo(0)
 }

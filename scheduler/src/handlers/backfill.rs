@@ -110,6 +110,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target:
         scheduler.schedules.hold(job, request.definition.clone());
         let wait = submit::add(scheduler, now.utc, job, new, target.definition, Some(first));
         submit::begin_wait(scheduler, job, wait);
+        admission::make_room(scheduler, now, job);
         rows.push(FireRow {
             definition: request.definition.clone(),
             schedule: request.schedule.clone(),

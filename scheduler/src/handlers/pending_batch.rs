@@ -10,6 +10,7 @@ use crate::handlers::submit::{InitialWait, add};
 use crate::handlers::{admission, batch as batches, dependency, expire, run_on};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
+use crate::limits::gate;
 use crate::pending_batch::{Batch, BatchInProgress, Demand, weight};
 use crate::step::{Answer, Change, Rejection};
 use crate::timers::Date;
@@ -97,6 +98,9 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
     let BatchInProgress { batch, first, created_at, lanes, dates, waiting, parents, expiring } = made;
     scheduler.pending_batches.completed(&batch);
     for (lane, keys) in lanes {
+        for key in keys.iter().filter(|_| lane.is_limited()) {
+            gate::queued(scheduler, lane, key.job());
+        }
         scheduler.ready.push_run(lane, keys);
     }
     for (at, job) in dates {

@@ -11,6 +11,7 @@ use crate::handlers::{self, admission, batch, dependency, run_on, unique};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::job::{Job, LiveState};
+use crate::limits::gate;
 use crate::limits::keys::{JobKeys, KeySetNo};
 use crate::new_jobs::NewJob;
 use crate::pending_batch::{Demand, is_large};
@@ -169,7 +170,10 @@ pub(crate) fn create(
 pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait) {
     match wait {
         InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
-        InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
+        InitialWait::In(lane, key) => {
+            scheduler.ready.push(lane, key);
+            gate::queued(scheduler, lane, id);
+        }
         InitialWait::Members => run_on::begin(scheduler, id),
         InitialWait::Others => {}
     }
@@ -183,8 +187,7 @@ pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, limi
         let own = limit_keys.cloned().unwrap_or_default();
         JobKeys { batch: Some(permits), ..own }
     });
-    let key_set =
-        scheduler.limits.add_job(id, (job.definition, definition), with_batch.as_ref().or(limit_keys));
+    let key_set = scheduler.limits.add_job((job.definition, definition), with_batch.as_ref().or(limit_keys));
     if key_set.is_keyed() {
         job.extras_mut().key_set = key_set;
     }

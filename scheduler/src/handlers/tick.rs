@@ -81,7 +81,7 @@ const OVERDUE_EVERY: Duration = Duration::from_secs(1);
 /// Fires one wall-clock timer. Returns how many jobs it made.
 fn fire_date(scheduler: &mut Scheduler, now: Now, date: Date) -> usize {
     match date {
-        Date::Due(job) => due::start_due_job(scheduler, job),
+        Date::Due(job) => due::start_due_job(scheduler, now, job),
         Date::Expiry(job) => expire::expire(scheduler, now, job),
         Date::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
         Date::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
