@@ -143,6 +143,10 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     if scheduler.pending_batches.batches().any(|batch| batch.rest.len() == 0) {
         faults.push("a complete batch was not answered".into());
     }
+    if scheduler.pending_batches.batches().next().is_none() && !scheduler.pending_batches.demand().is_empty()
+    {
+        faults.push("limits count members of a large batch, and there is none".into());
+    }
     faults.extend(
         scheduler
             .pending_batches

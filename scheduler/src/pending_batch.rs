@@ -8,6 +8,8 @@
 //! Batches are created one after another: the first is finished sooner and the last no later, and a crash
 //! leaves the rows of one batch at most.
 
+mod demand;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -19,10 +21,13 @@ use protocol::{JobId, Timestamp};
 use crate::batches::BatchOptions;
 use crate::details::JobDetails;
 use crate::ids::{DefinitionNo, GroupNo, Ticket};
+use crate::limits::LimitId;
 use crate::new_jobs;
 use crate::new_jobs::NewJob;
 use crate::queue::{LaneKey, QueueKey};
 use crate::state::State;
+
+pub use demand::Demand;
 
 /// Members that may wait to be created: ten of the largest requests, some 100 MB beside their overrides.
 const MEMBERS_MAX: usize = 1_000_000;
@@ -42,6 +47,8 @@ pub struct PendingBatches {
     sliced_in: Option<GroupNo>,
     /// Jobs that members come after, with the states in which they ended since. A member that is created later learns them from here.
     predecessors: BTreeMap<JobId, Option<State>>,
+    /// Sum over all batches, so that a submission does not walk them.
+    demand: Demand,
 }
 
 /// An accepted large batch.
@@ -61,6 +68,8 @@ pub struct Batch {
     pub count: u32,
     /// Definitions of the members, retained so that a new jobs.yaml does not remove them.
     pub definitions: BTreeSet<DefinitionNo>,
+    /// The share of its members in limits at a submission.
+    pub demand: Demand,
 }
 
 /// The batch whose members are being created.
@@ -100,7 +109,27 @@ impl PendingBatches {
     /// Adds a batch behind the others. `predecessors` are jobs that have not ended.
     pub fn push(&mut self, batch: Batch, predecessors: impl IntoIterator<Item = JobId>) {
         self.predecessors.extend(predecessors.into_iter().map(|job| (job, None)));
+        self.demand.add(&batch.demand);
         self.waiting.push_back(batch);
+    }
+
+    /// The members of all batches, by the limits that count them at a submission.
+    #[must_use]
+    pub const fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    /// A member of this batch has been made: its limit of permits counts it from now on.
+    pub fn member_made(&mut self, batch: &mut Batch, limit: &LimitId) {
+        if batch.demand.permits.contains_key(limit) {
+            batch.demand.made(limit, 1);
+            self.demand.made(limit, 1);
+        }
+    }
+
+    /// A batch is complete: the queue and the limits count its members from now on.
+    pub fn completed(&mut self, batch: &Batch) {
+        self.demand.subtract(&batch.demand);
     }
 
     /// A job has ended.
@@ -158,13 +187,6 @@ impl PendingBatches {
     #[must_use]
     pub fn hides(&self, job: JobId) -> bool {
         self.in_progress.as_ref().is_some_and(|it| it.made().contains(&job.0))
-    }
-
-    /// The members of a batch that is not complete; an empty range if there is none.
-    #[must_use]
-    pub fn hidden_jobs(&self) -> Range<JobId> {
-        let made = self.in_progress.as_ref().map_or(0..0, BatchInProgress::made);
-        JobId(made.start)..JobId(made.end)
     }
 
     /// Number of hidden jobs.
@@ -314,7 +336,8 @@ mod tests {
         let rest = NewJobs::from(vec![NewJob::default(); 10]).into_iter();
         let (key, joined, definitions) = (None, Vec::new(), BTreeSet::new());
         let options = BatchOptions::default();
-        let batch = Batch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions };
+        let demand = Demand { queued: 10, ..Demand::default() };
+        let batch = Batch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions, demand };
         pending_batches.push(batch, [JobId(7)]);
         pending_batches.record_end(JobId(7), State::Failed);
         pending_batches.record_end(JobId(8), State::Failed);

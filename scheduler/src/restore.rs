@@ -242,6 +242,7 @@ impl Scheduler {
                 let lane = placement::lane_of(self, &job);
                 job.live_state = LiveState::Queued(lane);
                 self.ready.push(lane, job.queue_key(self.config.priority_ageing, id));
+                gate::queued(self, lane, id);
                 if handlers::run_on::is_orphan(self, &job) {
                     self.parents.orphan(id);
                 }
@@ -307,6 +308,7 @@ impl Scheduler {
             recalled: false,
             stopping: live.stopping,
             loss_at: None,
+            noted_unreachable: false,
             gpus: gpus.clone().into(),
         };
         let definition = self.definitions.at(job.definition);
@@ -317,7 +319,10 @@ impl Scheduler {
         }
         let key_set = placement::key_set_of(self, job);
         let needs = self.limits.needs(job.definition, key_set);
-        self.limits.hold(id, needs);
+        self.limits.hold(id, needs, gate::cancels_oldest(self, job.definition));
+        if live.stopping == Some(StopCause::Cancel) {
+            self.limits.leaves(id, needs);
+        }
         job.live_state = LiveState::Held(Box::new(attempt));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use naive::Model;
 use proptest::prelude::*;
-use walk::{act, cases, take, world};
+use walk::{act, admission, cases, take, world};
 use world::World;
 use world::scheduler::{Config, PriorityAgeing};
 
@@ -67,6 +67,7 @@ proptest! {
     #[test]
     fn the_scheduler_decides_what_a_naive_model_decides(
         acts in prop::collection::vec(act(), 1..120),
+        admission in admission(),
         set_aside_after in prop_oneof![1 => Just(None), 3 => (0..40_u64).prop_map(Some)],
         ageing in prop_oneof![2 => Just(None), 1 => (1..20_u64).prop_map(Some), 1 => (20..200_u64).prop_map(Some)],
     ) {
@@ -74,7 +75,8 @@ proptest! {
         let priority_ageing = ageing.map(Duration::from_secs).and_then(PriorityAgeing::every);
         let priority_ageing = priority_ageing.unwrap_or_default();
         let set_aside_after = set_aside_after.map(Duration::from_secs);
-        let mut world = world(Config { priority_ageing, set_aside_after, ..World::config(3, 1_000) });
+        let config = Config { priority_ageing, set_aside_after, ..World::config(3, 1_000) };
+        let mut world = world(config, &admission);
         let mut model = Model::default();
         model.set_aside_after = set_aside_after;
         model.ageing = ageing.map(|seconds| seconds as i64 * 1_000);

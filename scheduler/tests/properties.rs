@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ledger::Ledger;
 use proptest::prelude::*;
-use walk::{Act, NAMES, act, cases, delayed, kind, take, world};
+use walk::{Act, Admission, NAMES, act, admission, cases, delayed, kind_with, take, world};
 use world::scheduler::ids::GroupNo;
 use world::scheduler::input::{Input, Key};
 use world::scheduler::new_jobs::NewJob;
@@ -43,7 +43,7 @@ fn many() -> impl Strategy<Value = Vec<(u8, u8)>> {
     prop::collection::vec((0..4_u8, prop_oneof![4 => Just(0_u8), 1 => 1..3_u8]), 2..12)
 }
 
-fn walk(world: &mut World, step: Walk) {
+fn walk(world: &mut World, step: Walk, admission: &Admission) {
     match step {
         Walk::Act(act) => take(world, act),
         Walk::SubmitMany { definitions, key, require_worker } => {
@@ -65,7 +65,7 @@ fn walk(world: &mut World, step: Walk) {
             if world.definitions.contains_key(NAMES[number]) {
                 world.undefine(NAMES[number]);
             } else {
-                world.define(kind(number));
+                world.define(kind_with(number, admission));
             }
         }
     }
@@ -76,13 +76,17 @@ proptest! {
 
     /// `World::step` audits after each step; a panic or a fault fails the walk.
     #[test]
-    fn no_sequence_of_inputs_breaks_an_invariant(steps in walks(), ageing in prop::option::of(1..100_u64)) {
+    fn no_sequence_of_inputs_breaks_an_invariant(
+        steps in walks(),
+        admission in admission(),
+        ageing in prop::option::of(1..100_u64),
+    ) {
         let priority_ageing = ageing.map(Duration::from_secs).and_then(PriorityAgeing::every);
         let priority_ageing = priority_ageing.unwrap_or_default();
-        let mut world = world(Config { priority_ageing, ..World::config(3, SLICE) });
+        let mut world = world(Config { priority_ageing, ..World::config(3, SLICE) }, &admission);
         let mut ledger = Ledger::default();
         for step in steps {
-            walk(&mut world, step);
+            walk(&mut world, step, &admission);
             ledger.follow(&world)?;
         }
         // Finishes pending batches and answers their requests.

@@ -52,7 +52,9 @@ mod tests {
     use alloc::vec;
 
     use protocol::report::Availability;
-    use protocol::{Revision, RuntimeKind, SessionId, Timestamp, Uptime, WorkerId};
+    use protocol::{
+        Fence, JobId, Nonce, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId,
+    };
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
 
@@ -61,6 +63,7 @@ mod tests {
     use crate::fleet::row::WorkerRow;
     use crate::fleet::{Link, Session, Worker};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
+    use crate::queue::{PriorityAgeing, QueueKey};
 
     const WORKERS: u64 = 10_000;
 
@@ -131,5 +134,24 @@ mod tests {
         fleet.remove(WorkerId(5));
         fleet.regroup();
         assert!(!fleet.groups().excludes(Revision(1)) && fleet.faults().is_empty());
+    }
+
+    #[test]
+    fn an_attempt_that_leaves_the_backlog_is_shown() {
+        let mut fleet = fleet();
+        let worker = WorkerId(5);
+        let key = |job| QueueKey::new(PriorityAgeing::OFF, 0, false, Timestamp(0), JobId(job));
+        for job in 1..=3 {
+            fleet.hold(worker, Token { job: JobId(job), fence: Fence(job), nonce: Nonce(0) }, None);
+            fleet.enter_backlog(worker, key(job));
+        }
+        let shown = |fleet: &mut Fleet| {
+            fleet.regroup();
+            fleet.publish().get(worker).map(|facts| (facts.busy, facts.queued))
+        };
+        assert_eq!(shown(&mut fleet), Some((2, 1)));
+        (1..=3).for_each(|job| fleet.leave_backlog(worker, key(job)));
+        assert_eq!(shown(&mut fleet), Some((3, 0)), "it has more containers than slots");
+        assert!(fleet.faults().is_empty());
     }
 }

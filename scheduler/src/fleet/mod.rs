@@ -224,6 +224,7 @@ impl Fleet {
         {
             self.backlogs.add(key);
             self.with_backlog.insert(id);
+            self.touched.insert(id);
         }
     }
 
@@ -233,6 +234,7 @@ impl Fleet {
             && worker.holdings.prefetched.remove(&key)
         {
             self.backlogs.remove(key);
+            self.touched.insert(id);
             if worker.holdings.prefetched.is_empty() {
                 self.with_backlog.remove(&id);
             }

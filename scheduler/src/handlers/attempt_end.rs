@@ -113,7 +113,7 @@ pub(crate) fn leave_queue(scheduler: &mut Scheduler, id: JobId) {
         LiveState::Queued(lane) => {
             let key = job.queue_key(scheduler.config.priority_ageing, id);
             scheduler.ready.remove(lane, key);
-            gate::left(scheduler, lane);
+            gate::unqueued(scheduler, lane, id);
         }
         LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {}
     }
@@ -131,8 +131,14 @@ pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
         Some(job) if run_on::is_orphan(scheduler, job) => scheduler.parents.orphan(id),
         _ => {}
     }
+    let was_queued =
+        scheduler.jobs.get(&id).is_some_and(|job| matches!(job.live_state, LiveState::Queued(_)));
     if let Some((lane, key)) = assign_lane(scheduler, id) {
         scheduler.ready.push(lane, key);
+        // It only changes its lane.
+        if !was_queued {
+            gate::queued(scheduler, lane, id);
+        }
     }
 }
 
@@ -354,7 +360,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     }
     if let Some(job) = scheduler.jobs.remove(&id) {
         let key_set = placement::key_set_of(scheduler, &job);
-        gate::forget(scheduler, id, (job.definition, key_set), now);
+        gate::forget(scheduler, (job.definition, key_set), now);
         scheduler.definitions.uncount_job(job.definition);
     }
     if let Some(next) = scheduler.schedules.let_go(id) {

@@ -5,11 +5,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now};
+use protocol::{JobId, Now, Timestamp};
 
 use crate::batches::BatchOptions;
 use crate::core::Scheduler;
-use crate::handlers::{batch, expire, fire, run_on, submit};
+use crate::handlers::{admission, batch, fire, submit};
 use crate::ids::{DefinitionNo, ScheduleNo};
 use crate::input::BackfillRequest;
 use crate::new_jobs::{NewJob, StartTime};
@@ -18,15 +18,19 @@ use crate::schedule::catch_up::SlotCount;
 use crate::schedule::{Overlap, Schedule};
 use crate::schedules::{Current, FireRow, FireVerdict};
 use crate::step::{Answer, Change, Rejection};
-use crate::timers::Date;
 
 pub(crate) fn backfill(scheduler: &mut Scheduler, now: Now, request: BackfillRequest) {
     let ticket = request.ticket;
     decide_passed_slots(scheduler, now, &request);
-    match check(scheduler, &request) {
+    let checked = check(scheduler, &request).and_then(|target| {
+        let jobs = jobs_of(scheduler, &request, &target);
+        admission::check(scheduler, now.utc, jobs.iter())?;
+        Ok((target, jobs))
+    });
+    match checked {
         Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
         Ok(_) if request.slots.is_empty() => scheduler.reply(ticket, Answer::Done),
-        Ok(target) => accept(scheduler, now, request, &target),
+        Ok((target, jobs)) => accept(scheduler, now, request, &target, jobs),
     }
 }
 
@@ -78,34 +82,35 @@ fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rej
     Ok(Target { number, schedule, current, definition })
 }
 
-/// Makes the jobs, as one batch, in the order of their slots. Unless `overlap` allows it, each waits until all earlier jobs of schedules of
-/// the definition have ended.
-fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target: &Target) {
+/// The jobs of these slots, in their order. Unless `overlap` allows it, each waits until all earlier jobs of schedules of the definition have
+/// ended.
+fn jobs_of(scheduler: &Scheduler, request: &BackfillRequest, target: &Target) -> Vec<NewJob> {
+    let state = scheduler.schedules.names.get(&request.definition);
+    let has_live = state.is_some_and(|state| !state.live.is_empty());
+    let one_at_a_time = target.current.overlap != Overlap::Allow;
+    let job_of = |(index, slot): (u32, &Timestamp)| NewJob {
+        revision: target.current.revision,
+        run_at: Some(StartTime::After(request.interval.saturating_mul(index))),
+        waits_for_earlier: one_at_a_time && (has_live || index > 0),
+        details: Some(Box::new(fire::details_at(&target.schedule, *slot))),
+        ..NewJob::default()
+    };
+    (0..).zip(&request.slots).map(job_of).collect()
+}
+
+/// Makes the jobs, as one batch, in the order of their slots.
+fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target: &Target, jobs: Vec<NewJob>) {
     let first = JobId(scheduler.counters.job.0 + 1);
     let count = u32::try_from(request.slots.len()).unwrap_or(u32::MAX);
     let mut rows = Vec::with_capacity(request.slots.len());
     batch::begin(scheduler, now.utc, first, count, BatchOptions::default());
-    for (index, slot) in (0_u32..).zip(request.slots) {
+    for (slot, new) in request.slots.into_iter().zip(jobs) {
         let job = JobId(scheduler.counters.job.0 + 1);
         scheduler.counters.job = job;
-        let state = scheduler.schedules.names.get(&request.definition);
-        let waits_for_earlier =
-            target.current.overlap != Overlap::Allow && state.is_some_and(|state| !state.live.is_empty());
-        let new = NewJob {
-            revision: target.current.revision,
-            run_at: Some(StartTime::After(request.interval.saturating_mul(index))),
-            waits_for_earlier,
-            details: Some(Box::new(fire::details_at(&target.schedule, slot))),
-            ..NewJob::default()
-        };
         scheduler.schedules.hold(job, request.definition.clone());
-        match submit::add(scheduler, now.utc, job, new, target.definition, Some(first)) {
-            submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
-            submit::InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
-            submit::InitialWait::Members => run_on::begin(scheduler, job),
-            submit::InitialWait::Others => {}
-        }
-        expire::watch(scheduler, job);
+        let wait = submit::add(scheduler, now.utc, job, new, target.definition, Some(first));
+        submit::begin_wait(scheduler, job, wait);
+        admission::make_room(scheduler, now, job);
         rows.push(FireRow {
             definition: request.definition.clone(),
             schedule: request.schedule.clone(),

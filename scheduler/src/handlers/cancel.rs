@@ -10,6 +10,7 @@ use crate::definition::OnLost;
 use crate::handlers::{attempt_end, run_on};
 use crate::input::{CancelRequest, CancelScope};
 use crate::job::{Job, LiveState};
+use crate::limits::gate;
 use crate::state::State;
 use crate::step::{Answer, Change, Note, Rejection};
 use crate::timers::Alarm;
@@ -91,6 +92,9 @@ pub(crate) fn stop(
     }
     attempt.stopping = Some(cause);
     let (token, holder) = (attempt.token(id), attempt.worker);
+    if cause == StopCause::Cancel {
+        gate::cancelled(scheduler, id);
+    }
     scheduler.change(Change::Stopping { token, cause, at: now.utc, by });
     if let Some(session) = scheduler.ready_session(holder) {
         scheduler.withdraw_grant(session, token);

@@ -126,7 +126,7 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(due_at) = scheduler.jobs.get(&id).map(|job| job.due_at) else { return };
     expire::start_queue_timeout(scheduler, id, due_at.max(now.utc));
     if due_at <= now.utc {
-        due::start_due_job(scheduler, id);
+        due::start_due_job(scheduler, now, id);
     } else {
         due::set_timer(scheduler, id);
     }

@@ -1,19 +1,20 @@
 //! Scheduled jobs that become due.
 
-use protocol::JobId;
+use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::handlers::attempt_end;
+use crate::handlers::{admission, attempt_end};
 use crate::job::{Job, LiveState};
 use crate::step::Change;
 use crate::timers::Date;
 
-/// Queues a scheduled job, unless it waits for another one.
-pub(crate) fn start_due_job(scheduler: &mut Scheduler, id: JobId) {
+/// Queues a scheduled job, unless it waits for another one. If this is the first time, it makes room as a job that is queued at once does.
+pub(crate) fn start_due_job(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
     if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !attempt_end::waits_for_another(scheduler, id) {
         attempt_end::queue(scheduler, id);
         scheduler.change(Change::Due { job: id });
+        admission::make_room(scheduler, now, id);
     }
 }
 

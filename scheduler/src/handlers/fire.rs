@@ -12,7 +12,7 @@ use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::details::JobDetails;
-use crate::handlers::{admission, cancel, expire, run_on, submit, unique};
+use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
 use crate::new_jobs::NewJob;
 use crate::schedule::catch_up::{self, Closed, SlotRun, Verdict};
@@ -122,7 +122,9 @@ fn make_job(
     if let Some(other) = unique::duplicate_of(scheduler, &new) {
         return Err(SkipReason::Duplicate(other));
     }
-    if !submit::has_room(scheduler, 1) || admission::check(scheduler, core::iter::once(&new)).is_err() {
+    if !submit::has_room(scheduler, 1)
+        || admission::check(scheduler, now.utc, core::iter::once(&new)).is_err()
+    {
         return Err(SkipReason::Limit);
     }
     if current.overlap == Overlap::Replace {
@@ -137,16 +139,11 @@ fn make_job(
     new.waits_for_earlier |= current.overlap.runs_one_at_a_time()
         && scheduler.schedules.names.get(&name).is_some_and(|state| !state.live.is_empty());
     scheduler.schedules.hold(job, name);
-    match submit::add(scheduler, now.utc, job, new, definition, None) {
-        submit::InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(job)),
-        submit::InitialWait::In(lane, place) => scheduler.ready.push(lane, place),
-        submit::InitialWait::Members => run_on::begin(scheduler, job),
-        submit::InitialWait::Others => {}
-    }
+    let wait = submit::add(scheduler, now.utc, job, new, definition, None);
+    submit::begin_wait(scheduler, job, wait);
     if let Some(claim) = claim {
         unique::put(scheduler, claim);
     }
-    expire::watch(scheduler, job);
     admission::make_room(scheduler, now, job);
     Ok(job)
 }

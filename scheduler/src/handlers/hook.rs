@@ -136,7 +136,7 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
     if !submit::has_room(scheduler, 1) {
         return Err(HookRefusal::TooManyJobs);
     }
-    admission::check(scheduler, core::iter::once(&new)).map_err(|rejection| match rejection {
+    admission::check(scheduler, now.utc, core::iter::once(&new)).map_err(|rejection| match rejection {
         Rejection::LimitFull { .. } => HookRefusal::LimitFull,
         _ => HookRefusal::QueueFull,
     })?;

@@ -7,15 +7,21 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::handlers::submit::{InitialWait, add};
-use crate::handlers::{batch as batches, dependency, expire, run_on};
+use crate::handlers::{admission, batch as batches, dependency, expire, run_on};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
-use crate::pending_batch::{Batch, BatchInProgress, weight};
+use crate::limits::gate;
+use crate::pending_batch::{Batch, BatchInProgress, Demand, weight};
 use crate::step::{Answer, Change, Rejection};
 use crate::timers::Date;
 
 /// Queues an accepted large batch. It gets its job numbers with its first slice.
-pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definitions: BTreeSet<DefinitionNo>) {
+pub(crate) fn queue_batch(
+    scheduler: &mut Scheduler,
+    request: Submit,
+    definitions: BTreeSet<DefinitionNo>,
+    demand: Demand,
+) {
     if !scheduler.pending_batches.has_room(request.jobs.len()) {
         scheduler.reply(request.ticket, Answer::Rejected(Rejection::TooManyPendingBatches));
         return;
@@ -32,6 +38,7 @@ pub(crate) fn queue_batch(scheduler: &mut Scheduler, request: Submit, definition
         rest: request.jobs.into_iter(),
         options: request.batch.unwrap_or_default(),
         definitions,
+        demand,
     };
     scheduler.pending_batches.push(batch, predecessors);
 }
@@ -64,6 +71,11 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
         room = room.saturating_sub(weight(&new));
         // The definition was found when the batch was accepted, and has been retained since.
         let Some(number) = scheduler.definitions.find(new.revision) else { continue };
+        if !batch.batch.demand.permits.is_empty()
+            && let Some(limit) = admission::permit_of(scheduler, number, &new)
+        {
+            scheduler.pending_batches.member_made(&mut batch.batch, &limit);
+        }
         match add(scheduler, batch.created_at, id, new, number, Some(batch.first)) {
             InitialWait::Others => batch.waiting.push(id),
             InitialWait::Members => batch.parents.push(id),
@@ -84,7 +96,11 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
 /// Makes all members visible, as jobs like all others.
 fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
     let BatchInProgress { batch, first, created_at, lanes, dates, waiting, parents, expiring } = made;
+    scheduler.pending_batches.completed(&batch);
     for (lane, keys) in lanes {
+        for key in keys.iter().filter(|_| lane.is_limited()) {
+            gate::queued(scheduler, lane, key.job());
+        }
         scheduler.ready.push_run(lane, keys);
     }
     for (at, job) in dates {

@@ -11,9 +11,10 @@ use crate::handlers::{self, admission, batch, dependency, run_on, unique};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::job::{Job, LiveState};
+use crate::limits::gate;
 use crate::limits::keys::{JobKeys, KeySetNo};
 use crate::new_jobs::NewJob;
-use crate::pending_batch::is_large;
+use crate::pending_batch::{Demand, is_large};
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::run_on::SetRole;
@@ -23,16 +24,18 @@ use crate::timers::Date;
 
 pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
     let ticket = request.ticket;
-    match check(scheduler, &mut request) {
+    match check(scheduler, now.utc, &mut request) {
         Err(rejection) => scheduler.reply(ticket, Answer::Rejected(rejection)),
         Ok(CheckedRequest::Replay(holder)) => scheduler.reply(ticket, Answer::Replayed(holder)),
         // The last slice of that batch answers both requests.
         Ok(CheckedRequest::JoinsPending) => {}
         Ok(CheckedRequest::UniqueKeyTaken(job)) => scheduler.reply(ticket, Answer::Duplicate(job)),
-        Ok(CheckedRequest::New(definitions)) if is_large(request.jobs.iter(), scheduler.config.slice) => {
-            handlers::queue_batch(scheduler, request, definitions);
+        Ok(CheckedRequest::New(definitions, demand))
+            if is_large(request.jobs.iter(), scheduler.config.slice) =>
+        {
+            handlers::queue_batch(scheduler, request, definitions, demand);
         }
-        Ok(CheckedRequest::New(_)) => accept(scheduler, now, request),
+        Ok(CheckedRequest::New(..)) => accept(scheduler, now, request),
     }
 }
 
@@ -44,11 +47,15 @@ enum CheckedRequest {
     JoinsPending,
     /// All of its jobs have unique keys that are taken; the first one by this job.
     UniqueKeyTaken(JobId),
-    /// The request is new and may be accepted; its jobs have these definitions.
-    New(BTreeSet<DefinitionNo>),
+    /// The request is new and may be accepted; its jobs have these definitions, and are counted by these limits.
+    New(BTreeSet<DefinitionNo>, Demand),
 }
 
-fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedRequest, Rejection> {
+fn check(
+    scheduler: &mut Scheduler,
+    now: Timestamp,
+    request: &mut Submit,
+) -> Result<CheckedRequest, Rejection> {
     if let Some(key) = &request.idempotency_key {
         if let Some(batch) = scheduler.pending_batches.keyed(&key.key) {
             let waits = batch.join(request.ticket, key.digest);
@@ -83,9 +90,9 @@ fn check(scheduler: &mut Scheduler, request: &mut Submit) -> Result<CheckedReque
     if !has_room(scheduler, request.jobs.len()) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked: request.jobs.len() });
     }
-    admission::check(scheduler, request.jobs.iter())?;
+    let demand = admission::check(scheduler, now, request.jobs.iter())?;
     dependency::check(scheduler, &request.jobs)?;
-    Ok(CheckedRequest::New(found))
+    Ok(CheckedRequest::New(found, demand))
 }
 
 /// There is room for this many further jobs. Members of large batches count before they are created.
@@ -150,18 +157,27 @@ pub(crate) fn create(
     let id = JobId(scheduler.counters.job.0 + 1);
     scheduler.counters.job = id;
     let claim = unique::make_way(scheduler, now, &mut new, id);
-    match add(scheduler, now.utc, id, new, number, batch) {
-        InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
-        InitialWait::In(lane, key) => scheduler.ready.push(lane, key),
-        InitialWait::Members => run_on::begin(scheduler, id),
-        InitialWait::Others => {}
-    }
+    let wait = add(scheduler, now.utc, id, new, number, batch);
+    begin_wait(scheduler, id, wait);
     if let Some(claim) = claim {
         unique::put(scheduler, claim);
     }
-    handlers::expire::watch(scheduler, id);
     admission::make_room(scheduler, now, id);
     id
+}
+
+/// Sets the timers of a new job, or adds it to its lane.
+pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait) {
+    match wait {
+        InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
+        InitialWait::In(lane, key) => {
+            scheduler.ready.push(lane, key);
+            gate::queued(scheduler, lane, id);
+        }
+        InitialWait::Members => run_on::begin(scheduler, id),
+        InitialWait::Others => {}
+    }
+    handlers::expire::watch(scheduler, id);
 }
 
 /// Counts a job that has not ended among those of its limits.
@@ -171,8 +187,7 @@ pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, limi
         let own = limit_keys.cloned().unwrap_or_default();
         JobKeys { batch: Some(permits), ..own }
     });
-    let key_set =
-        scheduler.limits.add_job(id, (job.definition, definition), with_batch.as_ref().or(limit_keys));
+    let key_set = scheduler.limits.add_job((job.definition, definition), with_batch.as_ref().or(limit_keys));
     if key_set.is_keyed() {
         job.extras_mut().key_set = key_set;
     }
@@ -190,7 +205,7 @@ pub(crate) enum InitialWait {
     Others,
 }
 
-/// Creates a job. The caller sets its timers or adds it to its lane.
+/// Creates a job. [`begin_wait`] sets its timers or adds it to its lane; members of a large batch wait until all are made.
 pub(crate) fn add(
     scheduler: &mut Scheduler,
     created_at: Timestamp,

@@ -81,7 +81,7 @@ const OVERDUE_EVERY: Duration = Duration::from_secs(1);
 /// Fires one wall-clock timer. Returns how many jobs it made.
 fn fire_date(scheduler: &mut Scheduler, now: Now, date: Date) -> usize {
     match date {
-        Date::Due(job) => due::start_due_job(scheduler, job),
+        Date::Due(job) => due::start_due_job(scheduler, now, job),
         Date::Expiry(job) => expire::expire(scheduler, now, job),
         Date::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
         Date::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
@@ -145,8 +145,13 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
             continue;
         }
         let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+        let is_noted = core::mem::replace(&mut attempt.noted_unreachable, true);
         if let Some(after) = definition.given_up_after(is_cancelled) {
             set_loss_at(scheduler, job, (contact + after).max(now.up));
+        }
+        // The lease was renewed by a suspension of the server, and the worker has not come back.
+        if is_noted {
+            continue;
         }
         scheduler.change(Change::Noted { job, at: now.utc, note: Note::Unreachable { token, worker: id } });
     }

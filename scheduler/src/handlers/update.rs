@@ -3,7 +3,7 @@
 use protocol::Now;
 
 use crate::core::Scheduler;
-use crate::handlers::{attempt_end, expire};
+use crate::handlers::{admission, attempt_end, expire};
 use crate::input::UpdateRequest;
 use crate::job::LiveState;
 use crate::state::State;
@@ -23,6 +23,7 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
     }
     let due_at = update.run_at.map_or(job.due_at, |start| start.resolve(now.utc));
     let priority = update.priority.unwrap_or(job.priority);
+    let was_queued = matches!(job.live_state, LiveState::Queued(_));
     if (due_at, priority) != (job.due_at, job.priority) {
         attempt_end::leave_queue(scheduler, id);
         if let Some(job) = scheduler.jobs.get_mut(&id) {
@@ -43,6 +44,9 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
         // The time in the queue of a job that comes after others begins when they have ended.
         if update.run_at.is_some() && !scheduler.dependencies.must_wait(id) {
             expire::start_queue_timeout(scheduler, id, due_at);
+        }
+        if !was_queued {
+            admission::make_room(scheduler, now, id);
         }
     }
     scheduler.reply(ticket, Answer::Done);

@@ -35,6 +35,9 @@ pub struct Attempt {
     pub stopping: Option<StopCause>,
     /// When it will be given up, if its worker is unreachable.
     pub loss_at: Option<Uptime>,
+    /// It was noted as unreachable, and its worker has not sent an inventory since. A lease that is renewed without a message of the
+    /// worker, after a suspension of the server, changes nothing about it.
+    pub noted_unreachable: bool,
     /// Ids of the GPUs that are reserved for it.
     pub gpus: Box<[String]>,
 }

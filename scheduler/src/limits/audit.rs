@@ -5,12 +5,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use protocol::order::StopCause;
 use protocol::{JobId, Now, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::{FULL, Worker};
 use crate::job::{Job, LiveState};
 use crate::limits::LimitNo;
+use crate::limits::contenders::Contenders;
 use crate::limits::gate;
 use crate::placement;
 use crate::queue::LaneKey;
@@ -19,6 +21,7 @@ use crate::queue::LaneKey;
 pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
     let mut faults = Vec::new();
     let mut users: BTreeMap<LimitNo, (u64, BTreeSet<JobId>)> = BTreeMap::new();
+    let mut contenders: BTreeMap<LimitNo, Contenders> = BTreeMap::new();
     let mut lanes = BTreeSet::new();
     let mut held = 0;
     for (id, job) in &scheduler.jobs {
@@ -35,6 +38,9 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
             if is_held && needs.permits().any(|permit| permit == limit) {
                 holders.insert(*id);
             }
+        }
+        if let Some(permit) = needs.permit {
+            count(scheduler, contenders.entry(permit).or_default(), *id, job);
         }
         if let LiveState::Queued(lane) = job.live_state
             && lane.key_set() != key_set
@@ -55,6 +61,11 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
                 "limit {number:?} counts {jobs} jobs with holders {holders:?}, not {right} with {holding:?}"
             ));
         }
+        let competing = contenders.remove(&number).unwrap_or_default();
+        if scheduler.limits.contenders_of(number).is_some_and(|counted| *counted != competing) {
+            let counted = scheduler.limits.contenders_of(number);
+            faults.push(format!("{counted:?} compete for limit {number:?}, not {competing:?}"));
+        }
         if jobs == 0 && scheduler.limits.recovered(number).is_none() {
             faults.push(format!("limit {number:?} is kept and nobody needs it"));
         }
@@ -63,6 +74,23 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
         faults.push(format!("limit {number:?} does not exist, and jobs need it"));
     }
     faults
+}
+
+/// Counts a job among those that compete for its permit.
+fn count(scheduler: &Scheduler, contenders: &mut Contenders, id: JobId, job: &Job) {
+    let is_leaving = match &job.live_state {
+        LiveState::Queued(_) if !scheduler.pending_batches.hides(id) => {
+            contenders.queued += 1;
+            false
+        }
+        LiveState::Held(attempt) => attempt.stopping == Some(StopCause::Cancel),
+        _ => return,
+    };
+    if is_leaving {
+        contenders.leaving.insert(id);
+    } else if gate::cancels_oldest(scheduler, job.definition) {
+        contenders.oldest.insert(id);
+    }
 }
 
 /// No limit keeps the jobs of this lane from a worker with room.

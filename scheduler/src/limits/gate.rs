@@ -298,6 +298,35 @@ pub(crate) fn started(scheduler: &mut Scheduler, lane: LaneKey, job: JobId, now:
     pass_on(scheduler, lane);
 }
 
+/// A job has been added to a lane: it competes for the permits of its limit.
+pub(crate) fn queued(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
+    if lane.is_limited() {
+        let needs = needs(scheduler, lane);
+        let cancels_oldest = cancels_oldest(scheduler, lane.definition());
+        scheduler.limits.queued(job, needs, cancels_oldest);
+    }
+}
+
+/// New jobs of this definition cancel the oldest ones of their limit.
+pub(crate) fn cancels_oldest(scheduler: &Scheduler, number: DefinitionNo) -> bool {
+    let rule = scheduler.definitions.at(number).and_then(|it| it.limits.concurrency.as_ref());
+    rule.is_some_and(|rule| rule.on_full.cancels_oldest())
+}
+
+/// The attempt of a job is being cancelled.
+pub(crate) fn cancelled(scheduler: &mut Scheduler, id: JobId) {
+    let Some(job) = scheduler.jobs.get(&id) else { return };
+    let needs = scheduler.limits.needs(job.definition, placement::key_set_of(scheduler, job));
+    scheduler.limits.leaves(id, needs);
+}
+
+/// A job leaves the queue without a start: it does not compete any more.
+pub(crate) fn unqueued(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
+    let needs = needs(scheduler, lane);
+    scheduler.limits.unqueued(job, needs);
+    left(scheduler, lane);
+}
+
 /// A job leaves a lane without a start. If it was woken in place of others, they go on.
 pub(crate) fn left(scheduler: &mut Scheduler, lane: LaneKey) {
     if lane.is_limited() {
@@ -336,13 +365,8 @@ pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
 }
 
 /// A job has ended for good. Its rate is remembered until it has recovered.
-pub(crate) fn forget(
-    scheduler: &mut Scheduler,
-    job: JobId,
-    (number, key_set): (DefinitionNo, KeySetNo),
-    now: Now,
-) {
-    if let Some(rate) = scheduler.limits.drop_job(job, number, key_set) {
+pub(crate) fn forget(scheduler: &mut Scheduler, (number, key_set): (DefinitionNo, KeySetNo), now: Now) {
+    if let Some(rate) = scheduler.limits.drop_job(number, key_set) {
         forget_rate(scheduler, rate, now);
     }
 }

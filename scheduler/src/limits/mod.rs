@@ -8,6 +8,7 @@
 //! Lanes that wait for a limit are parked under it in the queue; `gate` decides who goes next.
 
 pub(crate) mod audit;
+mod contenders;
 mod facts;
 pub(crate) mod gate;
 mod id;
@@ -19,12 +20,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use protocol::{JobId, Now, Uptime};
 
 use crate::definition::Definition;
 use crate::ids::DefinitionNo;
+use contenders::Contenders;
 pub use facts::{HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsFacts};
 pub use id::{LimitId, LimitKind, LimitNo, Needs, RateRow};
 use keys::{JobKeys, KeySetNo, KeySets};
@@ -49,8 +50,8 @@ struct Limit {
     jobs: u64,
     /// Jobs that hold a permit.
     holders: BTreeSet<JobId>,
-    /// Jobs that need it, oldest first; kept only where a rule cancels the oldest one.
-    members: BTreeSet<JobId>,
+    /// Jobs that compete for its permits.
+    contenders: Contenders,
     /// When the rate has recovered from all starts.
     recovered: Uptime,
     /// When it is looked at again.
@@ -112,7 +113,6 @@ impl Limits {
     /// Counts a job that has not ended. Returns the number of its keys.
     pub(crate) fn add_job(
         &mut self,
-        job: JobId,
         (number, definition): (DefinitionNo, &Definition),
         keys: Option<&JobKeys>,
     ) -> KeySetNo {
@@ -131,26 +131,16 @@ impl Limits {
                 needs
             }
         };
-        let has_members =
-            definition.limits.concurrency.as_ref().is_some_and(|it| it.on_full.cancels_oldest());
         for limit in needs.all() {
             if let Some(limit) = self.limit_mut(limit) {
                 limit.jobs += 1;
-                if has_members && matches!(limit.id.kind, LimitKind::Definition | LimitKind::Group) {
-                    limit.members.insert(job);
-                }
             }
         }
         key_set
     }
 
     /// Counts out a job that has ended and holds no permit. Returns the rates that may be forgotten when they have recovered.
-    pub(crate) fn drop_job(
-        &mut self,
-        job: JobId,
-        number: DefinitionNo,
-        key_set: KeySetNo,
-    ) -> Option<LimitNo> {
+    pub(crate) fn drop_job(&mut self, number: DefinitionNo, key_set: KeySetNo) -> Option<LimitNo> {
         let (needs, jobs) = self.needs.get_mut(&(number, key_set))?;
         let needs = *needs;
         *jobs -= 1;
@@ -163,7 +153,6 @@ impl Limits {
         for limit in needs.all() {
             if let Some(limit) = self.limit_mut(limit) {
                 limit.jobs -= 1;
-                limit.members.remove(&job);
             }
         }
         needs.permits().for_each(|permit| self.forget_unused(permit));
@@ -219,8 +208,8 @@ impl Limits {
         let force = in_force.unwrap_or(own);
         self.numbers.insert(id.clone(), number);
         if let Some(slot) = self.table.get_mut(at) {
-            let (holders, members) = (BTreeSet::new(), BTreeSet::new());
-            *slot = Some(Limit { id, force, jobs: 0, holders, members, recovered: Uptime(0), due: None });
+            let (holders, contenders) = (BTreeSet::new(), Contenders::default());
+            *slot = Some(Limit { id, force, jobs: 0, holders, contenders, recovered: Uptime(0), due: None });
         }
         number
     }
@@ -246,16 +235,20 @@ impl Limits {
     /// Takes permits and a token for a job that is assigned. Returns the rate to store.
     pub(crate) fn start(&mut self, job: JobId, needs: Needs, now: Now) -> Option<RateRow> {
         self.take_permits(job, needs);
+        self.count_start(needs);
         let limit = needs.token.and_then(|number| self.limit_mut(number))?;
         let Force::Rate(rate) = limit.force else { return None };
         limit.recovered = rate.after_start(limit.recovered, now.up);
         Some(RateRow { id: limit.id.clone(), recovered: rate::to_utc(limit.recovered, now) })
     }
 
-    /// Takes the permits of a job that held them before a restart of the server.
-    pub(crate) fn hold(&mut self, job: JobId, needs: Needs) {
+    /// Takes the permits of a job that held them before a restart of the server. `cancels_oldest` is the rule of its definition.
+    pub(crate) fn hold(&mut self, job: JobId, needs: Needs, cancels_oldest: bool) {
         self.held += 1;
         self.take_permits(job, needs);
+        if cancels_oldest && let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
+            limit.contenders.oldest.insert(job);
+        }
     }
 
     fn take_permits(&mut self, job: JobId, needs: Needs) {
@@ -268,7 +261,12 @@ impl Limits {
 
     /// Gives the permits of a job back. Returns the limits of those that the job held.
     pub(crate) fn give_back(&mut self, job: JobId, needs: Needs) -> impl Iterator<Item = LimitNo> {
-        let mut held = |number| self.limit_mut(number).is_some_and(|limit| limit.holders.remove(&job));
+        let mut held = |number| {
+            self.limit_mut(number).is_some_and(|limit| {
+                limit.contenders.remove(job);
+                limit.holders.remove(&job)
+            })
+        };
         let given = [needs.permit, needs.batch].map(|number| number.filter(|number| held(*number)));
         given.into_iter().flatten()
     }
@@ -341,34 +339,12 @@ impl Limits {
         }
     }
 
-    /// The jobs that hold a permit of this limit, oldest first.
-    pub(crate) fn holders(&self, number: LimitNo) -> impl Iterator<Item = JobId> {
-        self.limit(number).into_iter().flat_map(|limit| limit.holders.iter().copied())
-    }
-
-    /// The jobs that need this limit, oldest first, if a rule cancels the oldest one. Those of this range are left out.
-    pub(crate) fn members_outside(
-        &self,
-        number: LimitNo,
-        hidden: Range<JobId>,
-    ) -> impl Iterator<Item = JobId> {
-        let members = self.limit(number).map(|limit| &limit.members);
-        let before = members.into_iter().flat_map(move |members| members.range(..hidden.start));
-        let after = members.into_iter().flat_map(move |members| members.range(hidden.end..));
-        before.chain(after).copied()
-    }
-
     /// Number of permits of this limit, if it is in force.
     pub(crate) fn permits(&self, number: LimitNo) -> Option<u32> {
         match self.limit(number)?.force {
             Force::Permits(permits) => Some(permits),
             Force::Lifted | Force::Rate(_) => None,
         }
-    }
-
-    /// Number of jobs that need this limit and have not ended.
-    pub(crate) fn jobs(&self, number: LimitNo) -> u64 {
-        self.limit(number).map_or(0, |limit| limit.jobs)
     }
 
     /// All limits with the number of their jobs and their holders, for the audit.

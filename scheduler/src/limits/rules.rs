@@ -62,9 +62,9 @@ pub enum OnFull {
     Queue,
     /// The submission is refused.
     Reject,
-    /// The oldest jobs that hold a permit are cancelled, one for each new job.
+    /// The oldest jobs that hold a permit are cancelled, until the permits suffice for the new job as well.
     CancelRunning,
-    /// The oldest jobs of the limit are cancelled, waiting or not, one for each new job.
+    /// The oldest jobs that hold a permit or are queued are cancelled, until the permits suffice for the new job as well.
     CancelOldest,
 }
 

@@ -44,6 +44,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         recalled: false,
         stopping: None,
         loss_at: None,
+        noted_unreachable: false,
         gpus: gpus.clone().into(),
     }));
     let member = scheduler.batches.member(job.role().numbered_as(id));

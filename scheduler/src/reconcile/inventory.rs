@@ -75,7 +75,8 @@ pub(crate) fn inventory(
     scheduler.changed = true;
 }
 
-/// Cancels the pending losses of a worker that is reachable again.
+/// Cancels the pending losses of a worker that is reachable again. Attempts that were noted as unreachable are noted as back, also if a
+/// suspension of the server has renewed the lease meanwhile.
 fn restore_reachable(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
@@ -87,10 +88,11 @@ fn restore_reachable(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
             continue;
         };
         let token = attempt.token(job);
+        let was_noted = mem::take(&mut attempt.noted_unreachable);
         if let Some(at) = attempt.loss_at.take() {
             scheduler.timers.clear_alarm(at, Alarm::Loss(job, token.fence));
         }
-        if was_unreachable {
+        if was_noted {
             scheduler.change(Change::Noted { job, at: now.utc, note: Note::Revived { token, worker: id } });
         }
     }

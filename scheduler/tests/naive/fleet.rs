@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::budgets::given_up_after;
 use super::matching::is_listed;
-use super::{Drain, LiveState, Model, Worker};
+use super::{Drain, Job, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Availability;
-use crate::world::protocol::{RuntimeKind, Timestamp, Uptime, WorkerId};
+use crate::world::protocol::{RuntimeKind, Timestamp, Token, Uptime, WorkerId};
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::{Connected, Operation};
 use crate::world::scheduler::step::{Answer, Rejection};
@@ -154,6 +154,18 @@ impl Model {
         self.workers.len() - 1
     }
 
+    /// The jobs whose attempt this worker has.
+    pub(crate) fn held(&self, worker: WorkerId) -> Vec<u64> {
+        let holds = |job: &&Job| job.attempt().is_some_and(|attempt| attempt.worker == worker);
+        self.jobs.iter().filter(holds).map(|job| job.id).collect()
+    }
+
+    /// The job whose current attempt has this token, and is this worker's.
+    pub(super) fn bearer(&self, token: Token, worker: WorkerId) -> Option<u64> {
+        let bears = |job: &&Job| job.attempt().is_some_and(|it| it.token == token && it.worker == worker);
+        self.jobs.iter().find(bears).map(|job| job.id)
+    }
+
     /// Its lease has run out: what it has waits for it until `lost_after`, counted from when it was last heard of.
     pub(super) fn fall_silent(&mut self, id: u64) {
         let now = self.now.up;
@@ -178,7 +190,9 @@ impl Model {
                 attempt.loss = Some((contact + after).max(now));
             }
             let token = attempt.token;
-            self.say(format!("j{job} noted {token} unreachable on w{id}"));
+            if !std::mem::replace(&mut attempt.missed, true) {
+                self.say(format!("j{job} noted {token} unreachable on w{id}"));
+            }
         }
     }
 

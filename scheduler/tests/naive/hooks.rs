@@ -1,12 +1,17 @@
 //! Hooks: the jobs that the starts and ends of a step make, in the order in which they happened.
 
+use std::sync::Arc;
+
 use super::{Job, Model};
 use crate::world::ends::params_of_result;
 use crate::world::protocol::JobId;
+use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;
+use crate::world::scheduler::new_jobs::NewJob;
+use crate::world::scheduler::step::Rejection;
 
 /// A hook whose event has happened: the parent, and the definition that is named for it.
 #[derive(Debug)]
@@ -49,22 +54,33 @@ impl Model {
 
     /// Makes the jobs of all events of this step.
     pub(super) fn make_hooks(&mut self) {
-        for hook in std::mem::take(&mut self.hooked) {
+        // A job of a hook may end another one, which has hooks itself.
+        while !self.hooked.is_empty() {
+            let hook = self.hooked.remove(0);
             let definition = self.definitions.iter().find(|it| it.name == hook.target);
             let definition = definition.expect("the walk names what there is").clone();
-            let result = if hook.depth > DEPTH_MAX {
-                HookResult::LeftOut(HookRefusal::TooDeep)
-            } else {
-                let params =
-                    hook.result.map(|result| params_of_result(&definition.submission, &result).params);
-                let params = params.flatten().unwrap_or_default();
-                let details = JobDetails { params, ..JobDetails::default() };
-                let keys = JobKeys::of(&definition.limits, Some(&details));
-                let (priority, due) = (definition.priority, self.now.utc);
-                let job = self.add_job(definition, priority, keys, due, hook.depth);
-                HookResult::Made { job: JobId(job), depth: hook.depth }
+            let result = match hook.depth > DEPTH_MAX {
+                true => HookResult::LeftOut(HookRefusal::TooDeep),
+                false => self.make_hook(&hook, definition),
             };
             self.say(format!("j{} {} {}: {result:?}", hook.parent, hook.event.name(), hook.target));
         }
+    }
+
+    fn make_hook(&mut self, hook: &Pending, definition: Arc<Definition>) -> HookResult {
+        let result = hook.result.as_ref();
+        let params = result.and_then(|result| params_of_result(&definition.submission, result).params);
+        let details = JobDetails { params: params.unwrap_or_default(), ..JobDetails::default() };
+        let keys = JobKeys::of(&definition.limits, Some(&details));
+        let new = NewJob { details: Some(Box::new(details)), ..NewJob::default() };
+        match self.refusal(&definition, std::iter::once(&new)) {
+            Some(Rejection::LimitFull { .. }) => return HookResult::LeftOut(HookRefusal::LimitFull),
+            Some(_) => return HookResult::LeftOut(HookRefusal::QueueFull),
+            None => {}
+        }
+        let (priority, due) = (definition.priority, self.now.utc);
+        let job = self.add_job(definition, priority, keys, due, hook.depth);
+        self.make_room(job);
+        HookResult::Made { job: JobId(job), depth: hook.depth }
     }
 }

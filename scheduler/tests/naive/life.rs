@@ -9,27 +9,13 @@ use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, Timestamp, Token, Uptime, WorkerId};
 use crate::world::scheduler::definition::{Definition, OnLost, WaitLimits};
-use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, Submit, UpdateRequest};
+use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, UpdateRequest};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;
 use crate::world::scheduler::new_jobs::StartTime;
 use crate::world::scheduler::step::{Accepted, Answer, Rejection};
 
 impl Model {
-    pub(super) fn submit(&mut self, submit: Submit) {
-        let first = self.last_job + 1;
-        let count = submit.jobs.len() as u32;
-        for new in submit.jobs {
-            let definition = self.definitions.iter().find(|it| it.revision == new.revision);
-            let definition = definition.expect("the walk asks for what there is").clone();
-            let priority = new.priority.unwrap_or(definition.priority);
-            let keys = JobKeys::of(&definition.limits, new.details.as_deref());
-            let due = self.start(new.run_at).unwrap_or(self.now.utc);
-            self.add_job(definition, priority, keys, due, 0);
-        }
-        self.accepted.push((submit.ticket, first, count));
-    }
-
     /// Makes a job, and returns its number.
     pub(super) fn add_job(
         &mut self,
@@ -54,6 +40,7 @@ impl Model {
             attempts: 0,
             has_started: false,
             hook_depth,
+            batch: None,
             job_failures: 0,
             oom_kills: 0,
             losses: Vec::new(),
@@ -102,7 +89,7 @@ impl Model {
     }
 
     /// A start that somebody asks for is never in the past.
-    fn start(&self, asked: Option<StartTime>) -> Option<Timestamp> {
+    pub(super) fn start(&self, asked: Option<StartTime>) -> Option<Timestamp> {
         let now = self.now.utc;
         asked.map(|asked| match asked {
             StartTime::At(at) => at.max(now),
@@ -117,6 +104,7 @@ impl Model {
                 let due = self.start(request.update.run_at).unwrap_or(job.due);
                 let priority = request.update.priority.unwrap_or(job.priority);
                 if (due, priority) != (job.due, job.priority) {
+                    let was_queued = matches!(job.standing, LiveState::Queued { .. });
                     let job = self.job_mut(id).expect("it was just found");
                     (job.due, job.priority, job.standing) = (due, priority, LiveState::Scheduled);
                     if due <= now {
@@ -127,6 +115,9 @@ impl Model {
                     self.say(format!("j{id} updated: {} due {} p{priority}", state.name(), due.0));
                     if request.update.run_at.is_some() {
                         self.limit(id, due, |waits| waits.queue);
+                    }
+                    if !was_queued {
+                        self.make_room(id);
                     }
                 }
                 Answer::Done
@@ -242,6 +233,8 @@ impl Model {
         let (token, worker) = (attempt.token, attempt.worker);
         self.say(format!("j{token} stopping {}", cause.name()));
         if let Some(session) = self.ready_session(worker) {
+            // It was to be sent in this very step.
+            self.said.retain(|line| !line.starts_with(&format!("to {session}: enqueue {token} ")));
             return self.say(format!("to {session}: cancel {token} {}", cause.name()));
         }
         // A cancelled job does not wait for a worker that stays away, whatever its definition says.
@@ -378,6 +371,7 @@ impl Model {
                 Date::Due(id) => {
                     self.queue(id);
                     self.say(format!("j{id} due"));
+                    self.make_room(id);
                 }
                 Date::Expiry(id) => self.expire(id),
                 Date::DrainEnd(worker) => self.end_drain(worker),

@@ -2,6 +2,7 @@
 
 use super::{Job, LiveState, Model, resources};
 use crate::world::protocol::WorkerId;
+use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::limits::keys::JobKeys;
 use crate::world::scheduler::limits::{LimitId, LimitKind};
 use crate::world::scheduler::step::PendingReason;
@@ -19,13 +20,18 @@ pub(super) type Turn = (Lane, u64);
 
 impl Model {
     /// The limit of permits that a job needs, and its value.
-    fn permit_of(job: &Job) -> Option<(LimitId, usize)> {
-        let rule = job.definition.limits.concurrency.as_ref()?;
+    pub(super) fn permit_of(job: &Job) -> Option<(LimitId, usize)> {
+        Self::permit_for(&job.definition, job.keys.as_ref())
+    }
+
+    /// The limit of permits that a job with these keys needs, and its value.
+    pub(super) fn permit_for(definition: &Definition, keys: Option<&JobKeys>) -> Option<(LimitId, usize)> {
+        let rule = definition.limits.concurrency.as_ref()?;
         let (kind, name) = match &rule.group {
             Some(group) => (LimitKind::Group, group.as_str()),
-            None => (LimitKind::Definition, job.definition.name.as_str()),
+            None => (LimitKind::Definition, definition.name.as_str()),
         };
-        let key = job.keys.as_ref().and_then(|keys| keys.concurrency.clone());
+        let key = keys.and_then(|keys| keys.concurrency.clone());
         Some((LimitId { kind, name: name.into(), key }, rule.limit as usize))
     }
 

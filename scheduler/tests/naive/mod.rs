@@ -3,6 +3,7 @@
 //! is left to chance (which of equally loaded workers, how long a delay) is taken from the decision, if it is within its bounds, and
 //! everything else must be the same.
 
+mod admission;
 mod asking;
 mod budgets;
 mod emptying;
@@ -105,6 +106,8 @@ pub(crate) struct Job {
     has_started: bool,
     /// Its place in a chain of hooks.
     hook_depth: u8,
+    /// The first job of its batch.
+    batch: Option<u64>,
     job_failures: u32,
     oom_kills: u32,
     losses: Vec<Timestamp>,
@@ -142,6 +145,8 @@ pub(crate) struct Attempt {
     overrun: Option<Uptime>,
     slow: Option<Uptime>,
     loss: Option<Uptime>,
+    /// It was called unreachable, and not called back since.
+    missed: bool,
     offer: Option<Offer>,
 }
 
@@ -334,18 +339,6 @@ impl Model {
 
     fn by_session(&mut self, session: SessionId) -> Option<&mut Worker> {
         self.workers.iter_mut().find(|worker| worker.session == Some(session))
-    }
-
-    /// The jobs whose attempt this worker has.
-    pub(crate) fn held(&self, worker: WorkerId) -> Vec<u64> {
-        let holds = |job: &&Job| job.attempt().is_some_and(|attempt| attempt.worker == worker);
-        self.jobs.iter().filter(holds).map(|job| job.id).collect()
-    }
-
-    /// The job whose current attempt has this token, and is this worker's.
-    fn bearer(&self, token: Token, worker: WorkerId) -> Option<u64> {
-        let bears = |job: &&Job| job.attempt().is_some_and(|it| it.token == token && it.worker == worker);
-        self.jobs.iter().find(bears).map(|job| job.id)
     }
 
     /// A session on which orders may be given.

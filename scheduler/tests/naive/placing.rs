@@ -140,6 +140,7 @@ impl Model {
             overrun: None,
             slow: None,
             loss: None,
+            missed: false,
             offer: None,
         });
         self.say(format!("j{token} assigned w{worker} attempt {number} on {session}"));

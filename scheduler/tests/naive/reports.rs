@@ -201,12 +201,12 @@ impl Model {
             worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_) | Excluded::Suspect));
         }
         let is_complete = worker.offers;
-        let is_back = std::mem::take(&mut worker.unreachable);
+        worker.unreachable = false;
         for job in self.held(id) {
             let attempt = self.attempt_mut(job).expect("it is held");
             attempt.loss = None;
             let token = attempt.token;
-            if is_back {
+            if std::mem::take(&mut attempt.missed) {
                 self.say(format!("j{job} noted {token} revived on w{id}"));
             }
         }

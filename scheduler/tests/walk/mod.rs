@@ -19,6 +19,9 @@ use crate::world::scheduler::placement::rules::{
 };
 use crate::world::{World, definition};
 
+#[allow(unused_imports, reason = "used in part by each test")]
+pub(crate) use rules::{Admission, admission};
+
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Submit {
@@ -129,17 +132,24 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A world whose scheduler has these settings.
-pub(crate) fn world(config: crate::world::scheduler::Config) -> World {
+/// A world whose scheduler has these settings, and whose definitions have these rules for new jobs.
+pub(crate) fn world(config: crate::world::scheduler::Config, admission: &Admission) -> World {
     let mut world = World::with(config);
     for number in 0..NAMES.len() {
-        world.define(kind(number));
+        world.define(kind_with(number, admission));
     }
     world
 }
 
 /// Names of the definitions.
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// One of them, with these rules for new jobs.
+pub(crate) fn kind_with(number: usize, admission: &Admission) -> Definition {
+    let mut it = kind(number);
+    admission.apply(number, &mut it);
+    it
+}
 
 /// One of them.
 pub(crate) fn kind(number: usize) -> Definition {
@@ -379,7 +389,9 @@ fn offer(worker: u8, slots: u8) -> OfferedResources {
 /// A job that waits for an instant, if it is to.
 pub(crate) fn delayed(world: &World, delay: u8) -> NewJob {
     let run_at = (delay > 0).then(|| world.now.utc + Duration::from_secs(u64::from(delay) * 7));
-    NewJob { run_at: run_at.map(StartTime::At), ..NewJob::default() }
+    // A delay of nothing is none.
+    let none = world.inputs.len().is_multiple_of(2).then_some(StartTime::After(Duration::ZERO));
+    NewJob { run_at: run_at.map(StartTime::At).or(none), ..NewJob::default() }
 }
 
 fn report(world: &mut World, worker: &str, token: Token, which: u8, kind: u8) {

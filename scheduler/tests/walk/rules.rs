@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+
+use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::hooks::Hooks;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 
@@ -27,6 +30,36 @@ pub(super) fn limits(number: usize) -> LimitRules {
         },
         _ => LimitRules::default(),
     }
+}
+
+/// Rules of the definitions for new jobs: their `on_full`, if they have a limit of permits, and their `max_queued`.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission {
+    on_full: Vec<OnFull>,
+    queued_max: Vec<Option<u32>>,
+}
+
+impl Admission {
+    /// A definition with these rules.
+    pub(super) fn apply(&self, number: usize, definition: &mut Definition) {
+        definition.limits.queued_max = self.queued_max[number];
+        if let Some(rule) = &mut definition.limits.concurrency {
+            rule.on_full = self.on_full[number];
+        }
+    }
+}
+
+/// Rules for four definitions; most jobs are let in.
+pub(crate) fn admission() -> impl Strategy<Value = Admission> {
+    let on_full = prop_oneof![
+        4 => Just(OnFull::Queue),
+        1 => Just(OnFull::Reject),
+        2 => Just(OnFull::CancelRunning),
+        2 => Just(OnFull::CancelOldest),
+    ];
+    let queued_max = prop_oneof![6 => Just(None), 1 => (2..9_u32).prop_map(Some)];
+    let both = (prop::collection::vec(on_full, 4), prop::collection::vec(queued_max, 4));
+    both.prop_map(|(on_full, queued_max)| Admission { on_full, queued_max })
 }
 
 /// A loop, which a jobs.yaml cannot have: its chain must end all the same.

@@ -21,13 +21,15 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     Some(UniqueRule { key, on_duplicate, clear })
 }
 
-/// `priority=3 in=10s label=tenant:acme param=size:large unique_key=a retry_of=j1 after=j2:failed,j3+succeeded`
+/// `priority=3 in=10s delay=10s label=tenant:acme param=size:large unique_key=a retry_of=j1 after=j2:failed,j3+succeeded`
 pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |job: &str| JobId(job.trim_start_matches('j').parse().unwrap());
     NewJob {
         priority: option("priority").map(|value| value.parse().unwrap()),
-        run_at: option("in").map(|value| StartTime::At(world.now.utc + crate::seconds(value))),
+        run_at: option("in")
+            .map(|value| StartTime::At(world.now.utc + crate::seconds(value)))
+            .or(option("delay").map(|value| StartTime::After(crate::seconds(value)))),
         details: option("label")
             .map(crate::limit_words::labelled)
             .or(option("param").map(crate::limit_words::parametrised))
