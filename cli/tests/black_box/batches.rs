@@ -153,6 +153,11 @@ async fn members_are_told_their_position_also_when_they_are_retried() {
     cluster.api().wait_for_job(4, |job| job["state"] == "failed").await;
     let (_, output) = cli(&cluster, &["logs", "4"]);
     assert!(output.contains("1 1/3\n"), "{output}");
+    // The retry has failed too, so it is the one to retry, though it is no member.
+    let (code, said) = cli(&cluster, &["batch", "1", "retry", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    let again = cluster.api().wait_for_job(5, |job| job["state"] == "failed").await;
+    assert_eq!(again["retry_of"], 4, "{again}");
 }
 
 #[tokio::test]

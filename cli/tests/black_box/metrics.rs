@@ -85,3 +85,17 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_refused_is_told_until_a_good_one_is_read() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS_FILE);
+    let (_server, api) = (cluster.start_server(&[]).await, cluster.api());
+    for (text, code, told) in [(JOBS_FILE, 0, 0.0), ("jobs: {", 2, 1.0), (JOBS_FILE, 0, 0.0)] {
+        std::fs::write(cluster.path("jobs.yaml"), text).unwrap();
+        let reloaded = cluster.run_cli(&["reload", "--server", &cluster.address()]);
+        assert_eq!(reloaded.0, code, "{reloaded:?}");
+        assert_eq!(value(&scrape(&api).await, "longshore_jobs_file_refused"), Some(told));
+        let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
+        assert_eq!(ready.contains("warning: jobs.yaml: the file was refused at 2"), told > 0.0, "{ready}");
+    }
+}

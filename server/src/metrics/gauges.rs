@@ -31,6 +31,8 @@ pub struct ScrapeFacts<'s> {
     pub log_segments: (usize, u64),
     /// The disk is too full for new jobs.
     pub storage_is_low: bool,
+    /// The last reload was refused because of faults of the file.
+    pub jobs_file_is_refused: bool,
     /// The end of the TLS certificate in use; none without TLS.
     pub certificate_expires: Option<Timestamp>,
 }
@@ -51,6 +53,7 @@ pub(super) struct Gauges {
     log_segments: Gauge,
     log_bytes: Gauge,
     storage_low: Gauge,
+    jobs_file_refused: Gauge,
     certificate_expires: Gauge,
     expectations_missed: Family<Labels<2>, Gauge>,
 }
@@ -72,6 +75,7 @@ impl Gauges {
             log_segments: Gauge::default(),
             log_bytes: Gauge::default(),
             storage_low: Gauge::default(),
+            jobs_file_refused: Gauge::default(),
             certificate_expires: Gauge::default(),
             expectations_missed: Family::default(),
         };
@@ -91,6 +95,8 @@ impl Gauges {
         to.register("log_segments", "Files with output of jobs", all.log_segments.clone());
         to.register("log_bytes", "Bytes of output of jobs", all.log_bytes.clone());
         to.register("storage_low", "1 while the disk is too full for new jobs", all.storage_low.clone());
+        let refused = "1 while the last reload of jobs.yaml was refused, so that a restart would fail";
+        to.register("jobs_file_refused", refused, all.jobs_file_refused.clone());
         let expires = "Unix time at which the TLS certificate in use expires; 0 without TLS";
         to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());
         let missed = "1 while a definition is stale or slow, by definition; 0 while it is as expected";
@@ -120,6 +126,7 @@ impl Gauges {
         self.log_segments.set(number(facts.log_segments.0));
         self.log_bytes.set(number(facts.log_segments.1));
         self.storage_low.set(facts.storage_is_low.into());
+        self.jobs_file_refused.set(facts.jobs_file_is_refused.into());
         self.certificate_expires.set(facts.certificate_expires.map_or(0, |at| at.0.div_euclid(1_000)));
     }
 

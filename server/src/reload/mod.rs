@@ -5,15 +5,16 @@ mod removed;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use protocol::Revision;
 use protocol::order::Intervals;
+use protocol::{Revision, Timestamp};
 use tokio::sync::{Mutex, Notify};
 
 use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions, Entry};
+use crate::clock;
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
 use crate::engine::{Busy, Handle};
 use crate::policy::{self, PolicyError};
@@ -37,6 +38,8 @@ pub struct Reloader {
     turn: Mutex<()>,
     /// Notified after each replacement of the definitions.
     loaded: Notify,
+    /// When the last reload was refused for the sake of the file; none if it was not.
+    refused_at: std::sync::Mutex<Option<Timestamp>>,
 }
 
 /// The effect of a reload.
@@ -123,6 +126,7 @@ impl Reloader {
             records: None,
             turn: Mutex::new(()),
             loaded: Notify::new(),
+            refused_at: std::sync::Mutex::default(),
         }
     }
 
@@ -164,6 +168,7 @@ impl Reloader {
             Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
             _ => self.replace().await,
         };
+        self.note_result(&result);
         match &result {
             Ok(reloaded) => tracing::info!(
                 definitions = reloaded.definitions,
@@ -187,6 +192,25 @@ impl Reloader {
             }
         }
         result
+    }
+
+    fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
+        let refused_at = match result {
+            Ok(_) => None,
+            // The file was not looked at, so it is as good or as bad as before.
+            Err(ReloadError::Unexpected { .. } | ReloadError::Busy) => return,
+            Err(ReloadError::Faults(_) | ReloadError::Policy(_) | ReloadError::Panicked(_)) => {
+                Some(clock::now().utc)
+            }
+        };
+        *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = refused_at;
+    }
+
+    /// When the last reload was refused because the file, or the policy of the server, has faults; none if it was not. A restart would
+    /// fail for the same faults.
+    #[must_use]
+    pub fn refused_at(&self) -> Option<Timestamp> {
+        *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Parses the text of a jobs file as a reload would, and changes nothing. One text at a time.

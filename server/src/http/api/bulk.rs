@@ -251,8 +251,7 @@ impl Operation {
         };
         let mut chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
         if self.verb == Verb::Retry {
-            let left_out = self.retried_before(chosen.clone()).await?;
-            chosen.retain(|job| !left_out.contains(job));
+            chosen = self.to_retry(chosen, filter).await?;
         }
         let count = chosen.len() as u64;
         if !result.dry_run {

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes;
+use crate::http::present::shapes::{self, Time};
 use crate::http::request::path::Name;
 use crate::http::state::AppState;
 
@@ -39,11 +39,16 @@ fn warnings(state: &AppState) -> Vec<String> {
 pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
     let storage = state.services.storage.is_low();
     let storage = storage.then(|| "storage: the disk is nearly full, new jobs are refused".to_owned());
+    let refused = state.services.reloader.refused_at().map(|at| {
+        let at = Time(at);
+        format!("jobs.yaml: the file was refused at {at}, the definitions before it are in force; a restart would fail: see longshore validate")
+    });
     let others = state.services.engine.health().warnings();
     let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(clock::now().utc));
     storage
         .into_iter()
         .chain(certificate)
+        .chain(refused)
         .chain(others.into_iter().map(|warning| warning.to_string()))
         .collect()
 }

@@ -147,8 +147,8 @@ fn has_failed(state: JobState) -> bool {
     state.has_ended() && state != JobState::Succeeded
 }
 
-/// The jobs that have not succeeded and were not retried, without those that could not start again: they come after a job that succeeded, and require another
-/// outcome.
+/// The jobs that have not succeeded and were not retried, and those that came after them, such as an alarm or a clean-up. Without those that could
+/// not start again: they come after a job that succeeded, and require another outcome.
 fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j PipelineJob> {
     let mut states: BTreeMap<JobId, JobState> = jobs.iter().map(|job| (job.job, job.state)).collect();
     states.extend(retries.iter().map(|(job, (_, state))| (*job, *state)));
@@ -156,6 +156,11 @@ fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j Pipeline
     let retried: BTreeSet<JobId> = within.chain(retries.keys().copied()).collect();
     let failed = |job: &&PipelineJob| has_failed(job.state) && !retried.contains(&job.job);
     let mut repeated: BTreeSet<JobId> = jobs.iter().filter(failed).map(|job| job.job).collect();
+    while let added = ran_after(jobs, &repeated, &retried)
+        && !added.is_empty()
+    {
+        repeated.extend(added);
+    }
     loop {
         let can_start = |job: &PipelineJob| {
             job.after.iter().all(|on| {
@@ -164,16 +169,25 @@ fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j Pipeline
                     || state.is_some_and(|state| !state.has_ended() || on.requires.is_met_by(state))
             })
         };
-        let left: BTreeSet<JobId> = jobs
-            .iter()
-            .filter(|job| repeated.contains(&job.job) && can_start(job))
-            .map(|job| job.job)
-            .collect();
+        let has_cause = |job: &PipelineJob| has_failed(job.state) || comes_after(job, &repeated);
+        let left = jobs.iter().filter(|job| repeated.contains(&job.job) && can_start(job) && has_cause(job));
+        let left: BTreeSet<JobId> = left.map(|job| job.job).collect();
         if left.len() == repeated.len() {
             return jobs.iter().filter(|job| left.contains(&job.job)).collect();
         }
         repeated = left;
     }
+}
+
+/// Further jobs that succeeded after one of the repeated jobs, and were not retried.
+fn ran_after(jobs: &[PipelineJob], repeated: &BTreeSet<JobId>, retried: &BTreeSet<JobId>) -> Vec<JobId> {
+    let is_new = |job: &&PipelineJob| !repeated.contains(&job.job) && !retried.contains(&job.job);
+    let ran = |job: &&PipelineJob| job.state == JobState::Succeeded && comes_after(job, repeated);
+    jobs.iter().filter(is_new).filter(ran).map(|job| job.job).collect()
+}
+
+fn comes_after(job: &PipelineJob, others: &BTreeSet<JobId>) -> bool {
+    job.after.iter().any(|on| others.contains(&on.job))
 }
 
 /// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, on retries, else on the jobs themselves.
@@ -232,7 +246,7 @@ mod tests {
         ];
         let retries: Retries = [(JobId(1), (JobId(9), JobState::Succeeded))].into();
         let repeated = to_repeat(&jobs, &retries);
-        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2]);
+        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2], "its alarm stays");
         let on: Vec<_> = after(repeated[0], &repeated, &retries).into_iter().map(|it| it.on).collect();
         assert_eq!(on, [Predecessor::Ended(JobId(9), JobState::Succeeded)]);
         let retries: Retries = [(JobId(1), (JobId(9), JobState::Running))].into();
@@ -250,9 +264,12 @@ mod tests {
             job(4, JobState::Succeeded, &[(2, RequiredEnd::Failure)]),
             job(5, JobState::Cancelled, &[(1, RequiredEnd::Failure)]),
             job(6, JobState::Cancelled, &[(5, RequiredEnd::Any), (2, RequiredEnd::Any)]),
+            job(7, JobState::Succeeded, &[(5, RequiredEnd::Any)]),
+            job(8, JobState::Cancelled, &[(4, RequiredEnd::Failure)]),
         ];
         let repeated = to_repeat(&jobs, &Retries::new());
-        assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2, 3, 6]);
+        let numbers: Vec<_> = repeated.iter().map(|job| job.job.0).collect();
+        assert_eq!(numbers, [2, 3, 4, 6, 8], "the alarm watches over the repetition");
         let after: Vec<_> =
             after(repeated[1], &repeated, &Retries::new()).into_iter().map(|it| it.on).collect();
         assert_eq!(after, [Predecessor::Live(JobId(1)), Predecessor::Member(0)]);

@@ -1,34 +1,56 @@
-//! Jobs that a retry by filters leaves out.
+//! The jobs that a retry by filters takes: a job that was retried is left to its retry.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use protocol::JobId;
+use scheduler::job::State as JobState;
 
 use super::Operation;
 use crate::http::middleware::problem::Problem;
-use crate::store::Archive;
+use crate::store::{Archive, JobFilter, ReadError};
+
+/// Retries of retries.
+const RETRIES_FOLLOWED: usize = 100;
 
 impl Operation {
-    /// The jobs that were retried, but not by this request when it was sent before: the retry stands for its job from then on, and is
-    /// chosen itself if it has failed too.
-    pub(super) async fn retried_before(&self, jobs: Vec<JobId>) -> Result<BTreeSet<JobId>, Problem> {
+    /// The jobs to retry for these jobs of a filter. A retry stands for its job from then on, unless this request made it when it was sent
+    /// before. A filter finds a retry that has failed too by itself, but for one by batch: a retry is no member, so it is looked for here.
+    pub(super) async fn to_retry(&self, jobs: Vec<JobId>, filter: &JobFilter) -> Result<Vec<JobId>, Problem> {
         let key = self.key.as_ref().map(|(key, _)| Arc::clone(key));
+        let followed = filter.batch.map(|_| filter.states.clone()).unwrap_or_default();
         let read = move |archive: &dyn Archive| {
-            let mut left_out = BTreeSet::new();
-            for job in archive.retries(&jobs)?.into_keys() {
-                let is_by_this_request = match &key {
-                    Some(key) => archive.key(&key_of(key, job))?.0.is_some(),
-                    None => false,
-                };
-                if !is_by_this_request {
-                    left_out.insert(job);
-                }
-            }
-            Ok(left_out)
+            let chosen = jobs.iter().map(|job| latest(archive, *job, key.as_deref(), &followed));
+            chosen.filter_map(Result::transpose).collect()
         };
         self.state.read(read).await
     }
+}
+
+/// The job, or the last one of its retries that all ended in one of these states; none if a retry stands for it.
+fn latest(
+    archive: &dyn Archive,
+    job: JobId,
+    key: Option<&str>,
+    followed: &[JobState],
+) -> Result<Option<JobId>, ReadError> {
+    let mut latest = job;
+    for _ in 0..RETRIES_FOLLOWED {
+        let Some((retry, state)) = archive.retries(&[latest])?.remove(&latest) else {
+            return Ok(Some(latest));
+        };
+        let is_by_this_request = match key {
+            Some(key) => archive.key(&key_of(key, latest))?.0.is_some(),
+            None => false,
+        };
+        if is_by_this_request {
+            return Ok(Some(latest));
+        }
+        if !followed.contains(&state) {
+            return Ok(None);
+        }
+        latest = retry;
+    }
+    Ok(None)
 }
 
 /// The idempotency key of one job of a request.
