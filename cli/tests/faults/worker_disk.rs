@@ -14,7 +14,7 @@ use crate::support::{Api, Cluster, Process, own_mounts, wait_until};
 #[tokio::test(flavor = "multi_thread")]
 async fn worker_with_a_full_disk_keeps_outcomes_and_repeats_no_job() {
     let cluster = waiting();
-    let Some(disk) = Disk::small(&cluster.path("only")).await else {
+    let Some(disk) = Disk::of(&cluster.path("only"), "1m").await else {
         println!("no mounts of one's own here: no disk is full");
         return;
     };
@@ -43,6 +43,23 @@ async fn worker_with_a_full_disk_keeps_outcomes_and_repeats_no_job() {
     disk.empty();
     let mut worker = disk.worker(&cluster);
     assert_ran_once(&cluster, &[watched, alone, late]).await;
+    worker.terminate().await;
+    server.terminate().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_fills_the_disk_is_freed_once_the_server_has_it() {
+    let cluster = waiting();
+    let Some(disk) = Disk::of(&cluster.path("only"), "8m").await else { return };
+    let mut server = cluster.start_server(&[]).await;
+    let (mut worker, api) = (disk.worker(&cluster), cluster.api());
+    api.wait_for_ready_worker("only").await;
+    let flood = api.post("/api/jobs/flood", None).await["id"].as_u64().unwrap();
+    let ended = api.wait_for_job(flood, |it| it["ended_at"].is_string()).await;
+    assert_eq!((&ended["state"], &ended["exit_code"]), (&"failed".into(), &1.into()), "{ended}");
+    let next = submit(&api).await;
+    go(&cluster, next);
+    assert_ran_once(&cluster, &[next]).await;
     worker.terminate().await;
     server.terminate().await;
 }
@@ -93,7 +110,7 @@ async fn process_whose_id_cannot_be_stored_is_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unremovable_attempt_directory_does_not_hide_others() {
     let cluster = waiting();
-    let Some(disk) = Disk::small(&cluster.path("only")).await else { return };
+    let Some(disk) = Disk::of(&cluster.path("only"), "1m").await else { return };
     let mut server = cluster.start_server(&[]).await;
     let (mut worker, api) = (disk.worker(&cluster), cluster.api());
     api.wait_for_ready_worker("only").await;
@@ -125,10 +142,12 @@ fn waiting() -> Cluster {
         format!("while [ ! -e {place}/go-$LONGSHORE_JOB ] && [ -d /proc/{test} ]; do sleep 0.05; done");
     let script = format!("echo $LONGSHORE_JOB >> {place}/starts; {wait}; exit 3");
     let jobs =
-        format!("version: 1\njobs: {{ wait: {{ runtime: process, command: [sh, -c, '{script}'] }} }}\n");
+        format!("version: 1\njobs:\n  wait: {{ runtime: process, command: [sh, -c, '{script}'] }}\n{FLOOD}");
     std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
     cluster
 }
+
+const FLOOD: &str = "  flood: { runtime: process, command: [head, -c, '40000000', /dev/zero] }\n";
 
 fn go(cluster: &Cluster, job: u64) {
     std::fs::write(cluster.path(&format!("go-{job}")), "").unwrap();
@@ -158,12 +177,12 @@ struct Disk {
 
 impl Disk {
     /// `None` if mounting is not allowed.
-    async fn small(path: &Path) -> Option<Self> {
+    async fn of(path: &Path, size: &str) -> Option<Self> {
         let mut words = own_mounts()?;
         let is_of_a_user = words.iter().any(|word| word == "--user");
         std::fs::create_dir(path).unwrap();
-        let mount = "mount -t tmpfs -o size=1m,mode=0700 none $1 && : > $1/filler && exec sleep 600";
-        words.extend(["sh", "-c", mount, "sh", path.to_str().unwrap()].map(str::to_owned));
+        let mount = "mount -t tmpfs -o size=$2,mode=0700 none $1 && : > $1/filler && exec sleep 600";
+        words.extend(["sh", "-c", mount, "sh", path.to_str().unwrap(), size].map(str::to_owned));
         let holder = Command::new(&words[0]).args(&words[1..]).spawn().unwrap();
         let disk = Self { holder, path: path.to_owned(), is_of_a_user };
         wait_until("the disk is there", async || disk.filler().exists()).await;

@@ -34,6 +34,15 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The disk is full, or a quota is used up.
+    #[must_use]
+    pub fn is_for_lack_of_space(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+    }
+}
+
 pub(super) fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let path = path.to_path_buf();
     |source| Error::Io { path, source }

@@ -77,6 +77,14 @@ pub(super) struct FreeRequest {
     parts: Vec<(Stream, u64, u64)>,
 }
 
+impl FreeRequest {
+    /// The parts that the server has. The others are sent as a gap once that is recorded.
+    fn acknowledged_parts(&self) -> impl Iterator<Item = &(Stream, u64, u64)> {
+        let OutputLengths { stdout, stderr } = self.progress.acknowledged;
+        self.parts.iter().filter(move |(stream, _, to)| *to <= [stdout, stderr][*stream as usize])
+    }
+}
+
 type OutputFiles = [File; 2];
 
 impl Files {
@@ -151,21 +159,35 @@ impl Files {
     pub(super) fn free(&self, freeing: &FreeRequest) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let progress = recorded.later(freeing.progress);
-        if let Err(error) = self.dir.record_progress(progress) {
+        let result = self.dir.record_progress(progress).or_else(|error| {
+            if !error.is_for_lack_of_space() {
+                return Err(error);
+            }
+            // Only this makes room. A worker that dies before it has recorded it sends zeros for bytes that the server has, which drops them.
+            self.punch(freeing.acknowledged_parts());
+            self.dir.record_progress(progress)
+        });
+        if let Err(error) = result {
             tracing::warn!(attempt = %freeing.token, error = crate::error_chain::error_chain(&error), "cannot record the freed part of an output; nothing is freed");
             return;
         }
         *recorded = progress;
+        self.punch(freeing.parts.iter());
+    }
+
+    fn punch<'p>(&self, parts: impl Iterator<Item = &'p (Stream, u64, u64)>) {
         let readers = match self.readers() {
             Ok(readers) => readers,
             Err(error) => {
-                return tracing::debug!(attempt = %freeing.token, %error, "cannot open the output files; nothing is freed");
+                let attempt = self.dir.path().display();
+                return tracing::debug!(%attempt, %error, "cannot open the output files; nothing is freed");
             }
         };
-        for &(stream, from, to) in &freeing.parts {
+        for &(stream, from, to) in parts {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             if let Err(error) = rustix::fs::fallocate(&readers[stream as usize], flags, from, to - from) {
-                tracing::debug!(attempt = %freeing.token, %error, "the file system cannot free parts of files");
+                let attempt = self.dir.path().display();
+                tracing::debug!(%attempt, %error, "the file system cannot free parts of files");
             }
         }
     }

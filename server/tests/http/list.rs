@@ -45,6 +45,8 @@ async fn the_list_is_filtered() {
     assert_eq!(ids("name=re*,b*p").await, [2, 1]);
     assert_eq!(ids("name=*size").await, [1]);
     assert_eq!(ids("name=x*").await, Vec::<u64>::new());
+    assert_eq!(ids("name=*").await, [2, 1]);
+    assert_eq!(ids("name=x*,*&state=running").await, [2]);
     assert_eq!(ids("worker=w1&since=2026-01-01T00:00:00Z").await, [2]);
     assert_eq!(ids("worker=1").await, [2]);
     assert_eq!(ids("worker=w2").await, Vec::<u64>::new(), "one that has left");

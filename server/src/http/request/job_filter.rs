@@ -61,7 +61,11 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
     filter.since = query.instant("accepted_since")?.or(since);
     filter.until = query.instant("accepted_until")?.or(until);
     if let Some(names) = names {
-        match <[String; 1]>::try_from(resolve(state, &names).await?) {
+        let resolved = resolve(state, &names).await?;
+        let is_any = names.split(',').any(|name| name == "*");
+        match <[String; 1]>::try_from(resolved) {
+            // Every job has a name, and definitions may be very many.
+            _ if is_any => {}
             Ok([name]) => filter.name = Some(name),
             Err(several) => filter.names = several,
         }

@@ -255,6 +255,10 @@ pub(in crate::store) fn lists_obey_every_filter(backend: &mut dyn Backend) {
     assert_eq!(harness.list(JobFilter { name: Some("resize".into()), ..none() }), [6, 5, 4, 3, 1]);
     assert!(harness.list(JobFilter { name: Some("unheard".into()), ..none() }).is_empty());
     assert_eq!(harness.list(JobFilter { name: Some("mail".into()), ..states(&[State::Failed]) }), [2]);
+    let both = || vec!["mail".to_owned(), "resize".to_owned()];
+    assert_eq!(harness.list(JobFilter { names: both(), ..none() }), [6, 5, 4, 3, 2, 1]);
+    assert_eq!(harness.list(JobFilter { names: both(), limit: 5, ..none() }), [6, 5, 4, 3, 2]);
+    assert_eq!(harness.list(JobFilter { names: both(), limit: 1, ..none() }), [6]);
     assert!(harness.list(JobFilter { name: Some("resize".into()), ..states(&[State::Failed]) }).is_empty());
     assert_eq!(harness.list(JobFilter { worker: Some(WorkerId(8)), ..none() }), [3, 1]);
     assert_eq!(harness.list(JobFilter { worker: Some(WorkerId(8)), ..states(&[State::Succeeded]) }), [1]);
@@ -300,6 +304,10 @@ pub(in crate::store) fn pages_follow_one_another(backend: &mut dyn Backend) {
     let of = |states: &[State]| JobFilter { states: states.to_vec(), ..named.clone() };
     assert_eq!(all(&of(&[State::Succeeded])), down(|n| n % 3 == 0 && n % 9 != 0));
     assert_eq!(all(&of(&[State::Failed, State::Queued])), down(|n| n % 9 == 0 || n % 3 != 0));
+    // One search for each of several outcomes, in pages that both fill.
+    let outcomes = vec![Outcome::Succeeded, Outcome::Failed];
+    let ended = JobFilter { outcomes, ..JobFilter::default() };
+    assert_eq!(all(&ended), down(|n| n % 3 == 0));
     let worker = JobFilter { worker: Some(WorkerId(2)), ..JobFilter::default() };
     assert_eq!(all(&worker), down(|n| n % 3 == 0 && n % 2 == 1));
     assert_eq!(

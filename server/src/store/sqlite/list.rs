@@ -27,18 +27,27 @@ const BATCH_MAX: i64 = 100_000;
 
 pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
     // One search for each name and outcome: so each is answered by an index. No job is found by two of them.
-    let mut found = Vec::new();
+    let limit = filter.limit.min(JOBS_MAX);
+    let mut found: Vec<JobRow> = Vec::new();
     for single in singles(filter) {
-        found.extend(page(connection, &single)?);
+        // Once the page is full, only newer jobs change it: a pattern may stand for very many names.
+        let oldest = found.last().filter(|_| found.len() == limit).map(|row| row.job);
+        found.extend(page(connection, &single, oldest)?);
+        found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
+        found.truncate(limit);
     }
-    found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
-    found.truncate(filter.limit.min(JOBS_MAX));
     Ok(found)
 }
 
-fn page(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
+/// The newest jobs of a filter with one name and one outcome at most, of those after this one.
+fn page(connection: &Connection, filter: &JobFilter, after: Option<JobId>) -> rusqlite::Result<Vec<JobRow>> {
     let limit = filter.limit.min(JOBS_MAX);
-    let Some(range) = range(connection, filter)? else { return Ok(Vec::new()) };
+    let Some((lowest, highest)) = range(connection, filter)? else { return Ok(Vec::new()) };
+    let lowest = lowest.max(after.map_or(0, |job| job.0.cast_signed().saturating_add(1)));
+    if lowest > highest {
+        return Ok(Vec::new());
+    }
+    let range = (lowest, highest);
     let visible = pending_batch::without(&pending_batch::ranges(connection)?, range);
     let mut found = Vec::new();
     for part in parts(filter) {
