@@ -6,19 +6,20 @@
 
 mod member;
 mod notes;
+mod print;
 mod printed_lines;
 mod request;
 mod together;
 
 use std::time::{Duration, Instant};
 
-use data_encoding::BASE64;
 use reqwest::Method;
 use reqwest::header::ACCEPT;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
+use self::print::{end, flush_streams, gap, late, output, switch_attempt};
 use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
 use self::together::show_together;
@@ -245,184 +246,6 @@ async fn print_response(
         }
     }
     if follow { Err(unavailable("the output ended early")) } else { Ok(()) }
-}
-
-#[derive(serde::Deserialize)]
-struct Attempt {
-    attempt: u32,
-    worker: String,
-}
-
-/// Notes that another attempt begins.
-fn switch_attempt(wanted: &LogRequest, next: &Attempt, resume: &mut ResumeState) -> anyhow::Result<()> {
-    // A new connection repeats the event of the same attempt.
-    if next.attempt != resume.attempt {
-        flush_streams(wanted, resume)?;
-        resume.replayed.clear();
-        end_line(Stream::Stdout, resume)?;
-        end_line(Stream::Stderr, resume)?;
-        if let Some(member) = &mut resume.member {
-            member.runs_on(&next.worker);
-        }
-    }
-    if resume.attempt > 0 && next.attempt > resume.attempt {
-        resume.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
-    }
-    resume.attempt = next.attempt;
-    Ok(())
-}
-
-#[derive(serde::Deserialize)]
-struct Output {
-    stream: Stream,
-    base64: String,
-    /// The time at which the server received it, if that was asked for and is known.
-    received_at: Option<String>,
-    /// True if the worker read it again from the engine's log.
-    #[serde(default)]
-    replayed: bool,
-}
-
-fn output(api: &Api, wanted: &LogRequest, output: &Output, resume: &mut ResumeState) -> anyhow::Result<()> {
-    let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.unexpected_response())?;
-    if output.replayed && !resume.replayed.contains(&output.stream) {
-        note_replayed(wanted, output.stream, resume);
-    }
-    let text = resume.texts.of(output.stream);
-    if wanted.as_json {
-        let text = text.decode(&bytes);
-        return json_text(output.stream, &text, output.received_at.as_deref(), resume);
-    }
-    let bytes = if wanted.timestamps {
-        resume.printed.stamp(output.stream, &bytes, output.received_at.as_deref())
-    } else {
-        resume.printed.record(output.stream, &bytes);
-        bytes
-    };
-    if let Some(member) = &resume.member {
-        let lines = resume.lines.push(output.stream, &text.decode(&bytes));
-        return member.print(output.stream, &lines);
-    }
-    screen::output(output.stream, &bytes, text)
-}
-
-/// Notes once per stream and attempt that the output comes from the engine's log instead of the container. With JSON, every line has a flag
-/// instead.
-fn note_replayed(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) {
-    resume.replayed.push(stream);
-    if !wanted.as_json {
-        let stream = stream.name();
-        resume.note(&format!("longshore: the following part of {stream} was read from the engine's log"));
-    }
-}
-
-/// Prints an incomplete character, because its remaining bytes will not come.
-fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
-    let text = resume.texts.of(stream);
-    let rest = text.flush();
-    if wanted.as_json {
-        return json_text(stream, &rest, None, resume);
-    }
-    if let Some(member) = &resume.member {
-        let lines = resume.lines.push(stream, &rest) + &resume.lines.take(stream);
-        return member.print(stream, &lines);
-    }
-    screen::output(stream, rest.as_bytes(), text)
-}
-
-/// Ends a printed line whose rest will not come, so that the next output does not look like its end. Lines of members are whole, and JSON
-/// needs no line breaks.
-fn end_line(stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
-    if resume.printed.end(stream) && resume.member.is_none() {
-        return screen::output(stream, b"\n", resume.texts.of(stream));
-    }
-    Ok(())
-}
-
-fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> anyhow::Result<()> {
-    flush_partial(wanted, Stream::Stdout, resume)?;
-    flush_partial(wanted, Stream::Stderr, resume)
-}
-
-/// Prints a JSON line, unless the text is empty because only an incomplete character came.
-fn json_text(
-    stream: Stream,
-    text: &str,
-    received_at: Option<&str>,
-    resume: &ResumeState,
-) -> anyhow::Result<()> {
-    if text.is_empty() {
-        return Ok(());
-    }
-    let mut line = json!({ "stream": stream.name(), "text": text });
-    if let Some(received_at) = received_at {
-        line["received_at"] = received_at.into();
-    }
-    if resume.replayed.contains(&stream) {
-        line["replayed"] = true.into();
-    }
-    resume.print_json(line)
-}
-
-#[derive(serde::Deserialize)]
-struct Gap {
-    stream: Stream,
-    /// `None` if the number is unknown.
-    missing_bytes: Option<u64>,
-}
-
-fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Result<()> {
-    flush_partial(wanted, gap.stream, resume)?;
-    end_line(gap.stream, resume)?;
-    let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
-    if wanted.as_json {
-        return resume.print_json(json!({ "stream": stream, "missing_bytes": missing }));
-    }
-    resume.note(&match missing {
-        Some(missing) => format!("longshore: {missing} bytes of {stream} are missing"),
-        None => format!("longshore: some of {stream} is missing"),
-    });
-    Ok(())
-}
-
-#[derive(serde::Deserialize)]
-struct Late {
-    late_bytes: u64,
-}
-
-fn late(wanted: &LogRequest, late: &Late, resume: &ResumeState) -> anyhow::Result<()> {
-    let late = late.late_bytes;
-    if wanted.as_json {
-        return resume.print_json(json!({ "late_bytes": late }));
-    }
-    resume.note(&format!("longshore: {late} bytes of output have not arrived yet"));
-    Ok(())
-}
-
-#[derive(serde::Deserialize)]
-struct End {
-    /// The server's line about the end of the job.
-    text: Option<String>,
-    attempt: Option<u32>,
-    outcome: Option<String>,
-    exit_code: Option<i32>,
-}
-
-/// Prints how the job ended, after all output.
-fn end(wanted: &LogRequest, end: &End, resume: &mut ResumeState) -> anyhow::Result<()> {
-    flush_streams(wanted, resume)?;
-    let of_attempt = || {
-        let (attempt, outcome) = (end.attempt?, view::in_words(end.outcome.as_deref()?));
-        let code = end.exit_code.filter(|code| *code != 0);
-        let exit = code.map(|code| format!(", exit {code}")).unwrap_or_default();
-        Some(format!("longshore: attempt {attempt} of job {} {outcome}{exit}", wanted.id))
-    };
-    if wanted.prints_end
-        && let Some(text) = end.text.clone().or_else(of_attempt)
-    {
-        resume.note(&text);
-    }
-    Ok(())
 }
 
 fn unavailable(why: &str) -> anyhow::Error {

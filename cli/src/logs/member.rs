@@ -48,7 +48,7 @@ impl Member {
         }
     }
 
-    /// What goes on if the output cannot be followed any longer.
+    /// The batch or job that goes on if the output cannot be followed any longer.
     pub(super) const fn awaited(&self) -> Awaited {
         match &self.group {
             Group::Batch { first } => Awaited::FollowedBatch(*first),

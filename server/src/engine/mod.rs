@@ -369,8 +369,7 @@ impl Engine {
         self.clear_answered();
     }
 
-    /// Adds a snapshot to the open group if something has changed, but not too often. A worker that has just joined and an operator's
-    /// command are shown at once, and an explanation is never younger than the facts that it is told with.
+    /// Adds a snapshot to the open group if something has changed, but not too often: at once for a new worker, a command or an explanation.
     fn take_snapshot(&mut self) {
         self.snapshot_due |= self.scheduler.take_changed();
         let urgent = std::mem::take(&mut self.snapshot_urgent);

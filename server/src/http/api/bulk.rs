@@ -5,6 +5,7 @@
 //! filters and ids submits a job of it.
 
 mod by_number;
+mod keys;
 mod retried;
 mod verb;
 
@@ -43,7 +44,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
-use retried::key_of;
+use keys::{fingerprint_text, key_of};
 pub(crate) use verb::Verb;
 use verb::names_a_filter;
 
@@ -177,16 +178,6 @@ pub(crate) async fn on_batch(
     Arc::new(operation).run(filter, &mut result).await?;
     note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
-}
-
-/// The facts that a request must have in common with an earlier one of its key: all of its query but the place at which it goes on.
-fn fingerprint_text(mut text: String, query: Option<&str>) -> String {
-    let is_place = |pair: &str| matches!(pair.split('=').next(), Some("cursor" | "dry_run"));
-    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_place(pair)) {
-        text.push(' ');
-        text.push_str(pair);
-    }
-    text
 }
 
 /// The part of the answer about single jobs.

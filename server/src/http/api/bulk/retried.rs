@@ -6,6 +6,7 @@ use protocol::JobId;
 use scheduler::job::State as JobState;
 
 use super::Operation;
+use super::keys::key_of;
 use crate::http::middleware::problem::Problem;
 use crate::store::{Archive, JobFilter, ReadError};
 
@@ -51,9 +52,4 @@ fn latest(
         latest = retry;
     }
     Ok(None)
-}
-
-/// The idempotency key of one job of a request.
-pub(super) fn key_of(key: &str, job: JobId) -> String {
-    format!("{key}:{job}")
 }

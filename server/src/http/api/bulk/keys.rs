@@ -1,0 +1,18 @@
+//! Idempotency keys of bulk requests.
+
+use protocol::JobId;
+
+/// The facts that a request must have in common with an earlier one of its key: all of its query but the place at which it goes on.
+pub(super) fn fingerprint_text(mut text: String, query: Option<&str>) -> String {
+    let is_place = |pair: &str| matches!(pair.split('=').next(), Some("cursor" | "dry_run"));
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_place(pair)) {
+        text.push(' ');
+        text.push_str(pair);
+    }
+    text
+}
+
+/// The idempotency key of one job of a request.
+pub(super) fn key_of(key: &str, job: JobId) -> String {
+    format!("{key}:{job}")
+}
