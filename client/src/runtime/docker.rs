@@ -22,6 +22,7 @@ mod images;
 mod probe;
 mod pull_config;
 mod queries;
+mod real_path;
 mod recover_spec;
 mod registry;
 mod remove;
