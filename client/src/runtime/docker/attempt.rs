@@ -351,7 +351,9 @@ impl Attempt {
 
     async fn report_end(&self, shared: &Arc<DockerContext>, end: AttemptOutcome) {
         match end {
-            AttemptOutcome::Withdrawn => {}
+            AttemptOutcome::Withdrawn => {
+                self.ended.send_replace(true);
+            }
             AttemptOutcome::Refused { cause, why } => {
                 let dir = self.dir.clone();
                 super::run_blocking(move || dir.remove()).await;
