@@ -28,8 +28,7 @@ impl Attempt {
     ) -> Result<Launch, AttemptOutcome> {
         let mut spec = (*launch.spec).clone();
         let input = self.launch.input().map(str::to_owned);
-        let is_taken =
-            spec.volumes.iter().any(|volume| volume.target.trim_end_matches('/').starts_with(DIRECTORY));
+        let is_taken = spec.volumes.iter().any(is_in_directory);
         let seen = match is_taken {
             true => None,
             false => shared.engine_path(self.dir.path()).await.map_err(|error| unavailable(&error))?,
@@ -106,6 +105,11 @@ impl Attempt {
     }
 }
 
+/// `true` for mounts at `/longshore` or below it.
+fn is_in_directory(volume: &Volume) -> bool {
+    Path::new(&volume.target).starts_with(DIRECTORY)
+}
+
 /// The content of the first file of a tar archive that may be cut; absent if the archive is empty.
 fn first_file(archive: &[u8]) -> ResultFile {
     let Some((header, content)) = archive.split_at_checked(BLOCK_BYTES) else { return ResultFile::Absent };
@@ -147,6 +151,21 @@ mod tests {
         header[KIND_AT] = kind;
         header[SIZE][..size.len()].copy_from_slice(size.as_bytes());
         [&header[..], content, &[0; 100]].concat()
+    }
+
+    #[test]
+    fn only_mounts_at_the_directory_or_below_take_its_place() {
+        for (target, takes) in [
+            ("/longshore", true),
+            ("/longshore/", true),
+            ("//longshore/input.json", true),
+            ("/longshore-cache", false),
+            ("/longshore.d/x", false),
+            ("/data/longshore", false),
+        ] {
+            let volume = Volume { source: "x".into(), target: target.into(), read_only: false };
+            assert_eq!(is_in_directory(&volume), takes, "{target}");
+        }
     }
 
     #[test]
