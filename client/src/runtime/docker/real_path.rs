@@ -54,9 +54,25 @@ pub(super) fn real_socket(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
+    use crate::unprivileged::ran_as_nobody;
+
+    #[test]
+    fn a_link_behind_a_closed_directory_is_no_path() {
+        if ran_as_nobody("runtime::docker::real_path::tests::a_link_behind_a_closed_directory_is_no_path") {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let closed = dir.path().join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        symlink("/etc", closed.join("link")).unwrap();
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let seen = real_source(&closed.join("link"));
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(seen.as_ref().is_err_and(|why| why.contains("Permission denied")), "{seen:?}");
+    }
 
     #[test]
     fn a_source_that_cannot_be_seen_through_is_no_path() {
