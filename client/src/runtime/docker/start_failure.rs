@@ -38,8 +38,8 @@ pub(super) fn is_definition_fault(code: i32, message: &str) -> bool {
 fn is_about_host_program(message: &str) -> bool {
     let message = message.to_lowercase();
     let before = job_program(&message).unwrap_or(message.len());
-    let names_one = |phrase: &&str| message.find(*phrase).is_some_and(|at| at <= before);
-    HOST_PROGRAMS.iter().any(|phrase| names_one(&phrase))
+    let names_one = |phrase: &str| message.find(phrase).is_some_and(|at| at <= before);
+    HOST_PROGRAMS.iter().any(|phrase| names_one(phrase))
 }
 
 /// The place at which a message, in lower case, names the program or the working directory of the job.
