@@ -9,8 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// Removes a directory with its content, also if a job took away the right to write a directory in it. A missing one
-/// is success.
+/// Removes a directory with its content, also if a job took away the right to write a directory in it. A missing one is success.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

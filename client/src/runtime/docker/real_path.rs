@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The path to which the source of a bind mount leads. If it does not exist, the rest below its nearest existing directory is taken as it is
+/// The path to which the source of a bind mount leads. If it does not exist, the rest below its nearest existing directory is taken as
 /// written: the engine will report it, or sees it where this process does not, as with a private `/tmp`.
 ///
 /// # Errors

@@ -22,8 +22,8 @@ pub(super) fn is_about_disk(message: &str) -> bool {
     says(message, &DISK_FAULTS)
 }
 
-/// `true` if Docker's exit code and message prove the definition wrong on every machine. The codes 126 and 127 are about a program that cannot
-/// be started, which may also be one of the machine.
+/// `true` if Docker's exit code and message prove the definition wrong on every machine. The codes 126 and 127 are about a program that
+/// cannot be started, which may also be one of the machine.
 pub(super) fn is_definition_fault(code: i32, message: &str) -> bool {
     let message = message.to_lowercase();
     let is_proven = || {
@@ -33,8 +33,8 @@ pub(super) fn is_definition_fault(code: i32, message: &str) -> bool {
     !is_about_host_program(&message) && is_proven()
 }
 
-/// `true` if a program of this machine failed: a hook, or the runtime itself. Names from the definition come later in the message, and do not
-/// count.
+/// `true` if a program of this machine failed: a hook, or the runtime itself. Names from the definition come later in the message, and do
+/// not count.
 fn is_about_host_program(message: &str) -> bool {
     let message = message.to_lowercase();
     let before = job_program(&message).unwrap_or(message.len());
@@ -68,8 +68,8 @@ const DEFINITION_FAULTS: [&str; 9] = [
     "is not an absolute path",
 ];
 
-/// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. The same words are said
-/// about files of this machine.
+/// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. Docker says the same
+/// words about files of this machine.
 const PROGRAM_FAULTS: [&str; 3] =
     ["executable file not found", "no such file or directory: unknown", "permission denied: unknown"];
 

@@ -34,7 +34,7 @@ pub(super) async fn survey(shared: &Arc<DockerContext>) -> Survey {
         let availability = availability(shared.engine.ping().await.map(drop));
         return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
     };
-    // What happens to the attempts from now on is read after the survey.
+    // The caller reads later events of the attempts after it has used this survey.
     let LookResult { attempts: restored, foreign, problem, reported: _reported } =
         look(shared, membership).await;
     shared.registry.survey_complete.store(problem.is_none(), Ordering::Release);
@@ -171,8 +171,8 @@ pub(super) async fn adopt(
     drop(reported);
 }
 
-/// Restores all at once and within one time limit, because the engine is not used before. They are watched, and their output is finished, when
-/// the guard is dropped: the state machine ignores reports about attempts that it does not know yet.
+/// Restores all at once and within one time limit, because the engine is not used before. They are watched, and their output is finished,
+/// when the guard is dropped: the state machine ignores reports about attempts that it does not know yet.
 async fn restore_all(
     shared: &Arc<DockerContext>,
     membership: Membership,
