@@ -21,6 +21,7 @@ pub mod fuzz;
 mod outputs;
 mod private_dir;
 mod record;
+mod removal;
 mod start;
 mod stopping;
 mod store;
@@ -322,10 +323,7 @@ impl AttemptDir {
         if let Some(secrets) = self.secrets()? {
             crate::secrets::remove(&secrets).map_err(io_error_at(&secrets))?;
         }
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error_at(&self.path)(error)),
-            _ => Ok(()),
-        }
+        removal::remove_tree(&self.path).map_err(io_error_at(&self.path))
     }
 
     fn entry(self) -> Result<StoredAttempt, Error> {

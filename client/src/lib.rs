@@ -20,6 +20,8 @@ pub mod runtime;
 pub mod secrets;
 pub mod terminal;
 pub mod tls;
+#[cfg(test)]
+mod unprivileged;
 pub mod usage;
 pub mod ws;
 

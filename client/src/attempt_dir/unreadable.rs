@@ -71,7 +71,8 @@ impl UnreadableDirs {
                 continue;
             }
             let path = entry.path();
-            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            let removed =
+                if path.is_dir() { super::removal::remove_tree(&path) } else { fs::remove_file(&path) };
             match removed {
                 Ok(()) => {
                     tracing::info!(path = %path.display(), "deleted an old unreadable attempt directory")

@@ -22,6 +22,7 @@ mod images;
 mod probe;
 mod pull_config;
 mod queries;
+mod real_path;
 mod recover_spec;
 mod registry;
 mod remove;
@@ -275,6 +276,8 @@ impl DockerContext {
         self.registry.removals.wait_for(attempt.token()).await;
         if let Err((cause, why)) = self.prepare(&attempt).await {
             self.registry.untrack(attempt.token());
+            // A stop that came meanwhile waits for this.
+            attempt.ended.send_replace(true);
             return self.refuse(attempt.token(), cause, why);
         }
         let (shared, runs) = (Arc::clone(self), Arc::clone(&attempt));
@@ -357,5 +360,26 @@ impl DockerContext {
     /// Runs a task until the runtime is dropped.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(task)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refused_attempt_has_ended_for_its_stops() {
+        let state = tempfile::tempdir().expect("a directory");
+        let store = AttemptStore::open(state.path()).expect("a store");
+        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let docker = Docker::new(Config::default(), store, Logs::new().0, events);
+        docker.set_membership(Membership { cluster: protocol::ClusterId(1), worker: protocol::WorkerId(1) });
+        let spec = ContainerSpec { network: Some("host".into()), ..ContainerSpec::default() };
+        let launch = crate::runtime::launch_of(spec);
+        let token = launch.token;
+        docker.start(launch);
+        let attempt = docker.shared.registry.attempt(token).expect("it is tracked");
+        while !matches!(told.recv().await.expect("it lives"), RuntimeEvent::Refused { .. }) {}
+        assert!(attempt.has_ended());
     }
 }

@@ -112,3 +112,17 @@ fn probe_delays() -> impl Iterator<Item = Duration> {
 
 const PROBE_FIRST: Duration = Duration::from_secs(1);
 const PROBE_SLOWEST: Duration = Duration::from_secs(60);
+
+/// A launch of this for tests.
+#[cfg(test)]
+pub(crate) fn launch_of(spec: ContainerSpec) -> Launch {
+    Launch {
+        token: Token { job: protocol::JobId(1), fence: protocol::Fence(1), nonce: protocol::Nonce(1) },
+        revision: Default::default(),
+        name: "test".into(),
+        spec: spec.into(),
+        body: None,
+        time_left: None,
+        secrets: Default::default(),
+    }
+}

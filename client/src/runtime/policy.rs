@@ -36,7 +36,7 @@ impl Allow {
     /// # Errors
     /// The rule that refuses it.
     pub fn admit_unseen(&self, spec: &ContainerSpec) -> Result<(), String> {
-        self.admit(spec, |_| None)?;
+        self.admit(spec, |path| Ok(path.to_owned()))?;
         let mut sources = spec.volumes.iter().filter(|it| it.is_bind()).map(|it| &it.source);
         let below =
             sources.find(|it| !self.mounts_below && !self.mounts.iter().any(|dir| dir == Path::new(it)));
@@ -50,14 +50,14 @@ impl Allow {
     }
 
     /// Checks a definition and returns its mounts with resolved sources, so that the checked path is the mounted one. `resolve` returns the
-    /// real path if this process can see it, else `None`, as for a worker in a container.
+    /// real path, or the reason why this process cannot see it.
     ///
     /// # Errors
     /// The rule that refuses it.
     pub fn admit(
         &self,
         spec: &ContainerSpec,
-        resolve: impl Fn(&Path) -> Option<PathBuf>,
+        resolve: impl Fn(&Path) -> Result<PathBuf, String>,
     ) -> Result<Vec<Volume>, String> {
         match self.refuses(spec) {
             Some(why) => Err(why),
@@ -131,7 +131,7 @@ impl Allow {
     fn admit_mount(
         &self,
         volume: &Volume,
-        resolve: impl Fn(&Path) -> Option<PathBuf>,
+        resolve: impl Fn(&Path) -> Result<PathBuf, String>,
     ) -> Result<Volume, String> {
         if !volume.is_bind() {
             return Ok(volume.clone());
@@ -141,8 +141,13 @@ impl Allow {
         if source.components().any(|it| it == Component::ParentDir) {
             return Err(format!("this worker allows no `..` in the mount `{shown}`"));
         }
-        let real = |path: &Path| resolve(path).unwrap_or_else(|| path.to_path_buf());
-        let source = real(source);
+        // An allowed directory that cannot be seen is compared as it is written, which allows no more.
+        let real = |path: &Path| resolve(path).unwrap_or_else(|_| path.to_path_buf());
+        let source = resolve(source).map_err(|why| {
+            format!(
+                "this worker cannot see whether a link in the mount `{shown}` leads out of --allow-mount: {why}; the worker's user must be able to search its directories"
+            )
+        })?;
         if !self.names(&source) && !self.mounts.iter().any(|allowed| source.starts_with(real(allowed))) {
             return Err(format!("this worker does not allow to mount `{shown}` (--allow-mount)"));
         }
@@ -214,8 +219,13 @@ mod tests {
         ContainerSpec { image: "app".into(), volumes, ..ContainerSpec::default() }
     }
 
-    fn as_written(_: &Path) -> Option<PathBuf> {
-        None
+    fn as_written(path: &Path) -> Result<PathBuf, String> {
+        Ok(path.to_owned())
+    }
+
+    /// Paths below `link` are really `target`.
+    fn with_link(link: &'static str, target: &'static str) -> impl Fn(&Path) -> Result<PathBuf, String> {
+        move |path| Ok(if path.starts_with(link) { target.into() } else { path.to_owned() })
     }
 
     #[test]
@@ -262,12 +272,29 @@ mod tests {
         assert!(allow.admit(&bind("/srv/data/a"), as_written).is_ok());
         assert!(allow.admit(&bind("/srv/database"), as_written).is_err());
         assert!(allow.admit(&bind("/srv/data/../../etc"), as_written).is_err());
-        let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/etc"));
+        let link = with_link("/srv/data/link", "/etc");
         assert!(allow.admit(&bind("/srv/data/link"), link).is_err());
         // An allowed link is not followed a second time by the engine.
-        let link = |path: &Path| (path == Path::new("/srv/data/link")).then(|| PathBuf::from("/srv/data/b"));
+        let link = with_link("/srv/data/link", "/srv/data/b");
         let admitted = allow.admit(&bind("/srv/data/link"), link).expect("it may");
         assert_eq!(admitted, bind("/srv/data/b").volumes);
+    }
+
+    #[test]
+    fn a_mount_whose_links_cannot_be_seen_is_refused() {
+        let allow = Allow { mounts: ["/srv", "/srv/data"].map(PathBuf::from).into(), ..Allow::default() };
+        let hidden = |path: &Path| match path.starts_with("/srv/data") {
+            true => Err("Permission denied".to_owned()),
+            false => Ok(path.to_owned()),
+        };
+        for source in ["/srv/data/link", "/srv/data"] {
+            let refused = allow.admit(&bind(source), hidden);
+            assert!(refused.is_err_and(|why| why.contains("Permission denied")), "{source}");
+        }
+        assert!(
+            allow.admit(&bind("/srv/other"), hidden).is_ok(),
+            "another allowed directory counts as written"
+        );
     }
 
     #[test]
@@ -285,10 +312,10 @@ mod tests {
         for source in ["/", "/var/run", "/run/docker.sock", "/run", "/srv", "/srv/engine/docker.sock"] {
             assert!(everything.admit(&bind(source), as_written).is_err(), "{source}");
         }
-        let link = |path: &Path| (path == Path::new("/srv/link")).then(|| PathBuf::from("/run/docker.sock"));
+        let link = with_link("/srv/link", "/run/docker.sock");
         assert!(everything.admit(&bind("/srv/link"), link).is_err());
         assert!(everything.admit_unseen(&bind("/srv/engine")).is_err());
-        let link = |path: &Path| path.starts_with("/srv").then(|| PathBuf::from("/mnt/docker.sock"));
+        let link = with_link("/srv", "/mnt/docker.sock");
         assert!(everything.admit(&bind("/mnt"), link).is_err(), "the engine's socket is a link into it");
         assert!(everything.admit(&bind("/srv/other"), as_written).is_ok());
     }

@@ -190,11 +190,11 @@ impl Shared {
     async fn run(self: &Arc<Self>, attempt: &Arc<Attempt>) {
         self.removals.wait_for(attempt.token()).await;
         if let Some(why) = secrets::obstacle(self.store.secrets(), &attempt.launch.secrets, true) {
-            return self.refuse(attempt.token(), ReleaseCause::Policy, why.into());
+            return self.refuse(attempt, ReleaseCause::Policy, why.into());
         }
         let (store, launch) = (self.store.clone(), attempt.launch.clone());
         if let Err(why) = try_blocking(move || store.create(&launch)).await {
-            return self.refuse(attempt.token(), ReleaseCause::RuntimeUnavailable, why);
+            return self.refuse(attempt, ReleaseCause::RuntimeUnavailable, why);
         }
         self.send_event(RuntimeEvent::Progressed(attempt.token(), Phase::Starting));
         if !attempt.start_permit.request(attempt.token(), &self.events, &attempt.stopping).await {
@@ -226,8 +226,11 @@ impl Shared {
         }
     }
 
-    fn refuse(&self, token: Token, cause: ReleaseCause, why: String) {
+    fn refuse(&self, attempt: &Attempt, cause: ReleaseCause, why: String) {
+        let token = attempt.token();
         self.attempts().remove(&token);
+        // A stop that came meanwhile waits for this.
+        attempt.ended.send_replace(true);
         self.send_event(RuntimeEvent::Refused { token, cause, why });
     }
 
@@ -373,4 +376,24 @@ impl Shared {
 
 fn not_started(fault: StartFailure, message: &str) -> Exit {
     Exit::NotStarted { fault, code: None, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refused_attempt_has_ended_for_its_stops() {
+        let state = tempfile::tempdir().expect("a directory");
+        let store = AttemptStore::open(state.path()).expect("a store");
+        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let process = Process::new(Config::default(), store, Logs::new().0, events);
+        // This store has no place for secrets.
+        let masked = vec![protocol::secret::SecretValue(b"hidden".to_vec())];
+        let secrets = protocol::secret::SecretValues { masked, ..Default::default() }.into();
+        process.start(Launch { secrets, ..crate::runtime::launch_of(ContainerSpec::default()) });
+        let attempt = process.shared.attempts().values().next().map(Arc::clone).expect("it is tracked");
+        assert!(matches!(told.recv().await, Some(RuntimeEvent::Refused { .. })));
+        assert!(*attempt.ended.borrow());
+    }
 }

@@ -22,31 +22,19 @@ pub(super) async fn record_first_stop(
 
 #[cfg(test)]
 mod tests {
+    use protocol::Timestamp;
     use protocol::order::StopCause;
-    use protocol::{Fence, JobId, Nonce, Timestamp, Token};
 
     use super::*;
     use crate::attempt_dir::AttemptStore;
     use crate::boot::RecordedInstant;
-    use crate::runtime::Launch;
-
-    fn launch() -> Launch {
-        Launch {
-            token: Token { job: JobId(1), fence: Fence(1), nonce: Nonce(1) },
-            revision: Default::default(),
-            name: "resize".into(),
-            spec: Default::default(),
-            body: None,
-            time_left: None,
-            secrets: Default::default(),
-        }
-    }
+    use crate::runtime::launch_of;
 
     #[tokio::test]
     async fn the_first_cause_stays_if_the_disk_refused_it() {
         let state = tempfile::tempdir().expect("a directory");
         let store = AttemptStore::open(state.path()).expect("a store");
-        let dir = store.create(&launch()).expect("made");
+        let dir = store.create(&launch_of(Default::default())).expect("made");
         let stopping = watch::Sender::new(None);
         let stop = |cause, at| Stopping {
             cause,

@@ -21,6 +21,7 @@ use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tokio_util::either::Either;
 
+use super::tcp::{self, TcpError};
 use super::token::{self, TokenError};
 use super::{Address, sentence_of_answer};
 use crate::tls;
@@ -156,8 +157,11 @@ impl Connector {
     pub(super) async fn dial(&self) -> Result<WebSocketStream<Stream>, ConnectError> {
         let silent = |_| ConnectError::Silent(self.address.clone());
         let request = self.request()?;
-        let tcp = TcpStream::connect((self.address.host(), self.address.port()));
-        let tcp = timeout(DIAL_TIMEOUT, tcp).await.map_err(silent)?.map_err(|cause| self.tcp_error(cause))?;
+        let tcp = tcp::connect(self.address.host(), self.address.port(), DIAL_TIMEOUT);
+        let tcp = tcp.await.map_err(|error| match error {
+            TcpError::Silent => ConnectError::Silent(self.address.clone()),
+            TcpError::Failed(cause) => self.tcp_error(cause),
+        })?;
         tcp.set_nodelay(true).map_err(|cause| self.tcp_error(cause))?;
         let stream = timeout(DIAL_TIMEOUT, self.secure(tcp)).await.map_err(silent)??;
         let upgrade = client_async_with_config(request, stream, Some(limits()));
@@ -288,6 +292,7 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(1 << 20))
 }
 
+/// Time for each step of a connection: TCP, TLS, the upgrade.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod answer;
 mod connect;
 mod event;
 mod session;
+mod tcp;
 mod token;
 
 use std::time::Duration;

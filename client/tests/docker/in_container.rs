@@ -9,7 +9,7 @@ use protocol::container::Volume;
 use protocol::report::ReleaseCause;
 use worker::input::{Exit, ResultFile};
 
-use crate::support::{Desk, Outcome, docker, shell};
+use crate::support::{Desk, Outcome, docker, shell, show_ended, spec, stand_in};
 
 fn config() -> Config {
     let allow = Allow { volumes: vec!["*".into()], ..Allow::default() };
@@ -50,6 +50,43 @@ async fn an_engine_that_has_mounted_the_state_directory_gives_jobs_their_input()
     let outcome = desk.run(3, ContainerSpec { volumes: vec![taken], ..shell("true") }).await;
     let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("mounted into the container of this worker"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_copied_again_until_the_engine_gives_it_or_says_that_there_is_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let archive = std::process::Command::new("sh")
+        .args(["-c", "printf 7 > result.json && tar cf archive result.json && tar tf archive"])
+        .current_dir(dir.path())
+        .status();
+    assert!(archive.expect("a shell").success());
+    // The first copy of each attempt fails; the name of its container ends with job and fence.
+    let script = format!(
+        "cd {0}
+        case $1 in
+            version) echo 1;;
+            image) exit 0;;
+            inspect) exec cat $7;;
+            events) exec sleep 600;;
+            cp) echo \"$2\" >> copies
+                [ $(grep -cF \"$2\" copies) = 1 ] && {{ echo 'Error response from daemon: unexpected EOF' >&2; exit 1; }}
+                case $2 in
+                    *-1-1:*) cat archive;;
+                    *-2-2:*) echo 'Error: Could not find the file /longshore/result.json in container x' >&2; exit 1;;
+                    *) echo 'Error response from daemon: i/o timeout' >&2; exit 1;;
+                esac;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..config() });
+    let given = ResultFile::Json("7".into());
+    let why = "the engine did not copy it: i/o timeout";
+    for (job, expected) in [(1, given), (2, ResultFile::Absent), (3, ResultFile::Unusable(why.into()))] {
+        show_ended(&desk, dir.path(), job, 1, 0);
+        let outcome = desk.run(job, spec(&["true"])).await;
+        let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(result, expected);
+    }
 }
 
 /// A container that is never started. It is removed on drop, with its volume.

@@ -73,6 +73,49 @@ async fn an_unknown_container_is_stopped_reported_and_kept_until_acknowledged() 
     assert!(dir.path().join(desk.name(running)).exists());
 }
 
+/// The state machine ignores the end of an attempt that it does not know yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adopted_container_is_reported_before_its_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut desk = Desk::without_image(engine(dir.path()));
+    assert_eq!(desk.docker().survey().await.restored.len(), 0);
+    let [slow, quick] = [1, 2].map(|job| launch(job, spec(&[])).token);
+    // A question about the slow one alone waits for the recorded end of the quick one, which runs for the list only.
+    let script = format!(
+        "cd {0}
+        case $1 in
+            version) echo 1;;
+            ps) [ ! -e shown ] || ls | grep ^longshore-;;
+            inspect) shift 6
+                case $* in
+                    {1}) tries=0
+                        while [ ! -e {3}/exit ] && [ $tries -lt 20 ]; do sleep 0.05; tries=$((tries+1)); done
+                        cat $1;;
+                    {2}) sed s/running/exited/ $1;;
+                    *) cat $*;;
+                esac;;
+            logs) [ \"$2\" != -f ] || exec sleep 600;;
+            wait|events) exec sleep 600;;
+        esac",
+        dir.path().display(),
+        desk.name(slow),
+        desk.name(quick),
+        desk.dir(quick).display()
+    );
+    stand_in(dir.path(), &script);
+    show_ended(&desk, dir.path(), 1, 1, 3);
+    show_ended(&desk, dir.path(), 2, 1, 3);
+    let_run(&desk, dir.path(), quick, u64::MAX);
+    std::fs::write(dir.path().join("shown"), "").expect("written");
+    let is_end = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Ended { token, .. } if *token == quick);
+
+    desk.event(|it| is_end(it).then_some(())).await;
+
+    let known = desk.seen.iter().position(|it| surveyed(it, quick).is_some());
+    let ended = desk.seen.iter().position(is_end);
+    assert!(known.is_some() && known < ended, "{:?}", desk.seen);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_runs_after_its_acknowledged_end_is_stopped_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");

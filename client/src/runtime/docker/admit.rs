@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::DockerContext;
+use super::real_path::{real_socket, real_source};
 
 /// Limits the lookups at one time. A lookup that hangs keeps its permit and its thread until the system answers.
 pub(super) struct PathLookups {
@@ -57,22 +58,13 @@ impl PathLookups {
         timeout_at(deadline, found).await.ok().flatten()
     }
 
-    /// The resolved path; `None` if it does not exist here.
-    async fn real(&self, deadline: Instant, path: &Path) -> Result<Option<PathBuf>, LookupTimeout> {
-        self.resolve(deadline, path, |path| path.canonicalize().ok()).await
-    }
-
-    /// The resolved path of a socket. Without the socket it is the place at which the engine would make it.
-    async fn real_socket(&self, deadline: Instant, path: &Path) -> Result<Option<PathBuf>, LookupTimeout> {
-        self.resolve(deadline, path, real_socket).await
-    }
-
-    async fn resolve(
+    /// Resolves a path by this function, which may hang.
+    async fn resolve<T: Send + 'static>(
         &self,
         deadline: Instant,
         path: &Path,
-        resolve: fn(&Path) -> Option<PathBuf>,
-    ) -> Result<Option<PathBuf>, LookupTimeout> {
+        resolve: fn(&Path) -> T,
+    ) -> Result<T, LookupTimeout> {
         let looked_at = path.to_owned();
         let found = self.by(deadline, path, move || resolve(&looked_at)).await;
         found.ok_or_else(|| LookupTimeout(path.to_owned()))
@@ -90,19 +82,8 @@ impl PathLookups {
     }
 }
 
-/// As [`PathLookups::real_socket`], on this thread.
-fn real_socket(path: &Path) -> Option<PathBuf> {
-    if let Ok(real) = path.canonicalize() {
-        return Some(real);
-    }
-    // A link may lead to a place where nothing is yet.
-    let target = path.read_link().ok().and_then(|target| Some(path.parent()?.join(target)));
-    let expected = target.as_deref().unwrap_or(path);
-    expected.ancestors().skip(1).find_map(|ancestor| {
-        let below = expected.strip_prefix(ancestor).ok()?;
-        Some(ancestor.canonicalize().ok()?.join(below))
-    })
-}
+/// The real paths of sources, allowed directories and sockets, or the reason why one cannot be seen.
+type Resolved = HashMap<PathBuf, Result<PathBuf, String>>;
 
 /// The path could not be resolved in time.
 struct LookupTimeout(PathBuf);
@@ -128,16 +109,13 @@ impl DockerContext {
             );
             (ReleaseCause::RuntimeUnavailable, why)
         })?;
-        let resolve = |path: &Path| known.get(path).cloned().flatten();
+        let resolve = |path: &Path| known.get(path).cloned().unwrap_or_else(|| Ok(path.to_owned()));
         self.config.allow.admit(spec, resolve).map_err(|why| (ReleaseCause::Policy, why))
     }
 
     /// Resolves the paths that the policy needs. A source within an allowed directory as that is written does not wait for other allowed
     /// directories, which may hang.
-    async fn look_up(
-        &self,
-        spec: &ContainerSpec,
-    ) -> Result<HashMap<PathBuf, Option<PathBuf>>, LookupTimeout> {
+    async fn look_up(&self, spec: &ContainerSpec) -> Result<Resolved, LookupTimeout> {
         let (deadline, allow) = (Instant::now() + LOOKUP_LIMIT, &self.config.allow);
         let mut known = HashMap::new();
         let mut lies_within = true;
@@ -145,18 +123,18 @@ impl DockerContext {
             for socket in allow.sockets() {
                 // The path as it is written counts if it hangs: it has nothing to do with this job.
                 let by = Instant::now() + SOCKET_LOOKUP_LIMIT;
-                let real = self.lookups.real_socket(by, socket).await.unwrap_or_default();
-                known.insert(socket.to_owned(), real);
+                let real = self.lookups.resolve(by, socket, real_socket).await.unwrap_or_default();
+                known.insert(socket.to_owned(), Ok(real.unwrap_or_else(|| socket.to_owned())));
             }
         }
         for source in spec.volumes.iter().filter(|it| it.is_bind()).map(|it| Path::new(&it.source)) {
-            let real = self.lookups.real(deadline, source).await?;
-            lies_within &= allow.names(real.as_deref().unwrap_or(source));
+            let real = self.lookups.resolve(deadline, source, real_source).await?;
+            lies_within &= real.as_deref().is_ok_and(|it| allow.names(it));
             known.insert(source.to_owned(), real);
         }
         if !lies_within {
             for allowed in &allow.mounts {
-                known.insert(allowed.clone(), self.lookups.real(deadline, allowed).await?);
+                known.insert(allowed.clone(), self.lookups.resolve(deadline, allowed, real_source).await?);
             }
         }
         Ok(known)
@@ -191,22 +169,6 @@ mod tests {
         assert_eq!(lookups.by(soon(), &path(100), || 1).await, None, "they take no more threads than that");
         drop(held);
         assert_eq!(lookups.by(later(), &path(100), || 1).await, Some(1));
-    }
-
-    #[test]
-    fn a_socket_is_resolved_before_it_exists() {
-        let dir = tempfile::tempdir().unwrap();
-        let [real, link] = ["real", "link"].map(|name| dir.path().canonicalize().unwrap().join(name));
-        std::fs::create_dir(&real).unwrap();
-        std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert_eq!(real_socket(&link.join("docker.sock")), Some(real.join("docker.sock")));
-        std::os::unix::fs::symlink("elsewhere.sock", real.join("docker.sock")).unwrap();
-        std::fs::write(real.join("elsewhere.sock"), "").unwrap();
-        assert_eq!(real_socket(&link.join("docker.sock")), Some(real.join("elsewhere.sock")));
-        assert_eq!(real_socket(&link.join("no/yet/docker.sock")), Some(real.join("no/yet/docker.sock")));
-        std::os::unix::fs::symlink("../later/x.sock", real.join("dangling.sock")).unwrap();
-        let later = dir.path().canonicalize().unwrap().join("later/x.sock");
-        assert_eq!(real_socket(&real.join("dangling.sock")), Some(later));
     }
 
     #[tokio::test]

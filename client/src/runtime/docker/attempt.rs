@@ -193,13 +193,12 @@ impl Attempt {
         super::run_blocking(move || dir.watcher()).await.is_some_and(|it| it.is_none())
     }
 
-    /// Determines the end during a survey; unknown if that takes longer than the survey may.
+    /// Determines the end during a survey; unknown if that takes longer than the survey may. The survey finishes the output.
     pub(super) async fn conclude(&self, shared: &Arc<DockerContext>, until: Instant) -> worker::input::Found {
         match tokio::time::timeout_at(until, self.determine_end(shared, CliExit::Unknown)).await {
             Ok(Conclusion::Ended(AttemptOutcome::Ended { exit, at })) => {
                 let (output, usage) = self.record_end(shared, &exit, at).await;
                 self.ended.send_replace(true);
-                self.output(shared).finish(output).await;
                 worker::input::Found::Ended { exit, output, usage, at }
             }
             Ok(Conclusion::NeverStarted(_)) => worker::input::Found::Unstarted,
@@ -351,7 +350,7 @@ impl Attempt {
 
     async fn report_end(&self, shared: &Arc<DockerContext>, end: AttemptOutcome) {
         match end {
-            AttemptOutcome::Withdrawn => {}
+            AttemptOutcome::Withdrawn => drop(self.ended.send_replace(true)),
             AttemptOutcome::Refused { cause, why } => {
                 let dir = self.dir.clone();
                 super::run_blocking(move || dir.remove()).await;

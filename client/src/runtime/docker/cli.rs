@@ -119,7 +119,8 @@ impl Cli {
         self.answer(child, read_lines(stdout, on_line), limit).await
     }
 
-    async fn answer(
+    /// Waits for the end of a call with its output, and kills it at its time limit.
+    pub(super) async fn answer(
         &self,
         child: Child,
         meanwhile: impl Future<Output = ()> + Send,

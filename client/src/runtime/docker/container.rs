@@ -219,8 +219,7 @@ pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String
 fn not_started(state: &State) -> Exit {
     let message = super::cli::one_line(&state.error);
     let is_dead = state.status == Status::Dead;
-    let proven =
-        !is_dead && (matches!(state.exit_code, 126 | 127) || start_failure::is_definition_fault(&message));
+    let proven = !is_dead && start_failure::is_definition_fault(state.exit_code, &message);
     let unsaid =
         if is_dead { "the engine has half removed it" } else { "the container could not be started" };
     Exit::NotStarted {
@@ -320,7 +319,8 @@ mod tests {
         );
         let limits =
             created(128, &format!("{runc}error setting rlimit type 7: operation not permitted: unknown"));
-        for container in [&bridge, &limits] {
+        let hook = created(127, "error running hook #0: fork/exec /x: no such file or directory: unknown");
+        for container in [&bridge, &limits, &hook] {
             assert_eq!(fault(container), StartFailure::Host);
         }
     }

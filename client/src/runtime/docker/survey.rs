@@ -12,6 +12,7 @@ use protocol::order::StopCause;
 use protocol::report::{Availability, Foreign, OutputLengths};
 use protocol::{Revision, RuntimeKind, Token};
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::input::{Exit, Found, Restored, RuntimeEvent};
 use worker::step::Launch;
 
@@ -33,7 +34,9 @@ pub(super) async fn survey(shared: &Arc<DockerContext>) -> Survey {
         let availability = availability(shared.engine.ping().await.map(drop));
         return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
     };
-    let LookResult { attempts: restored, foreign, problem } = look(shared, membership).await;
+    // The caller reads later events of the attempts after it has used this survey.
+    let LookResult { attempts: restored, foreign, problem, reported: _reported } =
+        look(shared, membership).await;
     shared.registry.survey_complete.store(problem.is_none(), Ordering::Release);
     let availability = match problem {
         None => Availability::Available,
@@ -51,10 +54,11 @@ async fn survey_again(shared: Arc<DockerContext>) {
     loop {
         shared.engine.health.wait_until_up().await;
         let Some(membership) = shared.registry.membership() else { break };
-        let LookResult { attempts, foreign, problem } = look(&shared, membership).await;
+        let LookResult { attempts, foreign, problem, reported } = look(&shared, membership).await;
         if problem.is_none() || !attempts.is_empty() {
             shared.send_event(RuntimeEvent::Surveyed { attempts, foreign });
         }
+        drop(reported);
         let Some(problem) = problem else { break };
         tracing::warn!(
             error = problem.why(),
@@ -73,6 +77,8 @@ struct LookResult {
     foreign: Vec<Foreign>,
     /// The reason why the result may be incomplete.
     problem: Option<SurveyError>,
+    /// To be dropped when the attempts are reported: until then nothing else is reported about them.
+    reported: DropGuard,
 }
 
 /// The reason of an incomplete survey.
@@ -134,7 +140,8 @@ async fn look(shared: &Arc<DockerContext>, membership: Membership) -> LookResult
         // Without directories, containers would be matched to the wrong attempts.
         Err(why) => problem = problem.or(Some(SurveyError::AttemptStore(why))),
     }
-    LookResult { attempts: restore_all(shared, membership, begun).await, foreign, problem }
+    let (attempts, reported) = restore_all(shared, membership, begun).await;
+    LookResult { attempts, foreign, problem, reported }
 }
 
 /// Tracks and reports unknown containers of this worker. Running ones are stopped: the server was told that they are not here, and may have
@@ -157,23 +164,24 @@ pub(super) async fn adopt(
             }
         }
     }
-    let attempts = restore_all(shared, membership, begun).await;
+    let (attempts, reported) = restore_all(shared, membership, begun).await;
     if !attempts.is_empty() {
         shared.send_event(RuntimeEvent::Surveyed { attempts, foreign });
     }
+    drop(reported);
 }
 
-/// Restores all at once and within one time limit, because the engine is not used before.
+/// Restores all at once and within one time limit, because the engine is not used before. They are watched, and their output is finished,
+/// when the guard is dropped: the state machine ignores reports about attempts that it does not know yet.
 async fn restore_all(
     shared: &Arc<DockerContext>,
     membership: Membership,
     begun: Vec<BegunAttempt>,
-) -> Vec<Restored> {
-    let until = Instant::now() + CONCLUDE_LIMIT;
-    let restored = stream::iter(begun).map(|(entry, container, complete)| {
-        restore(Arc::clone(shared), membership, entry, container, complete, until)
-    });
-    restored.buffer_unordered(AT_ONCE).collect().await
+) -> (Vec<Restored>, DropGuard) {
+    let (until, reported) = (Instant::now() + CONCLUDE_LIMIT, CancellationToken::new());
+    let restored = stream::iter(begun)
+        .map(|begun| restore(Arc::clone(shared), membership, begun, until, reported.clone()));
+    (restored.buffer_unordered(AT_ONCE).collect().await, reported.drop_guard())
 }
 
 /// A begun attempt: its directory, its container if there is one, and whether the engine's list was complete.
@@ -231,10 +239,9 @@ async fn entry_for(
 async fn restore(
     shared: Arc<DockerContext>,
     membership: Membership,
-    entry: StoredAttempt,
-    container: Option<Container>,
-    complete: bool,
+    (entry, container, complete): BegunAttempt,
     until: Instant,
+    reported: CancellationToken,
 ) -> Restored {
     let StoredAttempt { dir, launch, stopping, ending, watcher, .. } = entry;
     let attempt = Arc::new(Attempt::new(launch.clone(), membership, dir, stopping));
@@ -243,9 +250,23 @@ async fn restore(
         Some(ending) => ended(&shared, &attempt, ending).await,
         None => find(&shared, &attempt, watcher, container, complete, until).await,
     };
-    if found == Found::Unstarted {
+    match found {
         // It may be started again under the same token.
-        shared.registry.untrack(attempt.token());
+        Found::Unstarted => drop(shared.registry.untrack(attempt.token())),
+        Found::Ended { output, .. } => {
+            let follower = attempt.output(&shared).clone();
+            shared.spawn(async move {
+                reported.cancelled().await;
+                follower.finish(output).await;
+            });
+        }
+        Found::Running { .. } | Found::Unknown => {
+            let watching = Arc::clone(&shared);
+            shared.spawn(async move {
+                reported.cancelled().await;
+                attempt.watch(&watching).await;
+            });
+        }
     }
     Restored { launch, stopping: stopping.map(|it| it.by_uptime(clock::now())), found }
 }
@@ -256,12 +277,6 @@ async fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) ->
         attempt.mark_started(shared, "").await;
     }
     attempt.ended.send_replace(true);
-    let follower = attempt.output(shared).clone();
-    let finish = move || {
-        follower.finish_soon(output);
-        Ok(())
-    };
-    run_blocking(finish).await;
     Found::Ended { exit, output, usage, at: at.by_uptime(clock::now()) }
 }
 
@@ -292,7 +307,7 @@ async fn find(
     if let Some((container, _)) = &news {
         attempt.mark_started(shared, container).await;
     }
-    let found = match container.as_ref().map(Container::lifecycle) {
+    match container.as_ref().map(Container::lifecycle) {
         _ if !complete => Found::Unknown,
         Some(Lifecycle::Running) => {
             let (container, at) = news.unwrap_or_else(|| (String::new(), clock::now().up));
@@ -317,11 +332,7 @@ async fn find(
             };
             ended(shared, attempt, vanished).await
         }
-    };
-    if matches!(found, Found::Running { .. } | Found::Unknown) {
-        shared.watch(Arc::clone(attempt));
     }
-    found
 }
 
 /// The engine did not answer in time.

@@ -8,6 +8,7 @@ use protocol::container::Volume;
 use protocol::report::ReleaseCause;
 use protocol::wire::RESULT_BYTES_MAX;
 use tokio::io::AsyncReadExt;
+use tokio::time::sleep;
 use worker::input::{Exit, ResultFile};
 use worker::step::Launch;
 
@@ -28,8 +29,7 @@ impl Attempt {
     ) -> Result<Launch, AttemptOutcome> {
         let mut spec = (*launch.spec).clone();
         let input = self.launch.input().map(str::to_owned);
-        let is_taken =
-            spec.volumes.iter().any(|volume| volume.target.trim_end_matches('/').starts_with(DIRECTORY));
+        let is_taken = spec.volumes.iter().any(is_in_directory);
         let seen = match is_taken {
             true => None,
             false => shared.engine_path(self.dir.path()).await.map_err(|error| unavailable(&error))?,
@@ -90,20 +90,65 @@ impl Attempt {
         Exit::Ran { code: 0, oom, run_time, result }
     }
 
-    /// Copies the result out of the ended container. The archive is cut behind the largest allowed result.
+    /// Copies the result out of the ended container, again if the engine fails meanwhile.
     async fn copy_result(&self, shared: &DockerContext) -> ResultFile {
+        let mut why = String::new();
+        for _ in 0..COPY_TRIES {
+            shared.engine.health.wait_until_up().await;
+            match self.copy_result_once(shared).await {
+                Ok(result) => return result,
+                Err(error) => {
+                    tracing::warn!(attempt = %self.token(), error, "cannot copy the result of a job out of its container; trying again");
+                    why = error;
+                }
+            }
+            sleep(COPY_AGAIN).await;
+        }
+        ResultFile::Unusable(format!("the engine did not copy it: {why}"))
+    }
+
+    /// Only an engine that says so proves that there is no result. The archive is cut behind the largest allowed result.
+    async fn copy_result_once(&self, shared: &DockerContext) -> Result<ResultFile, String> {
+        let failed = |error: CallError| {
+            if matches!(error, CallError::Unreachable(_)) {
+                shared.engine.note(&error);
+            }
+            error_chain(&error)
+        };
         let from = format!("{}:{RESULT_IN_CONTAINER}", self.name);
-        let Ok(mut child) = shared.engine.cli.spawn(["cp", &from, "-"]) else { return ResultFile::Absent };
-        let Some(stdout) = child.stdout.take() else { return ResultFile::Absent };
+        let mut child = shared.engine.cli.spawn(["cp", &from, "-"]).map_err(failed)?;
         let mut archive = Vec::new();
-        let limit = (RESULT_BYTES_MAX + 1 + BLOCK_BYTES) as u64;
-        match tokio::time::timeout(COPY_LIMIT, stdout.take(limit).read_to_end(&mut archive)).await {
-            // The child is killed when it is dropped: it may have more to say than is read.
-            Ok(Ok(_)) => first_file(&archive),
-            Ok(Err(error)) => ResultFile::Unusable(format!("it cannot be copied: {}", error_chain(&error))),
-            Err(_) => ResultFile::Unusable("the engine did not copy it in time".into()),
+        if let Some(stdout) = child.stdout.take() {
+            let mut part = stdout.take(ARCHIVE_BYTES_MAX);
+            let read = tokio::time::timeout(COPY_LIMIT, part.read_to_end(&mut archive)).await;
+            read.map_err(|_| failed(CallError::Slow(COPY_LIMIT)))?.map_err(|error| error_chain(&error))?;
+            if part.limit() == 0 {
+                // The child is killed when it is dropped: it may have more to say than is read.
+                return Ok(first_file(&archive));
+            }
+        }
+        let answer =
+            shared.engine.cli.answer(child, std::future::ready(()), COPY_LIMIT).await.map_err(failed)?;
+        match answer.ok {
+            true => Ok(first_file(&archive)),
+            false if says_no_result(&answer.stderr) => Ok(ResultFile::Absent),
+            false => Err(answer.error()),
         }
     }
+}
+
+/// `true` if the engine says that the container has no such file, in the words of Docker, of Docker before 23 or of Podman.
+fn says_no_result(stderr: &str) -> bool {
+    let is_absence = |line: &str| {
+        let phrases = ["could not find the file", "no such container:path", "could not be found"];
+        phrases.iter().any(|it| line.to_lowercase().contains(it)) && line.contains(RESULT_IN_CONTAINER)
+    };
+    stderr.lines().any(is_absence)
+}
+
+/// `true` for mounts at `/longshore` or below it.
+fn is_in_directory(volume: &Volume) -> bool {
+    Path::new(&volume.target).starts_with(DIRECTORY)
 }
 
 /// The content of the first file of a tar archive that may be cut; absent if the archive is empty.
@@ -135,6 +180,15 @@ const BLOCK_BYTES: usize = 512;
 const KIND_AT: usize = 156;
 const SIZE: std::ops::Range<usize> = 124..136;
 
+/// An archive of the largest allowed result and one byte.
+const ARCHIVE_BYTES_MAX: u64 = (RESULT_BYTES_MAX + 1 + BLOCK_BYTES) as u64;
+
+/// Tries with an engine that answers. While it is unreachable, the copy waits for it.
+const COPY_TRIES: u32 = 4;
+
+/// Pause after a try that failed.
+const COPY_AGAIN: Duration = Duration::from_millis(500);
+
 /// A copy of 64 KiB takes some 30 ms.
 const COPY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -147,6 +201,44 @@ mod tests {
         header[KIND_AT] = kind;
         header[SIZE][..size.len()].copy_from_slice(size.as_bytes());
         [&header[..], content, &[0; 100]].concat()
+    }
+
+    #[test]
+    fn only_mounts_at_the_directory_or_below_take_its_place() {
+        for (target, takes) in [
+            ("/longshore", true),
+            ("/longshore/", true),
+            ("//longshore/input.json", true),
+            ("/longshore-cache", false),
+            ("/longshore.d/x", false),
+            ("/data/longshore", false),
+        ] {
+            let volume = Volume { source: "x".into(), target: target.into(), read_only: false };
+            assert_eq!(is_in_directory(&volume), takes, "{target}");
+        }
+    }
+
+    #[test]
+    fn only_a_stated_absence_counts() {
+        for (stderr, absent) in [
+            (
+                "Error response from daemon: Could not find the file /longshore/result.json in container x",
+                true,
+            ),
+            ("Error: No such container:path: x:/longshore/result.json", true),
+            (
+                "Error: \"/longshore/result.json\" could not be found on container x: no such file or directory",
+                true,
+            ),
+            ("Error response from daemon: No such container: x", false),
+            (
+                "error during connect: Get \"http://x/containers/x/archive?path=/longshore/result.json\": EOF",
+                false,
+            ),
+            ("", false),
+        ] {
+            assert_eq!(says_no_result(stderr), absent, "{stderr}");
+        }
     }
 
     #[test]

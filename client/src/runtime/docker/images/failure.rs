@@ -34,7 +34,7 @@ impl PullFailure {
         let fault = match () {
             () if says(&SENSELESS) => PullFault::Definition,
             () if start_failure::is_about_disk(&problem) => PullFault::Host,
-            () if says(&DENIED) => PullFault::Denied,
+            () if says(&DENIED) && !says(&PASSING) => PullFault::Denied,
             () => PullFault::Registry,
         };
         Self { fault, problem }
@@ -58,7 +58,22 @@ const DENIED_TRIES: usize = 3;
 const SENSELESS: [&str; 3] =
     ["invalid reference format", "no matching manifest", "cannot parse platform specifier"];
 
-const DENIED: [&str; 5] = ["manifest unknown", "not found", "does not exist", "unauthorized", "denied"];
+/// Messages of a registry that wants a login, or another one, or does not have the image for it.
+const DENIED: [&str; 9] = [
+    "manifest unknown",
+    "not found",
+    "does not exist",
+    "unauthorized",
+    "denied",
+    "no basic auth credentials",
+    "no bearer token",
+    "authentication required",
+    "403 forbidden",
+];
+
+/// Messages about limits of the registry and about a proxy in between, which say nothing about the image.
+const PASSING: [&str; 4] =
+    ["toomanyrequests", "429 too many requests", "proxyconnect", "proxy authentication required"];
 
 #[cfg(test)]
 mod tests {
@@ -75,6 +90,28 @@ mod tests {
                 3,
             ),
             ("Head \"https://registry/v2/app/manifests/1\": unauthorized: log in", PullFault::Denied, 3),
+            (
+                "Head \"https://1.dkr.ecr.eu-west-1.amazonaws.com/v2/app/manifests/1\": no basic auth credentials",
+                PullFault::Denied,
+                3,
+            ),
+            (
+                "unexpected status from HEAD request to https://registry/v2/app/manifests/1: 403 Forbidden",
+                PullFault::Denied,
+                3,
+            ),
+            (
+                "Error response from daemon: Get \"https://registry/v2/\": authentication required",
+                PullFault::Denied,
+                3,
+            ),
+            ("Get \"https://registry/v2/\": proxyconnect tcp: 403 Forbidden", PullFault::Registry, 4),
+            ("Get \"https://registry/v2/\": Proxy Authentication Required", PullFault::Registry, 4),
+            (
+                "unexpected status from GET request to https://registry/v2/: 429 Too Many Requests: authentication required for more",
+                PullFault::Registry,
+                4,
+            ),
             ("no matching manifest for linux/arm64 in the manifest list entries", PullFault::Definition, 1),
             ("invalid reference format", PullFault::Definition, 1),
             ("received unexpected HTTP status: 500 Internal Server Error", PullFault::Registry, 4),
