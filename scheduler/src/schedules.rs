@@ -240,6 +240,8 @@ pub struct Schedules {
     jobs: BTreeMap<JobId, Arc<str>>,
     /// Definitions with several of these jobs.
     crowded: BTreeSet<Arc<str>>,
+    /// Jobs that are cancelled for the job of a later slot (`overlap: replace`), with that job. Their reasons name it; it is not stored.
+    replaced: BTreeMap<JobId, JobId>,
 }
 
 /// One schedule.
@@ -308,6 +310,7 @@ impl Schedules {
 
     /// A job has ended. Returns the first job of the same definition that remains, if this one was made by a schedule.
     pub(crate) fn let_go(&mut self, job: JobId) -> Option<JobId> {
+        self.replaced.remove(&job);
         let name = self.jobs.remove(&job)?;
         let state = self.names.get_mut(&name)?;
         state.live.remove(&job);
@@ -315,6 +318,18 @@ impl Schedules {
             self.crowded.remove(&name);
         }
         state.live.first().copied()
+    }
+
+    /// A job is cancelled for the job of a later slot. One that was cancelled before, for another reason, is not replaced.
+    pub(crate) fn replace(&mut self, job: JobId, by: JobId, is_cancelled: bool) {
+        if !is_cancelled || self.replaced.contains_key(&job) {
+            self.replaced.insert(job, by);
+        }
+    }
+
+    /// The job of a later slot that this one is cancelled for.
+    pub(crate) fn replaced_by(&self, job: JobId) -> Option<JobId> {
+        self.replaced.get(&job).copied()
     }
 
     /// True if a job must wait for an earlier one of the schedules of its definition.

@@ -8,12 +8,14 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use protocol::order::StopCause;
 use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::details::JobDetails;
 use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
+use crate::job::Job;
 use crate::new_jobs::{NewJob, StartTime};
 use crate::schedule::catch_up::{self, CatchUp, Closed, SlotRun, Verdict};
 use crate::schedule::{Overlap, Schedule};
@@ -167,12 +169,10 @@ fn make_job(
     {
         return Err(SkipReason::Limit);
     }
-    if current.overlap == Overlap::Replace {
-        for earlier in &live {
-            cancel::cancel_for(scheduler, now, *earlier, format!("the next slot of {name}"));
-        }
-    }
     let job = JobId(scheduler.counters.job.0 + 1);
+    if current.overlap == Overlap::Replace {
+        live.into_iter().for_each(|earlier| replace(scheduler, now, earlier, job));
+    }
     scheduler.counters.job = job;
     // It may end an earlier job of the schedule.
     let claim = unique::make_way(scheduler, now, &mut new, job);
@@ -186,6 +186,14 @@ fn make_job(
     }
     admission::make_room(scheduler, now, job);
     Ok(job)
+}
+
+/// Cancels the job of an earlier slot for a new one.
+fn replace(scheduler: &mut Scheduler, now: Now, earlier: JobId, job: JobId) {
+    let attempt = scheduler.jobs.get(&earlier).and_then(Job::attempt);
+    let is_cancelled = attempt.is_some_and(|attempt| attempt.stopping == Some(StopCause::Cancel));
+    scheduler.schedules.replace(earlier, job, is_cancelled);
+    cancel::cancel_for(scheduler, now, earlier, format!("job {job} of the next slot, which replaces it"));
 }
 
 /// The details of the job of a slot.
