@@ -101,7 +101,12 @@ pub struct LiveDependency {
     pub requires: RequiredEnd,
     /// Its state; absent if it is not kept any more.
     pub state: Option<State>,
+    /// It was skipped: its reason begins with [`SKIPPED`].
+    pub is_skipped: bool,
 }
+
+/// Beginning of the reason of a job that was skipped. It is stored, and a start knows by it that nothing went wrong with the job.
+pub const SKIPPED: &str = "skipped";
 
 /// All jobs that wait for others.
 #[derive(Debug, Default)]

@@ -5,7 +5,9 @@
 //! - The *cursor* of a schedule is its last decided slot. It never goes back: a fired slot stays fired, whatever happens to the clock.
 //! - A schedule that is seen for the first time begins at that moment. Earlier slots do not exist for it.
 //! - While the server was away nothing is decided. The slots of that time are decided at the next start, by `catch_up`.
-//! - A changed rule begins at the moment of the change. One row `rule_changed` with count 0 marks it in the ledger.
+//! - A changed rule begins at the moment of the change. One row `rule_changed` with count 0 marks it in the ledger. The old rule decides
+//!   all slots up to then, jitter or not. Rules are not stored: if one changed while the server was away, nobody knows it any more. Then the
+//!   row begins behind the cursor, and its count is not exact. A schedule that is gone at a start has such a row, too.
 //! - A schedule that leaves jobs.yaml keeps its cursor. If it comes back, the slots in between are missed: `removed`.
 //!   The store forgets it after the last row of its ledger, some weeks later: then it begins anew.
 //! - While it is paused or disabled its slots are skipped. They never fire later.
@@ -238,6 +240,8 @@ pub struct Schedules {
     jobs: BTreeMap<JobId, Arc<str>>,
     /// Definitions with several of these jobs.
     crowded: BTreeSet<Arc<str>>,
+    /// Jobs that are cancelled for the job of a later slot (`overlap: replace`), with that job. Their reasons name it; it is not stored.
+    replaced: BTreeMap<JobId, JobId>,
 }
 
 /// One schedule.
@@ -306,6 +310,7 @@ impl Schedules {
 
     /// A job has ended. Returns the first job of the same definition that remains, if this one was made by a schedule.
     pub(crate) fn let_go(&mut self, job: JobId) -> Option<JobId> {
+        self.replaced.remove(&job);
         let name = self.jobs.remove(&job)?;
         let state = self.names.get_mut(&name)?;
         state.live.remove(&job);
@@ -313,6 +318,18 @@ impl Schedules {
             self.crowded.remove(&name);
         }
         state.live.first().copied()
+    }
+
+    /// A job is cancelled for the job of a later slot. One that was cancelled before, for another reason, is not replaced.
+    pub(crate) fn replace(&mut self, job: JobId, by: JobId, is_cancelled: bool) {
+        if !is_cancelled || self.replaced.contains_key(&job) {
+            self.replaced.insert(job, by);
+        }
+    }
+
+    /// The job of a later slot that this one is cancelled for.
+    pub(crate) fn replaced_by(&self, job: JobId) -> Option<JobId> {
+        self.replaced.get(&job).copied()
     }
 
     /// True if a job must wait for an earlier one of the schedules of its definition.

@@ -147,7 +147,8 @@ fn happen(world: &mut World, words: &[&str]) {
     };
     let number = |name: &str, default: u32| option(name).map_or(default, |value| value.parse().unwrap());
     match *words {
-        ["define", name, ..] => {
+        // `edit` changes jobs.yaml, which is read at the next start.
+        [read @ ("define" | "edit"), name, ..] => {
             let mut it = definition(name);
             it.retry.max = number("retry", 0);
             it.retry.memory_factor_milli = option("memory_factor").map(|factor| factor.parse().unwrap());
@@ -190,8 +191,12 @@ fn happen(world: &mut World, words: &[&str]) {
             it.limits = limit_words::limits(words);
             it.placement = placement(words);
             it.container.image = option("image").unwrap_or_default().into();
-            world.define(it);
+            world.edit(it);
+            if read == "define" {
+                world.read_definitions();
+            }
         }
+        ["edit-out", name] => drop(world.definitions.remove(name)),
         ["max-jobs" | "slice" | "server-limits" | "priority-ageing" | "set-aside-after", ..] => {
             *world = settings::world(words)
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ledger::Ledger;
 use proptest::prelude::*;
 use walk::cases;
-use world::protocol::JobId;
+use world::protocol::{JobId, Timestamp};
 use world::scheduler::Config;
 use world::scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use world::scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
@@ -33,6 +33,10 @@ enum Step {
         overlap: usize,
         mode: usize,
         enabled: bool,
+        /// Its id follows from the rule.
+        derived: bool,
+        /// It is read at a start after so many milliseconds.
+        away: Option<u64>,
     },
     Undefine,
     CancelFirst,
@@ -43,17 +47,22 @@ enum Step {
     },
 }
 
-const RULES: [&str; 3] = ["100ms", "7s", "10m"];
+/// Rules, with the seconds of their jitter.
+const RULES: [(&str, u64); 4] = [("100ms", 0), ("7s", 0), ("10m", 0), ("5s", 60)];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let define = (0..RULES.len(), 0..4_usize, 0..3_usize, prop::bool::weighted(0.9));
+    let away = prop::option::weighted(0.3, 0..5_000_000_u64);
+    let define =
+        (0..RULES.len(), 0..4_usize, 0..3_usize, prop::bool::weighted(0.9), prop::bool::weighted(0.3), away);
     let step = prop_oneof![
         6 => (0..30_000_u64).prop_map(Step::Pass),
         1 => (0..100_000_000_u64).prop_map(Step::Ahead),
         1 => (0..5_000_000_u64).prop_map(Step::Behind),
         2 => (0..5_000_000_u64).prop_map(Step::Restart),
         2 => any::<bool>().prop_map(Step::Pause),
-        3 => define.prop_map(|(rule, overlap, mode, enabled)| Step::Define { rule, overlap, mode, enabled }),
+        3 => define.prop_map(|(rule, overlap, mode, enabled, derived, away)| {
+            Step::Define { rule, overlap, mode, enabled, derived, away }
+        }),
         1 => Just(Step::Undefine),
         4 => Just(Step::CancelFirst),
         3 => (0..60_000_u64, prop::bool::weighted(0.2)).prop_map(|(back, late)| Step::Backfill { back, late }),
@@ -61,9 +70,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..25)
 }
 
-fn timetable(rule: usize, overlap: usize, mode: usize) -> Timetable {
-    let rule = Rule::every(RULES[rule]).unwrap();
-    let schedule = Schedule::new("tick", Some("main"), rule, Zone::utc());
+fn timetable(rule: usize, overlap: usize, mode: usize, derived: bool) -> Timetable {
+    let (every, jitter) = RULES[rule];
+    let id = (!derived).then_some("main");
+    let mut schedule = Schedule::new("tick", id, Rule::every(every).unwrap(), Zone::utc());
+    schedule.jitter = Duration::from_secs(jitter);
     let mode = [CatchUpMode::None, CatchUpMode::Latest, CatchUpMode::All][mode];
     let catch_up = CatchUp { mode, window: Duration::from_secs(600), limit: 5 };
     Timetable { schedules: vec![schedule], overlap: Overlap::ALL[overlap], catch_up }
@@ -81,11 +92,17 @@ fn take(world: &mut World, ledger: &Ledger, step: Step) {
             world.restart_server(1_000, Duration::from_millis(millis), Duration::ZERO, false);
         }
         Step::Pause(paused) => world.pause("all", paused),
-        Step::Define { rule, overlap, mode, enabled } => {
+        Step::Define { rule, overlap, mode, enabled, derived, away } => {
             let mut it = definition("tick");
-            it.timetable = timetable(rule, overlap, mode);
+            it.timetable = timetable(rule, overlap, mode, derived);
             it.enabled = enabled;
-            world.define(it);
+            world.edit(it);
+            match away {
+                Some(millis) => {
+                    world.restart_server(1_000, Duration::from_millis(millis), Duration::ZERO, false);
+                }
+                None => world.read_definitions(),
+            }
         }
         Step::Undefine => world.undefine("tick"),
         Step::CancelFirst => {
@@ -107,7 +124,28 @@ fn backfill(world: &mut World, ledger: &Ledger, back: u64, late: bool) {
             slots.push(slot);
         }
     }
-    world.backfill("tick/main", slots, Duration::ZERO, u64::from(late));
+    let target = format!("tick/{}", schedule.id);
+    world.backfill(&target, slots, Duration::ZERO, u64::from(late));
+}
+
+/// The schedule of jobs.yaml, with the time behind which the slots of its rule are, if it begins now.
+fn current(world: &World, ledger: &Ledger) -> Option<(Schedule, Timestamp)> {
+    let schedule = world.definitions.get("tick")?.timetable.schedules.first()?;
+    // The clock may have been set back.
+    let cursor = ledger.cursor("tick", &schedule.id);
+    Some((schedule.clone(), cursor.map_or(world.now.utc, |cursor| cursor.max(world.now.utc))))
+}
+
+/// A rule that ended has decided all slots that had passed.
+fn check_end(
+    world: &World,
+    ledger: &Ledger,
+    (old, began): &(Schedule, Timestamp),
+) -> Result<(), TestCaseError> {
+    if let Some(slot) = old.last_slot_in(*began, world.now.utc) {
+        prop_assert!(ledger.has_row("tick", &old.id, slot), "slot {} of {} has no row", slot.0, old.id);
+    }
+    Ok(())
 }
 
 proptest! {
@@ -117,10 +155,21 @@ proptest! {
     fn each_slot_has_one_row_and_at_most_one_job(steps in steps()) {
         let mut world = World::with(Config { jobs_max: 300, ..World::config(1, 1_000) });
         let mut ledger = Ledger::default();
-        take(&mut world, &ledger, Step::Define { rule: 1, overlap: 0, mode: 1, enabled: true });
+        let first = Step::Define { rule: 1, overlap: 0, mode: 1, enabled: true, derived: false, away: None };
+        take(&mut world, &ledger, first);
+        ledger.follow(&world)?;
+        let mut rule = current(&world, &ledger);
         for step in steps {
             take(&mut world, &ledger, step);
             ledger.follow(&world)?;
+            let now = current(&world, &ledger);
+            let rule_of = |of: &Option<(Schedule, Timestamp)>| {
+                of.as_ref().map(|(schedule, _)| (schedule.id.clone(), schedule.fingerprint()))
+            };
+            if rule_of(&rule) != rule_of(&now) {
+                rule.iter().try_for_each(|old| check_end(&world, &ledger, old))?;
+                rule = now;
+            }
         }
     }
 }

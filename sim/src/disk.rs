@@ -10,7 +10,7 @@ mod run_on;
 mod schedules;
 mod unique;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +57,8 @@ pub(crate) struct Disk {
     unique: unique::UniqueKeys,
     sets: run_on::Sets,
     dependencies: dependencies::Dependencies,
+    /// Jobs that ended because they were skipped.
+    skipped: BTreeSet<JobId>,
     /// The epoch of the last commit.
     committed_in: Epoch,
     last_fence: Fence,
@@ -105,6 +107,7 @@ impl Disk {
             unique: BTreeMap::new(),
             sets: run_on::Sets::default(),
             dependencies: BTreeMap::new(),
+            skipped: BTreeSet::new(),
             committed_in: Epoch(0),
             last_fence: Fence(0),
             last_worker: WorkerId(0),

@@ -174,10 +174,11 @@ fn next_step(
     }
     if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Job) {
         let is_stopped = !has_started && scheduler.batches.is_stopped(id);
-        let reason = match scheduler.unique.successor(id) {
+        let reason = match (scheduler.schedules.replaced_by(id), scheduler.unique.successor(id)) {
             _ if is_stopped => batch::MAX_FAILURES_REACHED.into(),
-            Some(job) => alloc::format!("cancelled: replaced by job {job} of the same unique key"),
-            None => "cancelled".into(),
+            (Some(job), _) => alloc::format!("cancelled: replaced by job {job} of the next slot"),
+            (_, Some(job)) => alloc::format!("cancelled: replaced by job {job} of the same unique key"),
+            (None, None) => "cancelled".into(),
         };
         return NextStep::End(State::Cancelled, reason);
     }

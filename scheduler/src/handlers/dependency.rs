@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, Unmet, Verdict};
+use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, SKIPPED, Unmet, Verdict};
 use crate::handlers::{attempt_end, due, expire};
 use crate::new_jobs::NewJobs;
 use crate::results;
@@ -143,8 +143,10 @@ fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
 /// The reason in the record of a job that cannot start any more.
 fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
     match state {
-        Some(State::Succeeded) => format!("skipped: it runs only if job {on} fails, but job {on} succeeded"),
-        Some(_) if is_skipped => format!("skipped, because job {on} before it was skipped"),
+        Some(State::Succeeded) => {
+            format!("{SKIPPED}: it runs only if job {on} fails, but job {on} succeeded")
+        }
+        Some(_) if is_skipped => format!("{SKIPPED}, because job {on} before it was skipped"),
         Some(state) => format!("job {on}, which it comes after, ended as {}", state.name()),
         None => format!("job {on}, which it comes after, is not kept any more"),
     }
@@ -159,8 +161,12 @@ impl Scheduler {
         for row in rows.iter().filter(|row| self.jobs.contains_key(&row.job)) {
             self.dependencies.add(row.job, [(row.on, row.requires)]);
         }
-        let ended = rows.iter().filter(|row| !self.jobs.contains_key(&row.on)).map(|row| (row.on, row.state));
-        for (on, state) in ended.collect::<BTreeMap<_, _>>() {
+        let ended = rows.iter().filter(|row| !self.jobs.contains_key(&row.on));
+        for (on, row) in ended.map(|row| (row.on, *row)).collect::<BTreeMap<_, _>>() {
+            let state = row.state;
+            if row.is_skipped {
+                self.dependencies.skip(on);
+            }
             self.dependencies.record_end(on, state);
         }
     }

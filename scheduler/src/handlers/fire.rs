@@ -8,14 +8,16 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use protocol::order::StopCause;
 use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::details::JobDetails;
 use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
-use crate::new_jobs::NewJob;
-use crate::schedule::catch_up::{self, Closed, SlotRun, Verdict};
+use crate::job::Job;
+use crate::new_jobs::{NewJob, StartTime};
+use crate::schedule::catch_up::{self, CatchUp, Closed, SlotRun, Verdict};
 use crate::schedule::{Overlap, Schedule};
 use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
@@ -26,11 +28,7 @@ pub(crate) fn fire(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) -> u
     if let Some(entry) = scheduler.schedules.entries.get_mut(&number) {
         entry.due_at = None;
     }
-    let closed = scheduler
-        .schedules
-        .entries
-        .get(&number)
-        .and_then(|entry| scheduler.schedules.closed(&entry.row, &scheduler.pauses));
+    let closed = closed_of(scheduler, number);
     let made = decide(scheduler, now, number, closed);
     arm(scheduler, number);
     made
@@ -43,22 +41,63 @@ pub(crate) fn decide(
     number: ScheduleNo,
     closed: Option<Closed>,
 ) -> usize {
-    let Some(entry) = scheduler.schedules.entries.get(&number) else { return 0 };
-    let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_of(scheduler, entry)) else {
-        return 0;
-    };
-    let runs = catch_up::plan(&schedule, entry.row.cursor, now.utc, closed, current.catch_up);
-    if runs.is_empty() {
-        return 0;
+    let verdicts = decide_by(scheduler, now, number, closed, catch_up::plan);
+    verdicts.iter().filter(|verdict| verdict.has_fired()).count()
+}
+
+/// Plans that a schedule carries out at most when its rule changes: a reading of jobs.yaml is one step, so it does not make any number of
+/// jobs.
+const PLANS_AT_A_CHANGE: usize = 10;
+
+/// Decides about all slots of a rule that is replaced, also about those that wait for their jitter: their jobs start when they would have.
+pub(crate) fn decide_last(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+    let closed = closed_of(scheduler, number);
+    for _ in 0..PLANS_AT_A_CHANGE {
+        if decide_by(scheduler, now, number, closed, catch_up::plan_passed).is_empty() {
+            return;
+        }
     }
-    let mut made = 0;
+    decide_by(scheduler, now, number, Some(Closed::RuleChanged), catch_up::plan_passed);
+}
+
+/// No slot of a schedule that leaves jobs.yaml fires any more. Those that have passed and wait for their jitter are missed.
+pub(crate) fn leave_out_passed(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+    let closed = closed_of(scheduler, number).unwrap_or(Closed::Removed);
+    decide_by(scheduler, now, number, Some(closed), catch_up::plan_passed);
+}
+
+fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
+    let entry = scheduler.schedules.entries.get(&number)?;
+    scheduler.schedules.closed(&entry.row, &scheduler.pauses)
+}
+
+/// Plans the verdicts on slots that have passed: schedule, cursor, now, why none fires, policy.
+type Plan = fn(&Schedule, Timestamp, Timestamp, Option<Closed>, CatchUp) -> Vec<SlotRun>;
+
+/// Carries a plan out. Returns the verdict of each of its runs.
+fn decide_by(
+    scheduler: &mut Scheduler,
+    now: Now,
+    number: ScheduleNo,
+    closed: Option<Closed>,
+    plan: Plan,
+) -> Vec<FireVerdict> {
+    let Some(entry) = scheduler.schedules.entries.get(&number) else { return Vec::new() };
+    let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_of(scheduler, entry)) else {
+        return Vec::new();
+    };
+    let runs = plan(&schedule, entry.row.cursor, now.utc, closed, current.catch_up);
+    if runs.is_empty() {
+        return Vec::new();
+    }
+    let mut verdicts = Vec::with_capacity(runs.len());
     for run in runs {
         let verdict = judge(scheduler, now, number, &schedule, current, run);
-        made += usize::from(verdict.has_fired());
+        verdicts.push(verdict);
         record(scheduler, now, number, run, verdict);
     }
     put_row(scheduler, number);
-    made
+    verdicts
 }
 
 fn current_of(scheduler: &Scheduler, entry: &Entry) -> Option<Current> {
@@ -118,7 +157,10 @@ fn make_job(
         return Err(SkipReason::Overlap(*earlier));
     }
     let details = Some(Box::new(details_at(schedule, slot)));
-    let mut new = NewJob { revision: current.revision, details, ..NewJob::default() };
+    let due_at = schedule.due_at(slot);
+    // A slot is decided before its jitter has passed only if its rule ends.
+    let run_at = (due_at > now.utc).then_some(StartTime::At(due_at));
+    let mut new = NewJob { revision: current.revision, details, run_at, ..NewJob::default() };
     if let Some(other) = unique::duplicate_of(scheduler, &new) {
         return Err(SkipReason::Duplicate(other));
     }
@@ -127,12 +169,10 @@ fn make_job(
     {
         return Err(SkipReason::Limit);
     }
-    if current.overlap == Overlap::Replace {
-        for earlier in &live {
-            cancel::cancel_for(scheduler, now, *earlier, format!("the next slot of {name}"));
-        }
-    }
     let job = JobId(scheduler.counters.job.0 + 1);
+    if current.overlap == Overlap::Replace {
+        live.into_iter().for_each(|earlier| replace(scheduler, now, earlier, job));
+    }
     scheduler.counters.job = job;
     // It may end an earlier job of the schedule.
     let claim = unique::make_way(scheduler, now, &mut new, job);
@@ -146,6 +186,14 @@ fn make_job(
     }
     admission::make_room(scheduler, now, job);
     Ok(job)
+}
+
+/// Cancels the job of an earlier slot for a new one.
+fn replace(scheduler: &mut Scheduler, now: Now, earlier: JobId, job: JobId) {
+    let attempt = scheduler.jobs.get(&earlier).and_then(Job::attempt);
+    let is_cancelled = attempt.is_some_and(|attempt| attempt.stopping == Some(StopCause::Cancel));
+    scheduler.schedules.replace(earlier, job, is_cancelled);
+    cancel::cancel_for(scheduler, now, earlier, format!("job {job} of the next slot, which replaces it"));
 }
 
 /// The details of the job of a slot.

@@ -1,23 +1,24 @@
 //! A reading of jobs.yaml reaches the schedules: new ones begin, changed ones begin anew, those that are gone keep their cursor. The rules
 //! are in [`crate::schedules`]. This walks all schedules, once per reading.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::{JobId, Now};
+use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::handlers::{due, fire};
 use crate::ids::ScheduleNo;
 use crate::pauses;
-use crate::schedule::Schedule;
 use crate::schedule::catch_up::{Closed, SlotCount, SlotRun, Verdict};
+use crate::schedule::{Schedule, ScheduleId};
 use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleRow};
 
 pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc<Definition>]) {
-    settle(scheduler, now);
+    let listed = Listed::of(definitions);
+    settle(scheduler, now, &listed);
     let mut present = BTreeSet::new();
     for state in scheduler.schedules.names.values_mut() {
         (state.current, state.group) = (None, None);
@@ -40,21 +41,70 @@ pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc
     let gone: Vec<ScheduleNo> =
         scheduler.schedules.entries.keys().filter(|number| !present.contains(number)).copied().collect();
     for number in gone {
-        leave_out(scheduler, now, number);
+        leave_out(scheduler, now, number, &listed);
     }
     release(scheduler);
 }
 
-/// Decides what is due by the rules that held so far.
-fn settle(scheduler: &mut Scheduler, now: Now) {
+/// The schedules of a version of jobs.yaml.
+struct Listed {
+    /// The rule of each, by its fingerprint.
+    rules: BTreeMap<(Arc<str>, ScheduleId), u64>,
+    /// Definitions with schedules.
+    names: BTreeSet<Arc<str>>,
+}
+
+/// Consequence of a version of jobs.yaml for a schedule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RuleFate {
+    Stays,
+    Changes,
+    Leaves,
+}
+
+impl Listed {
+    fn of(definitions: &[Arc<Definition>]) -> Self {
+        let mut listed = Self { rules: BTreeMap::new(), names: BTreeSet::new() };
+        for definition in definitions {
+            let name: Arc<str> = definition.name.as_str().into();
+            for schedule in &definition.timetable.schedules {
+                listed.rules.insert((name.clone(), schedule.id.clone()), schedule.fingerprint());
+                listed.names.insert(name.clone());
+            }
+        }
+        listed
+    }
+
+    fn fate_of(&self, row: &ScheduleRow) -> RuleFate {
+        match self.rules.get(&(row.definition.clone(), row.schedule.clone())) {
+            Some(rule) if *rule == row.fingerprint => RuleFate::Stays,
+            Some(_) => RuleFate::Changes,
+            // Another rule has another id, unless a person chose one.
+            None if row.schedule.is_derived() && self.names.contains(&row.definition) => RuleFate::Changes,
+            None => RuleFate::Leaves,
+        }
+    }
+}
+
+/// Decides what is due by the rules that held so far, and all slots that have passed of rules that end.
+fn settle(scheduler: &mut Scheduler, now: Now, listed: &Listed) {
     // Slots of closed schedules may have passed before their timer.
     let is_due = |entry: &Entry| {
         entry.due_at.is_some_and(|at| at <= now.utc)
             || scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some()
     };
-    let due = scheduler.schedules.entries.iter().filter(|(_, entry)| is_due(entry));
-    for number in due.map(|(number, _)| *number).collect::<Vec<_>>() {
+    let present = scheduler.schedules.entries.iter().filter(|(_, entry)| entry.schedule.is_some());
+    let fates = present.map(|(number, entry)| (*number, listed.fate_of(&entry.row), is_due(entry)));
+    let affected = fates.filter(|(_, fate, is_due)| *is_due || *fate != RuleFate::Stays);
+    for (number, fate, _) in affected.collect::<Vec<_>>() {
+        if fate == RuleFate::Changes {
+            fire::decide_last(scheduler, now, number);
+            continue;
+        }
         fire::fire(scheduler, now, number);
+        if fate == RuleFate::Leaves {
+            fire::leave_out_passed(scheduler, now, number);
+        }
     }
 }
 
@@ -73,14 +123,15 @@ fn take_in(scheduler: &mut Scheduler, now: Now, name: &Arc<str>, schedule: &Sche
         })
     });
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return number };
-    entry.schedule = Some(schedule.clone());
+    let is_rule_known = entry.schedule.replace(schedule.clone()).is_some();
     let was_removed = entry.row.removed_at.take().is_some();
     let is_changed = core::mem::replace(&mut entry.row.fingerprint, fingerprint) != fingerprint;
-    if is_changed && entry.row.cursor < now.utc {
-        let at = now.utc;
-        let count = SlotCount { count: 0, exact: true };
-        let run = SlotRun { from: at, to: at, count, verdict: Verdict::Closed(Closed::RuleChanged) };
-        fire::record(scheduler, now, number, run, FireVerdict::Missed(MissReason::RuleChanged));
+    if is_changed && is_rule_known {
+        let verdict = Verdict::Closed(Closed::RuleChanged);
+        let run = SlotRun { from: now.utc, to: now.utc, count: NO_SLOTS, verdict };
+        record_end(scheduler, now, number, run);
+    } else if is_changed {
+        record_unknown(scheduler, now, number, Closed::RuleChanged);
     } else if was_removed {
         fire::decide(scheduler, now, number, Some(Closed::Removed));
     }
@@ -91,10 +142,16 @@ fn take_in(scheduler: &mut Scheduler, now: Now, name: &Arc<str>, schedule: &Sche
     number
 }
 
-fn leave_out(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+fn leave_out(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, listed: &Listed) {
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };
-    entry.schedule = None;
+    let is_rule_known = entry.schedule.take().is_some();
     let is_news = entry.row.removed_at.is_none();
+    if is_news && !is_rule_known {
+        let changes = listed.fate_of(&entry.row) == RuleFate::Changes;
+        let reason = if changes { Closed::RuleChanged } else { Closed::Removed };
+        record_unknown(scheduler, now, number, reason);
+    }
+    let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };
     if is_news {
         entry.row.removed_at = Some(now.utc);
         entry.open = None;
@@ -104,6 +161,32 @@ fn leave_out(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
         fire::put_row(scheduler, number);
     }
 }
+
+/// The rule changed while the server was away, which does not know the old one: one row without a count covers the slots that it may have
+/// had since the last decision.
+fn record_unknown(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, reason: Closed) {
+    let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
+    let from = Timestamp(entry.row.cursor.0.saturating_add(1));
+    let run = SlotRun { from, to: now.utc, count: NOT_COUNTED, verdict: Verdict::Closed(reason) };
+    record_end(scheduler, now, number, run);
+}
+
+/// Marks the end of a rule in the ledger.
+fn record_end(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, run: SlotRun) {
+    let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
+    if entry.row.cursor >= now.utc {
+        return;
+    }
+    let is_removed = run.verdict == Verdict::Closed(Closed::Removed);
+    let why = if is_removed { MissReason::Removed } else { MissReason::RuleChanged };
+    fire::record(scheduler, now, number, run, FireVerdict::Missed(why));
+}
+
+/// All slots of the old rule have their verdicts.
+const NO_SLOTS: SlotCount = SlotCount { count: 0, exact: true };
+
+/// Nobody knows how many slots the old rule had.
+const NOT_COUNTED: SlotCount = SlotCount { count: 0, exact: false };
 
 /// Jobs that waited for an earlier one may go on if `overlap` says so now.
 fn release(scheduler: &mut Scheduler) {

@@ -111,6 +111,10 @@ fn check_definition(
         return Err(Rejection::Disabled);
     }
     if require_worker {
+        // Workers do not matter as long as it is paused.
+        if scheduler.ready.is_paused(number) {
+            return Err(Rejection::NoWorker(PendingReason::Paused));
+        }
         let reason = pending::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
         if reason < PendingReason::Busy {
             return Err(Rejection::NoWorker(reason));

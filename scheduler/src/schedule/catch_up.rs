@@ -117,8 +117,32 @@ pub fn plan(
     closed: Option<Closed>,
     policy: CatchUp,
 ) -> Vec<SlotRun> {
+    plan_until(schedule, cursor, last_due(schedule, cursor, now), now, closed, policy)
+}
+
+/// As [`plan`], for a rule that ends at `now`: slots that wait for their jitter are decided as well, on time. Nobody can decide them later.
+#[must_use]
+pub fn plan_passed(
+    schedule: &Schedule,
+    cursor: Timestamp,
+    now: Timestamp,
+    closed: Option<Closed>,
+    policy: CatchUp,
+) -> Vec<SlotRun> {
+    plan_until(schedule, cursor, schedule.last_slot_in(cursor, now), now, closed, policy)
+}
+
+/// Decides about the slots up to `last`.
+fn plan_until(
+    schedule: &Schedule,
+    cursor: Timestamp,
+    last: Option<Timestamp>,
+    now: Timestamp,
+    closed: Option<Closed>,
+    policy: CatchUp,
+) -> Vec<SlotRun> {
     let mut runs = Vec::new();
-    let Some(last) = last_due(schedule, cursor, now) else { return runs };
+    let Some(last) = last else { return runs };
     if let Some(closed) = closed {
         push(&mut runs, schedule, cursor, last, Verdict::Closed(closed));
         return runs;
@@ -308,6 +332,15 @@ mod tests {
         let at = |now| plan(&schedule, Timestamp(4 * MINUTE), now, None, policy(CatchUpMode::Latest));
         assert!(at(Timestamp(due.0 - 1)).is_empty());
         assert_eq!(told(&at(due)), ["5-5 1 Fire"]);
+    }
+
+    #[test]
+    fn a_rule_that_ends_decides_slots_that_wait_for_their_jitter() {
+        let schedule = Schedule { jitter: Duration::from_secs(30), ..minutely() };
+        let slot = Timestamp(5 * MINUTE);
+        let runs = |closed| plan_passed(&schedule, Timestamp(4 * MINUTE), slot, closed, CatchUp::default());
+        assert_eq!(told(&runs(None)), ["5-5 1 Fire"]);
+        assert_eq!(told(&runs(Some(Closed::Removed))), ["5-5 1 Closed(Removed)"]);
     }
 
     /// Each slot is in exactly one run, in order, whatever is asked and however often.

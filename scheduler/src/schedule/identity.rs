@@ -28,6 +28,12 @@ impl ScheduleId {
         Self(format!("{DERIVED_PREFIX}{:016x}", hash(&[&rule, zone.name()])).into())
     }
 
+    /// It follows from rule and zone: another rule is another schedule.
+    #[must_use]
+    pub fn is_derived(&self) -> bool {
+        self.0.starts_with(DERIVED_PREFIX)
+    }
+
     /// As shown and stored.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -107,6 +107,20 @@ impl Ledger {
         is_decided && !self.slots.contains(&(key.0, key.1, slot))
     }
 
+    /// The last decided slot.
+    #[allow(dead_code, reason = "only the walk of schedules asks")]
+    pub(crate) fn cursor(&self, definition: &str, schedule: &ScheduleId) -> Option<Timestamp> {
+        self.cursors.get(&(Arc::from(definition), schedule.clone())).copied()
+    }
+
+    /// This slot has a verdict.
+    #[allow(dead_code, reason = "only the walk of schedules asks")]
+    pub(crate) fn has_row(&self, definition: &str, schedule: &ScheduleId, slot: Timestamp) -> bool {
+        let rows = self.fires.get(&(Arc::from(definition), schedule.clone()));
+        let row = rows.and_then(|rows| rows.range(..=slot).next_back());
+        row.is_some_and(|(_, (to, _))| slot <= *to)
+    }
+
     fn enter(&mut self, change: &Change) -> Result<(), TestCaseError> {
         match change {
             Change::Added(it) => {

@@ -196,7 +196,16 @@ impl World {
     }
 
     pub fn define(&mut self, definition: Definition) {
+        self.edit(definition);
+        self.read_definitions();
+    }
+
+    /// Changes jobs.yaml, which is not read yet.
+    pub fn edit(&mut self, definition: Definition) {
         self.definitions.insert(definition.name.clone(), Arc::new(definition));
+    }
+
+    pub fn read_definitions(&mut self) {
         self.step(Input::Define(self.definitions.values().cloned().collect()));
     }
 

@@ -1,6 +1,6 @@
 //! A start of the server: a new scheduler that knows what a store would hand to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::World;
@@ -189,18 +189,25 @@ fn rates(changes: &[&Change]) -> Vec<RateRow> {
 fn dependencies(changes: &[&Change]) -> Vec<LiveDependency> {
     let mut open = BTreeMap::new();
     let mut ends = BTreeMap::new();
+    let mut skipped = BTreeSet::new();
     for change in changes {
         match change {
             Change::Dependency(row) if row.ended.is_some_and(|state| row.requires.is_met_by(state)) => {
                 open.remove(&(row.job, row.on));
             }
             Change::Dependency(row) => drop(open.insert((row.job, row.on), row.requires)),
-            Change::DependenciesDropped { job, .. } => open.retain(|(waiting, _), _| waiting != job),
+            Change::DependenciesDropped { job, is_skipped } => {
+                open.retain(|(waiting, _), _| waiting != job);
+                skipped.extend(is_skipped.then_some(*job));
+            }
             Change::Ended(ended) => drop(ends.insert(ended.job, ended.state)),
             _ => {}
         }
     }
-    let live = |((job, on), requires)| LiveDependency { job, on, requires, state: ends.get(&on).copied() };
+    let live = |((job, on), requires)| {
+        let (state, is_skipped) = (ends.get(&on).copied(), skipped.contains(&on));
+        LiveDependency { job, on, requires, state, is_skipped }
+    };
     open.into_iter().map(live).collect()
 }
 

@@ -29,7 +29,8 @@ impl Disk {
                 self.dependencies.entry(row.job).or_default().insert(row.on, *row);
             }
             // An end that it never learned does not count.
-            Change::DependenciesDropped { job, .. } => {
+            Change::DependenciesDropped { job, is_skipped } => {
+                self.skipped.extend(is_skipped.then_some(*job));
                 if let Some(rows) = self.dependencies.get_mut(job) {
                     rows.retain(|_, row| row.ended.is_some());
                 }
@@ -71,6 +72,7 @@ impl Disk {
             on: row.on,
             requires: row.requires,
             state: row.ended.or_else(|| self.row(row.on).map(|on| on.state)),
+            is_skipped: self.skipped.contains(&row.on),
         })
         .collect()
     }

@@ -176,7 +176,7 @@ impl Schedules {
         let has_left = before.is_some_and(|before| before.removed_at.is_none());
         if let Some(at) = row.removed_at.filter(|_| has_left && !self.is_start)
             && let Some(rule) = self.rules.get(&(key.clone(), row.fingerprint))
-            && let Some(slot) = rule.next_slot_after(row.cursor).filter(|slot| rule.due_at(*slot) <= at)
+            && let Some(slot) = rule.next_slot_after(row.cursor).filter(|slot| *slot <= at)
         {
             return Err(format!("slot {} of {}/{} never got a verdict", slot.0, key.0, key.1));
         }
@@ -204,7 +204,9 @@ impl Schedules {
         if before.is_none() && row.from <= until {
             return Err(format!("{name} has two verdicts: the ledger reaches to {}", until.0));
         }
-        if row.verdict != FireVerdict::Missed(MissReason::RuleChanged) {
+        if row.count.count == 0 {
+            self.check_change(&key, row, until)?;
+        } else {
             let decided = before.as_ref().map_or(0, |before| before.count.count);
             self.check_gap(&key, row, until, before.is_none(), decided)?;
         }
@@ -214,6 +216,23 @@ impl Schedules {
         }
         if !self.unrecorded.remove(&job) {
             return Err(format!("{name} became job {job}, which no schedule has made"));
+        }
+        Ok(())
+    }
+
+    /// A row without a slot marks the end of a rule. A running server knows the rule, and has decided all of its slots.
+    fn check_change(&self, key: &Key, row: &FireRow, until: Timestamp) -> Result<(), String> {
+        let name = format!("{}/{}", key.0, key.1);
+        let reasons = [MissReason::RuleChanged, MissReason::Removed].map(FireVerdict::Missed);
+        if !reasons.contains(&row.verdict) {
+            return Err(format!("{name} has a row without slots, {}", row.verdict.name()));
+        }
+        let was_present = self.rows.get(key).is_some_and(|row| row.removed_at.is_none());
+        if row.count.exact || (was_present && !self.is_start) {
+            let slot = self.rule(key).and_then(|rule| rule.next_slot_after(until));
+            if let Some(slot) = slot.filter(|slot| *slot <= row.to) {
+                return Err(format!("slot {} of {name} is lost at the change of its rule", slot.0));
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::job::State;
 use scheduler::params::{JobParam, ParamValue};
-use scheduler::step::{AddedJob, Change};
+use scheduler::step::{AddedJob, Change, Ended};
 
 use super::Backend;
 use super::harness::*;
@@ -34,8 +34,13 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     harness.commit(vec![added(1), added(2), waiting_job(3), after(3, 1), after(3, 2)]);
     harness.commit(vec![waiting_job(4), Change::Dependency(row(4, 3, RequiredEnd::Failure, None))]);
     harness.commit(vec![ended_at(1, State::Succeeded, 5_000)]);
-    let live =
-        |number, on, requires, state| LiveDependency { job: JobId(number), on: JobId(on), requires, state };
+    let live = |number, on, requires, state| LiveDependency {
+        job: JobId(number),
+        on: JobId(on),
+        requires,
+        state,
+        is_skipped: false,
+    };
     let (loaded, _) = harness.restart();
     let (succeeds, fails) = (RequiredEnd::Success, RequiredEnd::Failure);
     assert_eq!(
@@ -158,4 +163,31 @@ pub(in crate::store) fn a_batch_whose_other_members_were_skipped_succeeds(backen
     ]);
     let batch = harness.archive().batch(JobId(1)).unwrap().unwrap();
     assert_eq!((batch.state, batch.skipped, batch.counts.cancelled), (BatchState::Succeeded, 1, 1));
+}
+
+pub(in crate::store) fn a_start_knows_which_predecessors_were_skipped(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit(vec![added(1), waiting_job(2), after(2, 1), waiting_job(3), after(3, 2)]);
+    harness.commit(vec![added(4), waiting_job(5), after(5, 4)]);
+    let cancelled = |number, reason: &str| {
+        Change::Ended(Ended {
+            job: JobId(number),
+            state: State::Cancelled,
+            at: Timestamp(5_000),
+            reason: reason.into(),
+            closed: None,
+            confirmed: true,
+        })
+    };
+    harness.commit(vec![
+        ended_at(1, State::Succeeded, 5_000),
+        cancelled(2, "skipped, because job 1 before it was skipped"),
+        Change::DependenciesDropped { job: JobId(2), is_skipped: true },
+        // The server stops between this end and the cancel of job 3.
+        Change::Dependency(row(3, 2, RequiredEnd::Success, Some(State::Cancelled))),
+        cancelled(4, "cancelled by ann"),
+    ]);
+    let (loaded, _) = harness.restart();
+    let skipped: Vec<_> = loaded.dependencies.iter().map(|row| (row.job.0, row.is_skipped)).collect();
+    assert_eq!(skipped, [(3, true), (5, false)]);
 }

@@ -110,6 +110,7 @@ macro_rules! conforms {
             a_parent_with_its_members_counts_once,
             output_has_an_age_of_its_own,
             dependencies_outlive_a_restart_until_they_are_decided,
+            a_start_knows_which_predecessors_were_skipped,
             a_job_is_told_how_its_predecessors_ended,
             a_job_keeps_the_parameters_that_it_took_from_results,
             a_pipeline_is_found_from_each_of_its_jobs,

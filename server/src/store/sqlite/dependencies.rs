@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use protocol::JobId;
 use rusqlite::types::{FromSqlError, FromSqlResult};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use scheduler::dependencies::{LiveDependency, RequiredEnd};
+use scheduler::dependencies::{LiveDependency, RequiredEnd, SKIPPED};
 use scheduler::job::State;
 use scheduler::step::Change;
 
@@ -54,19 +54,21 @@ pub(super) fn open(connection: &Connection) -> rusqlite::Result<Vec<LiveDependen
             on: job(row, 1)?,
             requires: requires(row.get(2)?)?,
             state: state(row, 3)?,
+            is_skipped: false,
         })
     })?;
     let mut open: Vec<LiveDependency> = found.collect::<rusqlite::Result<_>>()?;
-    let mut states = BTreeMap::new();
-    for row in open.iter_mut().filter(|row| row.state.is_none()) {
-        row.state = match states.get(&row.on) {
-            Some(known) => *known,
+    let mut known = BTreeMap::new();
+    for row in &mut open {
+        let (state, is_skipped) = match known.get(&row.on) {
+            Some(facts) => *facts,
             None => {
-                let state = summary(connection, row.on)?.map(|it| it.state);
-                states.insert(row.on, state);
-                state
+                let facts = summary(connection, row.on)?.map(|it| (it.state, it.is_skipped)).unzip();
+                *known.entry(row.on).or_insert(facts)
             }
         };
+        row.state = row.state.or(state);
+        row.is_skipped = is_skipped.unwrap_or(false);
     }
     Ok(open)
 }
@@ -218,7 +220,9 @@ pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> r
     let mut jobs = BTreeMap::new();
     let (mut is_whole, mut links_left) = (true, LINKS_MAX);
     while let Some(job) = next.pop_front() {
-        let Some(JobSummary { definition, state, retry_of }) = summary(connection, job)? else { continue };
+        let Some(JobSummary { definition, state, retry_of, .. }) = summary(connection, job)? else {
+            continue;
+        };
         let after = of(connection, job, links_left)?;
         let dependents = dependents(connection, job, links_left)?;
         links_left = links_left.saturating_sub(after.len().max(dependents.len()));
@@ -260,17 +264,21 @@ pub(super) struct JobSummary {
     pub(super) definition: String,
     pub(super) state: State,
     pub(super) retry_of: Option<JobId>,
+    is_skipped: bool,
 }
 
 pub(super) fn summary(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSummary>> {
     connection
         .prepare_cached(
-            "SELECT d.name, j.state, j.retry_of
+            "SELECT d.name, j.state, j.retry_of, j.reason
              FROM all_jobs j JOIN definitions d ON d.id = j.definition WHERE j.id = ?1",
         )?
         .query_row([number(job)], |row| {
             let retry_of = row.get::<_, Option<i64>>(2)?.map(|of| JobId(of.cast_unsigned()));
-            Ok(JobSummary { definition: row.get(0)?, state: codes::state(row.get(1)?)?, retry_of })
+            let state = codes::state(row.get(1)?)?;
+            let reason = row.get_ref(3)?.as_str_or_null()?.unwrap_or_default();
+            let is_skipped = state == State::Cancelled && reason.starts_with(SKIPPED);
+            Ok(JobSummary { definition: row.get(0)?, state, retry_of, is_skipped })
         })
         .optional()
 }

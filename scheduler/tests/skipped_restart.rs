@@ -1,0 +1,54 @@
+//! A start after a kill knows which ended jobs were skipped, so those that wait for them are skipped as well.
+
+mod world;
+
+use std::time::Duration;
+
+use protocol::report::Availability;
+use world::protocol::{self, JobId};
+use world::scheduler::dependencies::{Dependency, Predecessor, RequiredEnd, SKIPPED};
+use world::scheduler::new_jobs::NewJob;
+use world::scheduler::step::Change;
+use world::{World, definition};
+
+/// More than one step passes on.
+const FAN_OUT: usize = 600;
+
+#[test]
+fn dependents_of_a_skipped_job_are_skipped_after_a_kill() {
+    let mut world = World::new(1, 1_000);
+    world.define(definition("resize"));
+    world.hello("w1", 1, 0, None);
+    world.inventory("w1", Vec::new(), Availability::Available);
+    let revision = world.definitions["resize"].revision;
+    let job = |after: Option<(u32, RequiredEnd)>| {
+        let after = after.map(|(member, requires)| Dependency { on: Predecessor::Member(member), requires });
+        NewJob { revision, after: after.into_iter().collect(), ..NewJob::default() }
+    };
+    let mut jobs = vec![job(None), job(Some((0, RequiredEnd::Failure)))];
+    jobs.extend((0..FAN_OUT).map(|_| job(Some((1, RequiredEnd::Success)))));
+    world.submit_all(jobs, None, false);
+    world.pass(Duration::from_secs(1));
+    let (token, _) = world.held.values().next().expect("it is assigned").clone();
+    world.success("w1", token, None);
+    let skips_second = |change: &Change| matches!(change, Change::DependenciesDropped { job: JobId(2), .. });
+    let second = world.steps.iter().position(|(_, step)| step.changes.iter().any(skips_second));
+    world.steps.truncate(second.expect("job 2 is skipped") + 1);
+    let before = reasons(&world).len();
+    assert!(before < FAN_OUT, "the kill comes between two portions");
+    world.restart_server(1_000, Duration::ZERO, Duration::ZERO, false);
+    world.pass(Duration::from_secs(1));
+    let reasons = reasons(&world);
+    assert_eq!(reasons.len(), FAN_OUT + 1);
+    assert!(reasons.iter().all(|reason| reason.starts_with(SKIPPED)), "{:?}", reasons.last());
+}
+
+/// The reasons of all jobs but the first that have ended.
+fn reasons(world: &World) -> Vec<&str> {
+    let changes = world.steps.iter().flat_map(|(_, step)| &step.changes);
+    let ends = changes.filter_map(|change| match change {
+        Change::Ended(ended) if ended.job.0 > 1 => Some(ended.reason.as_str()),
+        _ => None,
+    });
+    ends.collect()
+}
