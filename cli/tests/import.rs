@@ -40,6 +40,7 @@ const CASES: &[(&[&str], &str)] = &[
     (&["systemd-timer", "systemd-timer/report@.timer"], "systemd-timer/report.yaml"),
     (&["systemd-timer", "systemd-timer/check-mirror.service"], "systemd-timer/alone.yaml"),
     (&["kubernetes-cronjob", "kubernetes-cronjob/backup.yaml"], "kubernetes-cronjob/backup.jobs.yaml"),
+    (&["kubernetes-cronjob", "kubernetes-cronjob/lost.yaml"], "kubernetes-cronjob/lost.jobs.yaml"),
     (&["kubernetes-cronjob", "kubernetes-cronjob/list.yaml"], "kubernetes-cronjob/list.jobs.yaml"),
 ];
 
