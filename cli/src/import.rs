@@ -172,7 +172,7 @@ fn convert(
         Some(path) => save(path, &text, flags.force)?,
         None => screen::raw(text.as_bytes())?,
     }
-    let unplaced = if is_unplaced { "; they run on any worker (--worker NAME names one)" } else { "" };
+    let unplaced = if is_unplaced { "; jobs run on any worker (--worker NAME names one)" } else { "" };
     screen::note(&format!("{}{unplaced}", summary(imported.drafts.len(), imported.count_lost())));
     Ok(())
 }

@@ -177,7 +177,7 @@ fn a_worker_is_given_to_every_entry() {
     let timer = "systemd-timer/backup.timer";
     for words in [&["crontab", "crontab/process.crontab"][..], &["systemd-timer", timer]] {
         let any = import(words);
-        assert!(any.err.ends_with("they run on any worker (--worker NAME names one)\n"), "{any:?}");
+        assert!(any.err.ends_with("jobs run on any worker (--worker NAME names one)\n"), "{any:?}");
         assert!(any.out.contains("--worker NAME names") && !any.out.contains("workers:"), "{}", any.out);
         let one = import(&[words, &["--worker", "web1"]].concat());
         assert!(!one.err.contains("any worker") && !one.out.contains("any worker"), "{one:?}");
@@ -206,7 +206,7 @@ fn standard_input_is_read_and_an_existing_file_is_kept() {
         (
             0,
             "",
-            "2 definitions; everything is translated; they run on any worker (--worker NAME names one)\n"
+            "2 definitions; everything is translated; jobs run on any worker (--worker NAME names one)\n"
         )
     );
     let text = std::fs::read_to_string(&file).unwrap();

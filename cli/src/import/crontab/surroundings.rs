@@ -13,7 +13,8 @@ pub(super) fn note(command: &str, set: &[(String, String)], runtime: Runtime, dr
             Runtime::Process => "an empty one",
         };
         draft.remark(format!(
-            "{path} is a relative path: cron starts in the home directory of the user, and the job in {here}; name the directory with \"working_dir\""
+            "{path} is a relative path: cron starts in the home directory of the user, and the job in {here}; \
+             name the directory with \"working_dir\""
         ));
     }
     let names: Vec<&str> =

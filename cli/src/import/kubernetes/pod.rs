@@ -221,7 +221,10 @@ impl Reader<'_> {
             ),
             false => String::new(),
         };
-        self.draft.drop_with_note(format!("line {}: environment {name} from {text}; {}give it with env_file, or as ${{{name}}} of the server's environment", item.line, hint));
+        self.draft.drop_with_note(format!(
+            "line {}: environment {name} from {text}; {hint}give it with env_file, or as ${{{name}}} of the server's environment",
+            item.line
+        ));
     }
 
     fn resources(&mut self, resources: &Node) {
