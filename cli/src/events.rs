@@ -196,6 +196,13 @@ fn subject(event: &CommittedEvent) -> String {
         let id = schedules.id.as_ref().map(|id| format!("/{id}")).unwrap_or_default();
         return format!("{}{id}", schedules.name.as_deref().unwrap_or("all schedules"));
     }
+    if let Some(pause) = &event.pause {
+        return match (pause.of.as_ref(), &pause.name) {
+            ("group", Some(name)) => format!("group {name}"),
+            (_, Some(name)) => name.clone(),
+            (_, None) => "all jobs and schedules".to_owned(),
+        };
+    }
     if let Some(definition) = &event.definition {
         return format!("{} is now revision {:.12}", definition.name, definition.revision);
     }
@@ -256,6 +263,9 @@ mod tests {
             ),
             (json!({ "schedules": {} }), "all schedules"),
             (json!({ "schedules": { "name": "a", "id": "b" } }), "a/b"),
+            (json!({ "kind": "definition.paused", "pause": { "of": "definition", "name": "a" } }), "  a"),
+            (json!({ "kind": "definition.resumed", "pause": { "of": "group", "name": "g" } }), "  group g"),
+            (json!({ "kind": "definition.paused", "pause": { "of": "server" } }), "  all jobs and schedules"),
             (json!({ "forgotten": { "id": 3, "name": "w3" } }), "w3"),
             (
                 json!({ "definition": { "name": "a", "revision": "0123456789abcdef" } }),

@@ -30,6 +30,7 @@ use crate::screen;
 use draft::{Draft, Imported, Note};
 use host::{Host, Runtime};
 use source::{Faults, Source};
+use yaml::Yaml;
 
 /// Write a jobs.yaml from a crontab, a compose file, systemd timers and the like.
 ///
@@ -40,6 +41,7 @@ use source::{Faults, Source};
   crontab -l | longshore import crontab - > jobs.yaml
   longshore import compose docker-compose.yml -o jobs.yaml
   longshore import systemd-timer backup.timer backup.service --runtime process
+  longshore import crontab web1.cron --runtime process --worker web1 -o web1.yaml
 
 Look at the comments, then check the file with 'longshore validate jobs.yaml'.")]
 pub(crate) struct Flags {
@@ -75,6 +77,9 @@ struct FileFlags {
     /// The time zone of rules that name none, such as Europe/Berlin.
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
+    /// Run the jobs on this worker, by its name or id, and on no other.
+    #[arg(long, value_name = "WORKER", value_parser = admit::parse_worker)]
+    worker: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -151,6 +156,14 @@ fn convert(
         let text = "rules without a time zone are in UTC here, and were in the local time of their machine; --timezone ZONE names it";
         imported.note(Note::Remark(text.to_owned()));
     }
+    let is_unplaced = flags.worker.is_none() && imported.ran_on_a_machine(kind);
+    if is_unplaced {
+        let text = "commands that ran on one machine run here on any worker; --worker NAME names the worker of that machine";
+        imported.note(Note::Remark(text.to_owned()));
+    }
+    if let Some(worker) = &flags.worker {
+        imported.drafts.iter_mut().for_each(|draft| draft.set("workers", Yaml::texts([worker])));
+    }
     admit::admit(&mut imported);
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     let head = format!("Written by \"longshore import {kind}\" from {}.", names.join(", "));
@@ -159,7 +172,8 @@ fn convert(
         Some(path) => save(path, &text, flags.force)?,
         None => screen::raw(text.as_bytes())?,
     }
-    screen::note(&summary(imported.drafts.len(), imported.count_lost()));
+    let unplaced = if is_unplaced { "; jobs run on any worker (--worker NAME names one)" } else { "" };
+    screen::note(&format!("{}{unplaced}", summary(imported.drafts.len(), imported.count_lost())));
     Ok(())
 }
 

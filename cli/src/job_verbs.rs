@@ -151,7 +151,7 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
         return Err(Failure::new(Exit::Usage, text).hint("retry each job with its own command").into());
     }
     let api = Api::new(&flags.common.server_args)?;
-    let body = changes(&flags);
+    let body = changes(&flags)?;
     if let Some(mut query) = flags.selection.query(&flags.ids, flags.batch)? {
         if !body.is_empty() || flags.members != "all" {
             let text = "-e, --members and -- ARGS are for jobs that are given by id";
@@ -210,20 +210,13 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
 }
 
 /// The changes that a retry lays over what the job had.
-fn changes(flags: &RetryFlags) -> serde_json::Map<String, Value> {
-    let mut body = serde_json::Map::new();
-    if !flags.params.is_empty() {
-        let pairs = flags.params.iter().map(|(name, value)| (name.clone(), value.clone().into()));
-        body.insert("params".to_owned(), Value::Object(pairs.collect()));
-    }
-    if !flags.environment.is_empty() {
-        let pairs = flags.environment.iter().map(|(name, value)| (name.clone(), value.clone().into()));
-        body.insert("environment".to_owned(), Value::Object(pairs.collect()));
-    }
-    if !flags.args.is_empty() {
-        body.insert("args".to_owned(), flags.args.clone().into());
-    }
-    body
+fn changes(flags: &RetryFlags) -> Result<serde_json::Map<String, Value>, Failure> {
+    let parts = [
+        ("params", run::object(&flags.params, "the parameter")?),
+        ("environment", run::object(&flags.environment, "the variable")?),
+        ("args", (!flags.args.is_empty()).then(|| flags.args.clone().into())),
+    ];
+    Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
 /// Says which job tries another one again, or that the retry made none.

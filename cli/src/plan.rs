@@ -101,7 +101,7 @@ fn lines(plan: &Plan) -> Vec<String> {
     }
     for removed in &plan.removed {
         lines.push(format!("- {}", removed.name));
-        lines.extend(facts(removed, ""));
+        lines.extend(if plan.cancels_removed { cancelled(removed) } else { facts(removed, "") });
     }
     for changed in &plan.changed {
         lines.push(format!("~ {}", changed.definition.name));
@@ -134,17 +134,22 @@ fn key_line(change: &KeyChange) -> String {
     format!("{}: {old} -> {new}{mark}", change.key)
 }
 
+/// The waiting jobs of a removed definition, on a server that cancels them.
+fn cancelled(definition: &PlannedDefinition) -> Vec<String> {
+    let waiting = definition.queued + definition.scheduled;
+    let line = || format!("    {} will be cancelled", screen::counted(waiting, "waiting job"));
+    (waiting > 0).then(line).into_iter().collect()
+}
+
 fn facts(definition: &PlannedDefinition, exception: &str) -> Vec<String> {
     let mut facts = Vec::new();
     if !definition.next.is_empty() {
         let next: Vec<String> = definition.next.iter().map(ToString::to_string).collect();
         facts.push(format!("    next: {}", next.join(", ")));
     }
-    if definition.queued > 0 {
-        facts.push(format!(
-            "    queued jobs that keep the present revision{exception}: {}",
-            definition.queued
-        ));
+    let waiting = definition.queued + definition.scheduled;
+    if waiting > 0 {
+        facts.push(format!("    waiting jobs that keep the present revision{exception}: {waiting}"));
     }
     facts.extend(definition.unmet.iter().map(|rule| format!("    no connected worker has {rule}")));
     facts

@@ -172,16 +172,11 @@ fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {
 
 /// The job's overrides of its definition.
 fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
-    let object = |pairs: &[(String, String)]| {
-        Value::Object(
-            pairs.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect(),
-        )
-    };
     let parts = [
-        ("params", (!flags.params.is_empty()).then(|| object(&flags.params))),
+        ("params", object(&flags.params, "the parameter")?),
         ("input", flags.input.as_deref().map(read_input).transpose()?),
-        ("environment", (!flags.environment.is_empty()).then(|| object(&flags.environment))),
-        ("labels", (!flags.label.is_empty()).then(|| object(&flags.label))),
+        ("environment", object(&flags.environment, "the variable")?),
+        ("labels", object(&flags.label, "the label")?),
         ("args", (!flags.args.is_empty()).then(|| json!(flags.args))),
         ("priority", flags.priority.map(|priority| json!(priority))),
         ("timeout", flags.timeout.as_ref().map(|timeout| json!(timeout))),
@@ -195,6 +190,18 @@ fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
         ("concurrency", flags.concurrency.map(|limit| json!(limit))),
     ];
     Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
+}
+
+/// The pairs as an object; nothing if there are none. A name that is given twice is refused, because one of its values would be lost.
+pub(crate) fn object(pairs: &[(String, String)], noun: &str) -> Result<Option<Value>, Failure> {
+    let mut object = Map::new();
+    for (name, value) in pairs {
+        if object.insert(name.clone(), Value::String(value.clone())).is_some() {
+            let text = format!("{noun} \"{}\" is given more than once", screen::visible(name));
+            return Err(Failure::new(Exit::Usage, text).hint("give it once; a list is one value with commas"));
+        }
+    }
+    Ok((!object.is_empty()).then_some(Value::Object(object)))
 }
 
 /// Reads JSON from a file, or from stdin.

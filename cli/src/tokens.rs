@@ -48,7 +48,7 @@ struct CreateFlags {
     /// Role of its holder.
     #[arg(long, value_enum)]
     role: TokenRole,
-    /// Only for jobs of these definitions; '*' stands for any text.
+    /// Of a submitter or an operator: act on jobs of these definitions only; '*' stands for any text. Everything can be read.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     definitions: Vec<String>,
     /// How long it is valid, such as 90d; without it until it is revoked.

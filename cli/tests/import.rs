@@ -16,6 +16,15 @@ const CASES: &[(&[&str], &str)] = &[
         "crontab/system.yaml",
     ),
     (&["crontab", "--runtime", "process", "crontab/process.crontab"], "crontab/process.yaml"),
+    (
+        &["crontab", "--system", "--runtime", "process", "--worker", "web1", "crontab/system.crontab"],
+        "crontab/system-process.yaml",
+    ),
+    (&["crontab", "crontab/machine.crontab"], "crontab/machine.yaml"),
+    (
+        &["crontab", "--runtime", "process", "--timezone", "UTC", "crontab/machine.crontab"],
+        "crontab/machine-process.yaml",
+    ),
     (&["ofelia", "ofelia/config.ini"], "ofelia/config.yaml"),
     (&["ofelia", "--image", "postgres:16", "--timezone", "UTC", "ofelia/fork.ini"], "ofelia/fork.yaml"),
     (&["compose", "compose/shop.yml"], "compose/shop.jobs.yaml"),
@@ -31,6 +40,7 @@ const CASES: &[(&[&str], &str)] = &[
     (&["systemd-timer", "systemd-timer/report@.timer"], "systemd-timer/report.yaml"),
     (&["systemd-timer", "systemd-timer/check-mirror.service"], "systemd-timer/alone.yaml"),
     (&["kubernetes-cronjob", "kubernetes-cronjob/backup.yaml"], "kubernetes-cronjob/backup.jobs.yaml"),
+    (&["kubernetes-cronjob", "kubernetes-cronjob/lost.yaml"], "kubernetes-cronjob/lost.jobs.yaml"),
     (&["kubernetes-cronjob", "kubernetes-cronjob/list.yaml"], "kubernetes-cronjob/list.jobs.yaml"),
 ];
 
@@ -163,6 +173,22 @@ fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
 }
 
 #[test]
+fn a_worker_is_given_to_every_entry() {
+    let timer = "systemd-timer/backup.timer";
+    for words in [&["crontab", "crontab/process.crontab"][..], &["systemd-timer", timer]] {
+        let any = import(words);
+        assert!(any.err.ends_with("jobs run on any worker (--worker NAME names one)\n"), "{any:?}");
+        assert!(any.out.contains("--worker NAME names") && !any.out.contains("workers:"), "{}", any.out);
+        let one = import(&[words, &["--worker", "web1"]].concat());
+        assert!(!one.err.contains("any worker") && !one.out.contains("any worker"), "{one:?}");
+        let entries = one.out.matches("# From ").count();
+        assert_eq!(one.out.matches("    workers: [web1]\n").count(), entries, "{}", one.out);
+    }
+    let wrong = import(&["crontab", "crontab/process.crontab", "--worker", ""]);
+    assert!(wrong.code == 2 && wrong.out.is_empty() && wrong.err.contains("--worker"), "{wrong:?}");
+}
+
+#[test]
 fn standard_input_is_read_and_an_existing_file_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("jobs.yaml");
@@ -177,7 +203,11 @@ fn standard_input_is_read_and_an_existing_file_is_kept() {
     let written = import(&[]);
     assert_eq!(
         (written.code, written.out.as_str(), written.err.as_str()),
-        (0, "", "2 definitions; everything is translated\n")
+        (
+            0,
+            "",
+            "2 definitions; everything is translated; jobs run on any worker (--worker NAME names one)\n"
+        )
     );
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("# From standard input, line 5.\n"), "{text}");

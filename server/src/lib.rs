@@ -209,6 +209,7 @@ impl Server {
             config.intervals,
         );
         let reloader = reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone());
+        let reloader = reloader.with_removed(config.removed_definitions);
         let reloader = Arc::new(reloader.with_mail(mail).with_records(records.clone()));
         if config.removed_definitions == RemovedDefinitions::Cancel {
             let (reloader, archive, leaving) = (reloader.clone(), archive.clone(), leaving.clone());

@@ -36,7 +36,7 @@ document.addEventListener("keydown", (event) => {
   const rows = [...document.querySelectorAll("a.row")];
   const at = rows.indexOf(document.activeElement);
   if (leading && pages[event.key]) location.href = base + pages[event.key];
-  else if (event.key === "/") document.getElementById("search").focus();
+  else if (event.key === "/") document.getElementById("search")?.focus();
   else if (event.key === "?") document.getElementById("help").showModal();
   else if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
   else if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();

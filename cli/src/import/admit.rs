@@ -23,6 +23,13 @@ pub(super) fn admit(imported: &mut Imported) {
     }
 }
 
+/// Reads the name or the id of a worker.
+pub(super) fn parse_worker(text: &str) -> Result<String, String> {
+    let probe = Probe { accepted: Vec::new(), unchecked: Vec::new() };
+    let judged = probe.judge("workers", &Yaml::texts([text]));
+    judged.map(|()| text.to_owned()).map_err(|refusal| refusal.text)
+}
+
 fn admit_draft(draft: &mut Draft) {
     let keys = draft.take_keys();
     let mut probe = Probe { accepted: Vec::new(), unchecked: vec![FILES] };
@@ -210,7 +217,7 @@ fn variables(text: &str) -> Vec<&str> {
 /// Stands where an image is needed and none is known.
 pub(super) const PLACEHOLDER_IMAGE: &str = "busybox";
 /// Maps whose entries stand for themselves.
-const MAPS: [&str; 3] = ["environment", "labels", "resources"];
+const MAPS: [&str; 4] = ["environment", "labels", "resources", "requires"];
 /// The key whose files need not be on this machine.
 const FILES: &str = "env_file";
 /// The schedule, and keys that mean nothing without one.

@@ -2,6 +2,8 @@
 //!
 //! The form has no library of its own among our dependencies, and is small enough to be read by hand.
 
+mod surroundings;
+
 use super::cron::{self, NoRule};
 use super::draft::{Draft, Imported, Note, Rule};
 use super::host::{Host, Runtime};
@@ -109,7 +111,9 @@ impl Reader<'_> {
             // An empty address means that no mail is sent, and none is.
             "MAILTO" | "MAILFROM" if value.is_empty() => {}
             "MAILTO" | "MAILFROM" => {
-                let text = format!("{name}={value}: output is kept with its job and not sent by mail");
+                let text = format!(
+                    "{name}={value}: output is kept with its job; \"notify\" sends mail about failures"
+                );
                 let text = format!("{}, line {number}: {text}", self.source.name);
                 self.imported.note(Note::NotTranslated(text));
             }
@@ -152,6 +156,7 @@ impl Reader<'_> {
         // A delay that is too long for a number of milliseconds is as well too long for a jitter, which the draft says.
         draft.jitter(self.settings.delay_minutes.unwrap_or(0).saturating_mul(60_000));
         self.add_command(command, &mut draft);
+        surroundings::note(command, &self.settings.environment, self.host.runtime, &mut draft);
         for (name, value) in &self.settings.environment {
             if name == "HOME" {
                 draft.set_text("working_dir", value);

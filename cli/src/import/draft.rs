@@ -249,6 +249,13 @@ impl Imported {
         out
     }
 
+    /// True if commands of the old file ran on the machine that the file was on.
+    pub(super) fn ran_on_a_machine(&self, kind: &str) -> bool {
+        let is_process = |draft: &Draft| draft.get("runtime") == Some(&Yaml::text("process"));
+        let is_of_machine = ["crontab", "systemd-timer"].contains(&kind);
+        (is_of_machine && !self.drafts.is_empty()) || self.drafts.iter().any(is_process)
+    }
+
     /// How many things are not translated.
     pub(super) fn count_lost(&self) -> usize {
         let notes = self.notes.iter().chain(self.drafts.iter().flat_map(|draft| &draft.notes));
@@ -267,7 +274,7 @@ const JITTER_MILLIS_MAX: u64 = 3_600_000;
 /// The longest window of jobs.yaml.
 const CATCH_UP_WINDOW_MAX: &str = "30d";
 /// How the keys of a job are ordered: what it is, when it runs, what runs, and then how.
-const ORDER: [&str; 31] = [
+const ORDER: [&str; 33] = [
     "description",
     "enabled",
     "schedule",
@@ -293,6 +300,8 @@ const ORDER: [&str; 31] = [
     "cap_add",
     "cap_drop",
     "resources",
+    "requires",
+    "workers",
     "timeout",
     "retry",
     "stop_signal",

@@ -42,8 +42,20 @@ impl Host {
                 draft
                     .remark(format!("the image must have the user {}", user.replace(':', " and the group ")));
             }
+            Runtime::Process if user.starts_with("root:") => {
+                draft.drop_with_note(format!(
+                    "user {user}: a plain process runs as the worker's user and group"
+                ));
+            }
+            // It must not run with the rights of another user, often those of root, until somebody has decided that.
             Runtime::Process => {
-                draft.drop_with_note(format!("user {user}: a plain process runs as the worker's user"))
+                draft.set_plain("enabled", false);
+                draft.drop_with_note(format!(
+                    "user {user}: a plain process runs as the worker's user, often root, so it is disabled; \
+                     start a worker as this user and name it with \"workers\", or begin the command with \
+                     \"runuser -u {name} --\", and remove \"enabled: false\"",
+                    name = user.split(':').next().unwrap_or(user)
+                ));
             }
         }
     }

@@ -53,7 +53,9 @@ fn cron_job(object: &Node, source: &Source, zone: Option<&str>) -> Result<Draft,
     schedule(spec, &mut draft).map_err(|(line, text)| source.fault(line.max(object.line), text))?;
     for pair in object.get("metadata").map_or(&[][..], Node::pairs) {
         match pair.key.as_str() {
-            "name" | "annotations" | "creationTimestamp" | "generation" | "resourceVersion" | "uid" => {}
+            // The cluster wrote these itself.
+            "name" | "creationTimestamp" | "generation" | "resourceVersion" | "uid" | "managedFields"
+            | "selfLink" => {}
             "labels" => {
                 for label in pair.value.pairs() {
                     draft.insert("labels", &label.key, Yaml::text(label.value.text().unwrap_or_default()));
@@ -66,12 +68,31 @@ fn cron_job(object: &Node, source: &Source, zone: Option<&str>) -> Result<Draft,
             key => draft.drop_with_note(format!("line {}: metadata.{key}", pair.line)),
         }
     }
+    // The status of an object that was read from a cluster is no wish of its author.
+    drop_others(object, &["apiVersion", "kind", "metadata", "spec", "status"], "", &mut draft);
+    drop_others(spec, SPEC_KEYS, "spec.", &mut draft);
     let job = spec.at(&["jobTemplate", "spec"]).ok_or_else(|| missing("spec.jobTemplate.spec"))?;
     job_spec(job, &mut draft);
+    for (template, path) in
+        [(spec.get("jobTemplate"), "jobTemplate."), (job.get("template"), "jobTemplate.spec.template.")]
+    {
+        let Some(template) = template else { continue };
+        drop_others(template, &["spec", "metadata"], path, &mut draft);
+        if let Some(metadata) = template.get("metadata") {
+            drop_others(metadata, &["creationTimestamp"], &format!("{path}metadata."), &mut draft);
+        }
+    }
     let pod =
         job.at(&["template", "spec"]).ok_or_else(|| missing("pod: spec.jobTemplate.spec.template.spec"))?;
     pod::read(pod, &mut draft).map_err(|text| source.fault(pod.line, text))?;
     Ok(draft)
+}
+
+/// Notes each key that is not known, with its path.
+fn drop_others(node: &Node, known: &[&str], path: &str, draft: &mut Draft) {
+    for pair in node.pairs().iter().filter(|pair| !known.contains(&pair.key.as_str())) {
+        draft.drop_with_note(format!("line {}: {path}{}", pair.line, pair.key));
+    }
 }
 
 /// Reads the rule and the policies for missed and overlapping fires.
@@ -105,7 +126,7 @@ fn schedule(spec: &Node, draft: &mut Draft) -> Result<(), (usize, String)> {
     for pair in spec.pairs() {
         if ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"].contains(&pair.key.as_str()) {
             draft.drop_with_note(format!(
-                "line {}: {}: the server's retention keeps ended jobs",
+                "line {}: {}: \"retention.keep\" says how many ended jobs are kept",
                 pair.line, pair.key
             ));
         }
@@ -129,7 +150,11 @@ fn job_spec(job: &Node, draft: &mut Draft) {
                 draft.set_plain("timeout", span::of_seconds(seconds));
                 draft.remark("activeDeadlineSeconds limits all attempts together, timeout each one");
             }
-            ("template" | "backoffLimit" | "ttlSecondsAfterFinished", _) => {}
+            ("template" | "backoffLimit", _) => {}
+            ("ttlSecondsAfterFinished", _) => draft.drop_with_note(format!(
+                "line {}: {}: \"retention.max_age\" says how long an ended job is kept",
+                pair.line, pair.key
+            )),
             ("parallelism" | "completions", Some("1")) => {}
             ("parallelism" | "completions", Some(count)) => {
                 draft.drop_with_note(format!(
@@ -142,5 +167,16 @@ fn job_spec(job: &Node, draft: &mut Draft) {
     }
 }
 
+/// The keys of a CronJob's `spec` that are read.
+const SPEC_KEYS: &[&str] = &[
+    "schedule",
+    "timeZone",
+    "concurrencyPolicy",
+    "startingDeadlineSeconds",
+    "suspend",
+    "successfulJobsHistoryLimit",
+    "failedJobsHistoryLimit",
+    "jobTemplate",
+];
 /// Of a Job that gives none.
 const BACKOFF_LIMIT: &str = "6";

@@ -64,7 +64,7 @@ pub(super) fn import(sources: &[Source], image: &str, zone: Option<&str>) -> Res
                 None if kind == "global" => {
                     let keys: Vec<&str> = section.entries.iter().map(|entry| entry.key.as_str()).collect();
                     let text = format!(
-                        "{}, [global]: {}: Longshore does not report to these",
+                        "{}, [global]: {}: \"notify\" of a definition says who is told",
                         source.name,
                         keys.join(", ")
                     );

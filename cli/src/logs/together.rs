@@ -106,7 +106,7 @@ impl Together {
     async fn started(self, api: &Api) -> anyhow::Result<Vec<u64>> {
         let (jobs, _) = jobs::fetch_jobs(api, &[self.selection()], usize::MAX).await?;
         let started = jobs.iter().rev().filter(|job| job["attempt_count"].as_u64() > Some(0));
-        started.map(|job| Ok(jobs::job_id(api, job)?)).collect()
+        started.map(|job| jobs::job_id(api, job)).collect()
     }
 }
 

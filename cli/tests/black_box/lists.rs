@@ -142,7 +142,7 @@ fn reload_prints_the_changes() {
 fn plan_prints_a_difference_and_exits_with_2_on_request() {
     let stub = Stub::new();
     let plan = r#"{"current_revision":"aa","revision":"bb","added":[{"name":"backup","next":["2026-11-24T02:00:00.000Z"],"queued":0,"unmet":["disk=ssd"]}],
-        "removed":[{"name":"old","queued":3}],"changed":[{"name":"resize","queued":1,"from_revision":"1","to_revision":"2","keys":[
+        "removed":[{"name":"old","queued":3}],"changed":[{"name":"resize","queued":1,"scheduled":2,"from_revision":"1","to_revision":"2","keys":[
         {"key":"concurrency.limit","old":1,"new":2,"at_once":true},
         {"key":"image","old":"resize:1","new":"resize:2"},{"key":"timeout_ms","new":60000},{"key":"environment.PW","hidden":true}]}],
         "unchanged":7,"warnings":["jobs.yaml:3:1: odd"]}"#;
@@ -152,8 +152,8 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     std::fs::write(&file, "jobs: {}").unwrap();
     let file = file.to_str().unwrap();
     let said = run(&mut stub.longshore(&["plan", file]));
-    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n    no connected worker has disk=ssd\n- old\n    queued jobs that keep the present revision: 3\n~ resize\n    concurrency.limit: 1 -> 2 (*)\n    \
-        image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n    queued jobs that keep the present revision, but for (*): 1\n\
+    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n    no connected worker has disk=ssd\n- old\n    waiting jobs that keep the present revision: 3\n~ resize\n    concurrency.limit: 1 -> 2 (*)\n    \
+        image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n    waiting jobs that keep the present revision, but for (*): 3\n\
         (*) acts at once, also on jobs that were made before; other keys hold for new jobs\n\
         1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n";
     assert_eq!(
@@ -163,6 +163,15 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 2);
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml"])).code, 2);
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml", "--exit-code"])).code, 1);
+    let stub = Stub::new();
+    stub.on(
+        "POST /api/definitions/plan",
+        "200 OK",
+        JSON,
+        &plan.replace("\"unchanged\"", "\"cancels_removed\":true,\"unchanged\""),
+    );
+    let said = run(&mut stub.longshore(&["plan", file]));
+    assert!(said.out.contains("- old\n    3 waiting jobs will be cancelled\n~ resize\n"), "{said:?}");
     let none = r#"{"current_revision":"aa","revision":"aa","added":[],"removed":[],"changed":[],"unchanged":7,"warnings":[]}"#;
     let stub = Stub::new();
     stub.on("POST /api/definitions/plan", "200 OK", JSON, none);

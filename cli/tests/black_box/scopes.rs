@@ -38,9 +38,12 @@ async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() 
     assert_eq!(cluster.run_as(&admin, &["run", "other"]).0, 0);
     let (code, text) = cluster.run_as(&some, &["run", "hello", "--after", "1:ended"]);
     assert!(code == 3 && text.contains(outside), "it would get the results of that job: {code}: {text}");
-    let words = ["token", "create", "more", "--role", "admin", "--definitions", "hello"];
-    let (code, text) = cluster.run_as(&admin, &words);
-    assert!(code != 0 && text.contains("a token with the role admin is for all definitions"), "{text}");
+    for role in ["admin", "viewer"] {
+        let words = ["token", "create", "more", "--role", role, "--definitions", "hello"];
+        let (code, text) = cluster.run_as(&admin, &words);
+        let expected = format!("a token with the role {role} is for all definitions");
+        assert!(code != 0 && text.contains(&expected), "{text}");
+    }
 }
 
 #[tokio::test]

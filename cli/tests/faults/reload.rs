@@ -81,6 +81,9 @@ async fn waiting_jobs_of_a_removed_definition_are_cancelled_if_the_operator_want
     }
     std::fs::write(cluster.path("jobs.yaml"), "jobs: { kept: { runtime: fake }, older: { runtime: fake } }")
         .unwrap();
+    let plan = cluster.path("jobs.yaml").display().to_string();
+    let (code, planned) = cluster.run_cli(&["plan", &plan, "--server", &cluster.address()]);
+    assert!(code == 0 && planned.contains("- old\n    2 waiting jobs will be cancelled\n"), "{planned}");
     server.signal(Signal::HUP);
     for job in [1, 2] {
         let ended = api.wait_for_job(job, |job| job["state"] == "cancelled").await;

@@ -15,6 +15,7 @@ use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::clock;
+use crate::config::RemovedDefinitions;
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
 use crate::engine::{Busy, Handle};
 use crate::policy::{self, PolicyError};
@@ -32,6 +33,7 @@ pub struct Reloader {
     /// The file of the server's policy; it is read again with jobs.yaml.
     policy_file: Option<PathBuf>,
     mail: MailSupport,
+    removed: RemovedDefinitions,
     /// Gets reloads that no request asks for.
     records: Option<Arc<AccessRecords>>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
@@ -123,6 +125,7 @@ impl Reloader {
             secrets: None,
             policy_file: None,
             mail: MailSupport::Absent,
+            removed: RemovedDefinitions::default(),
             records: None,
             turn: Mutex::new(()),
             loaded: Notify::new(),
@@ -146,6 +149,18 @@ impl Reloader {
     #[must_use]
     pub fn with_mail(self, mail: MailSupport) -> Self {
         Self { mail, ..self }
+    }
+
+    /// Sets what becomes of the waiting jobs of removed definitions. [`Self::cancel_removed`] cancels them.
+    #[must_use]
+    pub fn with_removed(self, removed: RemovedDefinitions) -> Self {
+        Self { removed, ..self }
+    }
+
+    /// True if waiting jobs of removed definitions are cancelled.
+    #[must_use]
+    pub fn cancels_removed(&self) -> bool {
+        self.removed == RemovedDefinitions::Cancel
     }
 
     /// Writes reloads that no request asks for into the audit log of these records.

@@ -212,7 +212,14 @@ async fn with_a_token_people_sign_in_and_out() {
         (303, "/tools/login?to=%2Fjobs%3Fstate%3Dfailed"),
         "{first:?}"
     );
-    is_page(&server.get("/tools/login?to=%2Fjobs").await, "/tools/login");
+    let login = server.get("/tools/login?to=%2F").await;
+    is_page(&login, "/tools/login");
+    for text in ["admin.token", "--api-token-file", "longshore token create"] {
+        assert!(login.body.contains(text), "{text}: {login:?}");
+    }
+    for text in ["Sign out", "aria-label=\"Pages\"", "role=\"search\"", "/tools/jobs", "/api-docs"] {
+        assert!(!login.body.contains(text), "{text} before the sign-in: {login:?}");
+    }
     let wrong = form(&server, "/tools/login", "token=wrong&to=%2Fjobs").await;
     assert!(wrong.header("set-cookie").is_empty() && wrong.body.contains("valid token"), "{wrong:?}");
     assert_eq!((wrong.status, wrong.header("content-type")), (401, "text/html; charset=utf-8"), "{wrong:?}");
@@ -227,7 +234,9 @@ async fn with_a_token_people_sign_in_and_out() {
     let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
     let with_cookie = [("cookie", cookie.as_str())];
     for path in ["/tools", "/tools/", "/tools/jobs"] {
-        is_page(&server.ask("GET", path, &with_cookie, "").await, path);
+        let page = server.ask("GET", path, &with_cookie, "").await;
+        is_page(&page, path);
+        assert!(page.body.contains("Sign out") && page.body.contains("href=\"/tools/jobs\""), "{path}");
     }
     let cross = [("cookie", cookie.as_str()), ("origin", "https://evil.example")];
     server.ask("POST", "/tools/jobs/1/cancel", &cross, "").await.is_problem(403, "cross_site");

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use protocol::Timestamp;
+use scheduler::pauses::{PauseTarget, Pauses};
+use scheduler::schedule::ScheduleId;
 use serde_json::{Value, json};
 
 use crate::support::Server;
@@ -52,6 +55,40 @@ async fn a_plan_names_labels_that_no_connected_worker_has() {
     change_worker(&mut facts, |worker| worker.session = None);
     server.snapshot.send_replace(Arc::new(facts));
     assert_eq!(plan(&server, text).await["added"][0]["unmet"], Value::Null, "nobody is known to be there");
+}
+
+#[tokio::test]
+async fn a_plan_warns_of_a_paused_schedule_whose_rule_changes() {
+    let server = started().await;
+    let changed = PRESENT.replace("0 2", "0 3");
+    let unpaused = plan(&server, &changed).await;
+    assert_eq!(unpaused["warnings"], json!([]), "nothing is paused");
+    let keys = unpaused["changed"][0]["keys"].as_array().expect("the rule has changed");
+    let gone = keys.iter().find(|key| key["old"].is_string()).expect("the old rule is gone");
+    let id = gone["key"].as_str().unwrap_or_default().trim_start_matches("schedules.");
+    let mut facts = snapshot();
+    let target = PauseTarget::Schedule("report".into(), ScheduleId::named(id));
+    facts.pauses = Pauses::of([(target, Timestamp(1))]);
+    server.snapshot.send_replace(Arc::new(facts));
+    let warnings = plan(&server, &changed).await["warnings"].clone();
+    let text = warnings[0].as_str().unwrap_or_default();
+    assert!(text.starts_with(&format!("report: the paused schedule {id} would be gone")), "{warnings}");
+    for same in [PRESENT, &PRESENT.replace(", schedule: {cron: '0 2 * * *'}", "")] {
+        assert_eq!(plan(&server, same).await["warnings"], json!([]), "nothing takes its place");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_counts_jobs_that_wait_for_their_time() {
+    let server = started().await;
+    for name in ["old", "resize", "resize"] {
+        let answer = server.post(&format!("/api/jobs/{name}"), r#"{"delay":"1h"}"#).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+    let plan = plan(&server, "jobs: {resize: {image: 'resize:2'}}").await;
+    assert_eq!(plan["removed"][0], json!({"name": "old", "queued": 0, "scheduled": 1}), "{plan}");
+    assert_eq!(plan["changed"][0]["scheduled"], 2, "{plan}");
+    assert_eq!(plan["cancels_removed"], Value::Null);
 }
 
 #[tokio::test]

@@ -274,6 +274,10 @@ impl Reader<'_> {
                 "labels" | "mode" => {}
                 // With swarm-cronjob a service waits without a task.
                 "replicas" if ["0", "1"].contains(&pair.value.text().unwrap_or_default()) => {}
+                "placement" => self.draft.drop_with_note(format!(
+                    "line {}: deploy.placement: \"requires\" and \"prefers\" name labels of workers",
+                    pair.line
+                )),
                 key => self.draft.drop_with_note(format!("line {}: deploy.{key}", pair.line)),
             }
         }
@@ -286,7 +290,8 @@ impl Reader<'_> {
             }
         }
         if let Some(reserved) = resources.get("reservations") {
-            let text = "a worker takes as many jobs as it has slots, whatever they need";
+            let text =
+                "a job reserves its \"resources\", which are its limits as well; \"resources.gpus\" are GPUs";
             self.draft
                 .drop_with_note(format!("line {}: deploy.resources.reservations: {text}", reserved.line));
         }
@@ -332,11 +337,11 @@ impl Reader<'_> {
 const REASONS: [(&str, &str); 18] = [
     ("ports", "a job is not reached from outside"),
     ("expose", "a job is not reached from outside"),
-    ("depends_on", "a job knows nothing of other jobs"),
-    ("links", "a job knows nothing of other jobs"),
+    ("depends_on", "\"after\" of a submission names the jobs to wait for; \"hooks\" name jobs that follow"),
+    ("links", "a job is not reached by other jobs"),
     ("healthcheck", "a job is watched until it ends"),
     ("logging", "Longshore keeps the output itself"),
-    ("secrets", "give an environment file with env_file"),
+    ("secrets", "\"secrets\" names files of the server's --secrets-dir"),
     ("configs", "mount a file of the workers' machines"),
     ("privileged", "it would give the machine away"),
     ("devices", "it would give the machine away"),

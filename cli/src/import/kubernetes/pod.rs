@@ -26,8 +26,12 @@ pub(super) fn read(pod: &Node, draft: &mut Draft) -> Result<(), String> {
     }
     for pair in pod.pairs() {
         match pair.key.as_str() {
-            "containers" | "volumes" | "restartPolicy" | "securityContext" | "dnsPolicy"
-            | "schedulerName" => {}
+            "containers" | "volumes" | "securityContext" => {}
+            "restartPolicy" => draft.remark(format!(
+                "restartPolicy {}: each attempt has a new container, and \"retry\" says how many follow a failure",
+                pair.value.text().unwrap_or_default()
+            )),
+            "nodeSelector" => select_worker(&pair.value, draft),
             "terminationGracePeriodSeconds" => {
                 draft.set_plain("stop_grace_period", span::of_seconds(pair.value.text().unwrap_or_default()));
             }
@@ -54,14 +58,32 @@ pub(super) fn read(pod: &Node, draft: &mut Draft) -> Result<(), String> {
 
 fn reason(key: &str) -> &'static str {
     match key {
-        "nodeSelector" | "affinity" | "tolerations" | "topologySpreadConstraints" | "nodeName" => {
-            ": where a job runs is for its worker to say"
+        "affinity" => ": \"requires\" and \"prefers\" name labels of workers",
+        "nodeName" => ": \"workers\" names the workers that may run it",
+        "tolerations" => ": the label \"exclusive\" keeps a worker for jobs that require it",
+        "topologySpreadConstraints" => ": \"strategy\" spreads jobs over workers",
+        "imagePullSecrets" => ": the server has logins of registries in the file of --registries",
+        "dnsPolicy" | "dnsConfig" | "hostAliases" => ": names are resolved as the worker's engine does it",
+        "schedulerName" | "priorityClassName" => {
+            ": Longshore's own scheduler places jobs; \"priority\" orders them"
         }
-        "imagePullSecrets" => ": workers use their own Docker configuration",
         "serviceAccountName" | "serviceAccount" | "automountServiceAccountToken" => {
             ": a job has no account of a cluster"
         }
         _ => "",
+    }
+}
+
+/// Labels of nodes become labels of workers.
+fn select_worker(labels: &Node, draft: &mut Draft) {
+    let mut flags = Vec::new();
+    for label in labels.pairs() {
+        let value = label.value.text().unwrap_or_default();
+        flags.push(format!("--label {}={value}", label.key));
+        draft.insert("requires", &label.key, Yaml::text(value));
+    }
+    if !flags.is_empty() {
+        draft.remark(format!("nodeSelector became \"requires\": a worker needs {}", flags.join(" ")));
     }
 }
 
@@ -85,7 +107,10 @@ impl Reader<'_> {
         for pair in self.container.pairs() {
             let text = pair.value.text();
             match pair.key.as_str() {
-                "name" | "terminationMessagePath" | "terminationMessagePolicy" => {}
+                "name" => {}
+                "terminationMessagePath" | "terminationMessagePolicy" => {
+                    self.drop_with_note(pair, "the result of a job is what it writes to LONGSHORE_RESULT");
+                }
                 "image" => self.draft.set_text("image", text.unwrap_or_default()),
                 "imagePullPolicy" => match text {
                     Some("Always") => self.draft.set_text("pull_policy", "always"),
@@ -107,6 +132,7 @@ impl Reader<'_> {
                 _ => self.drop_with_note(pair, ""),
             }
         }
+        self.unmounted();
         self.security();
     }
 
@@ -147,7 +173,7 @@ impl Reader<'_> {
                     // Shells write the output of a command in the same way.
                     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
                     if is_name && self.has_variable(name) {
-                        self.draft.drop_with_note(format!("line {line}: $({name}) in words of the command"));
+                        self.lose_variable(name, line);
                     }
                 }
             }
@@ -156,9 +182,21 @@ impl Reader<'_> {
         expanded + rest
     }
 
+    /// Disables the job: a shell would run `$(NAME)` as a command, and another program would take it as it is written.
+    fn lose_variable(&mut self, name: &str, line: usize) {
+        self.draft.set_plain("enabled", false);
+        self.draft.drop_with_note(format!(
+            "line {line}: $({name}), whose value the manifest does not hold, so it is disabled: a shell would run \
+             \"{name}\" as a command; let a shell read the variable as ${name}, and remove \"enabled: false\""
+        ));
+    }
+
+    /// True if the variable is in `env`, or may come from `envFrom`. The commands of shells have other names than variables in capitals.
     fn has_variable(&self, name: &str) -> bool {
         let items = self.container.get("env").map_or(&[][..], Node::items);
+        let is_capital = name.chars().all(|c| !c.is_ascii_lowercase());
         items.iter().any(|item| item.text_at(&["name"]) == Some(name))
+            || (is_capital && self.container.get("envFrom").is_some())
     }
 
     fn variable(&mut self, item: &Node) {
@@ -176,7 +214,17 @@ impl Reader<'_> {
                 .unwrap_or_default();
             format!("{} {key}{named}", pair.key)
         });
-        self.draft.drop_with_note(format!("line {}: environment {name} from {text}; give it with env_file, or as ${{{name}}} of the server's environment", item.line));
+        let is_secret = from.get("secretKeyRef").is_some();
+        let hint = match is_secret {
+            true => format!(
+                "write it to a file of --secrets-dir and \"{name}: {{secret: FILE}}\" to environment, "
+            ),
+            false => String::new(),
+        };
+        self.draft.drop_with_note(format!(
+            "line {}: environment {name} from {text}; {hint}give it with env_file, or as ${{{name}}} of the server's environment",
+            item.line
+        ));
     }
 
     fn resources(&mut self, resources: &Node) {
@@ -195,8 +243,13 @@ impl Reader<'_> {
             }
         }
         if let Some(requests) = resources.get("requests") {
-            let text = "a worker takes as many jobs as it has slots, whatever they need";
+            let text = "a job reserves its \"resources\", which are its limits as well";
             self.draft.drop_with_note(format!("line {}: resources.requests: {text}", requests.line));
+        }
+        for pair in
+            resources.pairs().iter().filter(|pair| !["limits", "requests"].contains(&pair.key.as_str()))
+        {
+            self.draft.drop_with_note(format!("line {}: resources.{}", pair.line, pair.key));
         }
     }
 
@@ -206,6 +259,14 @@ impl Reader<'_> {
         let volume = volumes.iter().find(|volume| volume.text_at(&["name"]) == Some(name));
         let Some(target) = target else { return };
         let has_part = mount.get("subPath").is_some();
+        for pair in mount.pairs() {
+            if !["name", "mountPath", "readOnly", "subPath"].contains(&pair.key.as_str()) {
+                self.draft.drop_with_note(format!("line {}: volumeMounts.{} of {name}", pair.line, pair.key));
+            }
+        }
+        if let Some(limit) = volume.and_then(|volume| volume.text_at(&["emptyDir", "sizeLimit"])) {
+            self.draft.drop_with_note(format!("line {}: sizeLimit {limit} of the volume {name}", mount.line));
+        }
         if let Some(path) =
             volume.and_then(|volume| volume.text_at(&["hostPath", "path"])).filter(|_| !has_part)
         {
@@ -220,6 +281,18 @@ impl Reader<'_> {
         self.draft.drop_with_note(format!("line {}: the volume {name} ({kind}) at {target}", mount.line));
     }
 
+    /// Volumes without a mount in this container.
+    fn unmounted(&mut self) {
+        let mounts = self.container.get("volumeMounts").map_or(&[][..], Node::items);
+        for volume in self.pod.get("volumes").map_or(&[][..], Node::items) {
+            let name = volume.text_at(&["name"]).unwrap_or_default();
+            if mounts.iter().all(|mount| mount.text_at(&["name"]) != Some(name)) {
+                self.draft
+                    .drop_with_note(format!("line {}: the volume {name}, which is not mounted", volume.line));
+            }
+        }
+    }
+
     /// Reads both security contexts; the container's values go before the pod's.
     fn security(&mut self) {
         let contexts: Vec<&Node> =
@@ -228,7 +301,10 @@ impl Reader<'_> {
         match (find("runAsUser"), find("runAsGroup")) {
             (Some(user), Some(group)) => self.draft.set_text("user", format!("{user}:{group}")),
             (Some(user), None) => self.draft.set_text("user", user),
-            _ => {}
+            (None, Some(group)) => {
+                self.draft.drop_with_note(format!("securityContext.runAsGroup {group} without a user"));
+            }
+            (None, None) => {}
         }
         if find("readOnlyRootFilesystem") == Some("true") {
             self.draft.set_plain("read_only", true);
@@ -245,7 +321,12 @@ impl Reader<'_> {
                                 .for_each(|name| self.draft.push(key, Yaml::text(name)));
                         }
                     }
-                    "runAsUser" | "runAsGroup" | "readOnlyRootFilesystem" | "runAsNonRoot" => {}
+                    "runAsUser" | "runAsGroup" | "readOnlyRootFilesystem" => {}
+                    "runAsNonRoot" if !pair.value.is_true() => {}
+                    "runAsNonRoot" => self.draft.drop_with_note(format!(
+                        "line {}: securityContext.runAsNonRoot: nothing checks it; \"user\" names the user",
+                        pair.line
+                    )),
                     // Containers never gain privileges, whatever is said.
                     "allowPrivilegeEscalation" if !pair.value.is_true() => {}
                     "privileged" if !pair.value.is_true() => {}

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use scheduler::definition::Definition;
+use scheduler::job;
 use scheduler::params::Param;
+use scheduler::pauses::PauseTarget;
 use scheduler::schedule::Schedule;
 use scheduler::snapshot::Snapshot;
 use serde_json::{Map, Value};
@@ -27,9 +29,14 @@ use crate::http::request::body;
 use crate::http::request::path::Name;
 use crate::http::state::AppState;
 use crate::reload::Proposed;
+use crate::store::JobFilter;
 
 /// Bytes of a body: one more than the largest jobs file has, so that a longer one gets the fault that a reload would give it.
 const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
+
+/// Jobs that are read at once, and how often.
+const PAGE: usize = 1_000;
+const PAGES_MAX: usize = 10;
 
 /// Slots of a definition that are shown.
 const NEXT_SHOWN: usize = 3;
@@ -45,7 +52,10 @@ pub(crate) async fn plan(
         Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
     })?;
     let proposed = state.services.reloader.propose(text).await?;
-    let plan = compare(proposed, &state.services.engine.snapshot());
+    let snapshot = state.services.engine.snapshot();
+    let mut plan = compare(proposed, &snapshot);
+    plan.cancels_removed = state.services.reloader.cancels_removed();
+    add_scheduled(&state, &mut plan).await?;
     note::object("definitions");
     note::detail(in_words(&plan));
     Ok(Json(plan))
@@ -56,6 +66,35 @@ pub(crate) async fn definition_named_plan(
     state: State<Arc<AppState>>,
 ) -> Result<Json<shapes::Definition>, Problem> {
     definitions::one(state, Name("plan".to_owned())).await
+}
+
+/// Counts the jobs that wait for their time. The snapshot does not know them, so the store is asked about definitions with changes only.
+async fn add_scheduled(state: &AppState, plan: &mut shapes::Plan) -> Result<(), Problem> {
+    let changed = plan.changed.iter_mut().map(|changed| &mut changed.definition);
+    let mut planned: Vec<&mut PlannedDefinition> = plan.removed.iter_mut().chain(changed).collect();
+    if planned.is_empty() {
+        return Ok(());
+    }
+    let mut filter = JobFilter {
+        states: vec![job::State::Scheduled],
+        names: planned.iter().map(|definition| definition.name.clone()).collect(),
+        limit: PAGE,
+        ..JobFilter::default()
+    };
+    let mut counts = BTreeMap::<String, u64>::new();
+    for _ in 0..PAGES_MAX {
+        let page = filter.clone();
+        let rows = state.read(move |archive| archive.jobs(&page)).await?;
+        for row in &rows {
+            *counts.entry(row.definition.to_string()).or_default() += 1;
+        }
+        let Some(last) = rows.last().filter(|_| rows.len() == PAGE) else { break };
+        filter.before = Some(last.job);
+    }
+    for definition in &mut planned {
+        definition.scheduled = counts.get(&definition.name).copied().unwrap_or(0);
+    }
+    Ok(())
 }
 
 /// The effect that a reload would have, for the audit log.
@@ -84,17 +123,42 @@ fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
         };
         match differences(old, new) {
             keys if keys.is_empty() => plan.unchanged += 1,
-            keys => plan.changed.push(ChangedDefinition {
-                definition: coming(new, &waiting, snapshot),
-                from_revision: old.definition.revision.to_string(),
-                to_revision: new.definition.revision.to_string(),
-                keys,
-            }),
+            keys => {
+                plan.warnings.extend(lost_pauses(&old.definition, &new.definition, snapshot));
+                plan.changed.push(ChangedDefinition {
+                    definition: coming(new, &waiting, snapshot),
+                    from_revision: old.definition.revision.to_string(),
+                    to_revision: new.definition.revision.to_string(),
+                    keys,
+                });
+            }
         }
     }
     let gone = current.iter().filter(|old| definitions.find(&old.definition.name).is_none());
     plan.removed = gone.map(|old| planned(old, &waiting)).collect();
     plan
+}
+
+/// Warnings of paused schedules that would be gone while others come. Without `id` a changed rule is another schedule, which is not paused.
+fn lost_pauses(old: &Definition, new: &Definition, snapshot: &Snapshot) -> Vec<String> {
+    let (before, after) = (&old.timetable.schedules, &new.timetable.schedules);
+    let is_in = |schedules: &[Schedule], id| schedules.iter().any(|schedule| schedule.id == id);
+    if after.iter().all(|schedule| is_in(before, schedule.id.clone())) {
+        return Vec::new();
+    }
+    let name: Arc<str> = old.name.as_str().into();
+    let gone = before.iter().filter(|schedule| !is_in(after, schedule.id.clone()));
+    let paused = gone.filter(|schedule| {
+        snapshot.pauses.contains(&PauseTarget::Schedule(name.clone(), schedule.id.clone()))
+    });
+    let warn = |schedule: &Schedule| {
+        format!(
+            "{name}: the paused schedule {} would be gone, and its pause does not hold for the rule in its place: \
+             pause the definition first, or the new schedule after the reload",
+            schedule.id
+        )
+    };
+    paused.map(warn).collect()
 }
 
 fn planned(entry: &Entry, waiting: &Waiting<'_>) -> PlannedDefinition {

@@ -86,7 +86,7 @@ pub(crate) async fn create(
         );
         return Err(out_of_range("definitions", detail));
     }
-    if matches!(role, Role::Worker | Role::Admin) && !request.definitions.is_empty() {
+    if matches!(role, Role::Worker | Role::Viewer | Role::Admin) && !request.definitions.is_empty() {
         let detail = format!("a token with the role {role} is for all definitions");
         return Err(out_of_range("definitions", detail));
     }

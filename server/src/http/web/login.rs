@@ -32,7 +32,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let mut query = Query::of(&uri)?;
     let to = query.text("to")?.unwrap_or_default();
     query.finish()?;
-    render(&LoginPage { frame: Frame::new(&state, "", "Sign in"), to, fault: String::new() })
+    render(&LoginPage { frame: Frame::of_login(&state), to, fault: String::new() })
 }
 
 /// `POST /login`: checks the token and sets the cookie.
@@ -67,8 +67,7 @@ pub(crate) async fn sign_in(
         }
         Err(denial) => {
             let fault = denial.to_string();
-            let page =
-                render(&LoginPage { frame: Frame::new(&state, "", "Sign in"), to: to.to_owned(), fault })?;
+            let page = render(&LoginPage { frame: Frame::of_login(&state), to: to.to_owned(), fault })?;
             Ok(Problem::from(denial).shown_by(page))
         }
     }

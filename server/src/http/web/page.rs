@@ -25,6 +25,8 @@ pub(crate) struct Frame {
     pub(crate) section: &'static str,
     /// True if people sign in here, so that they can sign out.
     pub(crate) has_login: bool,
+    /// True on the page on which people sign in.
+    is_login: bool,
     /// The sender of the request: the page offers only what the role allows.
     actor: Arc<Actor>,
 }
@@ -37,9 +39,20 @@ impl Frame {
             base: state.services.base_path.clone(),
             title: title.into(),
             section,
+            is_login: false,
             has_login: state.services.access.needs_token() && !actor.is_of_proxy(),
             actor,
         }
+    }
+
+    /// The frame of the page on which people sign in.
+    pub(crate) fn of_login(state: &AppState) -> Self {
+        Self { is_login: true, ..Self::new(state, "", "Sign in") }
+    }
+
+    /// False on the login page of a server that needs a token: other pages, and the sign-out, are for people who have signed in.
+    pub(crate) fn is_signed_in(&self) -> bool {
+        !(self.is_login && self.has_login)
     }
 
     /// The address of a static file; it changes with the content, so that browsers may keep the file for ever.

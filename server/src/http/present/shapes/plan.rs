@@ -21,8 +21,11 @@ pub struct Plan {
     pub changed: Vec<ChangedDefinition>,
     /// The number of definitions that stay as they are.
     pub unchanged: usize,
-    /// Warnings of the file.
+    /// Warnings of the file, and of pauses that would no longer hold.
     pub warnings: Vec<String>,
+    /// The server cancels waiting jobs of removed definitions (`--removed-definitions cancel`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancels_removed: bool,
 }
 
 /// A definition that a reload would add or remove.
@@ -33,11 +36,20 @@ pub struct PlannedDefinition {
     /// Its next three slots by its schedules, if it is added. Pauses do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<Time>,
-    /// Queued jobs of this name. They keep their revision, but for keys with `at_once`, and still run, also if the definition is removed.
+    /// Queued jobs of this name. They keep their revision, but for keys with `at_once`, and still run, also if the definition is removed,
+    /// unless `cancels_removed` is set.
     pub queued: u64,
+    /// Jobs of this name that wait for their time, likewise. At most 10,000 are counted in a plan.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub scheduled: u64,
     /// Conditions of `requires` that no connected worker fulfils, while workers are connected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmet: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A definition that a reload would change.
