@@ -214,9 +214,8 @@ async fn with_a_token_people_sign_in_and_out() {
     );
     let login = server.get("/tools/login?to=%2F").await;
     is_page(&login, "/tools/login");
-    for text in ["admin.token", "--api-token-file", "longshore token create"] {
-        assert!(login.body.contains(text), "{text}: {login:?}");
-    }
+    let named = ["admin.token", "--api-token-file", "longshore token create"];
+    assert!(named.iter().all(|text| login.body.contains(text)), "{login:?}");
     for text in ["Sign out", "aria-label=\"Pages\"", "role=\"search\"", "/tools/jobs", "/api-docs"] {
         assert!(!login.body.contains(text), "{text} before the sign-in: {login:?}");
     }
