@@ -201,7 +201,8 @@ async fn a_stop_counts_although_the_engines_clock_is_wrong() {
         })
         .await;
     assert!(matches!(exit, Exit::Ran { code: 143, .. }), "{exit:?}");
-    assert!(at >= stopped_at, "{at:?} is before {stopped_at:?}");
+    // The difference of the clocks is known as exactly as an answer of the engine was quick.
+    assert!(at + Duration::from_secs(60) >= stopped_at, "{at:?} is long before {stopped_at:?}");
 }
 
 /// A CLI that waits for its container and loses the engine ends with 125, whatever the container does; an attached one may end with 1.
