@@ -191,10 +191,8 @@ fn happen(world: &mut World, words: &[&str]) {
             it.limits = limit_words::limits(words);
             it.placement = placement(words);
             it.container.image = option("image").unwrap_or_default().into();
-            world.edit(it);
-            if read == "define" {
-                world.read_definitions();
-            }
+            let put = if read == "define" { World::define } else { World::edit };
+            put(world, it);
         }
         ["edit-out", name] => drop(world.definitions.remove(name)),
         ["max-jobs" | "slice" | "server-limits" | "priority-ageing" | "set-aside-after", ..] => {

@@ -10,7 +10,7 @@ mod run_on;
 mod schedules;
 mod unique;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +57,6 @@ pub(crate) struct Disk {
     unique: unique::UniqueKeys,
     sets: run_on::Sets,
     dependencies: dependencies::Dependencies,
-    /// Jobs that ended because they were skipped.
-    skipped: BTreeSet<JobId>,
     /// The epoch of the last commit.
     committed_in: Epoch,
     last_fence: Fence,
@@ -106,8 +104,7 @@ impl Disk {
             rates: BTreeMap::new(),
             unique: BTreeMap::new(),
             sets: run_on::Sets::default(),
-            dependencies: BTreeMap::new(),
-            skipped: BTreeSet::new(),
+            dependencies: dependencies::Dependencies::default(),
             committed_in: Epoch(0),
             last_fence: Fence(0),
             last_worker: WorkerId(0),

@@ -1,6 +1,6 @@
 //! Dependencies as the store has them, and what must hold for each change of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::JobId;
 use scheduler::dependencies::{DependencyRow, LiveDependency};
@@ -8,8 +8,14 @@ use scheduler::step::Change;
 
 use super::Disk;
 
-/// The jobs that each job comes after.
-pub(super) type Dependencies = BTreeMap<JobId, BTreeMap<JobId, DependencyRow>>;
+/// Rows of dependencies, and what a start reads with them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dependencies {
+    /// The jobs that each job comes after.
+    rows: BTreeMap<JobId, BTreeMap<JobId, DependencyRow>>,
+    /// Jobs that ended because they were skipped.
+    skipped: BTreeSet<JobId>,
+}
 
 impl Disk {
     /// A job comes after another one, has learned how this one ended, or waits for no others any more.
@@ -26,12 +32,12 @@ impl Disk {
                         row.job, row.on, row.ended
                     ));
                 }
-                self.dependencies.entry(row.job).or_default().insert(row.on, *row);
+                self.dependencies.rows.entry(row.job).or_default().insert(row.on, *row);
             }
             // An end that it never learned does not count.
             Change::DependenciesDropped { job, is_skipped } => {
-                self.skipped.extend(is_skipped.then_some(*job));
-                if let Some(rows) = self.dependencies.get_mut(job) {
+                self.dependencies.skipped.extend(is_skipped.then_some(*job));
+                if let Some(rows) = self.dependencies.rows.get_mut(job) {
                     rows.retain(|_, row| row.ended.is_some());
                 }
             }
@@ -49,7 +55,7 @@ impl Disk {
             let state = self.row(row.on).map(|on| on.state).filter(|state| state.has_ended());
             row.ended.is_some() && state.is_some_and(|state| row.requires.is_met_by(state))
         };
-        let open = self.dependencies.get(&job).and_then(|rows| rows.values().find(|row| !met(row)));
+        let open = self.dependencies.rows.get(&job).and_then(|rows| rows.values().find(|row| !met(row)));
         match open {
             Some(row) => {
                 Err(format!("I20 job {job} starts before job {} has {}", row.on, row.requires.name()))
@@ -61,18 +67,18 @@ impl Disk {
     /// A job waits for another one that has not ended.
     pub(crate) fn follows_a_live_job(&self, job: JobId) -> bool {
         let is_live = |row: &DependencyRow| self.row(row.on).is_some_and(|on| !on.state.has_ended());
-        self.dependencies.get(&job).is_some_and(|rows| rows.values().any(is_live))
+        self.dependencies.rows.get(&job).is_some_and(|rows| rows.values().any(is_live))
     }
 
     pub(super) fn open_dependencies(&self) -> Vec<LiveDependency> {
         let is_open = |row: &&DependencyRow| row.ended.is_none_or(|state| !row.requires.is_met_by(state));
-        let rows = self.dependencies.values().flat_map(BTreeMap::values).filter(is_open);
+        let rows = self.dependencies.rows.values().flat_map(BTreeMap::values).filter(is_open);
         rows.map(|row| LiveDependency {
             job: row.job,
             on: row.on,
             requires: row.requires,
             state: row.ended.or_else(|| self.row(row.on).map(|on| on.state)),
-            is_skipped: self.skipped.contains(&row.on),
+            is_skipped: self.dependencies.skipped.contains(&row.on),
         })
         .collect()
     }
