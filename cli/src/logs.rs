@@ -109,13 +109,13 @@ pub(crate) async fn follow(api: &Api, wanted: &LogRequest, notes: &mut Notes) ->
 async fn print_until_end(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Option<Value>> {
     let id = wanted.id;
     if !has_members(api, id).await {
-        let attempt = tokio::select! {
+        let got_members = tokio::select! {
             biased;
-            attempt = show(api, wanted, true) => attempt?,
-            // It was not due at first, and has members now.
-            () = notes.watch(api, id) => NO_ATTEMPT,
+            attempt = show(api, wanted, true) => attempt? == NO_ATTEMPT && notes.look(api, id).await,
+            // It was not due at first.
+            () = notes.watch(api, id) => true,
         };
-        if attempt != NO_ATTEMPT || !notes.look(api, id).await {
+        if !got_members {
             return Ok(None);
         }
     }

@@ -147,7 +147,8 @@ fn waiting() -> Cluster {
     cluster
 }
 
-const FLOOD: &str = "  flood: { runtime: process, command: [head, -c, '40000000', /dev/zero] }\n";
+/// Output in one call of the system, so that nothing is freed before the disk is full.
+const FLOOD: &str = "  flood: { runtime: process, command: [dd, if=/dev/zero, bs=32M, count=1] }\n";
 
 fn go(cluster: &Cluster, job: u64) {
     std::fs::write(cluster.path(&format!("go-{job}")), "").unwrap();

@@ -135,7 +135,7 @@ pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
         scheduler.jobs.get(&id).is_some_and(|job| matches!(job.live_state, LiveState::Queued(_)));
     if let Some((lane, key)) = assign_lane(scheduler, id) {
         scheduler.ready.push(lane, key);
-        // It only changes its lane.
+        // One that only changes its lane is counted already.
         if !was_queued {
             gate::queued(scheduler, lane, id);
         }

@@ -17,7 +17,7 @@ use crate::schedule::{Schedule, ScheduleId};
 use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleRow};
 
 pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc<Definition>]) {
-    let listed = Listed::of(definitions);
+    let listed = Listed::of(scheduler, definitions);
     settle(scheduler, now, &listed);
     let mut present = BTreeSet::new();
     for state in scheduler.schedules.names.values_mut() {
@@ -50,8 +50,8 @@ pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc
 struct Listed {
     /// The rule of each, by its fingerprint.
     rules: BTreeMap<(Arc<str>, ScheduleId), u64>,
-    /// Definitions with schedules.
-    names: BTreeSet<Arc<str>>,
+    /// Definitions that gain a schedule without an id of a person's choice.
+    gaining: BTreeSet<Arc<str>>,
 }
 
 /// Consequence of a version of jobs.yaml for a schedule.
@@ -63,13 +63,16 @@ enum RuleFate {
 }
 
 impl Listed {
-    fn of(definitions: &[Arc<Definition>]) -> Self {
-        let mut listed = Self { rules: BTreeMap::new(), names: BTreeSet::new() };
+    fn of(scheduler: &Scheduler, definitions: &[Arc<Definition>]) -> Self {
+        let mut listed = Self { rules: BTreeMap::new(), gaining: BTreeSet::new() };
         for definition in definitions {
             let name: Arc<str> = definition.name.as_str().into();
             for schedule in &definition.timetable.schedules {
-                listed.rules.insert((name.clone(), schedule.id.clone()), schedule.fingerprint());
-                listed.names.insert(name.clone());
+                let key = (name.clone(), schedule.id.clone());
+                if schedule.id.is_derived() && !scheduler.schedules.numbers.contains_key(&key) {
+                    listed.gaining.insert(name.clone());
+                }
+                listed.rules.insert(key, schedule.fingerprint());
             }
         }
         listed
@@ -79,8 +82,8 @@ impl Listed {
         match self.rules.get(&(row.definition.clone(), row.schedule.clone())) {
             Some(rule) if *rule == row.fingerprint => RuleFate::Stays,
             Some(_) => RuleFate::Changes,
-            // Another rule has another id, unless a person chose one.
-            None if row.schedule.is_derived() && self.names.contains(&row.definition) => RuleFate::Changes,
+            // Another rule has another id, unless a person chose one. Beside a new one an old one counts as changed.
+            None if row.schedule.is_derived() && self.gaining.contains(&row.definition) => RuleFate::Changes,
             None => RuleFate::Leaves,
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct Contenders {
 }
 
 impl Contenders {
-    /// A job with an attempt that is not being cancelled, or a queued one, does not compete any more.
+    /// A job has left the queue, or has no attempt any more.
     pub(super) fn remove(&mut self, job: JobId) {
         self.leaving.remove(&job);
         self.oldest.remove(&job);
@@ -42,14 +42,14 @@ impl Limits {
 
     /// A queued job leaves the queue without a start.
     pub(crate) fn unqueued(&mut self, job: JobId, needs: Needs) {
-        self.count_start(needs);
+        self.uncount_queued(needs);
         if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
             limit.contenders.remove(job);
         }
     }
 
-    /// A queued job starts: it competes as a holder from now on.
-    pub(super) fn count_start(&mut self, needs: Needs) {
+    /// A job is not queued any more.
+    pub(super) fn uncount_queued(&mut self, needs: Needs) {
         if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
             limit.contenders.queued = limit.contenders.queued.saturating_sub(1);
         }

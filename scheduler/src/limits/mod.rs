@@ -235,7 +235,7 @@ impl Limits {
     /// Takes permits and a token for a job that is assigned. Returns the rate to store.
     pub(crate) fn start(&mut self, job: JobId, needs: Needs, now: Now) -> Option<RateRow> {
         self.take_permits(job, needs);
-        self.count_start(needs);
+        self.uncount_queued(needs);
         let limit = needs.token.and_then(|number| self.limit_mut(number))?;
         let Force::Rate(rate) = limit.force else { return None };
         limit.recovered = rate.after_start(limit.recovered, now.up);

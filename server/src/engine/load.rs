@@ -78,6 +78,7 @@ impl Engine {
             snapshot_at: Instant::now(),
             snapshot_due: false,
             snapshot_urgent: false,
+            explains: Vec::new(),
             last_turn: Arc::default(),
             clock: clock::Watch::new(clock::now()),
         };

@@ -24,6 +24,7 @@ mod refused;
 mod refused_group;
 mod restored;
 mod sessions;
+mod snapshots;
 mod watch;
 mod writer;
 
@@ -31,7 +32,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{ClusterId, Epoch, Now, SessionId, Timestamp, Token};
+use protocol::{ClusterId, Epoch, JobId, Now, SessionId, Timestamp, Token};
+use scheduler::explain::Explanation;
 use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
     BackfillRequest, CancelRequest, Input, PauseRequest, ReleaseRequest, Submit, UpdateRequest,
@@ -119,6 +121,8 @@ pub struct Engine {
     snapshot_due: bool,
     /// True if the answers of the open group must not be sent before the snapshot shows their effect.
     snapshot_urgent: bool,
+    /// Requests for explanations, which are told with a snapshot of the same moment.
+    explains: Vec<(JobId, oneshot::Sender<Option<Explanation>>)>,
     clock: clock::Watch,
     last_turn: Arc<AtomicU64>,
 }
@@ -249,8 +253,7 @@ impl Engine {
                 self.step(now, Input::Backfill(request));
             }
             Command::Explain { job, reply } => {
-                self.open.effects.explanations.push((reply, self.scheduler.explain(now, job)));
-                self.snapshot_urgent = true;
+                self.explains.push((job, reply));
             }
             Command::Limits { selection, reply } => {
                 self.open.effects.limits.push((reply, self.scheduler.limits(now, &selection)));
@@ -367,17 +370,6 @@ impl Engine {
         }
         self.take_back_unsent(clock::now());
         self.clear_answered();
-    }
-
-    /// Adds a snapshot to the open group if something has changed, but not too often: at once for a new worker, a command or an explanation.
-    fn take_snapshot(&mut self) {
-        self.snapshot_due |= self.scheduler.take_changed();
-        let urgent = std::mem::take(&mut self.snapshot_urgent);
-        if self.snapshot_due && (urgent || self.snapshot_at.elapsed() >= SNAPSHOT_EVERY) {
-            self.snapshot_due = false;
-            self.snapshot_at = Instant::now();
-            self.open.effects.snapshot = Some(Arc::new(self.scheduler.snapshot()));
-        }
     }
 
     fn wake_in(&self) -> Duration {

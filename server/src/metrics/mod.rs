@@ -216,6 +216,10 @@ impl Metrics {
 
     /// Counts a verdict on slots of a schedule: on one, or on several at once.
     pub fn slots_decided(&self, row: &FireRow) {
+        // A row that marks a moment, or slots that nobody could count, is no reason for an alert.
+        if row.count.count == 0 {
+            return;
+        }
         self.fires.get_or_create(&[("verdict", row.verdict.name().into())]).inc();
         // A backfill is as late as somebody asked for it.
         if matches!(row.verdict, FireVerdict::Fired(_) | FireVerdict::CaughtUp(_)) {

@@ -125,7 +125,11 @@ async fn check_allowed(state: &AppState, job: JobId, update: &JobUpdate) -> Resu
     let name = find(state, job).await?.row.definition;
     match state.services.catalogue.current().find(&name) {
         Some(entry) => submission::check_update(&entry.definition, update),
-        None => Ok(()),
+        None => {
+            let detail =
+                "the definition is no longer in jobs.yaml, so nothing says what a submission may set";
+            Err(Problem::new(Code::OverrideNotAllowed, detail).hint("an operator can change the job"))
+        }
     }
 }
 

@@ -139,15 +139,13 @@ fn write(
         let latest = at.0.saturating_add(rule.period_ms);
         let opens_at =
             opened_at.map_or(at.0, |opened| opened.saturating_add(rule.period_ms).clamp(at.0, latest));
-        // A recovery that is counted in a message comes after all that went wrong before it.
         connection
             .prepare_cached(
                 "INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
                      job, state, opens_at, due_at, tries)
                  VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)
                  ON CONFLICT (definition, target, occasion) WHERE state = 'waiting' AND tries = 0
-                 DO UPDATE SET count = count + 1, last_at = ?6, job = ?7,
-                     id = CASE occasion WHEN 'recovered' THEN (SELECT max(id) + 1 FROM notifications) ELSE id END",
+                 DO UPDATE SET count = count + 1, last_at = ?6, job = ?7",
             )?
             .execute(params![
                 definition,
@@ -205,7 +203,7 @@ const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, firs
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
         // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away. A
-        // recovery waits for earlier ones about what went wrong, so that it is told last.
+        // recovery waits for those about what went wrong before its last time, so that it is told last.
         self.read(|connection| {
             connection
                 .prepare_cached(&format!(
@@ -214,10 +212,9 @@ impl NotificationArchive for SqliteArchive {
                              AND (due_at <= ?1 OR due_at > ?2)
                              AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
-                                     AND (earlier.occasion = due.occasion
-                                         OR due.occasion = 'recovered'
+                                     AND (earlier.occasion = due.occasion AND earlier.id < due.id
+                                         OR due.occasion = 'recovered' AND earlier.first_at <= due.last_at
                                              AND earlier.occasion IN ('failed', 'lost', 'late', 'stale'))
-                                     AND earlier.id < due.id
                                      AND earlier.state = 'waiting'))
                          GROUP BY target)"
                 ))?

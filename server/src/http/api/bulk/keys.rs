@@ -5,7 +5,10 @@ use protocol::JobId;
 /// The facts that a request must have in common with an earlier one of its key: all of its query but the place at which it goes on.
 pub(super) fn fingerprint_text(mut text: String, query: Option<&str>) -> String {
     let is_place = |pair: &str| matches!(pair.split('=').next(), Some("cursor" | "dry_run"));
-    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_place(pair)) {
+    let mut pairs: Vec<&str> = query.unwrap_or_default().split('&').collect();
+    pairs.retain(|pair| !pair.is_empty() && !is_place(pair));
+    pairs.sort_unstable();
+    for pair in pairs {
         text.push(' ');
         text.push_str(pair);
     }

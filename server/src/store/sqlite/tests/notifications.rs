@@ -195,8 +195,8 @@ fn a_recovery_that_is_counted_is_told_after_the_failures_before_it() {
         stage.end(state, at);
     }
     let rows: Vec<_> = stage.all().iter().map(|row| (row.occasion, row.count)).collect();
-    assert_eq!(rows, [(Occasion::Failed, 1), (Occasion::Failed, 1), (Occasion::Recovered, 2)]);
-    let (failure, recovery) = (stage.all()[1].id, stage.all()[2].id);
+    assert_eq!(rows, [(Occasion::Failed, 1), (Occasion::Recovered, 2), (Occasion::Failed, 1)]);
+    let (recovery, failure) = (stage.all()[1].id, stage.all()[2].id);
     assert_eq!(stage.due(10_300), [failure.0]);
     stage.change(NotificationChange::Delivered(failure));
     assert_eq!(stage.due(10_300), [recovery.0]);
