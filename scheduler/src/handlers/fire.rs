@@ -17,7 +17,7 @@ use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
 use crate::job::Job;
 use crate::new_jobs::{NewJob, StartTime};
-use crate::schedule::catch_up::{self, CatchUp, Closed, SlotRun, Verdict};
+use crate::schedule::catch_up::{self, Closed, PlannedSlots, SlotRun, Verdict};
 use crate::schedule::{Overlap, Schedule};
 use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
@@ -41,7 +41,7 @@ pub(crate) fn decide(
     number: ScheduleNo,
     closed: Option<Closed>,
 ) -> usize {
-    let verdicts = decide_by(scheduler, now, number, closed, catch_up::plan);
+    let verdicts = decide_by(scheduler, now, number, PlannedSlots::Due, closed);
     verdicts.iter().filter(|verdict| verdict.has_fired()).count()
 }
 
@@ -53,17 +53,17 @@ const PLANS_AT_A_CHANGE: usize = 10;
 pub(crate) fn decide_last(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
     let closed = closed_of(scheduler, number);
     for _ in 0..PLANS_AT_A_CHANGE {
-        if decide_by(scheduler, now, number, closed, catch_up::plan_passed).is_empty() {
+        if decide_by(scheduler, now, number, PlannedSlots::Passed, closed).is_empty() {
             return;
         }
     }
-    decide_by(scheduler, now, number, Some(Closed::RuleChanged), catch_up::plan_passed);
+    decide_by(scheduler, now, number, PlannedSlots::Passed, Some(Closed::RuleChanged));
 }
 
 /// No slot of a schedule that leaves jobs.yaml fires any more. Those that have passed and wait for their jitter are missed.
 pub(crate) fn leave_out_passed(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
     let closed = closed_of(scheduler, number).unwrap_or(Closed::Removed);
-    decide_by(scheduler, now, number, Some(closed), catch_up::plan_passed);
+    decide_by(scheduler, now, number, PlannedSlots::Passed, Some(closed));
 }
 
 fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
@@ -71,22 +71,19 @@ fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
     scheduler.schedules.closed(&entry.row, &scheduler.pauses)
 }
 
-/// Plans the verdicts on slots that have passed: schedule, cursor, now, why none fires, policy.
-type Plan = fn(&Schedule, Timestamp, Timestamp, Option<Closed>, CatchUp) -> Vec<SlotRun>;
-
 /// Carries a plan out. Returns the verdict of each of its runs.
 fn decide_by(
     scheduler: &mut Scheduler,
     now: Now,
     number: ScheduleNo,
+    slots: PlannedSlots,
     closed: Option<Closed>,
-    plan: Plan,
 ) -> Vec<FireVerdict> {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return Vec::new() };
     let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_of(scheduler, entry)) else {
         return Vec::new();
     };
-    let runs = plan(&schedule, entry.row.cursor, now.utc, closed, current.catch_up);
+    let runs = catch_up::plan(&schedule, entry.row.cursor, now.utc, slots, closed, current.catch_up);
     if runs.is_empty() {
         return Vec::new();
     }

@@ -50,7 +50,7 @@ pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc
 struct Listed {
     /// The rule of each, by its fingerprint.
     rules: BTreeMap<(Arc<str>, ScheduleId), u64>,
-    /// Definitions that gain a schedule without an id of a person's choice.
+    /// Definitions that gain a schedule whose id is derived from its rule.
     gaining: BTreeSet<Arc<str>>,
 }
 

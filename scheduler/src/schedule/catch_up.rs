@@ -108,39 +108,29 @@ pub struct SlotRun {
     pub verdict: Verdict,
 }
 
-/// Decides about the slots in `(cursor, now]` that are due. In order, without gap: the next plan begins at the `to` of the last run.
+/// The slots in `(cursor, now]` that a plan decides about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlannedSlots {
+    /// Those that are due, the jitter of each included.
+    Due,
+    /// All of them, for a rule that ends: nobody can decide later about those that wait for their jitter.
+    Passed,
+}
+
+/// Decides about slots. In order, without gap: the next plan begins at the `to` of the last run.
 #[must_use]
 pub fn plan(
     schedule: &Schedule,
     cursor: Timestamp,
     now: Timestamp,
+    slots: PlannedSlots,
     closed: Option<Closed>,
     policy: CatchUp,
 ) -> Vec<SlotRun> {
-    plan_until(schedule, cursor, last_due(schedule, cursor, now), now, closed, policy)
-}
-
-/// As [`plan`], for a rule that ends at `now`: slots that wait for their jitter are decided as well, on time. Nobody can decide them later.
-#[must_use]
-pub fn plan_passed(
-    schedule: &Schedule,
-    cursor: Timestamp,
-    now: Timestamp,
-    closed: Option<Closed>,
-    policy: CatchUp,
-) -> Vec<SlotRun> {
-    plan_until(schedule, cursor, schedule.last_slot_in(cursor, now), now, closed, policy)
-}
-
-/// Decides about the slots up to `last`.
-fn plan_until(
-    schedule: &Schedule,
-    cursor: Timestamp,
-    last: Option<Timestamp>,
-    now: Timestamp,
-    closed: Option<Closed>,
-    policy: CatchUp,
-) -> Vec<SlotRun> {
+    let last = match slots {
+        PlannedSlots::Due => last_due(schedule, cursor, now),
+        PlannedSlots::Passed => schedule.last_slot_in(cursor, now),
+    };
     let mut runs = Vec::new();
     let Some(last) = last else { return runs };
     if let Some(closed) = closed {
@@ -269,7 +259,14 @@ mod tests {
     }
 
     fn after(cursor: i64, now: i64, mode: CatchUpMode) -> Vec<String> {
-        told(&plan(&minutely(), Timestamp(cursor * MINUTE), Timestamp(now), None, policy(mode)))
+        told(&plan(
+            &minutely(),
+            Timestamp(cursor * MINUTE),
+            Timestamp(now),
+            PlannedSlots::Due,
+            None,
+            policy(mode),
+        ))
     }
 
     #[test]
@@ -302,7 +299,8 @@ mod tests {
     #[test]
     fn what_is_closed_is_one_run() {
         let (from, to) = (Timestamp(20 * MINUTE), Timestamp(100 * MINUTE));
-        let runs = plan(&minutely(), from, to, Some(Closed::Paused), policy(CatchUpMode::All));
+        let runs =
+            plan(&minutely(), from, to, PlannedSlots::Due, Some(Closed::Paused), policy(CatchUpMode::All));
         assert_eq!(told(&runs), ["21-100 80 Closed(Paused)"]);
     }
 
@@ -310,8 +308,14 @@ mod tests {
     fn a_year_of_tenths_of_seconds_costs_no_more_than_the_limit() {
         let schedule = Schedule::new("a", None, Rule::every("100ms").expect("a good rule"), Zone::utc());
         let year = Timestamp(365 * 86_400_000);
-        let runs =
-            plan(&schedule, Timestamp(0), year, None, CatchUp { limit: 50, ..policy(CatchUpMode::All) });
+        let runs = plan(
+            &schedule,
+            Timestamp(0),
+            year,
+            PlannedSlots::Due,
+            None,
+            CatchUp { limit: 50, ..policy(CatchUpMode::All) },
+        );
         assert!(runs.len() <= 2 + FIRES_PER_PLAN + 50, "{} runs", runs.len());
         let all: u64 = runs.iter().map(|run| run.count.count).sum();
         let undecided = schedule.count_slots(runs.last().expect("some").to, year).count;
@@ -329,7 +333,9 @@ mod tests {
         let slot = Timestamp(5 * MINUTE);
         let due = schedule.due_at(slot);
         assert!(due > slot, "the test needs a slot with some jitter");
-        let at = |now| plan(&schedule, Timestamp(4 * MINUTE), now, None, policy(CatchUpMode::Latest));
+        let at = |now| {
+            plan(&schedule, Timestamp(4 * MINUTE), now, PlannedSlots::Due, None, policy(CatchUpMode::Latest))
+        };
         assert!(at(Timestamp(due.0 - 1)).is_empty());
         assert_eq!(told(&at(due)), ["5-5 1 Fire"]);
     }
@@ -338,7 +344,9 @@ mod tests {
     fn a_rule_that_ends_decides_slots_that_wait_for_their_jitter() {
         let schedule = Schedule { jitter: Duration::from_secs(30), ..minutely() };
         let slot = Timestamp(5 * MINUTE);
-        let runs = |closed| plan_passed(&schedule, Timestamp(4 * MINUTE), slot, closed, CatchUp::default());
+        let runs = |closed| {
+            plan(&schedule, Timestamp(4 * MINUTE), slot, PlannedSlots::Passed, closed, CatchUp::default())
+        };
         assert_eq!(told(&runs(None)), ["5-5 1 Fire"]);
         assert_eq!(told(&runs(Some(Closed::Removed))), ["5-5 1 Closed(Removed)"]);
     }
@@ -352,7 +360,7 @@ mod tests {
                 let (mut cursor, mut decided) = (Timestamp(0), 0);
                 for round in 1..200 {
                     let now = Timestamp(round * step);
-                    for run in plan(&schedule, cursor, now, None, policy(mode)) {
+                    for run in plan(&schedule, cursor, now, PlannedSlots::Due, None, policy(mode)) {
                         assert_eq!(Some(run.from), schedule.next_slot_after(cursor));
                         assert!(schedule.due_at(run.to) <= now, "nothing is decided before it is due");
                         decided += run.count.count;

@@ -218,6 +218,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn definition_names(&self) -> Result<Vec<String>, ReadError>;
 
+    /// The number of jobs in state `scheduled` of each definition that has some, by name.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError>;
+
     /// Every worker ever joined and not forgotten, ordered by id.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Joins, operations, and the facts behind an explanation are visible when they are answered, in a real engine.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
+use std::path::Path;
 use std::time::Duration;
 
 use longshore_server::catalogue::Definitions;
@@ -44,11 +45,7 @@ async fn joins_and_operations_are_visible_with_their_answer() {
 #[tokio::test]
 async fn what_an_explanation_says_is_visible_with_it() {
     let data = tempfile::tempdir().unwrap();
-    let definitions = definitions("jobs: { resize: { image: 'resize:1' } }");
-    let revision = definitions.iter().next().unwrap().definition.revision;
-    let engine = RunningEngine::start(data.path(), &definitions);
-    let new = NewJob { revision, ..NewJob::default() };
-    engine.handle.submit(vec![new].into(), None, false, None).await.unwrap();
+    let engine = start_with_job(data.path()).await;
     for number in 1..=TIMES {
         let _inlet = connect(&engine, number).await;
         let closed = FromSession::Closed(SessionId(number), Vec::new());
@@ -74,11 +71,7 @@ async fn what_an_explanation_says_is_visible_with_it() {
 #[tokio::test]
 async fn a_watcher_of_a_job_wakes_when_a_commit_has_ended_it() {
     let data = tempfile::tempdir().unwrap();
-    let definitions = definitions("jobs: { resize: { image: 'resize:1' } }");
-    let revision = definitions.iter().next().unwrap().definition.revision;
-    let engine = RunningEngine::start(data.path(), &definitions);
-    let new = NewJob { revision, ..NewJob::default() };
-    engine.handle.submit(vec![new].into(), None, false, None).await.unwrap();
+    let engine = start_with_job(data.path()).await;
     let mut watch = engine.handle.watch(JobId(1));
     engine.handle.cancel(JobId(1), "ann".into()).await.unwrap();
     timeout(WAIT_TIMEOUT, watch.changed()).await.expect("the end wakes it");
@@ -88,6 +81,16 @@ async fn a_watcher_of_a_job_wakes_when_a_commit_has_ended_it() {
         "and is in the archive"
     );
     engine.stop().await;
+}
+
+/// An engine with job 1, for which there is no worker.
+async fn start_with_job(data: &Path) -> RunningEngine {
+    let definitions = definitions("jobs: { resize: { image: 'resize:1' } }");
+    let revision = definitions.iter().next().unwrap().definition.revision;
+    let engine = RunningEngine::start(data, &definitions);
+    let new = NewJob { revision, ..NewJob::default() };
+    engine.handle.submit(vec![new].into(), None, false, None).await.unwrap();
+    engine
 }
 
 /// A worker that is welcome.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use scheduler::definition::Definition;
-use scheduler::job;
 use scheduler::params::Param;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::Schedule;
@@ -29,14 +28,9 @@ use crate::http::request::body;
 use crate::http::request::path::Name;
 use crate::http::state::AppState;
 use crate::reload::Proposed;
-use crate::store::JobFilter;
 
 /// Bytes of a body: one more than the largest jobs file has, so that a longer one gets the fault that a reload would give it.
 const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
-
-/// Jobs that are read at once, and how often.
-const PAGE: usize = 1_000;
-const PAGES_MAX: usize = 10;
 
 /// Slots of a definition that are shown.
 const NEXT_SHOWN: usize = 3;
@@ -68,30 +62,14 @@ pub(crate) async fn definition_named_plan(
     definitions::one(state, Name("plan".to_owned())).await
 }
 
-/// Counts the jobs that wait for their time. The snapshot does not know them, so the store is asked about definitions with changes only.
+/// Counts the jobs that wait for their time. The snapshot does not know them, so the store is asked, if a definition changes.
 async fn add_scheduled(state: &AppState, plan: &mut shapes::Plan) -> Result<(), Problem> {
-    let changed = plan.changed.iter_mut().map(|changed| &mut changed.definition);
-    let mut planned: Vec<&mut PlannedDefinition> = plan.removed.iter_mut().chain(changed).collect();
-    if planned.is_empty() {
+    if plan.changed.is_empty() && plan.removed.is_empty() {
         return Ok(());
     }
-    let mut filter = JobFilter {
-        states: vec![job::State::Scheduled],
-        names: planned.iter().map(|definition| definition.name.clone()).collect(),
-        limit: PAGE,
-        ..JobFilter::default()
-    };
-    let mut counts = BTreeMap::<String, u64>::new();
-    for _ in 0..PAGES_MAX {
-        let page = filter.clone();
-        let rows = state.read(move |archive| archive.jobs(&page)).await?;
-        for row in &rows {
-            *counts.entry(row.definition.to_string()).or_default() += 1;
-        }
-        let Some(last) = rows.last().filter(|_| rows.len() == PAGE) else { break };
-        filter.before = Some(last.job);
-    }
-    for definition in &mut planned {
+    let counts = state.read(|archive| archive.scheduled_jobs()).await?;
+    let changed = plan.changed.iter_mut().map(|changed| &mut changed.definition);
+    for definition in plan.removed.iter_mut().chain(changed) {
         definition.scheduled = counts.get(&definition.name).copied().unwrap_or(0);
     }
     Ok(())

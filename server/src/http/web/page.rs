@@ -50,8 +50,8 @@ impl Frame {
         Self { is_login: true, ..Self::new(state, "", "Sign in") }
     }
 
-    /// False on the login page of a server that needs a token: other pages, and the sign-out, are for people who have signed in.
-    pub(crate) fn is_signed_in(&self) -> bool {
+    /// False on the login page of a server that needs a token: links to other pages, and the sign-out, are for people who have signed in.
+    pub(crate) fn has_navigation(&self) -> bool {
         !(self.is_login && self.has_login)
     }
 

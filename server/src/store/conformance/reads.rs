@@ -272,7 +272,13 @@ pub(in crate::store) fn lists_obey_every_filter(backend: &mut dyn Backend) {
     assert_eq!(harness.list(JobFilter { until: Some(Timestamp(1_003)), ..none() }), [2, 1]);
     assert!(harness.list(JobFilter { since: Some(Timestamp(9_999)), ..none() }).is_empty());
     assert!(harness.list(JobFilter { until: Some(Timestamp(0)), ..none() }).is_empty());
-    let row = &harness.archive().jobs(&JobFilter { limit: 1, ..none() }).unwrap()[0];
+    assert!(harness.archive().scheduled_jobs().unwrap().is_empty());
+    let later = |number, revision| AddedJob { revision, state: State::Scheduled, ..job(number) };
+    let scheduled = [later(7, Revision(1)), later(8, Revision(2)), later(9, Revision(1))];
+    harness.commit(scheduled.map(Change::Added).into());
+    let counts = [("mail".to_owned(), 1), ("resize".to_owned(), 2)];
+    assert_eq!(harness.archive().scheduled_jobs().unwrap(), counts.into());
+    let row = &harness.archive().jobs(&JobFilter { before: Some(JobId(7)), limit: 1, ..none() }).unwrap()[0];
     assert_eq!((row.retry_of, row.batch), (Some(JobId(1)), None));
 }
 

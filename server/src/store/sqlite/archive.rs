@@ -289,6 +289,10 @@ impl Archive for SqliteArchive {
         })
     }
 
+    fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        self.read(list::scheduled_jobs)
+    }
+
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         self.read(rows::workers)
     }

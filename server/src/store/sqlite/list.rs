@@ -7,6 +7,7 @@
 
 mod last;
 mod parts;
+mod scheduled;
 mod tag;
 
 use protocol::JobId;
@@ -20,6 +21,9 @@ use super::{codes, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow};
 pub(super) use last::last_ended;
 use parts::{Part, has_closed_attempt, has_end, parts, singles};
+#[cfg(test)]
+pub(super) use scheduled::SQL as SCHEDULED_SQL;
+pub(super) use scheduled::scheduled_jobs;
 use tag::Tag;
 
 /// Members of a batch follow its first job: one request makes at most this many.

@@ -123,6 +123,14 @@ impl Archive for StandInEngine {
         Ok(names.into_iter().collect())
     }
 
+    fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        let mut counts = BTreeMap::new();
+        for record in self.read()?.jobs.iter().filter(|record| record.row.state == State::Scheduled) {
+            *counts.entry(record.row.definition.clone()).or_default() += 1;
+        }
+        Ok(counts)
+    }
+
     fn workers(&self) -> Result<Vec<WorkerRow>, ReadError> {
         Ok(self.read()?.workers.clone())
     }

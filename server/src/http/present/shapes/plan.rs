@@ -39,7 +39,7 @@ pub struct PlannedDefinition {
     /// Queued jobs of this name. They keep their revision, but for keys with `at_once`, and still run, also if the definition is removed,
     /// unless `cancels_removed` is set.
     pub queued: u64,
-    /// Jobs of this name that wait for their time, likewise. At most 10,000 are counted in a plan.
+    /// Jobs of this name that wait for their time, likewise.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub scheduled: u64,
     /// Conditions of `requires` that no connected worker fulfils, while workers are connected.

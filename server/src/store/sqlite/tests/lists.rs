@@ -209,3 +209,14 @@ fn the_last_end_is_read_by_its_number_and_members_do_not_count_beside_their_pare
     shell.execute("UPDATE definition_totals SET last_end = 61 WHERE is_bad = 1", []).unwrap();
     assert_eq!(last(), Some(1), "a bad job that is left may have ended later");
 }
+
+#[test]
+fn scheduled_jobs_are_counted_by_index() {
+    let place = Place::new();
+    drop(place.open());
+    let shell = place.sql();
+    let mut statement = shell.prepare(&format!("EXPLAIN QUERY PLAN {}", list::SCHEDULED_SQL)).unwrap();
+    let steps = statement.query_map((1, i64::MAX), |row| row.get::<_, String>(3)).unwrap();
+    let steps: Vec<String> = steps.map(Result::unwrap).collect();
+    assert!(steps.iter().any(|step| step.contains("jobs_by_state")), "{steps:?}");
+}
