@@ -16,6 +16,7 @@
 
 mod error;
 mod exchange;
+mod fault;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod outputs;

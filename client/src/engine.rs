@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol::order::Refused;
 use protocol::{Now, Order, Report, RuntimeKind, Token, Uptime, UsageSample};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use worker::input::{Leave, RuntimeEvent};
 use worker::{Effect, Input, Worker};
@@ -51,6 +51,8 @@ pub(crate) struct EngineInputs {
     pub(crate) output_done: mpsc::UnboundedReceiver<Token>,
     /// Samples of running attempts.
     pub(crate) usage: mpsc::Receiver<Vec<UsageSample>>,
+    /// The reason why the state directory records no attempts.
+    pub(crate) storage_fault: watch::Receiver<Option<String>>,
     /// Questions of the clean-up of images.
     pub(crate) wanted_images: mpsc::Receiver<WantedQuestion>,
     /// Each item is one request that the process leave.
@@ -120,6 +122,10 @@ impl Engine {
             event = heard => self.on_connection_event(event),
             Some(event) = self.inputs.runtime.recv() => self.step(Input::Happened(event)),
             Some(token) = self.inputs.output_done.recv() => self.step(Input::OutputDone(token)),
+            Ok(()) = self.inputs.storage_fault.changed() => {
+                let fault = self.inputs.storage_fault.borrow_and_update().clone();
+                self.step(Input::StorageFault(fault));
+            }
             // These pass by the state machine, as output does.
             Some(samples) = self.inputs.usage.recv() => self.send_report(Report::Usage(samples)),
             // Asked once for each image that is removed. The clean-up may have gone.

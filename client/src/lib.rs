@@ -111,6 +111,7 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
         start_runtimes(&config, &store, (&events, &logs, &sampler), wanted).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let disk_space = DiskSpace::of(identity.dir());
+    let storage_fault = store.watch_fault();
     let engine = Engine {
         worker: worker_state(&config, &identity, engine, availabilities)?,
         contact: LatestFile::at(identity.contact_path(), None, identity::CONTACT_WRITER),
@@ -125,7 +126,7 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
         connector,
         logs,
         on_term: config.on_term,
-        inputs: EngineInputs { runtime, output_done, usage, wanted_images, leave_requests },
+        inputs: EngineInputs { runtime, output_done, usage, storage_fault, wanted_images, leave_requests },
         connection: None,
         leave_requests: 0,
         exit: false,

@@ -162,6 +162,7 @@ impl World {
     fn fill_worker_disk(&mut self, no: u16, lasts: Duration) {
         let machine = &mut self.machines[usize::from(no)];
         machine.low_disk_until = machine.low_disk_until.max(self.now + lasts);
+        machine.full_disk_from = self.now + lasts / 2;
         self.agenda.schedule(self.now, Event::Room { machine: no, life: machine.life });
     }
 

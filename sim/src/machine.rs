@@ -35,6 +35,8 @@ pub(crate) struct Machine {
     settings: Vec<(Moment, i64)>,
     pub(crate) directory: Directory,
     pub(crate) engine: Engine,
+    /// From then on the disk of the state directory is full, until it is not low any more.
+    pub(crate) full_disk_from: Moment,
     /// Until then the disk of the state directory is nearly full.
     pub(crate) low_disk_until: Moment,
     /// Until then its connections break as soon as the worker is welcomed.
@@ -142,6 +144,7 @@ impl Machine {
             settings: Vec::new(),
             directory: Directory::new(dice.any()),
             engine: Engine::default(),
+            full_disk_from: Moment(0),
             low_disk_until: Moment(0),
             flaps_until: Moment(0),
             loses_order: false,

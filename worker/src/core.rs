@@ -85,6 +85,8 @@ pub struct Worker {
     pub(crate) notices: PendingNotices,
     /// The disk that holds unsent output is nearly full.
     pub(crate) disk_is_low: bool,
+    /// The reason why the state directory cannot record new attempts.
+    pub(crate) storage_fault: Option<String>,
     /// The stop that the operator of this machine asked for.
     pub(crate) leave: Option<Leave>,
     /// The server has ordered a drain.
@@ -140,6 +142,7 @@ impl Worker {
             incomplete: BTreeSet::new(),
             notices: PendingNotices::default(),
             disk_is_low: false,
+            storage_fault: None,
             leave: None,
             drained: false,
             exit: Exiting::No,
@@ -152,6 +155,23 @@ impl Worker {
     pub fn renew_secret(&mut self, secret: [u8; 32]) {
         self.config.secret = secret;
         self.config.cluster = None;
+    }
+
+    /// The runtimes as the server sees them: none is available while the state directory cannot record new attempts.
+    pub(crate) fn runtimes(&self) -> Vec<(RuntimeKind, Availability)> {
+        let told = |own| match self.fault_of(own) {
+            None => Availability::Available,
+            Some(why) => Availability::Unavailable(why.into()),
+        };
+        self.config.runtimes.iter().map(|(kind, own)| (*kind, told(own))).collect()
+    }
+
+    /// The reason why a runtime with this availability of its own can start nothing.
+    pub(crate) fn fault_of<'w>(&'w self, own: &'w Availability) -> Option<&'w str> {
+        match own {
+            Availability::Unavailable(why) => Some(why),
+            Availability::Available => self.storage_fault.as_deref(),
+        }
     }
 
     /// End of the lease by this machine's clock.

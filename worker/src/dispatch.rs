@@ -26,6 +26,7 @@ impl Worker {
             Input::Happened(event) => self.on_runtime_event(now, event),
             Input::OutputDone(token) => handlers::end::output_done(self, token),
             Input::DiskIsLow(is_low) => handlers::end::disk_is_low(self, now, is_low),
+            Input::StorageFault(fault) => handlers::availability::set_storage_fault(self, fault),
             Input::Leave(leave) => handlers::leave::leave(self, now, leave),
             Input::Tick => handlers::tick::tick(self, now),
         }

@@ -54,7 +54,8 @@ impl Worker {
     }
 
     fn send_inventory(&mut self) {
-        let silent = self.config.runtimes.iter().filter(|(_, it)| !it.is_available());
+        let runtimes = self.runtimes();
+        let silent = runtimes.iter().filter(|(_, it)| !it.is_available());
         self.incomplete = silent.map(|(kind, _)| *kind).collect();
         let attempts: Vec<_> =
             self.attempts.iter().map(|(token, attempt)| (*token, attempt.phase())).collect();
@@ -62,7 +63,7 @@ impl Worker {
         let mut foreign = self.foreign.chunks(ENTRIES_MAX);
         loop {
             let inventory = Inventory {
-                runtimes: self.config.runtimes.clone(),
+                runtimes: runtimes.clone(),
                 attempts: attempts.next().unwrap_or_default().to_vec(),
                 foreign: foreign.next().unwrap_or_default().to_vec(),
                 last: attempts.len() == 0 && foreign.len() == 0,
@@ -76,11 +77,7 @@ impl Worker {
     }
 
     fn condition(&self) -> Condition {
-        Condition {
-            runtimes: self.config.runtimes.clone(),
-            slots: self.slots.count(),
-            draining: self.leaving().is_some(),
-        }
+        Condition { runtimes: self.runtimes(), slots: self.slots.count(), draining: self.leaving().is_some() }
     }
 }
 

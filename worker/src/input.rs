@@ -38,6 +38,8 @@ pub enum Input {
     OutputDone(Token),
     /// The disk for unsent output is nearly full, or has room again.
     DiskIsLow(bool),
+    /// The state directory cannot record new attempts for this reason, or can again (`None`). Sent when it changes.
+    StorageFault(Option<String>),
     /// An operator asks this process to leave.
     Leave(Leave),
     /// Time has passed; alarms that are due fire.

@@ -133,6 +133,8 @@ impl Story {
         match *words {
             ["connected"] => Input::Connected,
             ["disconnected"] => Input::Disconnected,
+            ["disk", "full"] => Input::StorageFault(Some("no space left".into())),
+            ["disk", "usable"] => Input::StorageFault(None),
             ["disk", room] => Input::DiskIsLow(room == "low"),
             ["output", "done", token] => Input::OutputDone(token_of(token)),
             ["leave", how] => Input::Leave(match how {

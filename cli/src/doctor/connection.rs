@@ -9,7 +9,7 @@ use server::doctor::Finding;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
-use crate::version_order;
+use crate::{screen, version_order};
 
 /// The version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");
@@ -162,10 +162,18 @@ fn worker(worker: &Value, server: Option<&str>) -> Vec<Finding> {
             kind.as_str().unwrap_or_default(),
             why.as_str().unwrap_or_default()
         );
-        findings.push(Finding::warn("worker", text, "run 'longshore doctor' on its machine"));
+        let next = "its log tells more; run 'longshore doctor' on its machine";
+        findings.push(Finding::warn("worker", text, next));
+    }
+    if let Some(free) = worker["disk_free_bytes"].as_u64().filter(|free| *free < DISK_IS_LOW) {
+        let text = format!("{name} has {} of free disk for output and records of jobs", screen::size(free));
+        findings.push(Finding::warn("worker", text, "make room where its state directory is"));
     }
     findings
 }
+
+/// The largest free space that a worker takes for a nearly full disk.
+const DISK_IS_LOW: u64 = 512 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -182,6 +190,23 @@ mod tests {
         assert_eq!(next("999.0.0"), "upgrade this program");
         assert_eq!(next("0.0.1"), "upgrade the server first, then everything else");
         assert_eq!(next("banana"), "install the same version everywhere");
+    }
+
+    #[test]
+    fn a_worker_that_can_start_nothing_is_told_with_the_reason() {
+        let why = "the worker cannot write to its state directory /w: No space left on device (os error 28)";
+        let runtimes = json!([
+            {"name": "docker", "available": false, "reason": why},
+            {"name": "process", "available": true},
+        ]);
+        let findings = worker(&json!({"name": "anna", "runtimes": runtimes, "disk_free_bytes": 4096}), None);
+        let texts: Vec<_> = findings.iter().map(|finding| (finding.verdict, finding.text.as_str())).collect();
+        let expected = [
+            format!("anna cannot use docker: {why}"),
+            "anna has 4.0 KiB of free disk for output and records of jobs".to_owned(),
+        ];
+        assert_eq!(texts, expected.each_ref().map(|it| (FindingVerdict::Warn, it.as_str())));
+        assert_eq!(worker(&json!({"name": "anna", "disk_free_bytes": DISK_IS_LOW}), None), []);
     }
 
     #[test]

@@ -60,6 +60,8 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         ("longshore_workers{state=\"unreachable\"}", 0.0),
         ("longshore_workers{state=\"suspect\"}", 0.0),
         ("longshore_workers_set_aside", 0.0),
+        ("longshore_workers_lacking_runtime{runtime=\"docker\"}", 0.0),
+        ("longshore_workers_lacking_runtime{runtime=\"process\"}", 0.0),
         ("longshore_slots{kind=\"total\"}", 3.0),
         ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"POST\",status=\"2xx\"}", 3.0),
         ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"GET\",status=\"4xx\"}", 1.0),

@@ -48,6 +48,42 @@ async fn worker_with_a_full_disk_keeps_outcomes_and_repeats_no_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn full_state_directory_is_reported_until_there_is_room() {
+    let cluster = waiting();
+    let Some(disk) = Disk::of(&cluster.path("only"), "1m").await else { return };
+    let mut server = cluster.start_server(&[]).await;
+    let (mut worker, api) = (disk.worker(&cluster), cluster.api());
+    api.wait_for_ready_worker("only").await;
+    let before = submit(&api).await;
+    api.wait_for_job(before, |it| it["state"] == "running").await;
+
+    disk.fill();
+    let reason = |worker: &Value| worker["runtimes"][0]["reason"].as_str().unwrap_or_default().to_owned();
+    let is_full = |worker: &Value| reason(worker).contains("No space left");
+    let told = reason(&api.wait_for_worker("only", is_full).await);
+    assert!(told.contains(cluster.path("only").to_str().unwrap()), "{told}");
+    let (code, said) = cluster.run_cli(&["doctor", "--server", &cluster.address()]);
+    assert!(said.contains(&format!("only cannot use process: {told}")), "{code} {said}");
+    let waits = submit(&api).await;
+    let for_runtime = |it: &Value| it["pending_reason"]["code"] == "runtime_unavailable";
+    api.wait_for_job(waits, for_runtime).await;
+    let explained = api.get(&format!("/api/jobs/{waits}/explain")).await;
+    assert!(explained.to_string().contains("No space left"), "{explained}");
+    let running = api.wait_for_job(before, for_runtime).await;
+    assert_eq!(running["state"], "running", "{running}");
+
+    disk.empty();
+    api.wait_for_worker("only", |it| it["runtimes"][0]["available"] == true).await;
+    go(&cluster, before);
+    go(&cluster, waits);
+    assert_ran_once(&cluster, &[before, waits]).await;
+    let ended = api.get(&format!("/api/jobs/{waits}")).await;
+    assert_eq!(ended["attempt_count"], 1, "a worker that says so gets nothing: {ended}");
+    worker.terminate().await;
+    server.terminate().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn output_that_fills_the_disk_is_freed_once_the_server_has_it() {
     let cluster = waiting();
     let Some(disk) = Disk::of(&cluster.path("only"), "8m").await else { return };

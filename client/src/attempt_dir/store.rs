@@ -7,8 +7,10 @@ use std::{fs, io};
 
 use protocol::report::{OutputLengths, Stream};
 use protocol::{ContainerSpec, RuntimeKind, Token};
+use tokio::sync::watch;
 use worker::step::Launch;
 
+use super::fault::{RecordingFault, TRIAL};
 use super::private_dir::make_private;
 use super::unreadable::UnreadableDirs;
 use super::{ATTEMPT, AttemptDir, Error, StoredAttempt, io_error_at, record, sync};
@@ -21,6 +23,7 @@ pub struct AttemptStore {
     root: Arc<Path>,
     unreadable: UnreadableDirs,
     secrets: Option<SecretDirs>,
+    fault: RecordingFault,
 }
 
 impl AttemptStore {
@@ -30,11 +33,11 @@ impl AttemptStore {
     /// # Errors
     /// The directory cannot be created.
     pub fn open(state: &Path) -> Result<Self, Error> {
-        let root = state.join("attempts");
+        let root: Arc<Path> = state.join("attempts").into();
         make_private(&root)?;
         let unreadable = UnreadableDirs::of(state);
         unreadable.remove_old(SystemTime::now());
-        Ok(Self { root: root.into(), unreadable, secrets: None })
+        Ok(Self { fault: RecordingFault::of(Arc::clone(&root)), root, unreadable, secrets: None })
     }
 
     /// The state directory, which holds the directories of attempts.
@@ -54,6 +57,14 @@ impl AttemptStore {
     #[must_use]
     pub const fn secrets(&self) -> Option<&SecretDirs> {
         self.secrets.as_ref()
+    }
+
+    /// The reason why no attempt can be recorded in this state directory, and each change of it. A task looks after it as long as somebody
+    /// has the receiver.
+    pub(crate) fn watch_fault(&self) -> watch::Receiver<Option<String>> {
+        let changes = self.fault.subscribe();
+        tokio::spawn(self.fault.clone().watch());
+        changes
     }
 
     /// Creates the directory of an attempt, synced to disk when this returns. An existing directory of the same attempt is returned as it
@@ -82,6 +93,9 @@ impl AttemptStore {
             && let Err(error) = dir.remove()
         {
             tracing::warn!(error = error_chain(&error), "cannot remove a half-made attempt directory");
+        }
+        if made.is_err() {
+            self.fault.try_now();
         }
         made.map(|()| dir)
     }
@@ -127,6 +141,9 @@ impl AttemptStore {
         let mut entries = Vec::new();
         for found in listing {
             let path = found.map_err(io_error_at(&self.root))?.path();
+            if path.ends_with(TRIAL) {
+                continue;
+            }
             match (AttemptDir { path: path.as_path().into() }).entry() {
                 Ok(entry) if self.dir(entry.launch.token) == entry.dir => entries.push(entry),
                 Ok(entry) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use protocol::Timestamp;
+use protocol::{RuntimeKind, Timestamp};
 use scheduler::definition::Expect;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
@@ -45,6 +45,7 @@ pub(super) struct Gauges {
     oldest_wait: Gauge<f64, AtomicU64>,
     workers: Family<Labels<1>, Gauge>,
     workers_set_aside: Gauge,
+    workers_lacking_runtime: Family<Labels<1>, Gauge>,
     slots: Family<Labels<1>, Gauge>,
     event_readers: Gauge,
     events_kept: Gauge,
@@ -67,6 +68,7 @@ impl Gauges {
             oldest_wait: Gauge::default(),
             workers: Family::default(),
             workers_set_aside: Gauge::default(),
+            workers_lacking_runtime: Family::default(),
             slots: Family::default(),
             event_readers: Gauge::default(),
             events_kept: Gauge::default(),
@@ -86,6 +88,8 @@ impl Gauges {
         to.register("workers", "Workers with a connection or attempts, by state", all.workers.clone());
         let set_aside = "Workers that are set aside for a waiting job";
         to.register("workers_set_aside", set_aside, all.workers_set_aside.clone());
+        let lacking = "Connected workers that cannot use a runtime that they offer, by runtime";
+        to.register("workers_lacking_runtime", lacking, all.workers_lacking_runtime.clone());
         let slots = "Slots of connected workers, those in use, and attempts that wait in front of them";
         to.register("slots", slots, all.slots.clone());
         to.register("event_readers", "Readers of /api/events", all.event_readers.clone());
@@ -134,9 +138,15 @@ impl Gauges {
         // States without a worker are shown as 0, because alerts compare with it.
         let mut workers: BTreeMap<&'static str, u64> = WORKER_STATES.map(|state| (state, 0)).into();
         let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
+        let mut lacking: BTreeMap<&'static str, u64> =
+            [RuntimeKind::Docker, RuntimeKind::Process].map(|runtime| (runtime.name(), 0)).into();
         let mut set_aside = 0;
         for worker in snapshot.workers.iter() {
             set_aside += i64::from(worker.set_aside_for.is_some());
+            let runtimes = worker.runtimes.iter().filter(|_| worker.session.is_some());
+            for (runtime, _) in runtimes.filter(|(_, availability)| !availability.is_available()) {
+                *lacking.entry(runtime.name()).or_default() += 1;
+            }
             *workers.entry(worker.state.name()).or_default() += 1;
             let total = if worker.session.is_some() { worker.slots } else { 0 };
             for (kind, count) in [("total", total), ("busy", worker.busy), ("queued", worker.queued)] {
@@ -145,6 +155,7 @@ impl Gauges {
         }
         set_family(&self.workers, "state", workers);
         set_family(&self.slots, "kind", slots);
+        set_family(&self.workers_lacking_runtime, "runtime", lacking);
         self.workers_set_aside.set(set_aside);
     }
 

@@ -34,6 +34,7 @@ impl World {
             trusts_engine: machine.engine.answers(),
             is_unlisted: false,
             is_short_of_room: false,
+            knows_full_disk: false,
             has_unconfirmed_attempts: false,
             early: VecDeque::new(),
             wake: Moment::NEVER,

@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) is_unlisted: bool,
     /// True if it believes that its disk is nearly full.
     pub(crate) is_short_of_room: bool,
+    /// The worker knows that nothing can be recorded.
+    pub(crate) knows_full_disk: bool,
     /// True if nothing is started until a probe has worked.
     pub(crate) has_unconfirmed_attempts: bool,
     /// Events of runtimes that came before the state machine was made.
@@ -88,6 +90,11 @@ pub(crate) enum Stage {
 }
 
 impl Machine {
+    /// Nothing can be recorded in its state directory.
+    pub(crate) fn has_full_disk(&self, now: Moment) -> bool {
+        self.full_disk_from <= now && now < self.low_disk_until
+    }
+
     pub(crate) fn task(&mut self, token: Token) -> Option<&mut Task> {
         let process = self.process.as_mut()?;
         process.tasks.iter_mut().find(|it| it.launch.token == token && it.stage != Stage::Discarding)

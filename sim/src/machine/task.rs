@@ -63,7 +63,7 @@ impl World {
 
     fn fetch_image(&mut self, no: u16, token: Token) {
         let machine = &mut self.machines[usize::from(no)];
-        if !machine.engine.answers() {
+        if !machine.engine.answers() || machine.has_full_disk(self.now) {
             return self.refuse(no, token, ReleaseCause::RuntimeUnavailable);
         }
         let Some(revision) = machine.task(token).map(|task| task.launch.revision) else { return };

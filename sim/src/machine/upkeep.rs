@@ -33,18 +33,24 @@ impl World {
         }
     }
 
-    /// The body notices that its disk is nearly full, or has room again.
+    /// The body notices that its disk is nearly full, is full, or has room again.
     pub(crate) fn check_room(&mut self, no: u16, life: u32) {
         let machine = &mut self.machines[usize::from(no)];
-        let until = machine.low_disk_until;
-        let is_low = self.now < until;
+        let (until, full_from) = (machine.low_disk_until, machine.full_disk_from);
+        let (is_low, is_full) = (self.now < until, machine.has_full_disk(self.now));
         let Some(process) = machine.process(life).filter(|it| it.worker.is_some()) else { return };
         if process.is_short_of_room != is_low {
             process.is_short_of_room = is_low;
             self.tell_worker(no, Input::DiskIsLow(is_low));
         }
+        let Some(process) = self.machines[usize::from(no)].process(life) else { return };
+        if process.knows_full_disk != is_full {
+            process.knows_full_disk = is_full;
+            self.tell_worker(no, Input::StorageFault(is_full.then(|| "the disk is full".into())));
+        }
         if is_low {
-            self.agenda.schedule(until, Event::Room { machine: no, life });
+            let next = if is_full { until } else { full_from.min(until) };
+            self.agenda.schedule(next, Event::Room { machine: no, life });
         }
     }
 

@@ -208,6 +208,9 @@ pub(crate) fn worker_input(input: &worker::Input) -> String {
             RuntimeEvent::Foreign(list) => format!("foreign [{}]", tokens(list.iter().map(|it| it.token))),
             RuntimeEvent::Availability(_, it) => format!("engine {it:?}"),
         },
+        worker::Input::StorageFault(fault) => {
+            format!("disk is {}", if fault.is_some() { "full" } else { "usable" })
+        }
         worker::Input::DiskIsLow(is_low) => format!("disk is {}", if *is_low { "low" } else { "not low" }),
         worker::Input::OutputDone(token) => format!("output of {token} is done"),
         other => format!("{other:?}"),

@@ -1,5 +1,6 @@
-//! Availability of runtimes.
+//! Availability of runtimes, and of the state directory, without which none of them can start anything.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::report::{Availability, ReleaseCause};
@@ -7,22 +8,41 @@ use protocol::{RuntimeKind, Token};
 
 use crate::core::Worker;
 
-/// A runtime became available or unavailable. If unavailable, its unstarted attempts are released.
+/// A runtime became available or unavailable.
 pub(crate) fn update(worker: &mut Worker, runtime: RuntimeKind, availability: Availability) {
-    let Some((_, known)) = worker.config.runtimes.iter_mut().find(|(kind, _)| *kind == runtime) else {
-        return;
-    };
-    if *known == availability {
-        return;
+    change(worker, |worker| {
+        let runtimes = &mut worker.config.runtimes;
+        if let Some((_, known)) = runtimes.iter_mut().find(|(kind, _)| *kind == runtime) {
+            *known = availability;
+        }
+    });
+}
+
+/// The state directory cannot record new attempts for this reason, or can again.
+pub(crate) fn set_storage_fault(worker: &mut Worker, fault: Option<String>) {
+    change(worker, |worker| worker.storage_fault = fault);
+}
+
+/// Tells the server if a runtime has become available or unavailable by this change. Unstarted attempts of one that is unavailable are
+/// released.
+fn change(worker: &mut Worker, change: impl FnOnce(&mut Worker)) {
+    let before = worker.runtimes();
+    change(worker);
+    let after = worker.runtimes();
+    worker.notices.condition |= before != after;
+    for ((runtime, after), (_, before)) in after.into_iter().zip(before) {
+        if after == before {
+            continue;
+        }
+        match after {
+            // The last Inventory was incomplete for this runtime; the next one is complete.
+            Availability::Available => worker.notices.inventory |= worker.incomplete.remove(&runtime),
+            Availability::Unavailable(why) => release_unstarted(worker, runtime, &why),
+        }
     }
-    let is_available = availability.is_available();
-    *known = availability.clone();
-    worker.notices.condition = true;
-    if is_available {
-        // The last Inventory was incomplete for this runtime; the next one is complete.
-        worker.notices.inventory |= worker.incomplete.remove(&runtime);
-        return;
-    }
+}
+
+fn release_unstarted(worker: &mut Worker, runtime: RuntimeKind, why: &str) {
     let stranded: Vec<Token> = worker
         .attempts
         .iter()
@@ -31,8 +51,7 @@ pub(crate) fn update(worker: &mut Worker, runtime: RuntimeKind, availability: Av
         })
         .map(|(token, _)| *token)
         .collect();
-    let Availability::Unavailable(why) = availability else { return };
     for token in stranded {
-        worker.release(token, ReleaseCause::RuntimeUnavailable, why.clone());
+        worker.release(token, ReleaseCause::RuntimeUnavailable, why.into());
     }
 }

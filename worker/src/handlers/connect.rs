@@ -137,7 +137,7 @@ fn hello(worker: &Worker) -> Hello {
         slots: worker.slots.count(),
         backlog: config.backlog,
         labels: config.labels.clone(),
-        runtimes: config.runtimes.clone(),
+        runtimes: worker.runtimes(),
         resources: config.resources.clone(),
     }
 }

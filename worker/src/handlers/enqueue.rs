@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::order::{Assignment, Definition};
-use protocol::report::{Availability, ReleaseCause};
+use protocol::report::ReleaseCause;
 use protocol::secret::{AttemptSecrets, SecretValues};
 use protocol::{RuntimeKind, Token, Uptime};
 
@@ -114,8 +114,7 @@ fn queue(worker: &mut Worker, token: Token) {
 
 fn obstacle(worker: &Worker, runtime: RuntimeKind) -> Option<(ReleaseCause, String)> {
     match worker.config.runtimes.iter().find(|(kind, _)| *kind == runtime) {
-        Some((_, Availability::Available)) => None,
-        Some((_, Availability::Unavailable(why))) => Some((ReleaseCause::RuntimeUnavailable, why.clone())),
+        Some((_, own)) => worker.fault_of(own).map(|why| (ReleaseCause::RuntimeUnavailable, why.into())),
         None => Some((ReleaseCause::Policy, format!("this worker does not offer the runtime {runtime}"))),
     }
 }

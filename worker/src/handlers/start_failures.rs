@@ -41,7 +41,7 @@ pub(crate) fn start_failed(worker: &mut Worker, token: Token, message: &str) {
 }
 
 fn is_available(worker: &Worker, runtime: RuntimeKind) -> bool {
-    worker.config.runtimes.iter().any(|(kind, it)| *kind == runtime && it.is_available())
+    worker.config.runtimes.iter().any(|(kind, own)| *kind == runtime && worker.fault_of(own).is_none())
 }
 
 /// Different definitions, so that one definition which starts on no host counts once.

@@ -146,6 +146,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         8 => any_event().prop_map(Input::Happened),
         2 => any_token().prop_map(Input::OutputDone),
         1 => any::<bool>().prop_map(Input::DiskIsLow),
+        1 => any::<bool>().prop_map(|is_full| Input::StorageFault(is_full.then(|| "no space".into()))),
         1 => prop::sample::select(vec![Leave::Drain, Leave::Interrupt, Leave::Detach]).prop_map(Input::Leave),
         2 => Just(Input::Tick),
     ]
