@@ -21,7 +21,7 @@ pub struct ExpectationRow {
     pub awaited_since: Option<Timestamp>,
     /// Since when it is stale.
     pub stale_since: Option<Timestamp>,
-    /// The run that made it slow.
+    /// The newest run that was too long, unless a shorter one has succeeded since.
     pub slow: Option<SlowRun>,
 }
 
@@ -30,11 +30,17 @@ pub struct ExpectationRow {
 pub struct SlowRun {
     /// Its job.
     pub job: JobId,
-    /// When that was noticed.
+    /// Time since which the definition has been slow: the first of such runs was noticed.
     pub since: Timestamp,
 }
 
 impl ExpectationRow {
+    /// A run takes too long. Of several jobs the newest one stays, so that each is noticed once, in whatever order they end.
+    pub fn record_slow(&mut self, job: JobId, now: Timestamp) {
+        let before = self.slow.unwrap_or(SlowRun { job, since: now });
+        self.slow = Some(SlowRun { job: job.max(before.job), since: before.since });
+    }
+
     /// Neither stale nor slow.
     #[must_use]
     pub const fn is_met(&self) -> bool {

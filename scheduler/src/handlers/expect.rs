@@ -13,7 +13,7 @@ use protocol::{Fence, JobId, Now, Token};
 
 use crate::core::Scheduler;
 use crate::definition::{Definition, Expect};
-use crate::expectations::{ExpectationRow, SlowRun};
+use crate::expectations::ExpectationRow;
 use crate::ids::ExpectationNo;
 use crate::job::{Attempt, Job};
 use crate::step::{Change, ClosedAttempt};
@@ -76,7 +76,7 @@ pub(crate) fn record_end(scheduler: &mut Scheduler, now: Now, name: &str, closed
         row.stale_since = None;
     }
     if is_slow {
-        row.slow = row.slow.or(Some(SlowRun { job: closed.token.job, since: now.utc }));
+        row.record_slow(closed.token.job, now.utc);
     } else if has_succeeded {
         row.slow = None;
     }
@@ -130,7 +130,7 @@ pub(crate) fn become_slow(scheduler: &mut Scheduler, now: Now, job: JobId, fence
     let Some(entry) = scheduler.expectations.entries.get(&number) else { return };
     if expect.max_duration.is_some() {
         let mut row = entry.row.clone();
-        row.slow = row.slow.or(Some(SlowRun { job, since: now.utc }));
+        row.record_slow(job, now.utc);
         put(scheduler, number, row, false);
     }
 }

@@ -69,7 +69,7 @@ impl Model {
                 (row.awaited_since, row.stale_since) = (Some(now), None);
             }
             if ran.is_some() && expect.max_duration.is_some() && ran > expect.max_duration {
-                row.slow = row.slow.or(Some(SlowRun { job: id, since: now }));
+                row.slow = Some(newest_slow(row.slow, id, now));
             } else if outcome == Outcome::Succeeded {
                 row.slow = None;
             }
@@ -97,6 +97,15 @@ impl Model {
             attempt.slow = None;
         }
         let name = self.job(id).expect("it runs").definition.name.clone();
-        self.change_row(&name, |_, row| row.slow = row.slow.or(Some(SlowRun { job: JobId(id), since: now })));
+        self.change_row(&name, |_, row| row.slow = Some(newest_slow(row.slow, JobId(id), now)));
+    }
+}
+
+/// The job with the highest number counts; the time is that of the first run.
+fn newest_slow(before: Option<SlowRun>, job: JobId, now: Timestamp) -> SlowRun {
+    match before {
+        Some(before) if before.job > job => before,
+        Some(before) => SlowRun { job, since: before.since },
+        None => SlowRun { job, since: now },
     }
 }

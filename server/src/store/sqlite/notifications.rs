@@ -1,5 +1,6 @@
 //! Notifications: written in the transaction of their occasion, changed by their delivery.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
@@ -31,9 +32,19 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
     if group.notify.0.is_empty() {
         return Ok(());
     }
+    // An operator who releases the job of an unreachable worker quarantines and frees it at once.
+    let freed: BTreeSet<JobId> = group
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Freed { job } => Some(*job),
+            _ => None,
+        })
+        .collect();
     for change in &group.changes {
         let (job, state, at) = match change {
             Change::Ended(ended) => (ended.job, ended.state, ended.at),
+            Change::Waiting { job, .. } if freed.contains(job) => continue,
             Change::Waiting { job, state, closed, .. } => (*job, *state, closed.ended_at),
             _ => continue,
         };
@@ -49,16 +60,34 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
         }
         if occasion != Occasion::Succeeded {
             expect_recovery(connection, &definition)?;
-        } else if connection
-            .prepare_cached("DELETE FROM failing_definitions WHERE definition = ?1")?
-            .execute([&definition])?
-            > 0
+        } else if is_met(connection, group, &definition)?
+            && connection
+                .prepare_cached("DELETE FROM failing_definitions WHERE definition = ?1")?
+                .execute([&definition])?
+                > 0
         {
             send_held_back(connection, &definition, at)?;
             write(connection, &group.notify, &definition, Occasion::Recovered, Some(job), at)?;
         }
     }
     Ok(())
+}
+
+/// Nothing that is expected of this definition is missed once this group is written.
+fn is_met(connection: &Connection, group: &Group, definition: &str) -> rusqlite::Result<bool> {
+    let changed = group.changes.iter().rev().find_map(|change| match change {
+        Change::Expectation(row) if &*row.definition == definition => Some(row.is_met()),
+        _ => None,
+    });
+    if let Some(is_met) = changed {
+        return Ok(is_met);
+    }
+    let is_missed = connection
+        .prepare_cached(
+            "SELECT 1 FROM expectations WHERE definition = ?1 AND (stale_since IS NOT NULL OR slow_job IS NOT NULL)",
+        )?
+        .exists([definition])?;
+    Ok(!is_missed)
 }
 
 /// The next success of this definition is a recovery.

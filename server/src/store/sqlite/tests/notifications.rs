@@ -1,11 +1,14 @@
 //! Notifications in the store: written with the end of a job, grouped, tried, and given up.
 
+use protocol::JobId;
+use protocol::report::Outcome;
 use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::step::Ended;
 
 use super::*;
 use crate::notifications::occasion::{Occasion, Occasions};
 use crate::notifications::target_key::{TargetKey, TargetKind};
+use crate::store::conformance::harness;
 use crate::store::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationRow, NotifyRule, NotifyRules,
     RecordChange,
@@ -181,9 +184,39 @@ fn a_success_ends_what_was_told_of_an_expectation() {
 
     stage.expect(None, Some(SlowRun { job: protocol::JobId(9), since: Timestamp(10_000) }), 10_000);
     stage.end(State::Succeeded, 11_000);
-    stage.end(State::Succeeded, 12_000);
     let all = [Occasion::Stale, Occasion::Recovered, Occasion::Late, Occasion::Recovered];
+    assert_eq!(told(&stage), all[..3], "it is still slow");
+    stage.expect(None, None, 12_000);
+    stage.end(State::Succeeded, 12_000);
+    stage.end(State::Succeeded, 13_000);
     assert_eq!(told(&stage), all, "the next success is none");
+}
+
+#[test]
+fn each_slow_run_is_told_and_none_of_them_is_a_recovery() {
+    let mut stage = Stage::new();
+    for (night, job) in [(1, 1), (2, 2)] {
+        let slow = SlowRun { job: protocol::JobId(job), since: Timestamp(DAY) };
+        stage.expect(None, Some(slow), night * DAY);
+        stage.end(State::Succeeded, night * DAY + 1);
+        let last = stage.all().pop().expect("a message");
+        stage.change(NotificationChange::Delivered(last.id));
+    }
+    let told: Vec<_> = stage.all().iter().map(|row| (row.occasion, row.job)).collect();
+    let late = |job| (Occasion::Late, Some(protocol::JobId(job)));
+    assert_eq!(told, [late(1), late(2)]);
+}
+
+#[test]
+fn release_of_an_unreachable_attempt_tells_nobody_of_a_quarantine() {
+    let quarantined = |job| harness::waiting(harness::closed(job, job, Outcome::Lost), State::Quarantined);
+    let mut stage = Stage::new();
+    stage.commit(vec![added(1), harness::assigned(1, 1)], 6_000);
+    stage.commit(vec![quarantined(1), Change::Freed { job: JobId(1) }], 7_000);
+    assert_eq!(stage.all(), []);
+    stage.commit(vec![added(2), harness::assigned(2, 2)], 8_000);
+    stage.commit(vec![quarantined(2)], 9_000);
+    assert_eq!(stage.all().len(), 1);
 }
 
 #[test]
