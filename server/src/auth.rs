@@ -30,6 +30,7 @@ use actor::Actor;
 pub use denial::Denial;
 use failures::FailureLimiter;
 use proof::WorkerProof;
+use protocol::WORKER_SCHEME;
 use proxy::ProxyLogin;
 use role::{Permission, Role};
 use sessions::{SessionToken, Sessions};
@@ -240,7 +241,7 @@ impl Access {
             return Ok(Admission { actor: Arc::clone(&self.anonymous), proof: Proof::None });
         }
         let now = Instant::now();
-        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).filter(|it| is_ours(it));
         if permission == Permission::Connect
             && let Some(proof) = given.and_then(WorkerProof::parse)
         {
@@ -254,7 +255,8 @@ impl Access {
         {
             return Ok(Admission { actor, proof: Proof::Proxy });
         }
-        let actor = match permission != Permission::Connect && is_by_cookie(headers) {
+        let is_by_cookie = given.is_none() && sessions::cookie(headers).is_some();
+        let actor = match permission != Permission::Connect && is_by_cookie {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.
             true => self.holder_of_session(headers, now)?,
             false => self.check_given(given.map(|value| bearer(value).unwrap_or_default()), peer, now)?.actor,
@@ -304,7 +306,7 @@ impl Access {
         }
     }
 
-    /// Checks the token that was given; `None`: none was.
+    /// Checks the token that was given; `None`: none was. That is no guess.
     fn check_given(
         &self,
         given: Option<&[u8]>,
@@ -312,15 +314,11 @@ impl Access {
         now: Instant,
     ) -> Result<ValidToken, Denial> {
         self.check_lock_out(peer, now)?;
-        let denial = match given.map(|token| self.find(token)) {
-            Some(Some(found)) => return found,
-            Some(None) => Denial::InvalidToken,
-            None => Denial::NoToken,
-        };
-        if let Some(peer) = peer {
-            self.failures.record(peer, now);
-        }
-        Err(denial)
+        let Some(token) = given else { return Err(Denial::NoToken) };
+        self.find(token).unwrap_or_else(|| {
+            peer.inspect(|peer| self.failures.record(*peer, now));
+            Err(Denial::InvalidToken)
+        })
     }
 
     /// Finds the token among those of the files and of the store; `None` if no such token was ever made.
@@ -347,8 +345,10 @@ struct ValidToken {
     token: SessionToken,
 }
 
-fn is_by_cookie(headers: &HeaderMap) -> bool {
-    sessions::cookie(headers).is_some() && !headers.contains_key(header::AUTHORIZATION)
+/// The value is meant for this server. A proxy passes on what a browser has sent to it, such as `Basic`.
+fn is_ours(value: &[u8]) -> bool {
+    let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
+    [b"Bearer", WORKER_SCHEME.as_bytes()].iter().any(|ours| scheme.eq_ignore_ascii_case(ours))
 }
 
 fn bearer(value: &[u8]) -> Option<&[u8]> {

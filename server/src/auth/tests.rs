@@ -165,9 +165,12 @@ fn the_secret_of_a_worker_admits_this_worker_only() {
         "Longshore-Worker ",
         "Longshore-Worker id=1",
         "Longshore-Worker id=\"1\"",
-        "\u{e9}",
+        "Bearer",
     ] {
         assert_eq!(ask(Connect, other.to_owned()), Err(Denial::InvalidToken), "{other}");
+    }
+    for other in ["Basic YW5uOnB3", "people", "\u{e9}", ""] {
+        assert_eq!(ask(Connect, other.to_owned()), Err(Denial::NoToken), "{other}");
     }
 }
 

@@ -110,6 +110,16 @@ async fn forms_do_what_the_api_does_and_lead_back() {
     assert_eq!(server.stand.world().record(2).overrides.args, ["--size", "small"]);
     assert_eq!(form(&server, "/jobs/2/explode", "").await.status, 404);
 
+    // No line of a form stands for an argument with a line break, or for an empty one.
+    let args = ["-c", "echo a\n\necho b", ""];
+    server.stand.world().record(2).overrides.args = args.map(str::to_owned).to_vec();
+    form(&server, "/jobs/2/cancel", "").await;
+    let page = server.get("/jobs/2/again").await;
+    assert!(page.body.contains("3 arguments are kept") && !page.body.contains("echo a"), "{page:?}");
+    let again = form(&server, "/jobs/2/again", "args=&priority=3").await;
+    assert_eq!((again.status, again.header("location")), (303, "/jobs/3"), "{again:?}");
+    assert_eq!(server.stand.world().record(3).overrides.args, args);
+
     let cordon = form(&server, "/workers/1/cordon", "").await;
     assert_eq!((cordon.status, cordon.header("location")), (303, "/workers/1"), "{cordon:?}");
     assert_eq!(form(&server, "/workers/1/stop-unmanaged", "").await.status, 404);
@@ -239,6 +249,15 @@ async fn with_a_token_people_sign_in_and_out() {
     }
     let cross = [("cookie", cookie.as_str()), ("origin", "https://evil.example")];
     server.ask("POST", "/tools/jobs/1/cancel", &cross, "").await.is_problem(403, "cross_site");
+
+    // A proxy in front asks for a password of its own, and passes it on.
+    let foreign = ("authorization", "Basic YW5uOnB3");
+    for _ in 0..12 {
+        let page = server.ask("GET", "/tools/jobs", &[foreign, ("cookie", cookie.as_str())], "").await;
+        is_page(&page, "/tools/jobs");
+        server.ask("GET", "/tools/api/jobs", &[foreign], "").await.is_problem(401, "invalid_token");
+        server.ask("GET", "/tools/api/jobs", &[], "").await.is_problem(401, "invalid_token");
+    }
 
     assert_eq!(server.ask("POST", "/tools/logout", &with_cookie, "").await.status, 303);
     assert_eq!(server.ask("GET", "/tools/jobs", &with_cookie, "").await.status, 303);

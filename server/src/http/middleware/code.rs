@@ -123,7 +123,7 @@ codes! {
     LimitFull "limit_full" 429 "a limit on jobs at once has no permit left";
     QueueFull "queue_full" 429 "too many jobs wait or run";
     TooManyQueued "too_many_queued" 429 "too many jobs wait";
-    TooManyFailures "too_many_failures" 429 "too many requests without a valid token";
+    TooManyFailures "too_many_failures" 429 "too many requests with a wrong token";
     HeadersTooLarge "headers_too_large" 431 "the headers are too large";
     Internal "internal" 500 "the server made a mistake";
     RefusedByStore "refused_by_store" 500 "the server has failed over this request before";

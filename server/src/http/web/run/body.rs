@@ -2,20 +2,23 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::form::{Control, PARAM, RunForm};
+use super::form::{Control, FormField, PARAM, RunForm};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::web::actions::Fields;
 
 impl RunForm {
-    /// The body of the submission: fields that are empty are left out.
+    /// The body of the submission: fields that are empty, or as they were filled in, are left out.
     ///
     /// # Errors
     /// The input is not JSON.
     pub(crate) fn body(&self, typed: &Fields) -> Result<Value, Problem> {
         let mut body = Map::new();
         let mut params = Map::new();
-        for (field, value) in typed.iter().filter(|(_, value)| !value.trim().is_empty()) {
+        let kept: Vec<&str> = self.unchanged(typed).collect();
+        let sent =
+            typed.iter().filter(|(field, value)| !value.trim().is_empty() && !kept.contains(&&**field));
+        for (field, value) in sent {
             if let Some(name) = field.strip_prefix(PARAM) {
                 let known = self.params.iter().find(|it| it.name == *field);
                 match known.map(|field| &field.control) {
@@ -53,14 +56,32 @@ impl RunForm {
     /// been emptied, and the labels, which are typed as a whole.
     pub(crate) fn cleared(&self, typed: &Fields) -> String {
         let is_cleared = |name: &str| {
-            let mut values =
-                typed.iter().filter(|(field, _)| field == name).map(|(_, value)| value).peekable();
+            let mut values = typed_values(typed, name).peekable();
             values.peek().is_some() && (name == "labels" || values.all(|value| value.trim().is_empty()))
         };
-        let filled = self.params.iter().chain(&self.others).filter(|field| !field.value.is_empty());
-        let cleared = filled.map(|field| field.name.as_str()).filter(|name| is_cleared(name));
+        let kept: Vec<&str> = self.unchanged(typed).collect();
+        let changed = self.filled().filter(|field| !kept.contains(&&*field.name));
+        let cleared = changed.map(|field| field.name.as_str()).filter(|name| is_cleared(name));
         cleared.collect::<Vec<_>>().join(",")
     }
+
+    fn filled(&self) -> impl Iterator<Item = &FormField> {
+        self.params.iter().chain(&self.others).filter(|field| !field.value.is_empty())
+    }
+
+    /// The fields that nobody has changed. A browser ends lines in its own way.
+    fn unchanged(&self, typed: &Fields) -> impl Iterator<Item = &str> {
+        let lines = |value: &str| value.lines().map(str::to_owned).collect::<Vec<_>>();
+        let is_unchanged = move |field: &&FormField| {
+            let values: Vec<String> = typed_values(typed, &field.name).flat_map(lines).collect();
+            values == lines(&field.value)
+        };
+        self.filled().filter(is_unchanged).map(|field| field.name.as_str())
+    }
+}
+
+fn typed_values<'t>(typed: &'t Fields, name: &str) -> impl Iterator<Item = &'t str> {
+    typed.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
 }
 
 /// A number; a text that is none is refused with the words of the API.
@@ -83,7 +104,6 @@ fn pairs(text: &str) -> Value {
 mod tests {
     use scheduler::params::{Absence, Bounds, Param, ParamKind};
 
-    use super::super::form::FormField;
     use super::*;
 
     fn fields(pairs: &[(&str, &str)]) -> Fields {
@@ -124,6 +144,23 @@ mod tests {
         ]);
         assert_eq!(form.cleared(&typed), "params.size,args,labels");
         assert_eq!(form.cleared(&fields(&[])), "");
+    }
+
+    #[test]
+    fn a_field_that_nobody_changed_is_not_sent() {
+        let mut form = form(&[param("size", ParamKind::Boolean)]);
+        for field in form.params.iter_mut().chain(&mut form.others) {
+            field.value = "first\n\nthird=3".to_owned();
+        }
+        let as_filled = "first\r\n\r\nthird=3\r\n";
+        let typed = fields(&[
+            ("params.size", as_filled),
+            ("args", as_filled),
+            ("labels", as_filled),
+            ("priority", "7"),
+        ]);
+        assert_eq!(form.body(&typed).unwrap(), json!({"priority": 7}));
+        assert_eq!(form.cleared(&typed), "");
     }
 
     #[test]

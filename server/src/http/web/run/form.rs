@@ -141,14 +141,20 @@ impl RunForm {
             if param.secret || matches!(field.control, Control::Secret) {
                 // An empty field keeps what the job had.
                 (field.is_required, field.placeholder) = (false, KEPT.to_owned());
-            } else {
+            } else if can_be_typed(&field.control, &param.value) {
                 field.value = in_lines(&param.value);
                 // An empty value that the job had is kept.
                 field.is_required &= !field.value.is_empty();
+            } else {
+                (field.is_required, field.placeholder) = (false, KEPT.to_owned());
             }
         }
         let labels: Vec<String> = row.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        form.fill("args", record.overrides.args.join("\n"));
+        let args = &record.overrides.args;
+        match args.iter().all(|arg| is_line(arg)) {
+            true => form.fill("args", args.join("\n")),
+            false => form.set_placeholder("args", format!("{} arguments are kept", args.len())),
+        }
         form.fill("labels", labels.join("\n"));
         form.fill("priority", row.priority.to_string());
         form.fill("timeout", row.timeout.map(timeout_text).unwrap_or_default());
@@ -264,6 +270,20 @@ fn owner(field: &str) -> &str {
         _ if field.starts_with(PARAM) => field,
         _ => field.split(['.', '[']).next().unwrap_or_default(),
     }
+}
+
+/// The control can show the value, and a person type it.
+fn can_be_typed(control: &Control, value: &ParamValue) -> bool {
+    match (control, value) {
+        (_, ParamValue::List(items)) => items.iter().all(|item| is_line(item)),
+        (Control::Lines(_), _) => true,
+        (_, value) => !params::to_text(value).contains(['\n', '\r']),
+    }
+}
+
+/// A line of a text area stands for this text.
+fn is_line(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains(['\n', '\r'])
 }
 
 fn in_lines(value: &ParamValue) -> String {
