@@ -15,7 +15,7 @@ use crate::retention_rule::RetentionRule;
 use crate::store::{NotifyRules, StoredDefinition};
 
 /// An entry of jobs.yaml: the definition and its descriptive keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The keys that the scheduler uses.
     pub definition: Arc<Definition>,

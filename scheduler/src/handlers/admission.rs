@@ -9,7 +9,7 @@ use protocol::{AttemptNo, JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
-use crate::handlers::{cancel, dependency};
+use crate::handlers::{cancel, dependency, unique};
 use crate::ids::DefinitionNo;
 use crate::job::{Job, LiveState};
 use crate::limits::LimitId;
@@ -40,7 +40,7 @@ pub(crate) fn check<'j>(
         else {
             continue;
         };
-        if waits_at_once(job, now) {
+        if waits_at_once(job, now) && !unique::takes_over(scheduler, job) {
             demand.queued += 1;
             if definition.limits.queued_max.is_some() {
                 *demand.queued_of.entry(number).or_default() += 1;

@@ -161,11 +161,14 @@ fn make_job(
     if let Some(other) = unique::duplicate_of(scheduler, &new) {
         return Err(SkipReason::Duplicate(other));
     }
+    // It waits for them, or takes the place of those that are queued: the queue does not grow.
+    new.waits_for_earlier = !live.is_empty();
     if !submit::has_room(scheduler, 1)
         || admission::check(scheduler, now.utc, core::iter::once(&new)).is_err()
     {
         return Err(SkipReason::Limit);
     }
+    new.waits_for_earlier = false;
     let job = JobId(scheduler.counters.job.0 + 1);
     if current.overlap == Overlap::Replace {
         live.into_iter().for_each(|earlier| replace(scheduler, now, earlier, job));

@@ -120,6 +120,16 @@ fn rule_of(scheduler: &Scheduler, number: DefinitionNo) -> Option<&UniqueRule> {
     scheduler.definitions.at(number)?.limits.unique.as_ref()
 }
 
+/// The queue does not grow by this new job: one with its key is queued and is cancelled for it, or has an attempt and is waited for.
+pub(crate) fn takes_over(scheduler: &Scheduler, new: &NewJob) -> bool {
+    let holder = claim_of(scheduler, new).and_then(|(id, _)| scheduler.unique.holder(&id));
+    holder.is_some_and(|holder| {
+        let live = |job: &JobId| scheduler.jobs.get(job).map(|job| &job.live_state);
+        holder.predecessor.is_some_and(|job| live(&job).is_some())
+            || live(&holder.job).is_some_and(|state| !matches!(state, LiveState::Scheduled))
+    })
+}
+
 /// Cancels the job that has the key of a new one. Returns what to claim for the new job once it is added; the caller has checked that it
 /// may be made.
 pub(crate) fn make_way(

@@ -305,10 +305,7 @@ fn difference(before: &Definitions, after: &Definitions) -> Reloaded {
         added: after.iter().map(name).filter(|name| !is_in(before, name)).collect(),
         changed: after
             .iter()
-            .filter(|entry| {
-                let old = before.find(&entry.definition.name);
-                old.is_some_and(|old| old.definition != entry.definition || old.retention != entry.retention)
-            })
+            .filter(|entry| before.find(&entry.definition.name).is_some_and(|old| old != *entry))
             .map(name)
             .collect(),
         removed: before.iter().map(name).filter(|name| !is_in(after, name)).collect(),

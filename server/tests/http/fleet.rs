@@ -284,6 +284,16 @@ async fn jobs_yaml_is_read_again_on_request() {
     assert_eq!(server.get("/api/definitions/resize").await.json()["image"], "resize:2");
     assert_eq!(server.get("/api/definitions/reload").await.json()["image"], "busybox");
     server.get("/api/definitions/backup").await.is_problem(404, "unknown_job");
+
+    // What only people and notifications use is a change as well.
+    for (key, changed) in
+        [("owner: ops", 1), ("owner: ops", 0), ("owner: web", 1), ("notify: {slack: 'https://a.example/'}", 1)]
+    {
+        let file = format!("jobs:\n  resize: {{image: resize:2}}\n  reload: {{image: busybox, {key}}}\n");
+        std::fs::write(&server.jobs_file, file).unwrap();
+        let answer = server.ask("POST", "/api/definitions/reload", &[], "").await.json();
+        assert_eq!(answer["changed"].as_array().unwrap().len(), changed, "{key}: {answer}");
+    }
 }
 
 #[tokio::test]
@@ -321,7 +331,7 @@ async fn a_job_of_an_older_revision_has_a_pending_reason() {
     let silent = reason().await;
     assert_eq!(silent["code"], "runtime_unavailable", "{silent}");
     let text = silent["text"].as_str().unwrap();
-    assert!(text.contains("docker does not answer") && text.contains("longshore release 1"), "{text}");
+    assert!(text.contains("cannot use its runtime docker") && text.contains("longshore release 1"), "{text}");
 
     let mut facts = snapshot();
     change_worker(&mut facts, |worker| {

@@ -28,7 +28,8 @@ pub(super) struct Attention {
     pub(super) link: String,
 }
 
-/// Ends that are looked through for names that need attention.
+/// Ends that are looked through for names that need attention, and the same as the parameter of a query.
+const ENDS_MAX: usize = 100;
 const ENDS: &str = "100";
 /// Failing targets of notifications that are named; the page behind the link has all of them.
 const FAILING_TARGETS: usize = 5;
@@ -70,12 +71,19 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
     let since = Time(last_day::begin()).to_string();
     let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", ENDS)];
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-    for job in first_page(state, &bad).await? {
+    let latest = first_page(state, &bad).await?;
+    // Older ones may follow, also of definitions that are not named here.
+    let at_least = if latest.len() < ENDS_MAX { "" } else { "at least " };
+    for job in latest {
         *by_name.entry(job.name).or_default() += 1;
     }
     for (name, count) in by_name {
-        let text = format!("{name}: {} ended badly within 24 hours", counted(count));
+        let text = format!("{name}: {at_least}{} ended badly within 24 hours", counted(count));
         all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
+    }
+    if !at_least.is_empty() {
+        let text = format!("{ENDS_MAX} or more jobs ended badly within 24 hours: only the latest are named");
+        all.push(entry("bad", text, "/jobs?state=failed%2Clost%2Cexpired"));
     }
     all.extend(paused(&snapshot).map(|(text, link)| entry("warn", text, &link)));
     Ok(all)

@@ -56,8 +56,9 @@ pub(crate) async fn show(
 
 fn missing((attempt, written): (u32, u64)) -> String {
     format!(
-        "Attempt {attempt} wrote {} of output, and the server has none of it any more. Either all output together became larger than \
-         --keep-output-max and the oldest was deleted, or it never arrived because the worker was lost or the server was restored.",
+        "Attempt {attempt} wrote {} of output, and the server has none of it any more. Either it became older than the \
+         retention.output_max_age of its definition, or all output together became larger than --keep-output-max and the oldest was \
+         deleted, or it never arrived because the worker was lost or the server was restored.",
         format::bytes(written)
     )
 }

@@ -123,7 +123,10 @@ async fn check_not_removed(state: &AppState, job: JobId, row: &AttemptRow) -> Re
     let detail =
         format!("attempt {} of job {job} wrote {written} bytes; none of them is here any more", row.number);
     Err(Problem::new(Code::OutputRemoved, detail)
-        .hint("output of all jobs together is kept up to a limited size (--keep-output-max)"))
+        .hint(
+            "output is kept for the retention.output_max_age of its definition, and that of all jobs together up to a limited size \
+             (--keep-output-max)",
+        ))
 }
 
 /// The number of bytes that an attempt wrote, if none of them is kept and none can arrive any more.
