@@ -4,7 +4,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::duration;
 use crate::records;
-use crate::screen;
+use crate::screen::{self, Format};
 use crate::view::{Explanation, Limit, Verdict, in_words};
 
 /// Show why a job is not running, and what prevents each worker from taking it.
@@ -24,10 +24,13 @@ pub(crate) struct Flags {
 pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "jobs", &flags.id.to_string(), "explain"])).await?;
+    let explanation: Explanation = parse(&api, &json)?;
+    if flags.common.format == Format::Name {
+        return explanation.workers.iter().try_for_each(|verdict| screen::line(&verdict.worker.name));
+    }
     if records::print_list(flags.common.format, &json, "workers", "worker")? {
         return Ok(());
     }
-    let explanation: Explanation = parse(&api, &json)?;
     screen::line(&screen::visible(&state_line(flags.id, &explanation)))?;
     for line in wait_lines(&explanation).into_iter().chain(explanation.limits.iter().map(limit_line)) {
         screen::line(&screen::visible(&line))?;

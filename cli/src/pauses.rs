@@ -7,7 +7,7 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::records;
-use crate::screen;
+use crate::screen::{self, Format};
 use crate::view;
 
 /// The jobs and schedules to pause or resume.
@@ -82,7 +82,12 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
     api.send(api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]))).await?;
     let (name, id, group) = (target.name.as_deref(), target.schedule.as_deref(), target.group.as_deref());
     let shown = json!({ "name": name, "schedule": id, "group": group, "state": done });
-    if records::print(target.common.format, &shown, "name")? {
+    // The server and all schedules have no name that a command takes.
+    let key = if group.is_some() { "group" } else { "name" };
+    let has_name = name.is_some() || group.is_some();
+    if (target.common.format == Format::Name && !has_name)
+        || records::print(target.common.format, &shown, key)?
+    {
         return Ok(());
     }
     let what = match (name, id, group) {

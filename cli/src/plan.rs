@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
 use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
 
 use crate::api::{self, Api};
@@ -36,43 +37,54 @@ pub(crate) struct Flags {
 /// Prints the changes.
 pub(crate) async fn plan(flags: Flags) -> anyhow::Result<()> {
     let has_exit_code = flags.exit_code;
-    let result = print_plan(flags).await;
-    match result {
-        Ok(true) if has_exit_code => Err(Failure::silent(Exit::Container(CHANGES)).into()),
-        Ok(_) => Ok(()),
+    let planned = ask(&flags).await;
+    let is_changed = planned.as_ref().is_ok_and(|(plan, _)| has_changes(plan));
+    let printed = planned.and_then(|(plan, json)| print_plan(&flags, &plan, &json));
+    match printed {
+        Ok(()) if is_changed && has_exit_code => Err(Failure::silent(Exit::Container(CHANGES)).into()),
         Err(mut error) => {
-            // Exit code 2 is taken by changes.
-            if has_exit_code
-                && let Some(failure) = error.downcast_mut::<Failure>()
-                && failure.exit == Exit::Usage
-            {
-                failure.exit = Exit::Failed;
+            if has_exit_code && let Some(failure) = error.downcast_mut::<Failure>() {
+                failure.exit = match failure.exit {
+                    // The reader of the output has gone, which changes nothing about the plan.
+                    Exit::OutputClosed if is_changed => Exit::Container(CHANGES),
+                    Exit::OutputClosed => Exit::OutputClosed,
+                    // Other codes, such as 2, mean something else here.
+                    _ => Exit::Failed,
+                };
             }
             Err(error)
         }
+        Ok(()) => Ok(()),
     }
 }
 
-/// Prints the plan, and returns true if there are changes.
-async fn print_plan(flags: Flags) -> anyhow::Result<bool> {
+/// Asks the server what would change.
+async fn ask(flags: &Flags) -> anyhow::Result<(Plan, Value)> {
     let text = files::read_input(&flags.file)?;
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::POST, &["api", "definitions", "plan"]);
     let answer = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await;
     let file = files::name_of_input(&flags.file);
     let json = answer.map_err(|error| with_file_name(error, &file))?;
-    let plan: Plan = api::parse(&api, &json)?;
-    let is_changed = !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty());
-    if records::print(flags.common.format, &json, "revision")? {
-        return Ok(is_changed);
+    Ok((api::parse(&api, &json)?, json))
+}
+
+fn has_changes(plan: &Plan) -> bool {
+    !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty())
+}
+
+fn print_plan(flags: &Flags, plan: &Plan, json: &Value) -> anyhow::Result<()> {
+    if records::print(flags.common.format, json, "revision")? {
+        return Ok(());
     }
+    let file = files::name_of_input(&flags.file);
     for warning in &plan.warnings {
         screen::note(&format!("warning: {}", rename(warning, &file)));
     }
-    for line in lines(&plan) {
+    for line in lines(plan) {
         screen::line(&screen::visible(&line))?;
     }
-    Ok(is_changed)
+    Ok(())
 }
 
 /// The server reports faults under the name of its own file; people look for them in theirs.

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::failure::{Exit, exit_of};
 use crate::settings::{self, Invocation};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
@@ -107,7 +108,9 @@ pub(crate) fn describe_more(words: impl IntoIterator<Item = OsString>) {
     else {
         return;
     };
-    if let Err(error) = block_on(run::describe_params(flags)) {
+    if let Err(error) = block_on(run::describe_params(flags))
+        && exit_of(&error) != Exit::OutputClosed
+    {
         screen::note(&format!("longshore: the parameters are not known: {error}"));
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn parse<P: Parser>(
     if let Some((verb, given)) = matches.subcommand()
         && let Some(verb) = known.find_subcommand(verb)
     {
-        origins = variables(verb, given);
+        origins = variables(verb, given, Vec::new());
         // The settings are those of `worker`, not of `worker join`.
         if let Some(path) = path(given).filter(|_| given.subcommand().is_none()) {
             let found = Found { program: &known, verb, given, path }.read()?;
@@ -110,24 +110,29 @@ pub(crate) fn parse<P: Parser>(
     Ok(Invocation { program: P::from_arg_matches(&matches)?, origins, format })
 }
 
-/// The format of errors, by the format that was asked for.
+/// The format of errors, by the format that was asked for: of `token` or of `token ls`.
 fn format(given: &ArgMatches) -> Format {
     // A verb without this flag is no error.
-    given.try_get_one("format").ok().flatten().copied().unwrap_or_default()
+    let own = given.try_get_one("format").ok().flatten().copied();
+    own.or_else(|| given.subcommand().map(|(_, inner)| format(inner))).unwrap_or_default()
 }
 
 fn path(given: &ArgMatches) -> Option<&PathBuf> {
     given.try_get_one("config").ok().flatten()
 }
 
-/// The flags whose values come from variables.
-fn variables(verb: &Command, given: &ArgMatches) -> ValueOrigins {
+/// The flags whose values come from variables, also those of a verb within this one.
+fn variables(verb: &Command, given: &ArgMatches, outer: Vec<(String, String)>) -> ValueOrigins {
     let of_variable = |argument: &Arg| {
         let is = given.value_source(argument.get_id().as_str()) == Some(ValueSource::EnvVariable);
         let origin = format!("the environment variable {}", argument.get_env()?.to_string_lossy());
         is.then_some((argument.get_long()?.to_owned(), origin))
     };
-    ValueOrigins(verb.get_arguments().filter_map(of_variable).collect())
+    let all = outer.into_iter().chain(verb.get_arguments().filter_map(of_variable)).collect();
+    match given.subcommand().and_then(|(name, inner)| Some((verb.find_subcommand(name)?, inner))) {
+        Some((verb, inner)) => variables(verb, inner, all),
+        None => ValueOrigins(all),
+    }
 }
 
 /// A settings file, and the command line that names it.
@@ -252,13 +257,13 @@ impl Found<'_> {
     }
 }
 
-/// Removes the environment variables of some flags.
+/// Removes the environment variables of some flags, also those of verbs within verbs.
 fn without_variables(program: &Command, of: &dyn Fn(&Arg) -> bool) -> Command {
     let verbs: Vec<String> = program.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let forget = |argument: Arg| if of(&argument) { argument.env(Resettable::Reset) } else { argument };
-    verbs
-        .iter()
-        .fold(program.clone(), |program, verb| program.mut_subcommand(verb, |verb| verb.mut_args(forget)))
+    verbs.iter().fold(program.clone().mut_args(forget), |program, verb| {
+        program.mut_subcommand(verb, |verb| without_variables(&verb, of))
+    })
 }
 
 /// An empty variable counts as unset: compose passes unset variables so.

@@ -137,7 +137,8 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
     if let Some(file) = &flags.save
         && is_kept(file, flags.if_missing)?
     {
-        return Ok(());
+        let kept = json!({ "name": flags.name, "file": file, "made": false });
+        return records::print(flags.common.format, &kept, "name").map(drop);
     }
     let api = Api::new(&flags.common.server_args)?;
     let mut body = json!({ "name": flags.name, "role": flags.role.name() });

@@ -25,7 +25,14 @@ pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
     if let Some(variable) = variable_behind(error, program) {
         eprintln!("note: the value comes from the environment variable {variable}");
     }
-    ExitCode::from(if error.use_stderr() { Exit::Usage.code() } else { 0 })
+    let exit = if means_changes(std::env::args_os().skip(1)) { Exit::Failed } else { Exit::Usage };
+    ExitCode::from(if error.use_stderr() { exit.code() } else { 0 })
+}
+
+/// The exit code 2 is taken: `plan --exit-code` ends with it if there are changes.
+fn means_changes(words: impl IntoIterator<Item = OsString>) -> bool {
+    let mut words = words.into_iter();
+    words.next().is_some_and(|verb| verb == "plan") && words.any(|word| word == "--exit-code")
 }
 
 /// Escapes an argument that is not UTF-8, so that the user can find it.
@@ -53,12 +60,18 @@ fn variable_behind(error: &clap::Error, mut program: clap::Command) -> Option<St
     let (flag, value) = (context(ContextKind::InvalidArg)?, context(ContextKind::InvalidValue)?);
     let given = std::env::args_os().any(|argument| gives(&argument.to_string_lossy(), value));
     program.build();
-    let flags = program.get_subcommands().flat_map(clap::Command::get_arguments);
-    let mut behind = flags.filter(|argument| argument.to_string() == flag).filter_map(|argument| {
-        let variable = argument.get_env()?;
-        (std::env::var(variable).ok()? == value).then(|| variable.to_string_lossy().into_owned())
-    });
+    let flags = program.get_subcommands().flat_map(all_flags);
+    let mut behind =
+        flags.into_iter().filter(|argument| argument.to_string() == flag).filter_map(|argument| {
+            let variable = argument.get_env()?;
+            (std::env::var(variable).ok()? == value).then(|| variable.to_string_lossy().into_owned())
+        });
     if given { None } else { behind.next() }
+}
+
+/// The flags of a verb and of the verbs within it.
+fn all_flags(verb: &clap::Command) -> Vec<&clap::Arg> {
+    verb.get_arguments().chain(verb.get_subcommands().flat_map(all_flags)).collect()
 }
 
 #[cfg(test)]

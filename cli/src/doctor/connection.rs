@@ -9,6 +9,7 @@ use server::doctor::Finding;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
+use crate::failure::{Exit, exit_of};
 use crate::{screen, version_order};
 
 /// The version of this program.
@@ -28,15 +29,16 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
     };
     let version = match ask(&api, &["version"]).await {
         Ok(response) => response,
+        Err(error) if exit_of(&error) == Exit::Auth => {
+            return without_token(&api, server_args, &error).await;
+        }
         Err(error) if is_given => {
-            return vec![Finding::fail("server", error, "start it, or give another address with --server")];
+            let next = "start it, or give another address with --server";
+            return vec![Finding::fail("server", format!("{error:#}"), next)];
         }
         Err(error) => {
-            return vec![Finding::warn(
-                "server",
-                error,
-                "if it runs elsewhere, give its address with --server",
-            )];
+            let next = "if it runs elsewhere, give its address with --server";
+            return vec![Finding::warn("server", format!("{error:#}"), next)];
         }
     };
     let mut findings = vec![clock(&version)];
@@ -44,21 +46,49 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
     let version = about["version"].as_str();
     findings.push(judge_version(version));
     match ask(&api, &["readyz"]).await {
-        Ok(answer) => {
-            findings.push(Finding::ok("ready", "accepts jobs"));
-            let text = answer.text().await.unwrap_or_default();
-            let warnings = text.lines().filter_map(|line| line.strip_prefix("warning: "));
-            findings
-                .extend(warnings.map(|warning| Finding::warn("ready", warning, "check the server's log")));
-        }
-        Err(error) => findings.push(Finding::fail("ready", error, "check the server's log")),
+        Ok(answer) => findings.extend(readiness(answer).await),
+        Err(error) => findings.push(not_ready(&error)),
     }
     findings.extend(workers(&api, version).await);
     findings
 }
 
-async fn ask(api: &Api, path: &[&str]) -> Result<Response, String> {
-    api.send(api.get(path).timeout(TIMEOUT)).await.map_err(|error| format!("{error:#}"))
+/// The findings that anybody may know, on a server that wants another token, or one at all.
+async fn without_token(api: &Api, server_args: &ServerArgs, refusal: &anyhow::Error) -> Vec<Finding> {
+    let answers = match &server_args.token_file {
+        Some(_) => {
+            let next = "give a valid token with --token-file, of the role viewer or a stronger one";
+            Finding::fail("server", format!("{refusal:#}"), next)
+        }
+        None => {
+            let text = "answers, and tells its version and its workers only with a token";
+            Finding::warn("server", text, "give one of the role viewer with --token-file to see them")
+        }
+    };
+    let mut findings = vec![answers];
+    match ask(api, &["readyz"]).await {
+        Ok(answer) => {
+            findings.push(clock(&answer));
+            findings.extend(readiness(answer).await);
+        }
+        Err(error) => findings.push(not_ready(&error)),
+    }
+    findings
+}
+
+async fn readiness(answer: Response) -> Vec<Finding> {
+    let text = answer.text().await.unwrap_or_default();
+    let warnings = text.lines().filter_map(|line| line.strip_prefix("warning: "));
+    let warnings = warnings.map(|warning| Finding::warn("ready", warning, "check the server's log"));
+    std::iter::once(Finding::ok("ready", "accepts jobs")).chain(warnings).collect()
+}
+
+fn not_ready(error: &anyhow::Error) -> Finding {
+    Finding::fail("ready", format!("{error:#}"), "check the server's log")
+}
+
+async fn ask(api: &Api, path: &[&str]) -> anyhow::Result<Response> {
+    api.send(api.get(path).timeout(TIMEOUT)).await
 }
 
 fn clock(answer: &Response) -> Finding {
@@ -101,12 +131,12 @@ fn judge_version(theirs: Option<&str>) -> Finding {
 /// Findings about all workers of a server of this version, if it is known.
 async fn workers(api: &Api, server: Option<&str>) -> Vec<Finding> {
     let answer = match ask(api, &["api", "workers"]).await {
-        Ok(response) => api.decode::<Vec<Value>>(response).await.map_err(|error| format!("{error:#}")),
+        Ok(response) => api.decode::<Vec<Value>>(response).await,
         Err(error) => Err(error),
     };
     let workers = match answer {
         Ok(workers) => workers,
-        Err(error) => return vec![Finding::fail("workers", error, "see --token-file")],
+        Err(error) => return vec![Finding::fail("workers", format!("{error:#}"), "see --token-file")],
     };
     let mut findings = vec![if workers.is_empty() {
         Finding::warn("workers", "none is connected", "start one: longshore worker --server ADDRESS")

@@ -87,6 +87,32 @@ async fn each_role_may_do_what_it_is_for() {
 }
 
 #[tokio::test]
+async fn doctor_tells_what_anybody_may_know_and_names_the_token_that_is_missing() {
+    let (cluster, _server, admin) = start().await;
+    let doctor = |more: &[&str]| {
+        let address = cluster.address();
+        let (_, said) = cluster.run_cli(&[&["doctor", "-o", "json", "--server", &address], more].concat());
+        let told: serde_json::Value = serde_json::from_str(&said).expect("a document");
+        let findings = told["findings"].as_array().unwrap().iter();
+        let seen: Vec<(String, String)> = findings
+            .map(|it| (it["what"].as_str().unwrap().to_owned(), it["verdict"].as_str().unwrap().to_owned()))
+            .filter(|(what, _)| ["server", "clock", "ready", "workers"].contains(&what.as_str()))
+            .collect();
+        seen
+    };
+    let expected = |all: &[(&str, &str)]| {
+        all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(doctor(&[]), expected(&[("server", "warn"), ("clock", "ok"), ("ready", "ok")]));
+    let worker = cluster.make_token(&admin, "machines", &["--role", "worker"]);
+    let with = doctor(&["--token-file", &worker]);
+    assert_eq!(with, expected(&[("server", "fail"), ("clock", "ok"), ("ready", "ok")]));
+    let with = doctor(&["--token-file", &admin]);
+    let all = [("clock", "ok"), ("server", "ok"), ("ready", "ok"), ("workers", "warn")];
+    assert_eq!(with, expected(&all));
+}
+
+#[tokio::test]
 async fn a_token_can_be_saved_to_a_file_once() {
     let (cluster, _server, admin) = start().await;
     let file = cluster.path("machines.token");
@@ -100,6 +126,11 @@ async fn a_token_can_be_saved_to_a_file_once() {
     let _worker = cluster.start_worker("only", &flags);
     let joined = async || cluster.run_as(&admin, &["workers"]).1.contains("only");
     wait_until("the worker has joined by it", joined).await;
+    let (code, kept) = cluster.run_as(&admin, &[&save_if_missing[..], &["-o", "json"]].concat());
+    // The note on standard error follows.
+    let mut documents = serde_json::Deserializer::from_str(&kept).into_iter::<serde_json::Value>();
+    let kept = documents.next().expect("a document").expect("JSON");
+    assert_eq!((code, &kept["name"], &kept["made"]), (0, &"machines".into(), &false.into()), "{kept}");
 
     // Both before the server is asked, which has a token of this name.
     let (code, text) = cluster.run_as(&admin, &save_if_missing);

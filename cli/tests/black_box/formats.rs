@@ -71,6 +71,46 @@ fn verbs_that_make_or_change_something_name_it() {
     assert!(refused.err.starts_with("error: no job 7"), "an error is text: {refused:?}");
 }
 
+#[test]
+fn names_are_printed_where_there_are_some() {
+    let stub = Stub::new();
+    for path in ["/api/pause", "/api/schedules/pause", "/api/pause?group=db"] {
+        stub.on(&format!("POST {path}"), "200 OK", JSON, "{}");
+    }
+    let printed = |words: &[&str]| {
+        let said = run(&mut stub.longshore(&[words, &["-o", "name"]].concat()));
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{words:?}");
+        said.out
+    };
+    assert_eq!(printed(&["pause", "--all"]), "");
+    assert_eq!(printed(&["pause", "--schedules"]), "");
+    assert_eq!(printed(&["pause", "--group", "db"]), "db\n");
+
+    let explained = r#"{"id":7,"name":"resize","state":"queued","reason":{"code":"busy","text":"it waits"},"limits":[],
+        "workers":[{"worker":{"id":1,"name":"anna"},"verdict":"unable","text":"its slots are taken"}]}"#;
+    stub.on("GET /api/jobs/7/explain", "200 OK", JSON, explained);
+    assert_eq!(printed(&["explain", "7"]), "anna\n");
+}
+
+#[test]
+fn verbs_within_verbs_treat_variables_and_errors_as_others_do() {
+    let stub = Stub::new();
+    stub.on("GET /api/tokens", "200 OK", JSON, "[]");
+    let empty = ["LONGSHORE_CA_FILE", "LONGSHORE_OUTPUT", "LONGSHORE_TLS_CLIENT_CERT"].map(|name| (name, ""));
+    let said = run(stub.longshore(&["token", "ls"]).envs(empty));
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "an empty variable counts as unset");
+    let said = run(stub.longshore(&["token", "ls"]).env("LONGSHORE_OUTPUT", "xml"));
+    let note = "note: the value comes from the environment variable LONGSHORE_OUTPUT\n";
+    assert!(said.code == 2 && said.err.ends_with(note), "{said:?}");
+
+    let stub = Stub::new();
+    let problem = r#"{"code":"forbidden","status":403,"title":"no","detail":"needs the role admin"}"#;
+    stub.on("GET /api/tokens", "403 Forbidden", "application/problem+json", problem);
+    let refused = run(&mut stub.longshore(&["token", "ls", "-o", "json"]));
+    let document: serde_json::Value = serde_json::from_str(&refused.err).expect("a problem document");
+    assert_eq!((refused.code, &document["code"]), (3, &"forbidden".into()), "{refused:?}");
+}
+
 /// The words that a shell is offered for the last of these.
 fn offered(stub: &Stub, words: &[&str]) -> Vec<String> {
     let mut command = stub.longshore(&["--"]);

@@ -163,6 +163,8 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 2);
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml"])).code, 2);
     assert_eq!(run(&mut stub.longshore(&["plan", "missing.yaml", "--exit-code"])).code, 1);
+    assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code", "--surprise"])).code, 1);
+    assert_eq!(run(&mut stub.longshore(&["plan", file, "--surprise"])).code, 2);
     let stub = Stub::new();
     stub.on(
         "POST /api/definitions/plan",
@@ -176,6 +178,11 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     let stub = Stub::new();
     stub.on("POST /api/definitions/plan", "200 OK", JSON, none);
     assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 0);
+    let stub = Stub::new();
+    let problem = r#"{"code":"invalid_token","status":401,"title":"no","detail":"no valid token"}"#;
+    stub.on("POST /api/definitions/plan", "401 Unauthorized", "application/problem+json", problem);
+    assert_eq!(run(&mut stub.longshore(&["plan", file])).code, 3);
+    assert_eq!(run(&mut stub.longshore(&["plan", file, "--exit-code"])).code, 1);
 }
 
 #[test]

@@ -286,9 +286,12 @@ async fn jobs_yaml_is_read_again_on_request() {
     server.get("/api/definitions/backup").await.is_problem(404, "unknown_job");
 
     // What only people and notifications use is a change as well.
-    for (key, changed) in
-        [("owner: ops", 1), ("owner: ops", 0), ("owner: web", 1), ("notify: {slack: 'https://a.example/'}", 1)]
-    {
+    for (key, changed) in [
+        ("owner: ops", 1),
+        ("owner: ops", 0),
+        ("owner: web", 1),
+        ("notify: {slack: 'https://a.example/'}", 1),
+    ] {
         let file = format!("jobs:\n  resize: {{image: resize:2}}\n  reload: {{image: busybox, {key}}}\n");
         std::fs::write(&server.jobs_file, file).unwrap();
         let answer = server.ask("POST", "/api/definitions/reload", &[], "").await.json();
