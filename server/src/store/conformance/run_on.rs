@@ -92,6 +92,7 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
         added(2),
     ]);
     assert_eq!(harness.state(1), State::Running);
+    assert_eq!(harness.archive().pipeline(JobId(1), 10).unwrap().jobs[0].state, State::Running);
     // A member has what its parent was given.
     let sent = harness.sent(&[JobId(1), JobId(2)]);
     assert_eq!(sent, [(JobId(1), overrides.clone()), (JobId(2), overrides)]);

@@ -9,7 +9,7 @@ use scheduler::dependencies::{LiveDependency, RequiredEnd, SKIPPED};
 use scheduler::job::State;
 use scheduler::step::Change;
 
-use super::codes;
+use super::{codes, run_on};
 use crate::store::{DependencyRecord, PREDECESSORS_BYTES_MAX, Pipeline, PipelineJob};
 
 /// Writes a dependency, the end of the job that is waited for, or that a job waits for no others any more. Other changes are none of these.
@@ -248,12 +248,12 @@ pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> r
 
 /// The latest retry of a job, and its state.
 pub(super) fn latest_retry(connection: &Connection, job: JobId) -> rusqlite::Result<Option<(JobId, State)>> {
-    connection
+    let latest = connection
         .prepare_cached("SELECT id, state FROM all_jobs WHERE retry_of = ?1 ORDER BY id DESC LIMIT 1")?
-        .query_row([number(job)], |row| {
-            Ok((JobId(row.get::<_, i64>(0)?.cast_unsigned()), codes::state(row.get(1)?)?))
-        })
-        .optional()
+        .query_row([number(job)], |row| Ok((self::job(row, 0)?, codes::state(row.get(1)?)?)))
+        .optional()?;
+    let shown = |(retry, state)| Ok((retry, run_on::shown_state(connection, retry, state)?));
+    latest.map(shown).transpose()
 }
 
 /// Dependencies that one answer reads.
@@ -275,7 +275,7 @@ pub(super) fn summary(connection: &Connection, job: JobId) -> rusqlite::Result<O
         )?
         .query_row([number(job)], |row| {
             let retry_of = row.get::<_, Option<i64>>(2)?.map(|of| JobId(of.cast_unsigned()));
-            let state = codes::state(row.get(1)?)?;
+            let state = run_on::shown_state(connection, job, codes::state(row.get(1)?)?)?;
             let reason = row.get_ref(3)?.as_str_or_null()?.unwrap_or_default();
             let is_skipped = state == State::Cancelled && reason.starts_with(SKIPPED);
             Ok(JobSummary { definition: row.get(0)?, state, retry_of, is_skipped })

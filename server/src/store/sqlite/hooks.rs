@@ -7,7 +7,7 @@ use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use scheduler::hooks::{HookEvent, HookRefusal, HookResult, HookRow};
 
-use super::codes;
+use super::{codes, run_on};
 use crate::store::HookRecord;
 
 /// Writes a decision. A second one about the same hook is refused by the schema.
@@ -47,8 +47,10 @@ pub(super) fn of(connection: &Connection, parent: JobId) -> rusqlite::Result<Vec
         "SELECT {COLUMNS}, (SELECT state FROM all_jobs WHERE all_jobs.id = hooks.job) FROM hooks WHERE parent = ?1"
     ))?;
     let record = |row: &Row<'_>| {
-        let state = row.get::<_, Option<i64>>(7)?.map(codes::state).transpose()?;
-        Ok(HookRecord { row: read(row)?, state })
+        let (stored, row) = (row.get::<_, Option<i64>>(7)?.map(codes::state).transpose()?, read(row)?);
+        let shown = |(job, state)| run_on::shown_state(connection, job, state);
+        let state = row.result.job().zip(stored).map(shown).transpose()?;
+        Ok(HookRecord { row, state })
     };
     let mut hooks: Vec<HookRecord> =
         statement.query_map([parent.0.cast_signed()], record)?.collect::<rusqlite::Result<_>>()?;

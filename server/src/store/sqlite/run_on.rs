@@ -2,6 +2,7 @@
 
 use protocol::{JobId, Timestamp, WorkerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use scheduler::job::State;
 use scheduler::run_on::{LiveParent, MemberPlan, MemberRow, ParentCounts, ParentRow, WorkerUse};
 
 use super::{codes, json_column};
@@ -105,6 +106,15 @@ pub(super) fn part_of(connection: &Connection, job: JobId) -> rusqlite::Result<S
     let sql = format!("SELECT {PARENT_COLUMNS} FROM parents p WHERE job = ?1");
     let row = connection.prepare_cached(&sql)?.query_row([number(job)], parent).optional()?;
     Ok(row.map_or(SetPart::None, |row| SetPart::Parent(Box::new(row))))
+}
+
+/// The state of a job as people see it: a parent runs once a member has started, while its own row is queued.
+pub(super) fn shown_state(connection: &Connection, job: JobId, stored: State) -> rusqlite::Result<State> {
+    let is_running = stored == State::Queued
+        && connection
+            .prepare_cached("SELECT 1 FROM running_parents WHERE job = ?1")?
+            .exists([number(job)])?;
+    Ok(if is_running { State::Running } else { stored })
 }
 
 /// The job is a member.
