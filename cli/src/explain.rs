@@ -24,12 +24,14 @@ pub(crate) struct Flags {
 pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let json = api.json(api.get(&["api", "jobs", &flags.id.to_string(), "explain"])).await?;
-    let explanation: Explanation = parse(&api, &json)?;
-    if flags.common.format == Format::Name {
-        return explanation.workers.iter().try_for_each(|verdict| screen::line(&verdict.worker.name));
-    }
-    if records::print_list(flags.common.format, &json, "workers", "worker")? {
+    let format = flags.common.format;
+    if format != Format::Name && records::print_list(format, &json, "workers", "worker")? {
         return Ok(());
+    }
+    let explanation: Explanation = parse(&api, &json)?;
+    if format == Format::Name {
+        let names = explanation.workers.iter().map(|verdict| screen::visible(&verdict.worker.name));
+        return names.into_iter().try_for_each(|name| screen::line(&name));
     }
     screen::line(&screen::visible(&state_line(flags.id, &explanation)))?;
     for line in wait_lines(&explanation).into_iter().chain(explanation.limits.iter().map(limit_line)) {

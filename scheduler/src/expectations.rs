@@ -21,7 +21,7 @@ pub struct ExpectationRow {
     pub awaited_since: Option<Timestamp>,
     /// Since when it is stale.
     pub stale_since: Option<Timestamp>,
-    /// The newest run that was too long, unless a shorter one has succeeded since.
+    /// The last run that was noticed to be too long, unless a shorter one has succeeded since.
     pub slow: Option<SlowRun>,
 }
 
@@ -35,10 +35,9 @@ pub struct SlowRun {
 }
 
 impl ExpectationRow {
-    /// A run takes too long. Of several jobs the newest one stays, so that each is noticed once, in whatever order they end.
+    /// A run takes too long.
     pub fn record_slow(&mut self, job: JobId, now: Timestamp) {
-        let before = self.slow.unwrap_or(SlowRun { job, since: now });
-        self.slow = Some(SlowRun { job: job.max(before.job), since: before.since });
+        self.slow = Some(SlowRun { job, since: self.slow.map_or(now, |before| before.since) });
     }
 
     /// Neither stale nor slow.

@@ -124,6 +124,12 @@ impl LastPlacement {
 }
 
 impl Job {
+    /// It is in the queue, or has left it and has not ended: neither due later nor quarantined.
+    #[must_use]
+    pub const fn is_queued_or_held(&self) -> bool {
+        matches!(self.live_state, LiveState::Queued(_) | LiveState::Held(_) | LiveState::Parent { .. })
+    }
+
     /// The state in the store and the API.
     #[must_use]
     pub fn state(&self) -> State {

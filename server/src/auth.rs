@@ -241,7 +241,8 @@ impl Access {
             return Ok(Admission { actor: Arc::clone(&self.anonymous), proof: Proof::None });
         }
         let now = Instant::now();
-        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).filter(|it| is_ours(it));
+        let mut given = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let given = given.find(|it| is_ours(it));
         if permission == Permission::Connect
             && let Some(proof) = given.and_then(WorkerProof::parse)
         {

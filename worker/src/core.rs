@@ -1,11 +1,12 @@
 //! [`Worker`] holds the state. `dispatch` calls the handler of each input.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use protocol::order::Intervals;
-use protocol::report::{Availability, Foreign, Phase, ReleaseCause};
+use protocol::report::{Availability, CANNOT_START, Foreign, Phase, ReleaseCause};
 use protocol::resources::OfferedResources;
 use protocol::{ClusterId, Incarnation, Revision, RuntimeKind, Token, Uptime};
 
@@ -157,20 +158,20 @@ impl Worker {
         self.config.cluster = None;
     }
 
-    /// The runtimes as the server sees them: none is available while the state directory cannot record new attempts.
+    /// The runtimes as the server sees them: none takes jobs while the state directory cannot record new attempts.
     pub(crate) fn runtimes(&self) -> Vec<(RuntimeKind, Availability)> {
         let told = |own| match self.fault_of(own) {
             None => Availability::Available,
-            Some(why) => Availability::Unavailable(why.into()),
+            Some(why) => Availability::Unavailable(why),
         };
         self.config.runtimes.iter().map(|(kind, own)| (*kind, told(own))).collect()
     }
 
-    /// The reason why a runtime with this availability of its own can start nothing.
-    pub(crate) fn fault_of<'w>(&'w self, own: &'w Availability) -> Option<&'w str> {
+    /// The reason why a runtime with this availability of its own takes no jobs.
+    pub(crate) fn fault_of(&self, own: &Availability) -> Option<String> {
         match own {
-            Availability::Unavailable(why) => Some(why),
-            Availability::Available => self.storage_fault.as_deref(),
+            Availability::Unavailable(why) => Some(why.clone()),
+            Availability::Available => self.storage_fault.as_ref().map(|why| format!("{CANNOT_START}{why}")),
         }
     }
 

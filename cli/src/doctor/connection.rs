@@ -202,8 +202,8 @@ fn worker(worker: &Value, server: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-/// The largest free space that a worker takes for a nearly full disk.
-const DISK_IS_LOW: u64 = 512 << 20;
+/// Less is little on a disk of any size. The worker itself goes by a part of its disk.
+const DISK_IS_LOW: u64 = 128 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use protocol::wire::cut_text;
+use rustix::fs::StatVfsMountFlags;
 use tokio::sync::watch;
 
 /// The present fault of one state directory.
@@ -27,19 +29,27 @@ impl RecordingFault {
         Self { attempts, present: watch::Sender::new(None), trial: Arc::default() }
     }
 
-    /// The fault, and each change of it.
+    /// The fault, and each change of it. A fault that is known already is a change.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<String>> {
-        self.present.subscribe()
+        let mut changes = self.present.subscribe();
+        if changes.borrow().is_some() {
+            changes.mark_changed();
+        }
+        changes
     }
 
     /// Tries to record something, and remembers the result. Blocks as long as the disk does.
     pub(super) fn try_now(&self) {
         let _one = self.trial.lock().unwrap_or_else(PoisonError::into_inner);
-        let tried = try_to_record(&self.attempts.join(TRIAL));
+        // A trial on a full disk would take the last space from running jobs.
+        let fault = disk_fault(&self.attempts)
+            .or_else(|| try_to_record(&self.attempts.join(TRIAL)).err().map(|error| error.to_string()));
         let directory = self.attempts.parent().unwrap_or(&self.attempts).display();
-        let fault = tried
-            .err()
-            .map(|error| format!("the worker cannot write to its state directory {directory}: {error}"));
+        let fault = fault.map(|why| {
+            let mut why = format!("the worker cannot write to its state directory {directory}: {why}");
+            cut_text(&mut why);
+            why
+        });
         self.present.send_if_modified(|present| {
             match (&present, &fault) {
                 (None, Some(why)) => tracing::error!("{why}; it takes no jobs until it can"),
@@ -52,19 +62,19 @@ impl RecordingFault {
         });
     }
 
-    /// Repeats failed trials, and tries when the space is nearly used up, until nobody subscribes any more.
+    /// Looks at the disk now and then, and repeats failed trials, until nobody subscribes any more.
     pub(super) async fn watch(self) {
         while !self.present.is_closed() {
-            tokio::time::sleep(TRY_AGAIN).await;
             let this = self.clone();
             let look = move || {
-                if this.present.borrow().is_some() || is_nearly_used_up(&this.attempts) {
+                if this.present.borrow().is_some() || disk_fault(&this.attempts).is_some() {
                     this.try_now();
                 }
             };
             if let Err(error) = tokio::task::spawn_blocking(look).await {
                 tracing::error!(%error, "the state directory was not looked at");
             }
+            tokio::time::sleep(TRY_AGAIN).await;
         }
     }
 }
@@ -87,20 +97,49 @@ fn try_to_record(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The next attempt may not fit, or the system does not say how much is free.
-fn is_nearly_used_up(attempts: &Path) -> bool {
-    rustix::fs::statvfs(attempts).is_ok_and(|disk| {
-        // A file system without a limit of inodes says that it has none at all.
-        let has_no_inodes = disk.f_files > 0 && disk.f_favail == 0;
-        has_no_inodes || disk.f_bavail.saturating_mul(disk.f_frsize) < TRIAL_BYTES as u64
+/// The fault that the numbers of the file system tell; none if the system does not answer.
+fn disk_fault(attempts: &Path) -> Option<String> {
+    let disk = rustix::fs::statvfs(attempts).ok()?;
+    let free_blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+    fault_of(&DiskNumbers {
+        is_read_only: disk.f_flag.contains(StatVfsMountFlags::RDONLY),
+        free_bytes: free_blocks.saturating_mul(disk.f_frsize),
+        inodes: disk.f_files,
+        free_inodes: disk.f_ffree,
     })
+}
+
+/// Numbers of a file system, as far as they count here.
+#[derive(Clone, Copy)]
+struct DiskNumbers {
+    is_read_only: bool,
+    free_bytes: u64,
+    /// 0 if the file system has no limit of them.
+    inodes: u64,
+    free_inodes: u64,
+}
+
+fn fault_of(disk: &DiskNumbers) -> Option<String> {
+    match disk {
+        DiskNumbers { is_read_only: true, .. } => Some("it is mounted read-only".to_owned()),
+        DiskNumbers { free_bytes, .. } if *free_bytes < FREE_BYTES_MIN => {
+            Some(format!("no space left on its disk ({free_bytes} bytes)"))
+        }
+        DiskNumbers { inodes, free_inodes: 0, .. } if *inodes > 0 => {
+            Some("no inodes left on its disk".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// The directory of trials, among those of attempts.
 pub(super) const TRIAL: &str = "trial";
 
 /// More than the record of an attempt takes.
-const TRIAL_BYTES: usize = 128 << 10;
+const FREE_BYTES_MIN: u64 = 128 << 10;
+
+/// A block of most file systems.
+const TRIAL_BYTES: usize = 4096;
 
 /// A trial writes little, and a person who has made room waits for it.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -128,6 +167,25 @@ mod tests {
         fault.try_now();
         assert_eq!(*told.borrow_and_update(), None);
         assert_eq!(fs::read_dir(&attempts).expect("listed").count(), 0, "a trial leaves nothing");
-        assert!(!is_nearly_used_up(&attempts));
+    }
+
+    #[test]
+    fn a_fault_from_before_the_subscription_is_a_change() {
+        let fault = RecordingFault::of(Path::new("/nonexistent/attempts").into());
+        fault.try_now();
+        let changes = fault.subscribe();
+        assert!(changes.has_changed().expect("it lives") && changes.borrow().is_some());
+    }
+
+    #[test]
+    fn a_file_system_tells_that_nothing_can_be_recorded() {
+        let good =
+            DiskNumbers { is_read_only: false, free_bytes: FREE_BYTES_MIN, inodes: 10, free_inodes: 1 };
+        let fault = |disk: DiskNumbers| fault_of(&disk).unwrap_or_default();
+        assert_eq!(fault(good), "");
+        assert_eq!(fault(DiskNumbers { inodes: 0, free_inodes: 0, ..good }), "", "there is no limit");
+        assert!(fault(DiskNumbers { is_read_only: true, ..good }).contains("read-only"));
+        assert!(fault(DiskNumbers { free_bytes: FREE_BYTES_MIN - 1, ..good }).contains("(131071 bytes)"));
+        assert!(fault(DiskNumbers { free_inodes: 0, ..good }).contains("inodes"));
     }
 }

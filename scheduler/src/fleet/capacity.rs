@@ -27,6 +27,12 @@ impl Capacity {
         self.runtimes.iter().any(|(kind, availability)| *kind == runtime && availability.is_available())
     }
 
+    /// The worker sees what runs in this runtime, whether it can start more there or not.
+    #[must_use]
+    pub fn observes(&self, runtime: RuntimeKind) -> bool {
+        self.runtimes.iter().any(|(kind, availability)| *kind == runtime && availability.answers())
+    }
+
     /// The worker has this runtime, available or not.
     #[must_use]
     pub fn has(&self, runtime: RuntimeKind) -> bool {

@@ -42,7 +42,8 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
     };
     let token = closed.token;
     run_on::attempt_closed(scheduler, id, attempt.worker, closed.outcome == Outcome::Released);
-    expect::record_end(scheduler, now, &definition.name, &closed);
+    let was_slow = attempt.run().is_some_and(|run| run.is_slow);
+    expect::record_end(scheduler, now, &definition.name, &closed, was_slow);
     let is_reported_gone = is_gone && closed.outcome == Outcome::Lost;
     let has_started = attempt.has_started() || closed.started_at.is_some();
     // A worker that was away may report the start only with the end.

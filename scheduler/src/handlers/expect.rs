@@ -61,8 +61,14 @@ pub(crate) fn become_stale(scheduler: &mut Scheduler, now: Now, number: Expectat
     put(scheduler, number, row, false);
 }
 
-/// An attempt has ended.
-pub(crate) fn record_end(scheduler: &mut Scheduler, now: Now, name: &str, closed: &ClosedAttempt) {
+/// An attempt has ended. `was_slow`: it was noticed while it ran that this takes too long.
+pub(crate) fn record_end(
+    scheduler: &mut Scheduler,
+    now: Now,
+    name: &str,
+    closed: &ClosedAttempt,
+    was_slow: bool,
+) {
     let Some((number, expect)) = expectation(scheduler, name) else { return };
     let Some(entry) = scheduler.expectations.entries.get(&number) else { return };
     let mut row = entry.row.clone();
@@ -75,10 +81,13 @@ pub(crate) fn record_end(scheduler: &mut Scheduler, now: Now, name: &str, closed
         row.awaited_since = row.awaited_since.max(Some(closed.ended_at.min(now.utc)));
         row.stale_since = None;
     }
-    if is_slow {
-        row.record_slow(closed.token.job, now.utc);
-    } else if has_succeeded {
-        row.slow = None;
+    // It is not noticed twice, and its success ends nothing, also if its worker measured a little less than the alarm.
+    if !was_slow {
+        match is_slow {
+            true => row.record_slow(closed.token.job, now.utc),
+            false if has_succeeded => row.slow = None,
+            false => {}
+        }
     }
     put(scheduler, number, row, false);
     arm(scheduler, number);
@@ -124,7 +133,7 @@ pub(crate) fn become_slow(scheduler: &mut Scheduler, now: Now, job: JobId, fence
     else {
         return;
     };
-    run.slow_at = None;
+    (run.slow_at, run.is_slow) = (None, true);
     let Some(definition) = scheduler.jobs.get(&job).and_then(|job| scheduler.definition(job)) else { return };
     let Some((number, expect)) = expectation(scheduler, &definition.name) else { return };
     let Some(entry) = scheduler.expectations.entries.get(&number) else { return };

@@ -161,8 +161,13 @@ fn make_job(
     if let Some(other) = unique::duplicate_of(scheduler, &new) {
         return Err(SkipReason::Duplicate(other));
     }
-    // It waits for them, or takes the place of those that are queued: the queue does not grow.
-    new.waits_for_earlier = !live.is_empty();
+    // The queue does not grow if it waits for an earlier one, or takes the place of a queued one.
+    new.waits_for_earlier = match current.overlap {
+        Overlap::Replace => {
+            live.iter().any(|job| scheduler.jobs.get(job).is_some_and(Job::is_queued_or_held))
+        }
+        _ => !live.is_empty(),
+    };
     if !submit::has_room(scheduler, 1)
         || admission::check(scheduler, now.utc, core::iter::once(&new)).is_err()
     {

@@ -43,7 +43,7 @@ fn is_releasable(scheduler: &Scheduler, job: &Job, attempt: &Attempt) -> bool {
     let Some(definition) = scheduler.definitions.at(job.definition) else { return false };
     !worker.link.is_ready()
         || attempt.was_missing_at_reconnect()
-        || !worker.capacity.offers(definition.runtime())
+        || !worker.capacity.observes(definition.runtime())
 }
 
 /// Declares the attempt lost, whatever its definition says. It may still run, so its worker is told to stop

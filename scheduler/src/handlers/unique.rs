@@ -124,9 +124,8 @@ fn rule_of(scheduler: &Scheduler, number: DefinitionNo) -> Option<&UniqueRule> {
 pub(crate) fn takes_over(scheduler: &Scheduler, new: &NewJob) -> bool {
     let holder = claim_of(scheduler, new).and_then(|(id, _)| scheduler.unique.holder(&id));
     holder.is_some_and(|holder| {
-        let live = |job: &JobId| scheduler.jobs.get(job).map(|job| &job.live_state);
-        holder.predecessor.is_some_and(|job| live(&job).is_some())
-            || live(&holder.job).is_some_and(|state| !matches!(state, LiveState::Scheduled))
+        let waited_for = holder.predecessor.is_some_and(|job| scheduler.jobs.contains_key(&job));
+        waited_for || scheduler.jobs.get(&holder.job).is_some_and(Job::is_queued_or_held)
     })
 }
 

@@ -63,13 +63,15 @@ pub struct Run {
     pub overrun_at: Option<Uptime>,
     /// When it will have run for longer than expected, unless that was noticed.
     pub slow_at: Option<Uptime>,
+    /// It was noticed that it runs for longer than expected.
+    pub is_slow: bool,
 }
 
 impl Run {
     /// A run without alarms.
     #[must_use]
     pub const fn since(started_at: Timestamp) -> Self {
-        Self { started_at, overrun_at: None, slow_at: None }
+        Self { started_at, overrun_at: None, slow_at: None, is_slow: false }
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn inventory(
         scheduler.send(session, Order::Configure(settings));
     }
     define::update_heartbeat(scheduler, id);
-    let complete = part.runtimes.iter().filter(|(_, answer)| answer.is_available()).map(|(kind, _)| *kind);
+    let complete = part.runtimes.iter().filter(|(_, answer)| answer.answers()).map(|(kind, _)| *kind);
     let (known, complete) = (known.into_iter().collect(), complete.collect());
     let received = ReceivedInventory { session, is_first, known, complete };
     reconcile_held(scheduler, now, id, &received);

@@ -63,13 +63,16 @@ impl Model {
         let Some(attempt) = job.attempt() else { return };
         let told = exit_code.map(|_| (now - Duration::from_secs(1)).max(attempt.assigned.utc));
         let ran = told.or(attempt.started).map(|at| now.since(at));
-        let id = JobId(job.id);
+        let (id, was_slow) = (JobId(job.id), attempt.was_slow);
         self.change_row(&job.definition.name, |expect, row| {
             if outcome == Outcome::Succeeded && expect.success_within.is_some() {
                 (row.awaited_since, row.stale_since) = (Some(now), None);
             }
+            if was_slow {
+                return;
+            }
             if ran.is_some() && expect.max_duration.is_some() && ran > expect.max_duration {
-                row.slow = Some(newest_slow(row.slow, id, now));
+                row.slow = Some(slow_again(row.slow, id, now));
             } else if outcome == Outcome::Succeeded {
                 row.slow = None;
             }
@@ -94,18 +97,14 @@ impl Model {
     pub(super) fn become_slow(&mut self, id: u64) {
         let now = self.now.utc;
         if let Some(attempt) = self.attempt_mut(id) {
-            attempt.slow = None;
+            (attempt.slow, attempt.was_slow) = (None, true);
         }
         let name = self.job(id).expect("it runs").definition.name.clone();
-        self.change_row(&name, |_, row| row.slow = Some(newest_slow(row.slow, JobId(id), now)));
+        self.change_row(&name, |_, row| row.slow = Some(slow_again(row.slow, JobId(id), now)));
     }
 }
 
-/// The job with the highest number counts; the time is that of the first run.
-fn newest_slow(before: Option<SlowRun>, job: JobId, now: Timestamp) -> SlowRun {
-    match before {
-        Some(before) if before.job > job => before,
-        Some(before) => SlowRun { job, since: before.since },
-        None => SlowRun { job, since: now },
-    }
+/// The job that was noticed last counts; the time is that of the first run.
+fn slow_again(before: Option<SlowRun>, job: JobId, now: Timestamp) -> SlowRun {
+    SlowRun { job, since: before.map_or(now, |before| before.since) }
 }

@@ -80,6 +80,7 @@ impl Model {
         worker.slots = hello.slots;
         worker.backlog = hello.backlog;
         worker.offers = offers(&hello.runtimes);
+        worker.sees = sees(&hello.runtimes);
         worker.labels = hello.labels;
         worker.offer = hello.resources;
         worker.is_known = true;
@@ -143,6 +144,7 @@ impl Model {
             labels_set: Vec::new(),
             is_known: false,
             runtime_broken: false,
+            sees: false,
             told: Vec::new(),
             exclusions: Vec::new(),
             failed: Vec::new(),
@@ -314,6 +316,17 @@ impl Worker {
 
 pub(super) fn runtime_broken(runtimes: &[(RuntimeKind, Availability)]) -> bool {
     runtimes.iter().any(|(kind, answer)| *kind == RuntimeKind::Fake && !answer.is_available())
+}
+
+/// The worker sees what runs there.
+pub(super) fn sees(runtimes: &[(RuntimeKind, Availability)]) -> bool {
+    runtimes.iter().any(|(kind, answer)| {
+        *kind == RuntimeKind::Fake
+            && match answer {
+                Availability::Available => true,
+                Availability::Unavailable(why) => why.starts_with("cannot start jobs: "),
+            }
+    })
 }
 
 pub(super) fn offers(runtimes: &[(RuntimeKind, Availability)]) -> bool {

@@ -141,7 +141,7 @@ impl Model {
             Some((state, LiveState::Held(attempt))) => {
                 let worker = self.worker(attempt.worker).expect("who holds something is not forgotten");
                 let is_reconciled = worker.session.is_some() && worker.settled;
-                let in_vain = !is_reconciled || attempt.unsettled || !worker.offers;
+                let in_vain = !is_reconciled || attempt.unsettled || !worker.sees;
                 if in_vain {
                     self.say(format!("j{id} noted freed by {}", request.by));
                     self.give_up(id, attempt.token, attempt.stopping);

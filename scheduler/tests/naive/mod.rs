@@ -144,6 +144,7 @@ pub(crate) struct Attempt {
     begun: bool,
     overrun: Option<Uptime>,
     slow: Option<Uptime>,
+    was_slow: bool,
     loss: Option<Uptime>,
     /// It was called unreachable, and not called back since.
     missed: bool,
@@ -195,6 +196,7 @@ pub(crate) struct Worker {
     is_known: bool,
     /// It has the runtime, and the runtime does not answer.
     runtime_broken: bool,
+    sees: bool,
     told: Vec<u128>,
     exclusions: Vec<Exclusion>,
     /// Different revisions that it failed to start since the last start that worked.

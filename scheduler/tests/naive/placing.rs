@@ -139,6 +139,7 @@ impl Model {
             begun: false,
             overrun: None,
             slow: None,
+            was_slow: false,
             loss: None,
             missed: false,
             offer: None,

@@ -45,6 +45,7 @@ impl Model {
                 let worker = self.worker_mut(id).expect("it speaks");
                 let offered = std::mem::replace(&mut worker.offers, fleet::offers(&it.runtimes));
                 worker.runtime_broken = fleet::runtime_broken(&it.runtimes);
+                worker.sees = fleet::sees(&it.runtimes);
                 if worker.offers && !offered {
                     worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_) | Excluded::Suspect));
                 }
@@ -197,10 +198,11 @@ impl Model {
         worker.contact = worker.contact.max(now);
         let offered = std::mem::replace(&mut worker.offers, fleet::offers(&told.runtimes));
         worker.runtime_broken = fleet::runtime_broken(&told.runtimes);
+        worker.sees = fleet::sees(&told.runtimes);
         if worker.offers && !offered {
             worker.exclusions.retain(|it| !matches!(it.of, Excluded::Runtime(_) | Excluded::Suspect));
         }
-        let is_complete = worker.offers;
+        let is_complete = worker.sees;
         worker.unreachable = false;
         for job in self.held(id) {
             let attempt = self.attempt_mut(job).expect("it is held");

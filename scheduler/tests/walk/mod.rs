@@ -85,7 +85,7 @@ pub(crate) enum Act {
     },
     /// An operator sets the label of a worker.
     Label(u8, u8),
-    Condition(u8, bool),
+    Condition(u8, u8),
     /// Somebody pauses or resumes a definition, a group, or everything.
     Pause(u8, bool),
     Foreign {
@@ -122,7 +122,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         12 => (any::<u8>(), 0..12_u8).prop_map(|(which, kind)| Act::Tell { which, kind }),
         4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
             .prop_map(|(worker, which, kind, forged)| Act::Report { worker, which, kind, forged }),
-        1 => (0..4_u8, any::<bool>()).prop_map(|(worker, up)| Act::Condition(worker, up)),
+        1 => (0..4_u8, 0..4_u8).prop_map(|(worker, runtime)| Act::Condition(worker, runtime)),
         1 => (0..6_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
         2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
@@ -353,8 +353,12 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let change = (name.to_owned(), value.map(str::to_owned));
             world.operate(WorkerId(u64::from(worker)), Operation::Labels(vec![change]));
         }
-        Act::Condition(worker, up) => {
-            let answer = if up { Availability::Available } else { Availability::Unavailable("down".into()) };
+        Act::Condition(worker, runtime) => {
+            let answer = match runtime {
+                0 | 1 => Availability::Available,
+                2 => Availability::Unavailable("down".into()),
+                _ => Availability::Unavailable("cannot start jobs: no space".into()),
+            };
             world.condition(&name(worker), answer, false);
         }
         Act::Progress { worker, which, phase } => {

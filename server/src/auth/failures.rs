@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests without a valid token, per network: [`FAILURES_BURST`] at once, then one per [`FAILURE_INTERVAL`].
+/// Requests with a wrong token, per network: [`FAILURES_BURST`] at once, then one per [`FAILURE_INTERVAL`].
 ///
 /// The value of a network is the time at which all of its failures are forgotten: a token bucket in one number.
 #[derive(Debug, Default)]

@@ -110,16 +110,6 @@ async fn forms_do_what_the_api_does_and_lead_back() {
     assert_eq!(server.stand.world().record(2).overrides.args, ["--size", "small"]);
     assert_eq!(form(&server, "/jobs/2/explode", "").await.status, 404);
 
-    // No line of a form stands for an argument with a line break, or for an empty one.
-    let args = ["-c", "echo a\n\necho b", ""];
-    server.stand.world().record(2).overrides.args = args.map(str::to_owned).to_vec();
-    form(&server, "/jobs/2/cancel", "").await;
-    let page = server.get("/jobs/2/again").await;
-    assert!(page.body.contains("3 arguments are kept") && !page.body.contains("echo a"), "{page:?}");
-    let again = form(&server, "/jobs/2/again", "args=&priority=3").await;
-    assert_eq!((again.status, again.header("location")), (303, "/jobs/3"), "{again:?}");
-    assert_eq!(server.stand.world().record(3).overrides.args, args);
-
     let cordon = form(&server, "/workers/1/cordon", "").await;
     assert_eq!((cordon.status, cordon.header("location")), (303, "/workers/1"), "{cordon:?}");
     assert_eq!(form(&server, "/workers/1/stop-unmanaged", "").await.status, 404);

@@ -48,6 +48,24 @@ fn all_say(part: &str, texts: &[&str]) {
 }
 
 #[tokio::test]
+async fn values_that_no_line_stands_for_are_kept() {
+    let server = server().await;
+    let body = json!({"args": ["-c", "echo a\n\necho b", ""], "params": {"format": "png", "files": ["one", ""], "token": "abc"}});
+    let made = server.post("/api/jobs/resize", &body.to_string()).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(server.post("/api/jobs/1/cancel", "").await.status, 200);
+    let page = server.get("/jobs/1/again").await.body;
+    assert!(field(&page, "args").contains("3 kept, as some have line breaks or are empty"), "{page}");
+    assert!(!page.contains("echo a") && field(&page, "params.files").contains("kept as it was"), "{page}");
+    let again =
+        form(&server, "/jobs/1/again", &[("args", ""), ("params.files", ""), ("priority", "3")]).await;
+    assert_eq!((again.status, again.header("location")), (303, "/jobs/2"), "{again:?}");
+    let record = server.stand.world().record(2).clone();
+    assert_eq!((json!(record.overrides.args), record.row.priority), (body["args"].clone(), 3));
+    assert_eq!(server.get("/api/jobs/2").await.json()["params"]["files"], body["params"]["files"]);
+}
+
+#[tokio::test]
 async fn the_run_form_has_a_fitting_field_for_each_parameter() {
     let server = server().await;
     for path in ["/definitions/resize", "/definitions/resize/run"] {

@@ -285,7 +285,7 @@ async fn jobs_yaml_is_read_again_on_request() {
     assert_eq!(server.get("/api/definitions/reload").await.json()["image"], "busybox");
     server.get("/api/definitions/backup").await.is_problem(404, "unknown_job");
 
-    // What only people and notifications use is a change as well.
+    // A key that only people and notifications use counts as well.
     for (key, changed) in [
         ("owner: ops", 1),
         ("owner: ops", 0),
@@ -334,7 +334,7 @@ async fn a_job_of_an_older_revision_has_a_pending_reason() {
     let silent = reason().await;
     assert_eq!(silent["code"], "runtime_unavailable", "{silent}");
     let text = silent["text"].as_str().unwrap();
-    assert!(text.contains("cannot use its runtime docker") && text.contains("longshore release 1"), "{text}");
+    assert!(text.contains("docker does not answer") && text.contains("longshore release 1"), "{text}");
 
     let mut facts = snapshot();
     change_worker(&mut facts, |worker| {

@@ -262,8 +262,8 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     runtimes(Availability::Unavailable("Is the docker daemon running?".into()));
     let expected = serde_json::json!({
         "code": "runtime_unavailable",
-        "text": "its worker cannot use its runtime docker (Is the docker daemon running?): it may be unable to say whether it still \
-                 runs, and it is waited for, until the runtime is back or somebody releases the job (longshore release 1)",
+        "text": "its runtime docker does not answer its worker (Is the docker daemon running?): nobody can say whether it still runs, \
+                 and it is waited for, until the runtime is back or somebody releases the job (longshore release 1)",
     });
     assert_eq!(reason("/api/jobs/1", "pending_reason").await, expected);
     assert_eq!(reason("/api/jobs/1/explain", "reason").await, expected);
@@ -281,10 +281,7 @@ async fn a_job_on_a_silent_runtime_shows_the_reason_and_the_remedy() {
     let taken_away = reason("/api/jobs/1", "pending_reason").await;
     assert_eq!(taken_away["code"], "runtime_unavailable");
     let text = taken_away["text"].as_str().unwrap();
-    assert!(
-        text.starts_with("its worker was started without its runtime docker: it may be unable"),
-        "{text}"
-    );
+    assert!(text.starts_with("its worker was started without its runtime docker: nobody"), "{text}");
 
     runtimes(Availability::Unavailable("Is the docker daemon running?".into()));
     server.stand.world().record(1).row.attempt.as_mut().unwrap().stopping = Some(StopCause::Cancel);

@@ -34,10 +34,12 @@ fn change(worker: &mut Worker, change: impl FnOnce(&mut Worker)) {
         if after == before {
             continue;
         }
-        match after {
+        if after.answers() {
             // The last Inventory was incomplete for this runtime; the next one is complete.
-            Availability::Available => worker.notices.inventory |= worker.incomplete.remove(&runtime),
-            Availability::Unavailable(why) => release_unstarted(worker, runtime, &why),
+            worker.notices.inventory |= worker.incomplete.remove(&runtime);
+        }
+        if let Availability::Unavailable(why) = after {
+            release_unstarted(worker, runtime, &why);
         }
     }
 }

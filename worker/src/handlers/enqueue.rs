@@ -114,7 +114,7 @@ fn queue(worker: &mut Worker, token: Token) {
 
 fn obstacle(worker: &Worker, runtime: RuntimeKind) -> Option<(ReleaseCause, String)> {
     match worker.config.runtimes.iter().find(|(kind, _)| *kind == runtime) {
-        Some((_, own)) => worker.fault_of(own).map(|why| (ReleaseCause::RuntimeUnavailable, why.into())),
+        Some((_, own)) => worker.fault_of(own).map(|why| (ReleaseCause::RuntimeUnavailable, why)),
         None => Some((ReleaseCause::Policy, format!("this worker does not offer the runtime {runtime}"))),
     }
 }

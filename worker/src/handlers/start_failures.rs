@@ -3,7 +3,7 @@
 
 use alloc::format;
 
-use protocol::report::Availability;
+use protocol::report::{Availability, CANNOT_START};
 use protocol::wire::cut_text;
 use protocol::{RuntimeKind, Token};
 
@@ -34,7 +34,7 @@ pub(crate) fn start_failed(worker: &mut Worker, token: Token, message: &str) {
         return;
     }
     worker.failed_starts.remove(&runtime);
-    let mut why = format!("three starts in a row failed and a probe is tried, last: {message}");
+    let mut why = format!("{CANNOT_START}three starts in a row failed and a probe is tried, last: {message}");
     cut_text(&mut why);
     worker.effects.push(Effect::Probe { like, why: why.clone() });
     availability::update(worker, runtime, Availability::Unavailable(why));

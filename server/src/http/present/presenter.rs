@@ -177,7 +177,7 @@ impl Presenter {
         Some(shapes::Reason { code: "worker_unreachable".into(), text })
     }
 
-    /// The text for a runtime that its worker cannot use, or does not have: it may not observe or stop the container meanwhile.
+    /// The text for a runtime that does not answer its worker, or is missing on it: nobody can observe or stop the container meanwhile.
     fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
         let worker = self.worker(attempt)?;
         if !is_reconciled(worker) {
@@ -185,19 +185,17 @@ impl Presenter {
         }
         let kind = self.definition(row)?.runtime();
         let name = kind.name();
-        let what = match worker.runtimes.iter().find(|(it, _)| *it == kind) {
-            Some((_, Availability::Available)) => return None,
-            Some((_, Availability::Unavailable(why))) if why.is_empty() => {
-                format!("its worker cannot use its runtime {name}")
+        let what = match worker.runtimes.iter().find(|(it, _)| *it == kind).map(|(_, it)| it) {
+            Some(availability) if availability.answers() => return None,
+            Some(Availability::Unavailable(why)) if !why.is_empty() => {
+                format!("its runtime {name} does not answer its worker ({why})")
             }
-            Some((_, Availability::Unavailable(why))) => {
-                format!("its worker cannot use its runtime {name} ({why})")
-            }
+            Some(_) => format!("its runtime {name} does not answer its worker"),
             None => format!("its worker was started without its runtime {name}"),
         };
         let waits = match attempt.stopping {
-            Some(_) => "it may be unable to say whether it is stopped",
-            None => "it may be unable to say whether it still runs",
+            Some(_) => "nobody can say whether it is stopped",
+            None => "nobody can say whether it still runs",
         };
         let text = format!(
             "{what}: {waits}, and it is waited for, until the runtime is back or somebody \

@@ -28,9 +28,8 @@ pub(super) struct Attention {
     pub(super) link: String,
 }
 
-/// Ends that are looked through for names that need attention, and the same as the parameter of a query.
+/// Ends that are looked through for names that need attention.
 const ENDS_MAX: usize = 100;
-const ENDS: &str = "100";
 /// Failing targets of notifications that are named; the page behind the link has all of them.
 const FAILING_TARGETS: usize = 5;
 /// Pauses that are named.
@@ -57,11 +56,12 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
         let text = format!("notifications to {} {} fail: {error}", message.kind, message.host);
         all.push(entry("bad", text, "/notifications"));
     }
-    let quarantined = first_page(state, &[("state", "quarantined"), ("limit", ENDS)]).await?.len();
+    let limit = ENDS_MAX.to_string();
+    let quarantined = first_page(state, &[("state", "quarantined"), ("limit", limit.as_str())]).await?.len();
     if quarantined > 0 {
         let text = match quarantined {
             1 => "1 job is quarantined: it waits for a decision".to_owned(),
-            100.. => format!("{quarantined} or more jobs are quarantined: each waits for a decision"),
+            ENDS_MAX.. => format!("{quarantined} or more jobs are quarantined: each waits for a decision"),
             _ => format!("{quarantined} jobs are quarantined: each waits for a decision"),
         };
         all.push(entry("warn", text, "/jobs?state=quarantined"));
@@ -69,7 +69,7 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
     let missed = snapshot.missed.iter().map(|row| missed(state, row)).collect();
     all.extend(capped(missed, "/definitions", "more definitions are stale or slow"));
     let since = Time(last_day::begin()).to_string();
-    let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", ENDS)];
+    let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", limit.as_str())];
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
     let latest = first_page(state, &bad).await?;
     // Older ones may follow, also of definitions that are not named here.

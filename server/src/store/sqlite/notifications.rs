@@ -1,6 +1,6 @@
 //! Notifications: written in the transaction of their occasion, changed by their delivery.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
@@ -41,11 +41,16 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
             _ => None,
         })
         .collect();
+    let mut expectations: BTreeMap<&str, &ExpectationRow> = BTreeMap::new();
     for change in &group.changes {
         let (job, state, at) = match change {
             Change::Ended(ended) => (ended.job, ended.state, ended.at),
             Change::Waiting { job, .. } if freed.contains(job) => continue,
             Change::Waiting { job, state, closed, .. } => (*job, *state, closed.ended_at),
+            Change::Expectation(row) => {
+                expectations.insert(&*row.definition, row);
+                continue;
+            }
             _ => continue,
         };
         let Some(occasion) = Occasion::of_state(state) else { continue };
@@ -60,12 +65,10 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
         }
         if occasion != Occasion::Succeeded {
             expect_recovery(connection, &definition)?;
-        } else if is_met(connection, group, &definition)?
-            && connection
+        } else if is_recovery(connection, &definition, expectations.get(definition.as_str()).copied())? {
+            connection
                 .prepare_cached("DELETE FROM failing_definitions WHERE definition = ?1")?
-                .execute([&definition])?
-                > 0
-        {
+                .execute([&definition])?;
             send_held_back(connection, &definition, at)?;
             write(connection, &group.notify, &definition, Occasion::Recovered, Some(job), at)?;
         }
@@ -73,21 +76,27 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
     Ok(())
 }
 
-/// Nothing that is expected of this definition is missed once this group is written.
-fn is_met(connection: &Connection, group: &Group, definition: &str) -> rusqlite::Result<bool> {
-    let changed = group.changes.iter().rev().find_map(|change| match change {
-        Change::Expectation(row) if &*row.definition == definition => Some(row.is_met()),
-        _ => None,
-    });
-    if let Some(is_met) = changed {
-        return Ok(is_met);
-    }
-    let is_missed = connection
-        .prepare_cached(
-            "SELECT 1 FROM expectations WHERE definition = ?1 AND (stale_since IS NOT NULL OR slow_job IS NOT NULL)",
-        )?
+/// A success is a recovery if something went wrong before, and nothing that is expected is missed any more. `changed` is the expectation
+/// if this group has changed it; a later group sees the stored one.
+fn is_recovery(
+    connection: &Connection,
+    definition: &str,
+    changed: Option<&ExpectationRow>,
+) -> rusqlite::Result<bool> {
+    let is_failing = connection
+        .prepare_cached("SELECT 1 FROM failing_definitions WHERE definition = ?1")?
         .exists([definition])?;
-    Ok(!is_missed)
+    if !is_failing {
+        return Ok(false);
+    }
+    match changed {
+        Some(row) => Ok(row.is_met()),
+        None => {
+            let missed = "SELECT 1 FROM expectations WHERE definition = ?1
+                          AND (stale_since IS NOT NULL OR slow_job IS NOT NULL)";
+            Ok(!connection.prepare_cached(missed)?.exists([definition])?)
+        }
+    }
 }
 
 /// The next success of this definition is a recovery.

@@ -153,7 +153,12 @@ impl RunForm {
         let args = &record.overrides.args;
         match args.iter().all(|arg| is_line(arg)) {
             true => form.fill("args", args.join("\n")),
-            false => form.set_placeholder("args", format!("{} arguments are kept", args.len())),
+            false => {
+                form.set_placeholder(
+                    "args",
+                    format!("{} kept, as some have line breaks or are empty", args.len()),
+                );
+            }
         }
         form.fill("labels", labels.join("\n"));
         form.fill("priority", row.priority.to_string());
