@@ -229,6 +229,7 @@ fn happen(world: &mut World, words: &[&str]) {
                 name: option("name").map(str::to_owned),
                 max_failures: option("max_failures").map(|max| max.parse().unwrap()),
                 concurrency: option("concurrency").map(|limit| limit.parse().unwrap()),
+                retry_of: None,
             };
             world.submit_array(name, number("x", 1), options);
         }

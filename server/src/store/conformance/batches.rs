@@ -12,7 +12,8 @@ use super::harness::*;
 use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobFilter, RetentionCutoffs};
 
 fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
-    let options = BatchOptions { name: name.map(str::to_owned), max_failures: Some(3), concurrency: Some(7) };
+    let (name, max_failures, concurrency) = (name.map(str::to_owned), Some(3), Some(7));
+    let options = BatchOptions { name, max_failures, concurrency, retry_of: None };
     Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1_000) })
 }
 
