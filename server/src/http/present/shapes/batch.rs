@@ -113,7 +113,7 @@ pub struct FullBatch {
     pub failures: Vec<Job>,
 }
 
-/// What became of the retry of a batch.
+/// The result of the retry of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RetriedBatch {
     /// The new batch; absent if none was made.
