@@ -1,5 +1,7 @@
-//! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end, cancels it or retries what failed. `follow` prints the
-//! output of its members.
+//! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end or cancels it. `retry` makes a batch of what has not
+//! succeeded, and `follow` prints the output of the members.
+
+mod retry;
 
 use std::time::Duration;
 
@@ -36,16 +38,18 @@ pub(crate) struct ListFlags {
     limit: u16,
 }
 
-/// Show a batch, wait for its end, cancel it, or retry its failed members.
+/// Show a batch, wait for its end, cancel it, or retry what has not succeeded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore batch 120             how many members are in each state, and the first failures
   longshore batch 120 --wait      show the progress until the last member has ended
   longshore batch 120 -f          print the output of all members until then
   longshore batch 120 cancel      cancel all members that have not ended
-  longshore batch 120 retry       run the failed members again, as new jobs
+  longshore batch 120 retry       make a batch of the members that have not succeeded
+  longshore batch 120 retry -y --concurrency 5 --wait
 
-With --wait and --follow the exit code is 0 if all members succeeded, and 1 otherwise. Ctrl-C does not stop the batch.")]
+With --wait and --follow the exit code is 0 if all members succeeded, and 1 otherwise; after retry they are for the new batch.
+Ctrl-C does not stop the batch.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -59,31 +63,28 @@ pub(crate) struct Flags {
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
     /// Print the output of all members until the batch has ended, each line with its job.
-    #[arg(short = 'f', long, conflicts_with_all = ["wait", "operation"])]
+    #[arg(short = 'f', long, conflicts_with = "wait")]
     follow: bool,
     /// Do not ask before the operation.
     #[arg(short = 'y', long, requires = "operation")]
     yes: bool,
-    /// Continue the retry that had this key: no member is retried twice.
+    /// For retry: repeat the command that had this key, which makes no second batch.
     #[arg(long, value_name = "KEY", requires = "operation")]
     key: Option<String>,
+    /// For retry: members of the new batch that may run at once [default: as of this batch].
+    #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: Option<u32>,
+    /// For retry: cancel what has not started once this many members of the new batch have failed [default: as of this batch].
+    #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
+    max_failures: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum BatchOperation {
     /// Cancel the members that have not ended.
     Cancel,
-    /// Run the members that failed, expired or were lost again.
+    /// Make a batch of the members that have not succeeded.
     Retry,
-}
-
-impl BatchOperation {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-        }
-    }
 }
 
 /// Lists batches.
@@ -135,31 +136,41 @@ async fn follow(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
 /// Shows a batch, or does something with its members.
 pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    if flags.follow {
-        return follow(&api, flags.common.format, flags.id).await;
-    }
-    if let Some(operation) = flags.operation {
-        let id = flags.id.to_string();
-        let path = ["api", "batches", &id, operation.name()];
-        if flags.key.is_some() && operation != BatchOperation::Retry {
-            return Err(Failure::new(Exit::Usage, "--key is for retry: to cancel twice does no harm").into());
-        }
-        let operation = bulk::Operation { verb: operation.name(), key: flags.key.as_deref() };
-        bulk::apply_to_batch(&api, &flags.common, &path, operation, flags.yes).await?;
+    let format = flags.common.format;
+    match flags.operation {
+        Some(BatchOperation::Retry) => return retry::retry(&api, flags).await,
+        Some(BatchOperation::Cancel) => cancel(&api, &flags).await?,
+        None if flags.follow => return follow(&api, format, flags.id).await,
+        None => {}
     }
     match (flags.wait, flags.operation) {
-        (Some(limit), operation) => {
-            wait(&api, flags.common.format, flags.id, limit, operation.is_some()).await
-        }
+        (Some(limit), operation) => wait(&api, format, flags.id, limit, operation.is_some()).await,
         (None, Some(_)) => Ok(()),
         (None, None) => {
             let json = api.json(api.get(&["api", "batches", &flags.id.to_string()])).await?;
-            if records::print(flags.common.format, &json, "id")? {
+            if records::print(format, &json, "id")? {
                 return Ok(());
             }
             show(&parse(&api, &json)?)
         }
     }
+}
+
+async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
+    let for_retry = [
+        ("--key", flags.key.is_some()),
+        ("--follow", flags.follow),
+        ("--concurrency", flags.concurrency.is_some()),
+        ("--max-failures", flags.max_failures.is_some()),
+    ];
+    if let Some((flag, _)) = for_retry.iter().find(|(_, is_given)| *is_given) {
+        let hint = "to cancel twice does no harm, and a cancelled batch has nothing to follow";
+        return Err(Failure::new(Exit::Usage, format!("{flag} is for retry, not for cancel"))
+            .hint(hint)
+            .into());
+    }
+    let path = ["api", "batches", &flags.id.to_string(), "cancel"];
+    bulk::apply_to_batch(api, &flags.common, &path, flags.yes).await
 }
 
 /// Waits for the end of a batch and prints how it ended. `was_reached` says that the server has answered before.
@@ -208,6 +219,8 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     screen::fields(&[
         ("batch", batch.id.to_string()),
         ("name", batch.name.clone().unwrap_or_default()),
+        ("retry of", batch_text(batch.retry_of)),
+        ("retried as", batch_text(batch.retried_as)),
         ("state", batch.state.to_string()),
         ("progress", format!("{} of {} ended", batch.ended(), batch.count)),
         ("members", batch.members_text()),
@@ -229,6 +242,10 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn batch_text(batch: Option<u64>) -> String {
+    batch.map(|batch| format!("batch {batch}")).unwrap_or_default()
+}
+
 /// Submits several jobs of one definition, and waits for them if asked to.
 pub(crate) async fn submit(
     api: &Api,
@@ -237,7 +254,12 @@ pub(crate) async fn submit(
     output: &Output,
 ) -> anyhow::Result<()> {
     let made = api.create_job(request, key).await?;
-    let batch: view::Batch = parse(api, &made.json)?;
+    print_made(api, &made.json, output).await
+}
+
+/// Prints a batch that was just made, and waits for its end if asked to.
+async fn print_made(api: &Api, made: &Value, output: &Output) -> anyhow::Result<()> {
+    let batch: view::Batch = parse(api, made)?;
     if let Some(warning) = &batch.warning {
         screen::note(&format!("warning: {}", warning.text));
     }
@@ -247,7 +269,7 @@ pub(crate) async fn submit(
         screen::note(&text);
     }
     if batch.count == 0 {
-        return records::print(output.format, &made.json, "batch").map(drop);
+        return records::print(output.format, made, "batch").map(drop);
     }
     if let Some(limit) = output.wait {
         let jobs = screen::counted(batch.count, "job");
@@ -263,7 +285,7 @@ pub(crate) async fn submit(
             batch.last,
             id = batch.batch
         )),
-        format => records::print(format, &made.json, "batch").map(drop),
+        format => records::print(format, made, "batch").map(drop),
     }
 }
 

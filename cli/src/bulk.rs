@@ -57,14 +57,14 @@ pub(crate) async fn apply_to_all(
     apply(api, common, (&path, operation), ("the filters select", query), yes).await
 }
 
-/// Applies an operation to the members of a batch.
+/// Cancels the members of a batch.
 pub(crate) async fn apply_to_batch(
     api: &Api,
     common: &CommonArgs,
     path: &[&str],
-    operation: Operation<'_>,
     yes: bool,
 ) -> anyhow::Result<()> {
+    let operation = Operation { verb: "cancel", key: None };
     apply(api, common, (path, operation), ("the batch has", &[]), yes).await
 }
 
@@ -216,7 +216,7 @@ fn no_such_batch(batch: u64) -> Failure {
 }
 
 /// The number of jobs that a query selects.
-async fn count(api: &Api, path: &[&str], query: &[(&'static str, String)]) -> anyhow::Result<u64> {
+pub(crate) async fn count(api: &Api, path: &[&str], query: &[(&'static str, String)]) -> anyhow::Result<u64> {
     let (mut matched, mut cursor) = (0, None::<String>);
     loop {
         let request = api.request(Method::POST, path).query(query).query(&[("dry_run", "1")]);
@@ -231,7 +231,7 @@ async fn count(api: &Api, path: &[&str], query: &[(&'static str, String)]) -> an
 }
 
 /// Asks on a terminal before an operation on many jobs.
-fn confirm(verb: &str, selects: &str, count: u64) -> anyhow::Result<()> {
+pub(crate) fn confirm(verb: &str, selects: &str, count: u64) -> anyhow::Result<()> {
     let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
     if !std::io::stdin().is_terminal() {
         let text = format!("{selects} {jobs}; to {verb} them without a question, add --yes");

@@ -20,6 +20,8 @@ pub struct BatchOptions {
     pub max_failures: Option<u32>,
     /// Members that may be on workers at once.
     pub concurrency: Option<u32>,
+    /// The batch whose members it repeats.
+    pub retry_of: Option<JobId>,
 }
 
 /// A batch as it is stored when it is accepted.
@@ -64,16 +66,15 @@ pub struct BatchMember {
 }
 
 impl BatchMember {
+    /// The names of the variables that tell a member its position.
+    pub const VARIABLES: [&str; 3] = ["LONGSHORE_BATCH", "LONGSHORE_INDEX", "LONGSHORE_BATCH_SIZE"];
+
     /// The variables that tell a member its position.
     #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
         let Self { batch, index, size } = self;
-        let variables = [
-            ("LONGSHORE_BATCH", batch.to_string()),
-            ("LONGSHORE_INDEX", index.to_string()),
-            ("LONGSHORE_BATCH_SIZE", size.to_string()),
-        ];
-        variables.map(|(name, value)| (name.to_owned(), value)).into()
+        let values = [batch.to_string(), index.to_string(), size.to_string()];
+        Self::VARIABLES.into_iter().map(str::to_owned).zip(values).collect()
     }
 }
 
@@ -82,6 +83,15 @@ impl BatchMember {
 pub const fn is_failure(state: State) -> bool {
     matches!(state, State::Failed | State::Expired | State::Lost)
 }
+
+/// The reason of members that are cancelled because too many others failed.
+pub const MAX_FAILURES_REACHED: &str = "batch max_failures reached";
+
+/// The requester of the cancel of members that a worker has. The reason of a job on several workers says so.
+pub const BY_BATCH: &str = "its batch, in which max_failures was reached";
+
+/// The reason of a member that a worker had when it was cancelled. The requester, if it was none of ours, is in a note.
+pub const STOPPED: &str = "cancelled";
 
 /// All batches with members that have not ended.
 #[derive(Debug, Default)]

@@ -108,6 +108,9 @@ pub struct LiveDependency {
 /// Beginning of the reason of a job that was skipped. It is stored, and a start knows by it that nothing went wrong with the job.
 pub const SKIPPED: &str = "skipped";
 
+/// Part of the reason of a job that was cancelled because another one did not end as it required, and was not skipped.
+pub const COMES_AFTER: &str = "which it comes after";
+
 /// All jobs that wait for others.
 #[derive(Debug, Default)]
 pub struct Dependencies {

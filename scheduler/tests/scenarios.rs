@@ -225,11 +225,10 @@ fn happen(world: &mut World, words: &[&str]) {
             world.submit_all(jobs, None, false);
         }
         ["array", name, ..] => {
-            let options = BatchOptions {
-                name: option("name").map(str::to_owned),
-                max_failures: option("max_failures").map(|max| max.parse().unwrap()),
-                concurrency: option("concurrency").map(|limit| limit.parse().unwrap()),
-            };
+            let limit = |name| option(name).map(|text: &str| text.parse().unwrap());
+            let (max_failures, concurrency) = (limit("max_failures"), limit("concurrency"));
+            let named = option("name").map(str::to_owned);
+            let options = BatchOptions { name: named, max_failures, concurrency, retry_of: None };
             world.submit_array(name, number("x", 1), options);
         }
         ["cancel", job] => world.cancel(job_id(job)),

@@ -97,13 +97,29 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
         said.out
     );
 
-    let done = r#"{"dry_run":false,"matched":1,"done":1,"stopping":0,"refused":0,"refusals":[],"jobs":[30]}"#;
-    stub.on("POST /api/batches/12/retry?dry_run=1", "200 OK", JSON, done).on(
-        "POST /api/batches/12/retry",
-        "200 OK",
-        JSON,
-        done,
-    );
+    let counted = r#"{"dry_run":true,"retry_of":12,"matched":1,"refused":0}"#;
+    let made = r#"{"batch":30,"count":1,"first":30,"last":30,"retry_of":12,"dry_run":false,"matched":2,"refused":1,
+        "refusals":[{"job":13,"code":"unknown_job","detail":"there is no definition \"x\""}]}"#;
+    stub.on("POST /api/batches/12/retry?dry_run=1", "200 OK", JSON, counted)
+        .on(
+            "POST /api/batches/12/retry",
+            "201 Created",
+            JSON,
+            &made.replace("\"refused\":1", "\"refused\":0"),
+        )
+        .on("POST /api/batches/12/retry?concurrency=5&max_failures=9", "201 Created", JSON, made)
+        .on(
+            "POST /api/batches/13/retry?dry_run=1",
+            "200 OK",
+            JSON,
+            &counted.replace("\"matched\":1", "\"matched\":0"),
+        )
+        .on(
+            "POST /api/batches/13/retry",
+            "200 OK",
+            JSON,
+            r#"{"dry_run":false,"retry_of":13,"matched":0,"refused":0}"#,
+        );
     let mut unasked = stub.longshore(&["batch", "12", "retry"]);
     let said = run(unasked.stdin(Stdio::null()));
     assert_eq!(said.code, 2);
@@ -111,8 +127,24 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
         said.err.contains("the batch has 1 job; to retry them without a question, add --yes"),
         "{said:?}"
     );
-    let said = run(&mut stub.longshore(&["batch", "12", "retry", "--yes"]));
-    assert_eq!((said.code, said.out.as_str()), (0, "1 retried of 1 jobs\n"));
+    let said = run(&mut stub.longshore(&["batch", "12", "retry", "--yes", "--key", "k"]));
+    let follow = "batch 30 has 1 job, 30 to 30; follow it with: longshore batch 30 --wait\n";
+    assert_eq!((said.code, said.out.as_str()), (0, follow), "{said:?}");
+    assert!(stub.requests().iter().any(|it| it.head.contains(&"idempotency-key: k".to_owned())));
+    let limits = ["batch", "12", "retry", "-y", "--concurrency", "5", "--max-failures", "9", "-o", "name"];
+    let said = run(&mut stub.longshore(&limits));
+    assert_eq!((said.code, said.out.as_str()), (5, "30\n"), "{said:?}");
+    assert_eq!(said.err, "longshore: job 13: there is no definition \"x\"\nlongshore: 1 refused of 2 jobs\n");
+    let said = run(&mut stub.longshore(&["batch", "13", "retry"]));
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "no member of batch 13 is left to be retried\n"),
+        "{said:?}"
+    );
+    for flag in [&["--key", "k"][..], &["-f"], &["--concurrency", "2"], &["--max-failures", "2"]] {
+        let said = run(stub.longshore(&["batch", "12", "cancel", "-y"]).args(flag));
+        assert!(said.code == 2 && said.err.contains("is for retry, not for cancel"), "{flag:?}: {said:?}");
+    }
 }
 
 const JOBS: &str = r#"
@@ -148,16 +180,22 @@ async fn members_are_told_their_position_also_when_they_are_retried() {
         let (_, output) = cli(&cluster, &["logs", &job.to_string()]);
         assert!(output.contains(position), "{output}");
     }
-    let (code, said) = cli(&cluster, &["batch", "1", "retry", "--yes"]);
-    assert_eq!(code, 0, "{said}");
-    cluster.api().wait_for_job(4, |job| job["state"] == "failed").await;
+    let (code, said) = cli(&cluster, &["batch", "1", "retry", "--yes", "--wait"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("batch 4 has 1 job") && said.contains("1 failed"), "{said}");
     let (_, output) = cli(&cluster, &["logs", "4"]);
     assert!(output.contains("1 1/3\n"), "{output}");
-    // The retry has failed too, so it is the one to retry, though it is no member.
-    let (code, said) = cli(&cluster, &["batch", "1", "retry", "--yes"]);
-    assert_eq!(code, 0, "{said}");
-    let again = cluster.api().wait_for_job(5, |job| job["state"] == "failed").await;
-    assert_eq!(again["retry_of"], 4, "{again}");
+    // The retry has failed too, so it is the one to retry, with the position of the member.
+    let (code, said) = cli(&cluster, &["batch", "1", "retry", "--yes", "--follow"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("5[0]") && said.contains("| 1 1/3\n"), "{said}");
+    assert_eq!(cluster.api().get("/api/jobs/5").await["retry_of"], 4);
+    let (code, said) = cli(&cluster, &["batch", "4", "retry", "--yes", "--wait"]);
+    assert_eq!(code, 1, "{said}");
+    let (_, output) = cli(&cluster, &["logs", "6"]);
+    assert!(output.contains("1 1/3\n"), "{output}");
+    let (_, said) = cli(&cluster, &["batch", "4"]);
+    assert!(said.contains("retry of") && said.contains("batch 1") && said.contains("retried as"), "{said}");
 }
 
 #[tokio::test]
@@ -181,6 +219,13 @@ async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
     let events = api.get_bytes("/api/events?batch=1&kind=batch.*&tail=10&follow=0").await;
     let events = String::from_utf8(events).unwrap();
     assert!(events.contains("\"batch.accepted\"") && events.contains("\"batch.ended\""), "{events}");
+    // Those that failed, and all that were cancelled because of it, on a worker or not.
+    assert_eq!(cli(&cluster, &["batch", "1", "retry", "-y", "-o", "name"]), (0, "2001\n".to_owned()));
+    let again = api.get("/api/batches/2001").await;
+    assert_eq!(
+        (&again["count"], &again["max_failures"], &again["retry_of"]),
+        (&2_000.into(), &3.into(), &1.into())
+    );
 }
 
 /// The output of running members is printed at once, that of many members in full, and the exit code says how the batch ended.

@@ -165,4 +165,12 @@ async fn a_submitter_of_some_definitions_is_offered_operations_on_their_jobs_onl
     entries("other");
     assert!(submitter.is_offered("/batches/3", "/jobs/bulk").await, "a batch of its own definition");
     assert!(!submitter.is_offered("/batches/5", "/jobs/bulk").await, "a batch of another definition");
+    let retry = "/batches/3/retry";
+    assert!(!submitter.is_offered("/batches/3", retry).await, "nothing has ended without success");
+    site.run(&["cancel", "3", "4"]);
+    wait_until("members have ended", async || submitter.is_offered("/batches/3", retry).await).await;
+    let batch = site.run(&["batch", "3", "retry", "--yes"]);
+    assert!(batch.contains("no member of batch 3 is left"), "{batch}");
+    assert_eq!(submitter.send(retry, "").await, 409, "somebody has cancelled all");
+    assert_eq!(submitter.send("/batches/3/cancel", "").await, 404);
 }

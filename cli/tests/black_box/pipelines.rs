@@ -84,6 +84,8 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert_eq!((&batch["state"], &batch["skipped"]), (&json!("succeeded"), &json!(1)), "{batch}");
     let nothing = running.verb(&["pipeline", "7", "retry"]);
     assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
+    let nothing = running.verb(&["batch", "1", "retry"]);
+    assert!(nothing.code == 0 && nothing.out.contains("no member of batch 1 is left"), "{nothing:?}");
 }
 
 /// A retry that comes after the same job belongs to the pipeline.
@@ -118,7 +120,7 @@ async fn jobs_that_were_retried_are_not_retried_with_others_again() {
     fs::write(&gate, "").unwrap();
     assert_eq!(running.verb(&["retry", "1"]).code, 0);
     assert_eq!(states(api, 3, 1).await, ["succeeded"]);
-    for words in [&["batch", "1", "retry", "-y"][..], &["retry", "--state", "failed", "-y"]] {
+    for words in [&["retry", "--batch", "1", "-y"][..], &["retry", "--state", "failed", "-y"]] {
         let told = running.verb(words);
         assert!(told.code == 0 && !running.verb(&["ls"]).out.contains("4 "), "{words:?}: {told:?}");
     }

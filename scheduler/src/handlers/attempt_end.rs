@@ -9,6 +9,7 @@ use protocol::report::{Outcome, ReleaseCause};
 use protocol::{AttemptNo, JobId, Now, Timestamp};
 use rand::rngs::SmallRng;
 
+use crate::batches::{MAX_FAILURES_REACHED, STOPPED};
 use crate::core::Scheduler;
 use crate::definition::{Definition, OnLost};
 use crate::handlers::{batch, dependency, due, expect, expire, hook, run_on, unique};
@@ -176,10 +177,10 @@ fn next_step(
     if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Job) {
         let is_stopped = !has_started && scheduler.batches.is_stopped(id);
         let reason = match (scheduler.schedules.replaced_by(id), scheduler.unique.successor(id)) {
-            _ if is_stopped => batch::MAX_FAILURES_REACHED.into(),
+            _ if is_stopped => MAX_FAILURES_REACHED.into(),
             (Some(job), _) => alloc::format!("cancelled: replaced by job {job} of the next slot"),
             (_, Some(job)) => alloc::format!("cancelled: replaced by job {job} of the same unique key"),
-            (None, None) => "cancelled".into(),
+            (None, None) => STOPPED.into(),
         };
         return NextStep::End(State::Cancelled, reason);
     }

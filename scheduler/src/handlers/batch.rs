@@ -2,7 +2,7 @@
 
 use protocol::{JobId, Now, Timestamp};
 
-use crate::batches::{BatchOptions, LiveBatch, NewBatch};
+use crate::batches::{BY_BATCH, BatchOptions, LiveBatch, MAX_FAILURES_REACHED, NewBatch};
 use crate::core::Scheduler;
 use crate::handlers::{attempt_end, cancel};
 use crate::job::LiveState;
@@ -62,12 +62,6 @@ fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {
         }
     }
 }
-
-/// The reason of members that are cancelled because too many others failed.
-pub(crate) const MAX_FAILURES_REACHED: &str = "batch max_failures reached";
-
-/// The requester of the cancel of members that a worker has.
-const BY_BATCH: &str = "its batch, in which max_failures was reached";
 
 /// Members of stopped batches that one step looks at.
 const MEMBERS_PER_STEP: u64 = 500;

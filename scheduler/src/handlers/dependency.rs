@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::dependencies::{Dependency, DependencyRow, LiveDependency, Predecessor, SKIPPED, Unmet, Verdict};
+use crate::dependencies::{
+    COMES_AFTER, Dependency, DependencyRow, LiveDependency, Predecessor, SKIPPED, Unmet, Verdict,
+};
 use crate::handlers::{attempt_end, due, expire};
 use crate::new_jobs::NewJobs;
 use crate::results;
@@ -147,8 +149,8 @@ fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
             format!("{SKIPPED}: it runs only if job {on} fails, but job {on} succeeded")
         }
         Some(_) if is_skipped => format!("{SKIPPED}, because job {on} before it was skipped"),
-        Some(state) => format!("job {on}, which it comes after, ended as {}", state.name()),
-        None => format!("job {on}, which it comes after, is not kept any more"),
+        Some(state) => format!("job {on}, {COMES_AFTER}, ended as {}", state.name()),
+        None => format!("job {on}, {COMES_AFTER}, is not kept any more"),
     }
 }
 

@@ -107,7 +107,7 @@ impl Permission {
 const ADMINISTRATION: [&str; 3] = ["/api/tokens", "/api/audit", "/audit"];
 
 /// Paths that act on jobs.
-const JOBS: [&str; 3] = ["/api/jobs", "/api/batches", "/jobs"];
+const JOBS: [&str; 4] = ["/api/jobs", "/api/batches", "/jobs", "/batches"];
 
 fn is_within(path: &str, area: &str) -> bool {
     path.strip_prefix(area).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -137,6 +137,7 @@ mod tests {
             (Method::POST, "/api/jobs/resize", Permission::Submit),
             (Method::PATCH, "/api/jobs/12", Permission::Submit),
             (Method::POST, "/api/batches/12/cancel", Permission::Submit),
+            (Method::POST, "/batches/12/retry", Permission::Submit),
             (Method::POST, "/definitions/resize/run", Permission::Submit),
             (Method::POST, "/api/definitions/resize/backfill", Permission::Submit),
             (Method::POST, "/api/definitions/resize/pause", Permission::Operate),

@@ -77,6 +77,8 @@ pub(crate) struct AppState {
     searches: Arc<Semaphore>,
     pub(crate) body_budget: BodyBudget,
     parse_blocking: Arc<Semaphore>,
+    /// Held while a batch is retried: the next retry sees the jobs that the one before has made, and only one has its jobs in memory.
+    pub(crate) batch_retries: tokio::sync::Mutex<()>,
     /// Ends of the last day, for the dashboard.
     pub(crate) ends: EndsCount,
     /// The description of the API; `openapi` writes it.
@@ -94,6 +96,7 @@ impl AppState {
             searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             body_budget,
             parse_blocking: Arc::new(Semaphore::new(1)),
+            batch_retries: tokio::sync::Mutex::new(()),
             ends: EndsCount::default(),
             openapi: OnceLock::new(),
             started: rand::random(),

@@ -17,6 +17,10 @@ pub struct BatchRow {
     pub max_failures: Option<u32>,
     /// Members that may be on workers at once.
     pub concurrency: Option<u32>,
+    /// The batch whose members it repeats, if that is kept.
+    pub retry_of: Option<JobId>,
+    /// The latest batch that repeats members of this one.
+    pub retried_as: Option<JobId>,
     /// When the last member ended.
     pub ended_at: Option<Timestamp>,
     /// Its state, which follows from those of the members.

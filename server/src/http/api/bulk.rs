@@ -5,8 +5,8 @@
 //! filters and ids submits a job of it.
 
 mod by_number;
-mod keys;
-mod retried;
+pub(crate) mod keys;
+pub(crate) mod retried;
 mod verb;
 
 use std::sync::Arc;
@@ -45,8 +45,7 @@ use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
 use keys::{fingerprint_text, key_of};
-pub(crate) use verb::Verb;
-use verb::names_a_filter;
+use verb::{Verb, names_a_filter};
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -148,13 +147,12 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
 }
 
-/// One operation on the members of a batch.
+/// Cancels the members of a batch.
 ///
 /// # Errors
 /// Those of the filters, and those that end the whole operation.
-pub(crate) async fn on_batch(
+pub(crate) async fn cancel_batch(
     state: Arc<AppState>,
-    verb: Verb,
     first: JobId,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -162,16 +160,11 @@ pub(crate) async fn on_batch(
     body::none(body).await?;
     let mut query = Query::of(&parts.uri)?;
     let dry_run = query.switch("dry_run")?;
-    let revision = match verb {
-        Verb::Retry => RevisionChoice::read(&mut query)?,
-        Verb::Cancel | Verb::Release => RevisionChoice::Current,
-    };
     let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
     query.finish()?;
-    let verb_and_batch = format!("{} batch {first}", verb.name());
-    let key = parse_key(&parts, &fingerprint_text(verb_and_batch, parts.uri.query()), &[])?;
+    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
     let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
-    let operation = Operation { state, verb, revision, by, request_id, key };
+    let operation = Operation { state, verb, revision, by, request_id, key: None };
     let states = verb.states().to_vec();
     let filter = JobFilter { batch: Some(first), states, before, ..JobFilter::default() };
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };

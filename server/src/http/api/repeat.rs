@@ -11,6 +11,7 @@ use scheduler::params::Field;
 use scheduler::step::Rejection;
 
 use crate::auth::actor::Actor;
+use crate::catalogue::Definitions;
 use crate::config::jobs_file;
 use crate::http::api::admission;
 use crate::http::api::jobs::find;
@@ -23,7 +24,7 @@ use crate::http::request::submission::{self, merge_overrides, merge_pairs};
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
-use crate::store::JobRow;
+use crate::store::{BatchRow, JobRecord, JobRow};
 
 /// The job that repeats an ended one, with `changes` laid over what they do not clear.
 pub(crate) async fn repeat_of(
@@ -43,33 +44,64 @@ pub(crate) async fn repeat_of(
             .hint("wait until it has ended, or cancel it first; for another job like it, submit one"));
     }
     let definitions = state.services.catalogue.current();
+    let definition = definition_of(state, &definitions, &record.row, revision).await?;
+    let batch = match record.row.batch.filter(|_| own_position(&record).is_empty()) {
+        Some(first) => state.read(move |archive| archive.batch(first)).await?,
+        None => None,
+    };
+    let members = members::repeated(state, &record.row, members).await?;
+    let checker = Checker::new(&definition.submission.params);
+    let job = repetition(record, &definition, &checker, batch.as_ref(), changes)?;
+    admission::check_policy(&definitions, &definition, job.timeout, actor.role)?;
+    Ok((definition, NewJob { members, ..job }))
+}
+
+/// The definition of the job that repeats this one.
+///
+/// # Errors
+/// It is disabled or gone, and those of a read.
+pub(crate) async fn definition_of(
+    state: &Arc<AppState>,
+    definitions: &Definitions,
+    row: &JobRow,
+    revision: RevisionChoice,
+) -> Result<Arc<Definition>, Problem> {
     // A disabled definition disables its older revisions, too.
-    if definitions.find(&record.row.definition).is_some_and(|entry| !entry.definition.enabled) {
+    if definitions.find(&row.definition).is_some_and(|entry| !entry.definition.enabled) {
         return Err(Rejection::Disabled.into());
     }
-    let definition = match revision {
-        RevisionChoice::Original => revision_of(state, &record.row).await?,
-        RevisionChoice::Current => match definition::find(&definitions, &record.row.definition) {
-            Ok(entry) => Arc::clone(&entry.definition),
-            Err(problem) => {
-                return Err(problem.hint("?revision=original runs it as it was when the job was made"));
-            }
+    match revision {
+        RevisionChoice::Original => revision_of(state, row).await,
+        RevisionChoice::Current => match definition::find(definitions, &row.definition) {
+            Ok(entry) => Ok(Arc::clone(&entry.definition)),
+            Err(problem) => Err(problem.hint("?revision=original runs it as it was when the job was made")),
         },
-    };
-    let position = position(state, &record.row).await?;
-    let members = members::repeated(state, &record.row, members).await?;
-    let mut details =
-        JobDetails { overrides: record.overrides, labels: record.row.labels, ..JobDetails::default() };
+    }
+}
+
+/// The job that repeats this one, of this definition. `batch` is the batch of which the job is a member.
+///
+/// # Errors
+/// The definition does not take its parameters or the changes.
+pub(crate) fn repetition(
+    record: JobRecord,
+    definition: &Definition,
+    checker: &Checker<'_>,
+    batch: Option<&BatchRow>,
+    changes: JobRequest<'_>,
+) -> Result<NewJob, Problem> {
+    let position = position(&record, batch);
+    let JobRecord { row, overrides, params, .. } = record;
+    let mut details = JobDetails { overrides, labels: row.labels, ..JobDetails::default() };
     let cleared = changes.cleared.clone();
     cleared.clear(&mut details.overrides);
     if cleared.clears(Field::Labels) {
         details.labels.clear();
     }
     merge_pairs(&mut details.overrides.environment, position);
-    let checker = Checker::new(&definition.submission.params);
-    let kept = record.params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
+    let kept = params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
     let (changes, resolved) =
-        submission::resolve_over_earlier_params(kept.collect(), changes, &definition, &checker)?;
+        submission::resolve_over_earlier_params(kept.collect(), changes, definition, checker)?;
     details.params = resolved;
     if let Some(changes) = changes.details {
         merge_overrides(&mut details.overrides, changes.overrides);
@@ -78,18 +110,15 @@ pub(crate) async fn repeat_of(
     }
     job_request::check_size(&details.sent())?;
     let has_details = !details.is_empty();
-    let job = NewJob {
-        priority: changes.priority.or((!cleared.clears(Field::Priority)).then_some(record.row.priority)),
-        timeout: changes.timeout.or(record.row.timeout.filter(|_| !cleared.clears(Field::Timeout))),
-        retry_of: Some(id),
+    Ok(NewJob {
+        priority: changes.priority.or((!cleared.clears(Field::Priority)).then_some(row.priority)),
+        timeout: changes.timeout.or(row.timeout.filter(|_| !cleared.clears(Field::Timeout))),
+        retry_of: Some(row.job),
         unique_key: changes.unique_key,
         after: changes.after,
-        members,
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
-    };
-    admission::check_policy(&definitions, &definition, job.timeout, actor.role)?;
-    Ok((definition, job))
+    })
 }
 
 /// Finds the revision of a job, and registers it with the engine if jobs.yaml has changed since.
@@ -111,10 +140,20 @@ async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definiti
     Ok(definition)
 }
 
-/// The variables that told a member of a batch its position. A job that repeats it is no member, and gets the same.
-async fn position(state: &AppState, row: &JobRow) -> Result<Vec<(String, String)>, Problem> {
-    let Some(first) = row.batch else { return Ok(Vec::new()) };
-    let Some(batch) = state.read(move |archive| archive.batch(first)).await? else { return Ok(Vec::new()) };
-    let index = u32::try_from(row.job.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
-    Ok(BatchMember { batch: first, index, size: batch.count }.variables())
+/// The variables that told a job its position among the members of a batch: those of the member that it repeats itself, if it does so, else its own.
+fn position(record: &JobRecord, batch: Option<&BatchRow>) -> Vec<(String, String)> {
+    let own = own_position(record);
+    match batch.filter(|batch| own.is_empty() && record.row.batch == Some(batch.first)) {
+        Some(batch) => {
+            let index = u32::try_from(record.row.job.0.saturating_sub(batch.first.0)).unwrap_or(u32::MAX);
+            BatchMember { batch: batch.first, index, size: batch.count }.variables()
+        }
+        None => own,
+    }
+}
+
+/// The position that was given to a job which repeats a member.
+fn own_position(record: &JobRecord) -> Vec<(String, String)> {
+    let is_position = |(name, _): &&(String, String)| BatchMember::VARIABLES.contains(&name.as_str());
+    record.overrides.environment.iter().filter(is_position).cloned().collect()
 }

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
-use crate::http::api::{bulk, jobs, pauses, pipelines, submit, workers};
+use crate::http::api::{batches, bulk, jobs, pauses, pipelines, submit, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Batch, BulkResult, Job};
+use crate::http::present::shapes::{Batch, BulkResult, Job, RetriedBatch};
 use crate::http::request::body;
 use crate::http::request::path::{Id, IdAndVerb, Name, NameAndVerb};
 use crate::http::request::query::encode;
@@ -97,6 +97,31 @@ pub(super) async fn to_job(state: &AppState, made: Response) -> Result<Response,
 async fn to_batch(state: &AppState, made: Response) -> Result<Response, Problem> {
     let batch: Batch = read_answer(made).await?;
     Ok(see_other(&state.services.base_path, &format!("/batches/{}", batch.batch)))
+}
+
+/// `POST /batches/{id}/retry`: leads to the new batch.
+pub(crate) async fn batch(
+    State(state): State<Arc<AppState>>,
+    IdAndVerb(id, verb): IdAndVerb,
+    request: Request,
+) -> Result<Response, Problem> {
+    if verb != "retry" {
+        return Err(no_such_verb(&verb));
+    }
+    let asked = request_for(&request, "", None);
+    let answer = batches::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
+    let answer: RetriedBatch = read_answer(answer).await?;
+    match (answer.batch.filter(|new| new.count > 0), answer.refusals.first()) {
+        (Some(new), _) => Ok(see_other(&state.services.base_path, &format!("/batches/{}", new.batch))),
+        (None, Some(refusal)) => {
+            let detail = format!("no member can be retried: job {}: {}", refusal.job, refusal.detail);
+            Err(Problem::new(Code::NotFinished, detail))
+        }
+        (None, None) => {
+            let detail = format!("no member of batch {id} is left to be retried");
+            Err(Problem::new(Code::NotFinished, detail))
+        }
+    }
 }
 
 async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Result<T, Problem> {

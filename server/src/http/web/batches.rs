@@ -81,6 +81,8 @@ struct BatchPage {
     failures: Vec<Row>,
     /// True if the sender may act on the members.
     may_act: bool,
+    /// Members have ended without success.
+    can_retry: bool,
     /// The query that selects the members.
     selection: String,
 }
@@ -105,6 +107,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
     render(&BatchPage {
         may_act: frame.may_run_all(members_shown.iter().map(|job| job.name.as_str())),
         frame,
+        can_retry: full.batch.counts.failures() + full.batch.counts.cancelled > full.batch.skipped,
         members: full.batch.counts.by_state().collect(),
         row: BatchRow::of(full.batch),
         failures: full.failures.into_iter().map(Row::of).collect(),

@@ -54,6 +54,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/jobs/{id}/{verb}", post(actions::job))
         .route("/batches", get(batches::list))
         .route("/batches/{id}", get(batches::one))
+        .route("/batches/{id}/{verb}", post(actions::batch))
         .route("/definitions", get(definitions::list))
         .route("/definitions/{name}", get(definitions::one))
         .route("/definitions/{name}/revisions", get(revisions::show))

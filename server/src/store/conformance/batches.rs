@@ -12,7 +12,8 @@ use super::harness::*;
 use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobFilter, RetentionCutoffs};
 
 fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
-    let options = BatchOptions { name: name.map(str::to_owned), max_failures: Some(3), concurrency: Some(7) };
+    let (name, max_failures, concurrency) = (name.map(str::to_owned), Some(3), Some(7));
+    let options = BatchOptions { name, max_failures, concurrency, retry_of: None };
     Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1_000) })
 }
 
@@ -234,4 +235,29 @@ pub(in crate::store) fn a_hidden_batch_is_not_shown_and_goes_with_its_members(ba
     harness.commit(vec![forming, new_batch(4, 2, None), member(4, 4)]);
     harness.commit(vec![member(5, 4), Change::BatchCompleted { first: JobId(4) }]);
     assert_eq!(found(&harness, 4).unwrap().counts.queued, 2);
+}
+
+pub(in crate::store) fn a_batch_and_its_retry_name_each_other(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let retry = |first: u64, of: u64| {
+        let options = BatchOptions { retry_of: Some(JobId(of)), ..BatchOptions::default() };
+        Change::BatchAdded(NewBatch { first: JobId(first), count: 1, options, created_at: Timestamp(1_000) })
+    };
+    harness.commit(vec![new_batch(1, 1, None), member(1, 1)]);
+    harness.commit(vec![ended_at(1, State::Failed, 5_000), batch_ended(1, 1)]);
+    harness.commit(vec![retry(2, 1), member(2, 2), retry(3, 1), member(3, 3)]);
+    // Nobody sees it before its last member.
+    harness.commit(vec![Change::PendingBatch { first: JobId(4), last: JobId(4) }, retry(4, 1), member(4, 4)]);
+    let names = |harness: &Harness<'_>, first| {
+        let row = found(harness, first).unwrap();
+        (row.retry_of.map(|of| of.0), row.retried_as.map(|by| by.0))
+    };
+    assert_eq!(
+        [1, 2, 3].map(|first| names(&harness, first)),
+        [(None, Some(3)), (Some(1), None), (Some(1), None)]
+    );
+    harness.restart();
+    assert_eq!(names(&harness, 1), (None, Some(3)));
+    assert_eq!(harness.remove_all(RetentionCutoffs { ended_since: Timestamp(6_000), ..KEEP }), 1);
+    assert_eq!(names(&harness, 3), (None, None), "the first one is not kept any more");
 }

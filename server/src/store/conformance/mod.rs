@@ -69,6 +69,7 @@ macro_rules! conforms {
             a_batch_ends_with_its_last_member_only,
             a_batch_is_kept_as_long_as_its_last_member,
             batches_are_listed_by_name_and_state,
+            a_batch_and_its_retry_name_each_other,
             a_hidden_batch_is_not_shown_and_goes_with_its_members,
             a_cancel_is_confirmed_once_by_its_own_worker,
             every_lost_attempt_is_in_doubt_until_its_worker_says_that_it_is_gone,

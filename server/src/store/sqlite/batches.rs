@@ -12,8 +12,8 @@ use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobRow};
 pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO batches (id, name, created_at, count, max_failures, concurrency)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO batches (id, name, created_at, count, max_failures, concurrency, retry_of)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![
             batch.first.0.cast_signed(),
@@ -21,7 +21,8 @@ pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result
             batch.created_at.0,
             batch.count,
             batch.options.max_failures,
-            batch.options.concurrency
+            batch.options.concurrency,
+            batch.options.retry_of.map(|of| of.0.cast_signed())
         ])?;
     Ok(())
 }
@@ -109,7 +110,10 @@ pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> r
 }
 
 const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, state, removed, scheduled, queued, assigned, running, \
-     quarantined, succeeded, failed, cancelled, expired, lost, skipped, concurrency";
+     quarantined, succeeded, failed, cancelled, expired, lost, skipped, concurrency, \
+     (SELECT earlier.id FROM batches earlier WHERE earlier.id = batches.retry_of), \
+     (SELECT max(later.id) FROM batches later WHERE later.retry_of = batches.id
+         AND NOT EXISTS (SELECT 1 FROM forming WHERE first = later.id))";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
@@ -127,6 +131,8 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         removed: row.get(7)?,
         skipped: row.get(18)?,
         concurrency: row.get(19)?,
+        retry_of: row.get::<_, Option<i64>>(20)?.map(id),
+        retried_as: row.get::<_, Option<i64>>(21)?.map(id),
         counts: BatchCounts {
             scheduled: row.get(8)?,
             queued: row.get(9)?,

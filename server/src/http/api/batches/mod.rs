@@ -1,7 +1,8 @@
-//! Batches: jobs that were submitted together. `submit_many` and `array` make them; here they are listed, waited for, cancelled and
-//! retried.
+//! Batches: jobs that were submitted together. `submit_many` and `array` make them, and `retry` makes one of another; here they are
+//! listed, waited for and cancelled.
 
 pub(crate) mod array;
+mod retry;
 pub(crate) mod submit_many;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use protocol::JobId;
 
 use crate::excerpt::excerpt;
-use crate::http::api::bulk::{self, Verb};
+use crate::http::api::bulk;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
@@ -87,16 +88,15 @@ pub(crate) async fn operate(
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    let verb = match verb.as_str() {
-        "cancel" => Verb::Cancel,
-        "retry" => Verb::Retry,
-        _ => {
-            let detail = format!("there is no operation \"{}\" on batches", excerpt(&verb));
-            return Err(Problem::new(Code::NotFound, detail).hint("the operations are cancel and retry"));
-        }
-    };
-    find(&state, JobId(id)).await?;
-    bulk::on_batch(state, verb, JobId(id), request).await
+    if !matches!(verb.as_str(), "cancel" | "retry") {
+        let detail = format!("there is no operation \"{}\" on batches", excerpt(&verb));
+        return Err(Problem::new(Code::NotFound, detail).hint("the operations are cancel and retry"));
+    }
+    let batch = find(&state, JobId(id)).await?;
+    match verb.as_str() {
+        "cancel" => bulk::cancel_batch(state, batch.first, request).await,
+        _ => retry::retry(&state, &batch, request).await,
+    }
 }
 
 /// The batch with its first failures.

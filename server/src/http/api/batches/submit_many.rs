@@ -84,7 +84,10 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
 }
 
 /// Reads `batch_name`, `max_failures` and `concurrency`.
-fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
+///
+/// # Errors
+/// `invalid_batch`, `out_of_range`.
+pub(super) fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
     let name = query.text("batch_name")?;
     if let Some(Err((detail, hint))) = name.as_deref().map(job_request::batch_name) {
         return Err(Problem::new(Code::InvalidBatch, detail).field("?batch_name").hint(hint));
@@ -98,14 +101,15 @@ fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
         });
         count.transpose()
     };
-    Ok(BatchOptions { name, max_failures: count("max_failures")?, concurrency: count("concurrency")? })
+    let (max_failures, concurrency) = (count("max_failures")?, count("concurrency")?);
+    Ok(BatchOptions { name, max_failures, concurrency, retry_of: None })
 }
 
 /// The options of the batch within the fingerprint behind its idempotency key.
 fn fingerprint_text(options: &BatchOptions) -> String {
     match options {
-        BatchOptions { name: None, max_failures: None, concurrency: None } => String::new(),
-        BatchOptions { name, max_failures, concurrency } => {
+        BatchOptions { name: None, max_failures: None, concurrency: None, .. } => String::new(),
+        BatchOptions { name, max_failures, concurrency, .. } => {
             let text = |number: &Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
             let name = name.as_deref().unwrap_or_default();
             // Without a limit as before there was one: keys outlive an upgrade. A name has no line break.
@@ -123,8 +127,7 @@ pub(crate) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<R
     let asked = u32::try_from(asked).unwrap_or(u32::MAX);
     match answer {
         Answer::Accepted(accepted) => {
-            let duplicates = asked.saturating_sub(accepted.count);
-            Ok(created(state, &accepted, duplicates))
+            Ok(json(StatusCode::CREATED, location(state, accepted.first), &created(&accepted, asked)))
         }
         Answer::Duplicate(job) => {
             let batch = shapes::Batch { duplicates: asked, ..batch(job, 0) };
@@ -209,14 +212,14 @@ pub(crate) fn read_many(
     }
 }
 
-fn created(state: &AppState, accepted: &Accepted, duplicates: u32) -> Response {
-    let batch = shapes::Batch {
-        duplicates,
+/// A batch that was just made. Jobs that were `asked` for and are not in it are duplicates.
+pub(super) fn created(accepted: &Accepted, asked: u32) -> shapes::Batch {
+    shapes::Batch {
+        duplicates: asked.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
         warning: accepted.pending.and_then(warning),
         ..batch(accepted.first, accepted.count)
-    };
-    json(StatusCode::CREATED, location(state, accepted.first), &batch)
+    }
 }
 
 pub(crate) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
@@ -225,12 +228,14 @@ pub(crate) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
     json(StatusCode::OK, headers, &batch(holder.job, holder.count))
 }
 
-fn batch(first: JobId, count: u32) -> shapes::Batch {
+/// A batch by its first job.
+pub(super) fn batch(first: JobId, count: u32) -> shapes::Batch {
     let last = first.0 + u64::from(count.saturating_sub(1));
     shapes::Batch { batch: first.0, count, first: first.0, last, ..shapes::Batch::default() }
 }
 
-fn location(state: &AppState, first: JobId) -> HeaderMap {
+/// The header that names a batch.
+pub(super) fn location(state: &AppState, first: JobId) -> HeaderMap {
     let location = HeaderValue::try_from(format!("{}/api/batches/{first}", state.services.base_path));
     location.map(|location| HeaderMap::from_iter([(header::LOCATION, location)])).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use protocol::JobId;
 
 /// The facts that a request must have in common with an earlier one of its key: all of its query but the place at which it goes on.
-pub(super) fn fingerprint_text(mut text: String, query: Option<&str>) -> String {
+pub(crate) fn fingerprint_text(mut text: String, query: Option<&str>) -> String {
     let is_place = |pair: &str| matches!(pair.split('=').next(), Some("cursor" | "dry_run"));
     let mut pairs: Vec<&str> = query.unwrap_or_default().split('&').collect();
     pairs.retain(|pair| !pair.is_empty() && !is_place(pair));

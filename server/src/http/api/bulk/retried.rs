@@ -11,7 +11,7 @@ use crate::http::middleware::problem::Problem;
 use crate::store::{Archive, JobFilter, ReadError};
 
 /// Retries of retries.
-const RETRIES_FOLLOWED: usize = 100;
+pub(crate) const RETRIES_FOLLOWED: usize = 100;
 
 impl Operation {
     /// The jobs to retry for these jobs of a filter. A retry stands for its job from then on, unless this request made it when it was sent

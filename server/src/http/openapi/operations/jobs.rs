@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::super::operation::{ID, Kind, Operation, Parameter, list, object, query, text};
-use super::examples::{batch, batch_summary, bulk_result, full_job, job, reason, worker_ref};
+use super::super::operation::{ID, Kind, Operation, list, object, query, text};
+use super::examples::{batch, batch_summary, bulk_result, full_job, job, reason, retried_batch, worker_ref};
 use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
@@ -158,17 +158,6 @@ pub(super) fn jobs_in_bulk() -> Vec<Operation> {
 }
 
 pub(super) fn batches() -> Vec<Operation> {
-    let verb = |path, id, summary, parameters: &[Parameter]| {
-        Operation::post(path, "batches", id, summary)
-            .takes(&[DRY_RUN, CURSOR, KEY])
-            .takes(parameters)
-            .answers(
-                200,
-                "The number of jobs, and what became of them.",
-                vec![object::<shapes::BulkResult>(bulk_result())],
-            )
-            .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]])
-    };
     vec![
         Operation::get("/api/batches", "batches", "list_batches", "List batches, newest first")
             .takes(&[
@@ -183,7 +172,28 @@ pub(super) fn batches() -> Vec<Operation> {
             .takes(&[query("wait", WAIT, "The server answers when the last member has ended, or after this time, at most 10m.")])
             .answers(200, "The batch.", vec![object::<shapes::FullBatch>(batch_summary())])
             .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
-        verb("/api/batches/{id}/cancel", "cancel_batch", "End the members that have not ended", &[]),
-        verb("/api/batches/{id}/retry", "retry_batch", "Run the members again that failed, expired or were lost", &[REVISION]),
+        Operation::post("/api/batches/{id}/cancel", "batches", "cancel_batch", "End the members that have not ended")
+            .takes(&[DRY_RUN, CURSOR, KEY])
+            .answers(
+                200,
+                "The number of jobs, and what became of them.",
+                vec![object::<shapes::BulkResult>(bulk_result())],
+            )
+            .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]]),
+        Operation::post("/api/batches/{id}/retry", "batches", "retry_batch", "Make a batch of the members that have not succeeded")
+            .takes(&[
+                query("batch_name", Kind::Text("film 7"), "The name of the new batch, instead of that of this one."),
+                query("max_failures", Kind::Number(1, 100_000, 3), "Instead of that of this batch."),
+                query("concurrency", Kind::Number(1, 100_000, 10), "Instead of that of this batch."),
+            ])
+            .takes(&[REVISION, DRY_RUN, KEY])
+            .answers(201, "The new batch.", vec![object::<shapes::RetriedBatch>(retried_batch())])
+            .with_headers(&[("location", "The address of the new batch.")])
+            .answers(
+                200,
+                "No batch was made: there is none to make, it was only counted, or an earlier request with this key has made it.",
+                vec![object::<shapes::RetriedBatch>(retried_batch())],
+            )
+            .problems(&[&NO_BODY, &SUBMISSION, &[Code::BatchNotFound, Code::InvalidId, Code::TooManyJobs]]),
     ]
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Job, Text, Time};
+use super::{Batch, Job, Refusal, Text, Time};
 
 /// A batch, as lists show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -36,6 +36,12 @@ pub struct BatchSummary {
     /// Members that may be on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// The batch whose members it repeats; absent if that is not kept any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<u64>,
+    /// The latest batch that repeats members of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried_as: Option<u64>,
     /// Members that are no longer kept.
     #[serde(default)]
     pub removed: u32,
@@ -105,4 +111,23 @@ pub struct FullBatch {
     /// The first members that failed, expired or were lost, at most 10, in the order of their numbers, without labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Job>,
+}
+
+/// The result of the retry of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RetriedBatch {
+    /// The new batch; absent if none was made.
+    #[serde(flatten)]
+    pub batch: Option<Batch>,
+    /// The batch whose members were to be retried.
+    pub retry_of: u64,
+    /// True if the members were only counted.
+    pub dry_run: bool,
+    /// The number of members that were to be retried.
+    pub matched: u64,
+    /// The number of those that cannot be retried, and are not in the new batch.
+    pub refused: u64,
+    /// The first refusals, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
 }

@@ -35,7 +35,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use crate::rfc3339::Time;
 pub use access::{AuditEntry, NewToken, Token};
-pub use batch::{BatchCounts, BatchSummary, FullBatch};
+pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{

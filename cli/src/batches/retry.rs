@@ -1,0 +1,79 @@
+//! `longshore batch ID retry`: a new batch of the members that have not succeeded.
+
+use reqwest::Method;
+use serde_json::Value;
+
+use super::{Flags, Output, follow, print_made};
+use crate::api::{self, Api, parse};
+use crate::bulk;
+use crate::failure::{Exit, Failure};
+use crate::records;
+use crate::screen::{self, Format};
+use crate::view::RetriedBatch;
+
+/// Makes the batch, prints it, and waits for it if asked to.
+///
+/// # Errors
+/// Members were refused, the batch did not succeed, and those of the requests.
+pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
+    let format = flags.common.format;
+    if flags.follow {
+        records::refuse_records(format)?;
+    }
+    let id = flags.id.to_string();
+    let path = ["api", "batches", &id, "retry"];
+    let key = api::idempotency_key(flags.key.as_deref())?;
+    if !flags.yes {
+        match bulk::count(api, &path, &[]).await? {
+            0 => {}
+            count => bulk::confirm("retry", "the batch has", count)?,
+        }
+    }
+    let limits = [("concurrency", flags.concurrency), ("max_failures", flags.max_failures)];
+    let limits: Vec<_> = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect();
+    let made = api.create_job(api.request(Method::POST, &path).query(&limits), &key).await?;
+    let retried: RetriedBatch = parse(api, &made.json)?;
+    for refusal in &retried.refusals {
+        screen::note(&format!("longshore: job {}: {}", refusal.job, refusal.detail));
+    }
+    if retried.refused > 0 {
+        screen::note(&format!("longshore: {} refused of {}", retried.refused, jobs(retried.matched)));
+    }
+    if let Some(new) = retried.batch.as_ref().filter(|new| new.count == 0 && new.duplicates > 0) {
+        let text =
+            format!("longshore: {} not created: others have their unique keys", jobs(new.duplicates.into()));
+        screen::note(&text);
+    }
+    match retried.batch.filter(|new| new.count > 0) {
+        Some(new) if flags.follow => {
+            screen::note(&format!("longshore: batch {} has {}", new.batch, jobs(new.count.into())));
+            follow(api, format, new.batch).await?;
+        }
+        Some(_) => {
+            let output = Output { format, quiet: false, wait: flags.wait };
+            print_made(api, &made.json, &output).await?;
+        }
+        None => print_nothing(format, &id, &made.json, retried.matched)?,
+    }
+    if retried.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
+}
+
+/// Says that no batch was made.
+fn print_nothing(format: Format, id: &str, answer: &Value, matched: u64) -> anyhow::Result<()> {
+    let text = match matched {
+        0 => format!("no member of batch {id} is left to be retried"),
+        _ => "no batch was made".to_owned(),
+    };
+    match format {
+        Format::Table | Format::Wide => screen::line(&text),
+        Format::Name => {
+            screen::note(&format!("longshore: {text}"));
+            Ok(())
+        }
+        format => records::print(format, answer, "batch").map(drop),
+    }
+}
+
+fn jobs(count: u64) -> String {
+    screen::counted(count, "job")
+}

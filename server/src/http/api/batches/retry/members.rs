@@ -1,0 +1,83 @@
+//! The members of a batch that have not succeeded, each with the job that stands for it: the last of its retries, else the member itself.
+
+use protocol::JobId;
+use scheduler::batches::{BY_BATCH, MAX_FAILURES_REACHED, STOPPED, is_failure};
+use scheduler::dependencies::COMES_AFTER;
+use scheduler::job::State as JobState;
+use scheduler::step::Note;
+
+use super::order::After;
+use crate::http::api::bulk::retried::RETRIES_FOLLOWED;
+use crate::store::{Archive, DEPENDENCIES_SHOWN, JobFilter, JobRecord, ReadError};
+
+/// The states of members that may be repeated.
+pub(super) const STATES: [JobState; 4] =
+    [JobState::Failed, JobState::Expired, JobState::Lost, JobState::Cancelled];
+
+/// Jobs that stand for members, newest member first.
+pub(super) struct Page {
+    pub(super) jobs: Vec<(JobRecord, Vec<After>)>,
+    /// The last member of the page, unless it is the last page.
+    pub(super) last: Option<JobId>,
+}
+
+/// Reads a page of members that have not succeeded, with the jobs that stand for them and have not succeeded either.
+pub(super) fn page(archive: &dyn Archive, filter: &JobFilter) -> Result<Page, ReadError> {
+    let rows = archive.jobs(filter)?;
+    let last = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
+    let mut jobs = Vec::with_capacity(rows.len());
+    for row in rows {
+        let job = last_retry(archive, row.job)?.map_or(row.job, |(job, _)| job);
+        let Some(record) = archive.job(job)?.filter(is_to_repeat) else { continue };
+        let after = predecessors(archive, &record)?;
+        jobs.push((record, after));
+    }
+    Ok(Page { jobs, last })
+}
+
+/// The job failed, or did not start because others failed: those of its batch, or those before it. Not if somebody cancelled it.
+fn is_to_repeat(record: &JobRecord) -> bool {
+    let state = record.row.state;
+    is_failure(state) || (state == JobState::Cancelled && (ended_with_batch(record) || is_left_out(record)))
+}
+
+/// The job was cancelled because `max_failures` of its batch was reached.
+fn ended_with_batch(record: &JobRecord) -> bool {
+    let reason = record.row.reason.as_str();
+    let says_so = [MAX_FAILURES_REACHED, STOPPED].contains(&reason)
+        || reason.strip_prefix("cancelled by ").is_some_and(|by| by.starts_with(BY_BATCH));
+    let by_somebody = |note: &Note| matches!(note, Note::CancelRequested { by } if by.as_str() != BY_BATCH);
+    says_so && !record.notes.iter().any(|(_, note)| by_somebody(note))
+}
+
+/// The job was cancelled because one that it comes after did not end as required. Skipped jobs have another reason.
+fn is_left_out(record: &JobRecord) -> bool {
+    record.row.reason.starts_with("job ") && record.row.reason.contains(COMES_AFTER)
+}
+
+/// The jobs that a job comes after; a retry stands for one that has not succeeded.
+fn predecessors(archive: &dyn Archive, record: &JobRecord) -> Result<Vec<After>, ReadError> {
+    let mut found = record.after.clone();
+    if found.len() >= DEPENDENCIES_SHOWN {
+        let whole = archive.pipeline(record.row.job, 1)?.jobs.into_iter().find(|it| it.job == record.row.job);
+        found = whole.map_or(found, |it| it.after);
+    }
+    let after = found.into_iter().map(|it| {
+        let has_failed = it.state.is_some_and(|state| state.has_ended() && state != JobState::Succeeded);
+        let retry = if has_failed { last_retry(archive, it.job)? } else { None };
+        let (on, state) = retry.map_or((it.job, it.state), |(job, state)| (job, Some(state)));
+        Ok(After { on, state, requires: it.requires })
+    });
+    after.collect()
+}
+
+/// The last of the retries of a job and of its retries, with its state.
+fn last_retry(archive: &dyn Archive, job: JobId) -> Result<Option<(JobId, JobState)>, ReadError> {
+    let mut last = None;
+    for _ in 0..RETRIES_FOLLOWED {
+        let latest = last.map_or(job, |(job, _)| job);
+        let Some(next) = archive.retries(&[latest])?.remove(&latest) else { break };
+        last = Some(next);
+    }
+    Ok(last)
+}

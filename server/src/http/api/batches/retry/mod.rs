@@ -1,0 +1,141 @@
+//! `POST /api/batches/{id}/retry`: a new batch of the members that have not succeeded, accepted as a whole or refused as a whole.
+//!
+//! `members` reads which jobs stand for these members, `repetitions` makes the new jobs, and `order` lets them come after one another as
+//! before. A page of members is read at a time, so that other reads are served in between.
+
+mod members;
+mod order;
+mod repetitions;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use scheduler::batches::BatchOptions;
+use scheduler::input::KeyHolder;
+use scheduler::step::{Answer, Rejection};
+
+use super::submit_many::{batch, created, location, options};
+use crate::auth::audit::note;
+use crate::engine::Busy;
+use crate::http::api::bulk::keys::fingerprint_text;
+use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json};
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::{self, RetriedBatch};
+use crate::http::request::body;
+use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
+use crate::http::request::query::Query;
+use crate::http::request::submit_params::RevisionChoice;
+use crate::http::state::AppState;
+use crate::store::BatchRow;
+use repetitions::{Purpose, Repetitions, repetitions};
+
+/// Repeats the members of a batch that have not succeeded.
+///
+/// # Errors
+/// Those of the parameters, those of a read, and the engine rejected the new batch.
+pub(super) async fn retry(
+    state: &Arc<AppState>,
+    of: &BatchRow,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    let mut query = Query::of(&parts.uri)?;
+    let dry_run = query.switch("dry_run")?;
+    let revision = RevisionChoice::read(&mut query)?;
+    let given = options(&mut query)?;
+    query.finish()?;
+    let target = fingerprint_text(format!("retry batch {}", of.first), parts.uri.query());
+    let key = parse_key(&parts, &target, &[])?;
+    if dry_run {
+        let counted = repetitions(state, of, Purpose::Count).await?;
+        note::detail(format!("counts only: {}", counted.matched));
+        return Ok(json(StatusCode::OK, HeaderMap::new(), &RetriedBatch { dry_run, ..shown(of, &counted) }));
+    }
+    state.check_accepting()?;
+    let _turn = state.batch_retries.lock().await;
+    let mut made = match repetitions(state, of, Purpose::Make(revision)).await {
+        Ok(made) => made,
+        // An earlier request with this key may have made the batch.
+        Err(refusal) => return Ok(replayed(state, of, find_accepted(state, key, refusal).await?)),
+    };
+    if made.jobs.is_empty() {
+        return nothing_to_make(state, of, &made, key).await;
+    }
+    // The reads may have taken a while.
+    state.check_accepting()?;
+    let options = BatchOptions {
+        name: given.name.or_else(|| of.name.clone()),
+        max_failures: given.max_failures.or(of.max_failures),
+        concurrency: given.concurrency.or(of.concurrency),
+        retry_of: Some(of.first),
+    };
+    let jobs = std::mem::take(&mut made.jobs);
+    let asked = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+    let answered = submit_with_key(state, jobs, Some(options), false, key).await?;
+    drop(made.held.take());
+    match answered {
+        Answer::Accepted(accepted) => {
+            let new = created(&accepted, asked);
+            note::detail(format!(
+                "retry: batch {} of {} jobs, refused {}",
+                new.batch, new.count, made.refused
+            ));
+            let shown = RetriedBatch { batch: Some(new), ..shown(of, &made) };
+            Ok(json(StatusCode::CREATED, location(state, accepted.first), &shown))
+        }
+        Answer::Replayed(holder) => Ok(replayed(state, of, holder)),
+        Answer::Duplicate(job) => {
+            let new = shapes::Batch { duplicates: asked, ..batch(job, 0) };
+            let shown = RetriedBatch { batch: Some(new), ..shown(of, &made) };
+            Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &shown))
+        }
+        Answer::Rejected(Rejection::UnknownDefinition) => {
+            Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
+        }
+        Answer::Rejected(rejection) => Err(rejection.into()),
+        answer => Err(Problem::unexpected_answer(&answer)),
+    }
+}
+
+/// Answers that no batch was made, unless an earlier request with this key has made it.
+async fn nothing_to_make(
+    state: &AppState,
+    of: &BatchRow,
+    made: &Repetitions,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Response, Problem> {
+    let nothing = Problem::new(Code::NotFinished, "no member is left to be retried");
+    match find_accepted(state, key, nothing).await {
+        Ok(holder) => Ok(replayed(state, of, holder)),
+        Err(problem) if problem.code() == Code::NotFinished => {
+            note::detail(format!("retry: no batch, refused {}", made.refused));
+            Ok(json(StatusCode::OK, HeaderMap::new(), &shown(of, made)))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Answers a repeated request with the batch that the first one made.
+fn replayed(state: &AppState, of: &BatchRow, holder: KeyHolder) -> Response {
+    let mut headers = location(state, holder.job);
+    headers.insert(REPLAYED, YES);
+    let new = batch(holder.job, holder.count);
+    let matched = u64::from(holder.count);
+    let shown = RetriedBatch { batch: Some(new), retry_of: of.first.0, matched, ..RetriedBatch::default() };
+    json(StatusCode::OK, headers, &shown)
+}
+
+fn shown(of: &BatchRow, made: &Repetitions) -> RetriedBatch {
+    let Repetitions { matched, refused, refusals, .. } = made;
+    RetriedBatch {
+        retry_of: of.first.0,
+        matched: *matched,
+        refused: *refused,
+        refusals: refusals.clone(),
+        ..RetriedBatch::default()
+    }
+}
