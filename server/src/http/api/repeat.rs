@@ -82,6 +82,7 @@ pub(crate) async fn repeat_of(
         priority: changes.priority.or((!cleared.clears(Field::Priority)).then_some(record.row.priority)),
         timeout: changes.timeout.or(record.row.timeout.filter(|_| !cleared.clears(Field::Timeout))),
         retry_of: Some(id),
+        run_at: changes.run_at,
         unique_key: changes.unique_key,
         after: changes.after,
         members,
