@@ -32,7 +32,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ID")]
     schedule: Option<String>,
     /// Start each job no earlier than this long after the one before it: 30s, 5m.
-    #[arg(long, value_name = "DURATION", value_parser = crate::run::delay)]
+    #[arg(long, value_name = "DURATION", value_parser = crate::overrides::delay)]
     interval: Option<String>,
     /// Show what would be made, and make nothing.
     #[arg(long)]

@@ -25,6 +25,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// True if the filters select jobs by a label.
+    pub(crate) fn has_label(&self) -> bool {
+        self.filters.has_label()
+    }
+
     /// The query that selects the jobs; `None` if ids are given.
     pub(crate) fn query(
         &self,

@@ -1,12 +1,11 @@
-//! `longshore cancel`, `release`, `retry`: operations on jobs that are given by id.
+//! `longshore cancel`, `release`, `retry`: operations on jobs that are given by id. `retry` has a file of its own.
 //!
 //! One job takes a request of its own. Several share requests (`by_id`), except for a retry with changes. The results are printed after each
 //! request, so that Ctrl-C loses few of them. The first refusal decides the exit code. Operations on all jobs that filters select are in
 //! `bulk`.
 
 mod by_id;
-
-use std::pin::pin;
+mod retry;
 
 use reqwest::Method;
 use serde_json::Value;
@@ -18,7 +17,8 @@ use crate::failure::{self, Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
-use crate::{error_output, jobs, run, view};
+use crate::{error_output, jobs, view};
+pub(crate) use retry::{RetryFlags, retry};
 
 /// End jobs: at once if they wait, else by stopping their containers.
 #[derive(Debug, clap::Args)]
@@ -62,49 +62,6 @@ pub(crate) struct ReleaseFlags {
     selection: Selection,
 }
 
-/// Run jobs that have ended again, as new jobs.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore retry 12
-  longshore retry 12 13 14
-  longshore retry 12 -e SIZE=640 -- --verbose           with changes laid over what the job had
-  longshore retry 12 --members failed                   of a job on several workers: those that did not succeed
-  longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
-  longshore logs -f \"$(longshore retry 12 -o json | jq .id)\"
-
-The definition is used as it is now; --revision original uses the one that the job was made with.")]
-pub(crate) struct RetryFlags {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
-    /// All failed, expired and lost jobs of the batch whose first job this is.
-    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
-    batch: Option<u64>,
-    #[command(flatten)]
-    selection: Selection,
-    /// Use the current definition, or the revision that the job was made with.
-    #[arg(long, value_name = "WHICH", default_value = "current", value_parser = ["current", "original"])]
-    revision: String,
-    /// Of jobs on several workers: repeat all members, or those that did not succeed. For jobs that are given by id.
-    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = ["all", "failed"])]
-    members: String,
-    /// Parameter to set or replace. May be repeated.
-    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = run::pair)]
-    params: Vec<(String, String)>,
-    /// Environment variable to set or replace; without a value it is taken from this environment. May be repeated.
-    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = run::variable)]
-    environment: Vec<(String, String)>,
-    /// Arguments that replace those of the job.
-    #[arg(last = true, value_name = "ARGS")]
-    args: Vec<String>,
-    /// Make no second job if one was made with this key [default: a new one, for sending the request again]. For one job, or all jobs that
-    /// filters select.
-    #[arg(long, value_name = "KEY")]
-    key: Option<String>,
-}
-
 /// Cancels jobs; goes on after one that cannot be cancelled.
 pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
@@ -141,90 +98,6 @@ fn released(job: &view::Job) -> String {
         "cancelled" => "is cancelled".to_owned(),
         state if job.has_ended() => format!("has ended as {state}; its unique key is free"),
         _ => "goes on".to_owned(),
-    }
-}
-
-/// Makes new jobs like ended ones; goes on after one that cannot be tried again.
-pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
-    if flags.key.is_some() && flags.ids.len() > 1 {
-        let text = "--key can be used with one id only";
-        return Err(Failure::new(Exit::Usage, text).hint("retry each job with its own command").into());
-    }
-    let api = Api::new(&flags.common.server_args)?;
-    let body = changes(&flags)?;
-    if let Some(mut query) = flags.selection.query(&flags.ids, flags.batch)? {
-        if !body.is_empty() || flags.members != "all" {
-            let text = "-e, --members and -- ARGS are for jobs that are given by id";
-            return Err(Failure::new(Exit::Usage, text).into());
-        }
-        query.push(("revision", flags.revision));
-        let operation = Operation { verb: "retry", key: flags.key.as_deref() };
-        return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
-    }
-    let mut result = VerbResult::new(&flags.common);
-    if flags.ids.len() > 1 && body.is_empty() && flags.members == "all" {
-        by_id::apply(&api, &mut result, "retry", &flags.ids, &[("revision", &flags.revision)], |_| {
-            String::new()
-        })
-        .await?;
-        return result.finish();
-    }
-    let mut interrupt = pin!(tokio::signal::ctrl_c());
-    for id in &flags.ids {
-        let mut request = api.request(Method::POST, &["api", "jobs", &id.to_string(), "retry"]);
-        if flags.revision != "current" {
-            request = request.query(&[("revision", &flags.revision)]);
-        }
-        if flags.members != "all" {
-            request = request.query(&[("members", &flags.members)]);
-        }
-        if !body.is_empty() {
-            request = request.json(&body);
-        }
-        let key = api::idempotency_key(flags.key.as_deref())?;
-        let made = tokio::select! {
-            made = api.create_job(request, &key) => made,
-            _ = &mut interrupt => return result.interrupted(&[*id]),
-        };
-        // A single one needs no name.
-        let made = if flags.ids.len() == 1 { made } else { named(*id, made) };
-        if let Some(made) = result.record(made) {
-            let job: view::Job = api::parse(&api, &made.json)?;
-            if flags.key.is_some() {
-                made.note_replay(&job);
-            }
-            result.print(made.json, &retried(*id, &job))?;
-        }
-    }
-    match &mut result {
-        // It is no list: programs take its id.
-        VerbResult { format: Format::Json, answers, first_refusal: None } if flags.ids.len() == 1 => {
-            screen::json(&answers.pop().unwrap_or_default())
-        }
-        // Of one that was refused there is nothing to show.
-        VerbResult { first_refusal: Some(exit), .. } if flags.ids.len() == 1 => {
-            Err(Failure::silent(*exit).into())
-        }
-        _ => result.finish(),
-    }
-}
-
-/// The changes that a retry lays over what the job had.
-fn changes(flags: &RetryFlags) -> Result<serde_json::Map<String, Value>, Failure> {
-    let parts = [
-        ("params", run::object(&flags.params, "the parameter")?),
-        ("environment", run::object(&flags.environment, "the variable")?),
-        ("args", (!flags.args.is_empty()).then(|| flags.args.clone().into())),
-    ];
-    Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
-}
-
-/// Says which job tries another one again, or that the retry made none.
-fn retried(job: u64, made: &view::Job) -> String {
-    let id = made.id;
-    match made.duplicate {
-        true => format!("job {id} has the unique key; no second job was created for job {job}"),
-        false => format!("job {id} tries job {job} again; follow it with: longshore logs -f {id}"),
     }
 }
 

@@ -93,6 +93,11 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
+    /// True if they select jobs by a label.
+    pub(crate) const fn has_label(&self) -> bool {
+        self.label.is_some()
+    }
+
     /// The filters as query parameters of the server.
     pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
         let several = |values: &[String]| (!values.is_empty()).then(|| values.join(","));

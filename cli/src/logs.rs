@@ -41,6 +41,7 @@ use crate::view::{self, JobView as _};
   longshore logs 12                    output of the latest attempt
   longshore logs -f 12                 and follow it until the job has ended
   longshore logs -t 12                 with the time of each line
+  longshore logs 12 --since 10m        output of the last ten minutes
   longshore logs 12 --attempt 1 --stream stderr
   longshore logs 12 > out 2> err       the two streams, byte for byte
 
@@ -63,6 +64,9 @@ pub(crate) struct Flags {
     /// Start with the last lines of both streams together.
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
+    /// Start with the output that the server received at this instant (RFC 3339), or so long ago (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    since: Option<String>,
     /// Begin each line with the time at which the server received it, in UTC; `-` if it is unknown.
     #[arg(short = 't', long)]
     timestamps: bool,
@@ -77,6 +81,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         attempt: flags.attempt,
         stream: flags.stream,
         tail: flags.tail,
+        since: flags.since,
         from_first: false,
         as_json: flags.common.format.is_json(),
         timestamps: flags.timestamps,
@@ -92,7 +97,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
     } else if has_members(&api, flags.id).await {
         show_together(&api, &wanted, Together::MembersOf(flags.id)).await?;
     } else if show(&api, &wanted, false).await? == NO_ATTEMPT {
-        notes.look(&api, flags.id).await;
+        notes::tell_unstarted(&api, &wanted).await;
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ mod logs;
 mod man;
 mod notify;
 mod outage;
+mod overrides;
 mod pauses;
 mod pipelines;
 mod plan;

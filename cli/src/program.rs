@@ -34,7 +34,7 @@ pub(crate) struct Program {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    // Boxed: these two have several times as many flags as the others.
+    // Boxed: these have several times as many flags as the others.
     Server(Box<server::Flags>),
     Worker(Box<worker::Flags>),
     Dev(dev::Flags),
@@ -54,7 +54,7 @@ pub(crate) enum Verb {
     Pipeline(pipelines::Flags),
     Cancel(job_verbs::CancelFlags),
     Release(job_verbs::ReleaseFlags),
-    Retry(job_verbs::RetryFlags),
+    Retry(Box<job_verbs::RetryFlags>),
     Reschedule(reschedule::Flags),
     Workers(workers::ListFlags),
     Cordon(workers::CordonFlags),
@@ -136,7 +136,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Cancel(flags) => block_on(job_verbs::cancel(flags)),
         Verb::Release(flags) => block_on(job_verbs::release(flags)),
         Verb::Reschedule(flags) => block_on(reschedule::reschedule(flags)),
-        Verb::Retry(flags) => block_on(job_verbs::retry(flags)),
+        Verb::Retry(flags) => block_on(job_verbs::retry(*flags)),
         Verb::Workers(flags) => block_on(workers::list(flags)),
         Verb::Cordon(flags) => block_on(workers::cordon(flags)),
         Verb::Uncordon(flags) => block_on(workers::uncordon(flags)),

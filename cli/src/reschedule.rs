@@ -5,8 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
+use crate::overrides::delay;
 use crate::records;
-use crate::run::{delay, instant};
+use crate::run::instant;
 use crate::screen;
 use crate::view::JobView as _;
 use crate::{jobs, view};

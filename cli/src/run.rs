@@ -1,6 +1,5 @@
 //! `longshore run`: creates a job, and optionally waits for its end or follows its output.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
@@ -10,6 +9,7 @@ use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Notes};
+use crate::overrides::{self, Overrides, object};
 use crate::records;
 use crate::screen;
 use crate::view::JobView as _;
@@ -37,39 +37,14 @@ pub(crate) struct Flags {
     /// Name of the job definition.
     #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
-    /// Parameter of the definition; 'longshore run NAME --help' lists them. May be repeated.
-    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
-    params: Vec<(String, String)>,
-    /// JSON file for the job's input, or - for stdin; the job reads it at the path in LONGSHORE_INPUT.
-    #[arg(long, value_name = "FILE")]
-    input: Option<PathBuf>,
-    /// Environment variable for the job; without a value it is taken from this environment. May be repeated.
-    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = variable)]
-    environment: Vec<(String, String)>,
+    #[command(flatten)]
+    overrides: Overrides,
     /// Label for the job, to find it by. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = overrides::pair)]
     label: Vec<(String, String)>,
-    /// Priority from −100 to 100, higher first [default: the definition's].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
-    priority: Option<i8>,
-    /// Time limit of an attempt (90s, 1h30m, none) [default: the definition's].
-    #[arg(long, value_name = "DURATION", value_parser = timeout)]
-    timeout: Option<String>,
-    /// Start it no earlier than this instant, with its zone: 2026-03-01T09:30:00Z.
-    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = instant)]
-    at: Option<String>,
-    /// Start it no earlier than this long after it was accepted: 250ms, 90s, 1h30m.
-    #[arg(long, value_name = "DURATION", value_parser = delay)]
-    delay: Option<String>,
     /// Idempotency key: create no second job if one was created with this key [default: a random key, for repeating the request].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Unique key, instead of the definition's; for a definition with `unique`.
-    #[arg(long, value_name = "KEY")]
-    unique_key: Option<String>,
-    /// Start after this job has succeeded; with :failed or :ended, after that outcome. May be repeated.
-    #[arg(long, value_name = "ID[:OUTCOME]", value_parser = crate::pipelines::parse_after)]
-    after: Vec<Value>,
     /// Create a batch of so many jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
     #[arg(long, value_name = "N", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: Option<u32>,
@@ -172,49 +147,17 @@ fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {
 
 /// The job's overrides of its definition.
 fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
+    let mut body = flags.overrides.fields()?;
     let parts = [
-        ("params", object(&flags.params, "the parameter")?),
-        ("input", flags.input.as_deref().map(read_input).transpose()?),
-        ("environment", object(&flags.environment, "the variable")?),
         ("labels", object(&flags.label, "the label")?),
         ("args", (!flags.args.is_empty()).then(|| json!(flags.args))),
-        ("priority", flags.priority.map(|priority| json!(priority))),
-        ("timeout", flags.timeout.as_ref().map(|timeout| json!(timeout))),
-        ("run_at", flags.at.as_ref().map(|at| json!(at))),
-        ("delay", flags.delay.as_ref().map(|delay| json!(delay))),
-        ("unique_key", flags.unique_key.as_ref().map(|key| json!(key))),
-        ("after", (!flags.after.is_empty()).then(|| json!(flags.after))),
         ("count", flags.count.map(|count| json!(count))),
         ("batch_name", flags.batch_name.as_ref().map(|name| json!(name))),
         ("max_failures", flags.max_failures.map(|max| json!(max))),
         ("concurrency", flags.concurrency.map(|limit| json!(limit))),
     ];
-    Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
-}
-
-/// The pairs as an object; nothing if there are none. A name that is given twice is refused, because one of its values would be lost.
-pub(crate) fn object(pairs: &[(String, String)], noun: &str) -> Result<Option<Value>, Failure> {
-    let mut object = Map::new();
-    for (name, value) in pairs {
-        if object.insert(name.clone(), Value::String(value.clone())).is_some() {
-            let text = format!("{noun} \"{}\" is given more than once", screen::visible(name));
-            return Err(Failure::new(Exit::Usage, text).hint("give it once; a list is one value with commas"));
-        }
-    }
-    Ok((!object.is_empty()).then_some(Value::Object(object)))
-}
-
-/// Reads JSON from a file, or from stdin.
-fn read_input(file: &Path) -> Result<Value, Failure> {
-    let name = file.display();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(file),
-    };
-    let text =
-        read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read the input {name}: {error}")))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::new(Exit::Usage, format!("the input {name} is not JSON: {error}")))
+    body.extend(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+    Ok(body)
 }
 
 /// Prints the parameters of the definition below the help of the verb. A server that cannot be asked is noted.
@@ -284,35 +227,6 @@ fn exit_like_container(job: &view::Job) -> anyhow::Result<()> {
     Err(Failure::silent(code.map_or(Exit::Failed, Exit::Container)).into())
 }
 
-/// Reads `NAME=VALUE`, or the name of a variable of the environment here.
-pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some(("", _)) => Err("the name is missing".to_owned()),
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => match std::env::var(text) {
-            Ok(value) => Ok((text.to_owned(), value)),
-            Err(std::env::VarError::NotPresent) => Err("not set here; write NAME=VALUE".to_owned()),
-            Err(std::env::VarError::NotUnicode(_)) => Err("its value here is not UTF-8".to_owned()),
-        },
-    }
-}
-
-/// Reads `KEY=VALUE`.
-pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("write it KEY=VALUE".to_owned()),
-    }
-}
-
-/// Checks the form only; the server parses it again.
-fn timeout(text: &str) -> Result<String, String> {
-    if text != "none" {
-        duration::parse(text).map_err(|why| format!("{why}, or none"))?;
-    }
-    Ok(text.to_owned())
-}
-
 /// Checks an instant. The text itself is sent, because the server says which instants it takes.
 pub(crate) fn instant(text: &str) -> Result<String, String> {
     match text.parse::<jiff::Timestamp>() {
@@ -331,10 +245,4 @@ pub(crate) fn instant_or_ago(text: &str) -> Result<String, String> {
     })?;
     let then = jiff::Timestamp::now().checked_sub(ago).map_err(|error| error.to_string())?;
     Ok(format!("{then:.3}"))
-}
-
-/// Checks the time until a start.
-pub(crate) fn delay(text: &str) -> Result<String, String> {
-    duration::parse(text)?;
-    Ok(text.to_owned())
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use server::config::next_slots::{RuleText, next_slots};
+use server::config::next_slots::{RuleText, local_text, next_slots};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -25,6 +25,7 @@ pub(crate) struct ListFlags {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore next report -n 10
+  longshore next report --from 2026-10-24T22:00:00Z    the slots from then on
   longshore next --cron '0 2 * * *' --timezone Europe/Berlin
   longshore next --at 'monday 08:30' --timezone America/New_York")]
 pub(crate) struct NextFlags {
@@ -36,6 +37,9 @@ pub(crate) struct NextFlags {
     /// How many slots; 1 to 100.
     #[arg(short = 'n', long = "count", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     count: u16,
+    /// The slots at or after this instant, with its zone: 2026-10-25T00:00:00Z [default: those that have not fired].
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
+    from: Option<String>,
     /// A cron rule instead of a definition.
     #[arg(long, value_name = "RULE", conflicts_with_all = ["name", "every", "at"])]
     cron: Option<String>,
@@ -54,6 +58,7 @@ pub(crate) struct NextFlags {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore fires report
+  longshore fires report --schedule nightly --since 7d
   longshore fires report --limit 500 -o json")]
 pub(crate) struct FiresFlags {
     #[command(flatten)]
@@ -61,6 +66,15 @@ pub(crate) struct FiresFlags {
     /// The definition.
     #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
+    /// Only slots of the schedule with this id.
+    #[arg(long, value_name = "ID")]
+    schedule: Option<String>,
+    /// Only slots at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    since: Option<String>,
+    /// Only slots before this instant, or longer ago than this.
+    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    until: Option<String>,
     /// How many rows; 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
@@ -125,7 +139,7 @@ pub(crate) async fn next(flags: NextFlags) -> anyhow::Result<()> {
         (None, None, Some(text)) => RuleText::At(text),
         (None, None, None) => return next_of_definition(&flags).await,
     };
-    let slots = next_slots(rule, &flags.timezone, usize::from(flags.count))
+    let slots = next_slots(rule, &flags.timezone, flags.from.as_deref(), usize::from(flags.count))
         .map_err(|why| Failure::new(Exit::Usage, why))?;
     let json = slots.iter().map(|slot| json!({ "utc": slot.utc, "local": slot.local })).collect();
     if records::print(flags.common.format, &json, "utc")? {
@@ -137,25 +151,32 @@ pub(crate) async fn next(flags: NextFlags) -> anyhow::Result<()> {
 async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let query = [("name", flags.name.clone().unwrap_or_default()), ("next", flags.count.to_string())];
-    let json = api.json(api.get(&["api", "schedules"]).query(&query)).await?;
+    let from = flags.from.as_ref().map(|from| [("from", from)]);
+    let json = api.json(api.get(&["api", "schedules"]).query(&query).query(&from)).await?;
     let schedules: Vec<Schedule> = api::parse(&api, &json)?;
     let mut slots: Vec<(&String, &Schedule)> =
         schedules.iter().flat_map(|it| it.next.iter().map(move |slot| (slot, it))).collect();
     slots.sort_by_key(|(slot, _)| *slot);
     slots.truncate(usize::from(flags.count));
-    let shown = |(slot, it): &(&String, &Schedule)| json!({ "at": slot, "schedule": it.id });
+    let local = |slot: &str, it: &Schedule| local_text(&it.timezone, slot).unwrap_or_default();
+    let shown = |(slot, it): &(&String, &Schedule)| json!({ "at": slot, "local": local(slot, it), "schedule": it.id });
     if records::print(flags.common.format, &slots.iter().map(shown).collect::<Value>(), "at")? {
         return Ok(());
     }
-    let row = |(slot, it): (&String, &Schedule)| vec![slot.clone(), it.id.clone(), it.state.clone()];
-    screen::table(&["AT", "SCHEDULE", "STATE"], slots.into_iter().map(row).collect())
+    let row = |(slot, it): (&String, &Schedule)| {
+        vec![slot.clone(), local(slot, it), it.id.clone(), it.state.clone()]
+    };
+    screen::table(&["AT", "LOCAL", "SCHEDULE", "STATE"], slots.into_iter().map(row).collect())
 }
 
 /// Shows rows of the fire ledger.
 pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let request = api.get(&["api", "definitions", &flags.name, "fires"]);
-    let json = api.json(request.query(&[("limit", flags.limit)])).await?;
+    let filters = [("schedule", &flags.schedule), ("since", &flags.since), ("until", &flags.until)];
+    let filters: Vec<_> =
+        filters.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
+    let request = api.get(&["api", "definitions", &flags.name, "fires"]).query(&[("limit", flags.limit)]);
+    let json = api.json(request.query(&filters)).await?;
     if records::print(flags.common.format, &json, "from")? {
         return Ok(());
     }

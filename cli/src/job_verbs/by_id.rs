@@ -8,7 +8,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::http::present::shapes::BulkEffect;
 
-use super::{VerbResult, named, retried};
+use super::retry::retried;
+use super::{VerbResult, named};
 use crate::api::{self, Api};
 use crate::bulk::BulkResult;
 use crate::failure::{Exit, Failure, exit_of};

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
+use super::LogRequest;
 use crate::api::{Api, parse};
 use crate::screen;
-use crate::view::{self, FullJob, WorkerRefView as _};
+use crate::view::{self, FullJob, JobView as _, WorkerRefView as _};
 
 /// The notes that were printed about a job.
 #[derive(Debug, Default)]
@@ -74,6 +75,24 @@ impl Notes {
             job.id
         ));
     }
+}
+
+/// Notes that a job has no output because no attempt of it has begun. JSON is for programs, which ask for the job.
+pub(super) async fn tell_unstarted(api: &Api, wanted: &LogRequest) {
+    if wanted.as_json {
+        return;
+    }
+    let Ok(json) = api.json(api.get(&["api", "jobs", &wanted.id.to_string()])).await else { return };
+    let Ok(job) = parse::<view::Job>(api, &json) else { return };
+    if job.attempt_count > 0 {
+        return;
+    }
+    let (id, why) = (job.id, job.reason_text());
+    screen::note(&match (job.has_ended(), why.as_str()) {
+        (true, _) => format!("longshore: job {id} has ended without a start: {}", job.end_text()),
+        (false, "") => format!("longshore: job {id} has not started: it is {}", job.state_text()),
+        (false, why) => format!("longshore: job {id} has not started: it is {}; {why}", job.state_text()),
+    });
 }
 
 /// A job that waits for less is not worth a note.

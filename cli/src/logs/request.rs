@@ -11,6 +11,8 @@ pub(crate) struct LogRequest {
     pub(super) attempt: Option<u32>,
     pub(super) stream: Option<Stream>,
     pub(super) tail: Option<u32>,
+    /// Only output that the server received at this time or later.
+    pub(super) since: Option<String>,
     pub(super) from_first: bool,
     pub(super) as_json: bool,
     /// Print the time at which the server received it in front of each line.
@@ -29,6 +31,7 @@ impl LogRequest {
             attempt: None,
             stream: None,
             tail: None,
+            since: None,
             from_first: true,
             as_json,
             timestamps: false,
@@ -47,6 +50,11 @@ impl LogRequest {
         self.member.as_ref().map_or(Awaited::Job(self.id), Member::awaited)
     }
 
+    /// True if the output does not begin with the first byte of the first attempt.
+    pub(super) const fn skips_beginning(&self) -> bool {
+        self.tail.is_some() || self.since.is_some()
+    }
+
     pub(super) fn query(&self, follow: bool, resumed: bool) -> Vec<(&'static str, String)> {
         let query = [
             ("encoding", Some("base64".to_owned())),
@@ -54,6 +62,7 @@ impl LogRequest {
             ("attempt", self.attempt.map(|attempt| attempt.to_string())),
             ("stream", self.stream.map(|stream| stream.name().to_owned())),
             ("tail", self.tail.filter(|_| !resumed).map(|lines| lines.to_string())),
+            ("since", self.since.clone().filter(|_| !resumed)),
             ("timestamps", self.timestamps.then(|| "1".to_owned())),
         ];
         query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()

@@ -131,7 +131,7 @@ pub(crate) async fn follow_together(
     together: Together,
 ) -> anyhow::Result<Value> {
     together.refuse_attempt(wanted)?;
-    let wanted = LogRequest { from_first: wanted.tail.is_none(), prints_end: true, ..wanted.clone() };
+    let wanted = LogRequest { from_first: !wanted.skips_beginning(), prints_end: true, ..wanted.clone() };
     let name = together.names();
     let (found, mut started) = mpsc::channel(STREAMS_MAX);
     // Dropping the sets at an error ends their tasks.

@@ -109,12 +109,61 @@ fn ids_and_filters_exclude_each_other_and_one_of_them_is_needed() {
         let none = run(&mut stub.longshore(&[verb]));
         assert!(none.code == 2 && none.err.contains("which jobs?"), "{none:?}");
     }
-    let changed = run(&mut stub.longshore(&["retry", "--name", "x", "--yes", "-e", "SIZE=640"]));
-    assert!(
-        changed.code == 2 && changed.err.contains("-e, --members and -- ARGS are for jobs"),
-        "{changed:?}"
-    );
+    for change in
+        [&["-e", "SIZE=640"][..], &["--clear", "input"], &["--delay", "10m"], &["--set-label", "a=b"]]
+    {
+        let changed = run(stub.longshore(&["retry", "--name", "x", "--yes"]).args(change));
+        assert!(
+            changed.code == 2 && changed.err.contains("are for jobs that are given by id"),
+            "{changed:?}"
+        );
+    }
+    let label = run(&mut stub.longshore(&["retry", "1", "--label", "a=b"]));
+    assert!(label.code == 2 && label.err.contains("use --set-label"), "{label:?}");
+    for key in [&["--key", "k"], &["--unique-key", "k"]] {
+        let several = run(stub.longshore(&["retry", "1", "2"]).args(key));
+        let text = format!("{} can be used with one id only", key[0]);
+        assert!(several.code == 2 && several.err.contains(&text), "{several:?}");
+    }
     assert!(stub.requests().is_empty());
+}
+
+#[test]
+fn retry_takes_the_fields_that_run_takes_and_leaves_out_others() {
+    let stub = Stub::new();
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("input.json");
+    std::fs::write(&input, r#"{"a":1}"#).unwrap();
+    let path = "POST /api/jobs/1/retry?clear=args%2Cparams.size";
+    stub.on(path, "201 Created", JSON, &job(2, r#""state":"queued""#));
+    let mut retry = stub.longshore(&["retry", "1", "--clear", "args", "--clear", "params.size"]);
+    retry.args(["-p", "mode=fast", "--priority", "-5", "--timeout", "none", "--delay", "10m"]);
+    retry.args(["--unique-key", "k", "--after", "7:ended", "--set-label", "team=web", "--input"]).arg(&input);
+    let said = run(&mut retry);
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    let body: serde_json::Value = serde_json::from_str(&stub.requests()[0].body).unwrap();
+    let expected = serde_json::json!({
+        "params": {"mode": "fast"}, "priority": -5, "timeout": "none", "delay": "10m", "unique_key": "k",
+        "after": [{"job": 7, "outcome": "ended"}], "labels": {"team": "web"}, "input": {"a": 1},
+    });
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn a_retry_of_several_jobs_lays_its_changes_over_each() {
+    let stub = Stub::new();
+    for id in [1, 2] {
+        let path = format!("POST /api/jobs/{id}/retry?clear=input");
+        stub.on(&path, "201 Created", JSON, &job(id + 10, r#""state":"queued""#));
+    }
+    let said = run(&mut stub.longshore(&["retry", "1", "2", "--clear", "input", "--priority", "3"]));
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+    assert!(
+        stub.requests().iter().all(|request| request.body == r#"{"priority":3}"#),
+        "{:?}",
+        stub.requests()
+    );
+    assert_eq!(stub.requests().len(), 2);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs::File;
 use testkit::{Process, wait_until};
 
 use crate::running::Running;
-use crate::stub::{CliOutput, Stub, longshore, run};
+use crate::stub::{CliOutput, JSON, Stub, job, longshore, run};
 
 const JOBS_FILE: &str = "
 defaults: { runtime: process }
@@ -127,6 +127,30 @@ fn text_before_and_after_missing_output_is_not_one_line() {
     let said = run(&mut stub.longshore(&["logs", "12"]));
     assert_eq!((said.code, said.out.as_str()), (0, "one\nhalf\nof\ntwo\nlast\nagain"), "{said:?}");
     assert!(said.err.starts_with("oops\nlongshore: 6 bytes of stderr are missing\n"), "{said:?}");
+    let since = "GET /api/jobs/12/logs?encoding=base64&tail=5&since=2026-03-01T09%3A30%3A00Z";
+    stub.on(since, "200 OK", "text/event-stream", &body.concat());
+    let later = run(&mut stub.longshore(&["logs", "12", "--since", "2026-03-01T09:30:00Z", "--tail", "5"]));
+    assert_eq!((later.code, later.out), (0, said.out));
     let stamped = run(&mut stub.longshore(&["logs", "-t", "12"]));
     assert_eq!(stamped.out, "- one\n- half\n- of\n- two\n- last\n- again", "{stamped:?}");
+}
+
+#[test]
+fn the_output_of_a_job_that_has_not_started_says_why_it_waits() {
+    let stub = Stub::new();
+    let output = "GET /api/jobs/12/logs?encoding=base64";
+    stub.on(output, "200 OK", "text/event-stream", "event: end\ndata: {\"job\":12}\n\n");
+    let state = r#""state":"queued","queuing":true,"pending_reason":{"code":"no_worker","text":"no worker is connected"}"#;
+    stub.on("GET /api/jobs/12", "200 OK", JSON, &job(12, state));
+    let said = run(&mut stub.longshore(&["logs", "12"]));
+    assert_eq!((said.code, said.out.as_str()), (0, ""), "{said:?}");
+    assert_eq!(said.err, "longshore: job 12 has not started: it is queued; no worker is connected\n");
+    let json = run(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    assert_eq!((json.code, json.out.as_str(), json.err.as_str()), (0, "", ""), "{json:?}");
+    let ended =
+        r#""state":"cancelled","reason":"cancelled by a client","ended_at":"2026-03-01T09:31:00.000Z""#;
+    stub.on("GET /api/jobs/12", "200 OK", JSON, &job(12, ended));
+    let said = run(&mut stub.longshore(&["logs", "12"]));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.starts_with("longshore: job 12 has ended without a start: cancelled"), "{said:?}");
 }

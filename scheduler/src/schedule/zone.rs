@@ -60,6 +60,13 @@ impl Zone {
         Some(self.offset(at)?.to_datetime(stamp(at)?))
     }
 
+    /// Local time at an instant as text, with its distance from UTC: in autumn clocks show an hour twice.
+    #[must_use]
+    pub fn text(&self, at: Timestamp) -> Option<String> {
+        let zoned = stamp(at)?.to_zoned(self.rules.clone());
+        Some(zoned.strftime("%a %F %T %:z").to_string())
+    }
+
     /// The instant at which clocks show this for the first time; the end of the gap if they never do.
     #[must_use]
     pub fn first_instant(&self, civil: civil::DateTime) -> Option<Timestamp> {
@@ -117,6 +124,9 @@ mod tests {
         assert_eq!(at(date(2026, 3, 29).at(2, 30, 0, 0)), "2026-03-29T01:00:00Z");
         assert_eq!(at(date(2026, 3, 29).at(3, 0, 0, 0)), "2026-03-29T01:00:00Z");
         assert_eq!(at(date(2026, 10, 25).at(2, 30, 0, 0)), "2026-10-25T00:30:00Z");
+        let text = |at: &str| berlin.text(millis(at.parse().expect("an instant"))).expect("in range");
+        assert_eq!(text("2026-10-25T00:30:00Z"), "Sun 2026-10-25 02:30:00 +02:00");
+        assert_eq!(text("2026-10-25T01:30:00Z"), "Sun 2026-10-25 02:30:00 +01:00");
         let apia = Zone::named("Pacific/Apia").expect("a zone");
         let after = apia.first_instant(date(2011, 12, 30).at(12, 0, 0, 0)).and_then(stamp);
         assert_eq!(after.expect("in range").to_string(), "2011-12-30T10:00:00Z");

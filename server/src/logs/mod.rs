@@ -148,6 +148,15 @@ impl Logs {
         read::tail(&parts, streams, lines)
     }
 
+    /// The position of the first output that was received at this time or later; the end if there is none. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub fn since(&self, attempt: AttemptKey, streams: Streams, since: Timestamp) -> Result<u64, LogsError> {
+        let parts = self.shared.segments().all_parts(attempt)?;
+        read::since(&parts, streams, since)
+    }
+
     /// How much of an attempt's output is here, gaps included. Blocks on the disk.
     ///
     /// # Errors

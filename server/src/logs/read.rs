@@ -51,6 +51,26 @@ pub(super) fn tail(parts: &[SegmentPart], streams: Streams, lines: u64) -> Resul
     Ok(0)
 }
 
+/// See [`super::Logs::since`].
+pub(super) fn since(parts: &[SegmentPart], streams: Streams, since: Timestamp) -> Result<u64, LogsError> {
+    for part in parts.iter().rev() {
+        let mut end = part.count();
+        while end > 0 {
+            let begin = end.saturating_sub(WINDOW);
+            let positions = part.range(begin..end).map_err(|source| unreadable(part, source))?;
+            for position in positions.iter().rev().filter(|position| position.is_of(streams)) {
+                let (received_at, _) = part.read_one(position).map_err(|source| unreadable(part, source))?;
+                // A damaged record tells nothing; one without a time is of an earlier version.
+                if received_at.map_or(!position.code.has_time, |at| at < since) {
+                    return Ok(position.ends(streams));
+                }
+            }
+            end = begin;
+        }
+    }
+    Ok(0)
+}
+
 struct Draft {
     streams: Streams,
     pieces: Vec<Piece>,

@@ -52,7 +52,7 @@ use scheduler::schedule::backfill::LedgerReading;
 pub use scheduler::schedules::LiveSchedules;
 use scheduler::step::Change;
 
-pub use schedule_rows::{FireRecord, JobSlot, ScheduleState};
+pub use schedule_rows::{FireFilter, FireRecord, JobSlot, ScheduleState};
 
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;
@@ -282,7 +282,7 @@ pub trait Archive: Send + Sync {
     fn fires(
         &self,
         definition: &str,
-        before: Option<u64>,
+        filter: &FireFilter,
         limit: usize,
     ) -> Result<Vec<FireRecord>, ReadError>;
 

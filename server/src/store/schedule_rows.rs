@@ -22,6 +22,19 @@ pub struct JobSlot {
     pub at: Timestamp,
 }
 
+/// Selects rows of the fire ledger of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FireFilter {
+    /// Only rows with a smaller id.
+    pub before: Option<u64>,
+    /// Only rows of the schedule with this id.
+    pub schedule: Option<String>,
+    /// Only rows with a slot at or after this instant.
+    pub since: Option<Timestamp>,
+    /// Only rows with a slot before this instant.
+    pub until: Option<Timestamp>,
+}
+
 /// A row of the fire ledger, with its place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FireRecord {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_server::engine::Handle;
-use longshore_server::store::{Archive, FireRecord};
+use longshore_server::store::{Archive, FireFilter, FireRecord};
 use protocol::JobId;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
@@ -37,7 +37,7 @@ async fn run(data: &Path, done: impl AsyncFnOnce(&Handle, Arc<dyn Archive>)) {
 async fn fires(archive: &dyn Archive, count: usize, fits: fn(&FireVerdict) -> bool) -> Vec<FireRecord> {
     let end = Instant::now() + DEADLINE;
     loop {
-        let mut rows = archive.fires("tick", None, 100_000).unwrap();
+        let mut rows = archive.fires("tick", &FireFilter::default(), 100_000).unwrap();
         if rows.iter().filter(|row| fits(&row.row.verdict)).count() >= count {
             rows.reverse();
             return rows;
@@ -86,7 +86,7 @@ async fn slots_become_jobs_once_and_a_pause_outlives_a_restart() {
     })
     .await;
     run(data.path(), async |engine, archive| {
-        let before = archive.fires("tick", None, 100_000).unwrap();
+        let before = archive.fires("tick", &FireFilter::default(), 100_000).unwrap();
         let jobs = before.iter().filter(|row| row.row.verdict.has_fired()).count();
         // A row of this process: the pause has come back with it.
         let count = before.iter().filter(|row| paused(&row.row.verdict)).count();

@@ -91,6 +91,28 @@ async fn followed_lines_have_their_times_as_they_come() {
 }
 
 #[tokio::test]
+async fn output_begins_at_a_time() {
+    let server = running().await;
+    let parts = data(&server, "", "output").await;
+    let last = parts.last().expect("it has output")["received_at"].as_str().expect("a time").to_owned();
+    let since =
+        async |time: &str, more: &str| server.get(&format!("/api/jobs/1/logs?since={time}{more}")).await.body;
+    assert_eq!(since("2000-01-01T00:00:00Z", "").await, "one\noops\ntwo\n");
+    assert_eq!(since("2000-01-01T00:00:00Z", "&tail=1").await, "two\n");
+    assert_eq!(since("2000-01-01T00:00:00Z", "&stream=stderr").await, "oops\n");
+    assert!(since(&last, "").await.ends_with("two\n"), "output of this very moment is shown");
+    assert_eq!(since("2200-01-01T00:00:00Z", "").await, "");
+    assert_eq!(since("2200-01-01T00:00:00Z", "&tail=1").await, "");
+    let path = "/api/jobs/1/logs?since=2000-01-01T00:00:00Z";
+    server.get(&format!("{path}&offset=1")).await.is_problem(400, "invalid_query");
+    server.ask("GET", path, &[("range", "bytes=0-4")], "").await.is_problem(400, "invalid_query");
+    server.get("/api/jobs/1/logs?since=10m").await.is_problem(400, "invalid_query");
+    let resumed = [EVENTS, ("last-event-id", "1:4")];
+    let events = server.ask("GET", "/api/jobs/1/logs?since=2200-01-01T00:00:00Z", &resumed, "").await.body;
+    assert!(events.contains("two"), "a resumed client goes on where it was: {events}");
+}
+
+#[tokio::test]
 async fn times_of_a_range_are_refused() {
     let server = running().await;
     let range = [("range", "bytes=0-4")];

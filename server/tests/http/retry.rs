@@ -194,3 +194,13 @@ async fn a_retry_leaves_out_the_fields_that_it_clears() {
     clear(4, "args", "d").await.is_problem(422, "override_not_allowed");
     server.post("/api/jobs/4/retry", r#"{"args":[]}"#).await.is_problem(422, "override_not_allowed");
 }
+
+#[tokio::test]
+async fn a_retry_starts_when_its_request_says() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", r#"{"run_at":"2020-01-01T00:00:00Z"}"#).await;
+    server.stand.world().end(1, State::Failed, 1);
+    let due = async |body: &str| server.post("/api/jobs/1/retry", body).await.json()["due_at"].clone();
+    assert_eq!(due(r#"{"run_at":"2021-02-03T04:05:06Z"}"#).await, "2021-02-03T04:05:06.000Z");
+    assert_ne!(due("").await, "2020-01-01T00:00:00.000Z", "the start of the earlier job is not kept");
+}

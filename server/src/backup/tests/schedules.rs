@@ -5,6 +5,7 @@ use scheduler::schedule::catch_up::SlotCount;
 use scheduler::schedules::{FireVerdict, MissReason, ScheduleRow};
 
 use super::*;
+use crate::store::FireFilter;
 
 #[tokio::test]
 async fn no_slot_that_may_have_fired_since_a_backup_fires_again_after_a_restore() {
@@ -26,7 +27,7 @@ async fn no_slot_that_may_have_fired_since_a_backup_fires_again_after_a_restore(
     let server = Server::start(&stage.at("other"));
     let row = &server.loaded.schedules.rows[0];
     assert!(row.cursor >= before, "the next slot is later than the restore: {row:?}");
-    let fires = server.archive.fires("resize", None, 10).unwrap();
+    let fires = server.archive.fires("resize", &FireFilter::default(), 10).unwrap();
     let rows: Vec<_> = fires.iter().map(|it| (it.row.from, it.row.to, it.row.verdict)).collect();
     assert_eq!(rows, [(Timestamp(slot.0 + 1), row.cursor, FireVerdict::Missed(MissReason::Restored))]);
     assert_eq!(fires[0].row.count, SlotCount { count: 0, exact: false });

@@ -380,7 +380,7 @@ fn next_fires(schedule: &Schedule, now: Timestamp) -> Vec<String> {
     let mut last = now;
     let next = || {
         last = schedule.next_slot_after(last)?;
-        schedule.zone.civil(last).map(|civil| civil.strftime("%a %F %T").to_string())
+        schedule.zone.text(last)
     };
     std::iter::from_fn(next).take(3).collect()
 }

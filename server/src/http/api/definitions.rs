@@ -10,7 +10,7 @@ use crate::catalogue::Entry;
 use crate::http::api::{limits, schedules};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::definition::{count_waiting, definition};
-use crate::http::present::schedule::StoredSchedules;
+use crate::http::present::schedule::{NextSlots, StoredSchedules};
 use crate::http::present::shapes;
 use crate::http::request::definition::find;
 use crate::http::request::path::Name;
@@ -34,7 +34,7 @@ pub(crate) async fn list(
         true => state.read(|archive| archive.schedules()).await?,
         false => ScheduleState::default(),
     };
-    let stored = StoredSchedules::new(&stored, 1);
+    let stored = StoredSchedules::new(&stored, NextSlots::unfired(1));
     let mut shown = all(&state, fitting.iter().copied());
     for (shown, entry) in shown.iter_mut().zip(fitting) {
         shown.next_fire_at = stored.next_fire(&entry.definition);

@@ -114,6 +114,7 @@ pub(crate) fn repetition(
         priority: changes.priority.or((!cleared.clears(Field::Priority)).then_some(row.priority)),
         timeout: changes.timeout.or(row.timeout.filter(|_| !cleared.clears(Field::Timeout))),
         retry_of: Some(row.job),
+        run_at: changes.run_at,
         unique_key: changes.unique_key,
         after: changes.after,
         details: has_details.then(|| Box::new(details)),

@@ -9,15 +9,17 @@ use axum::response::{IntoResponse, Response};
 use protocol::JobId;
 use scheduler::definition::Definition;
 
+use crate::http::api::schedule_choice;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::schedule::{StoredSchedules, fire};
+use crate::http::present::schedule::{NextSlots, StoredSchedules, fire};
 use crate::http::present::shapes;
-use crate::http::request::cursor;
 use crate::http::request::definition::find;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
+use crate::http::request::{cursor, paging};
 use crate::http::state::AppState;
+use crate::store::FireFilter;
 
 /// How many rows of the ledger a page has if nothing else is asked for, and at most.
 const LIMIT: usize = 100;
@@ -41,6 +43,7 @@ pub(crate) async fn list(
 pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes::Schedule>, Problem> {
     let name = query.text("name")?;
     let next = query.number("next")?.unwrap_or(NEXT_SHOWN);
+    let from = query.instant("from")?;
     query.finish()?;
     if !(1..=NEXT_MAX).contains(&next) {
         let detail = format!("{next} is not within 1 to {NEXT_MAX}");
@@ -50,17 +53,18 @@ pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes
     if let Some(name) = &name {
         find(&definitions, name)?;
     }
-    selected(state, move |definition| name.as_ref().is_none_or(|name| definition == name), next).await
+    let slots = NextSlots { count: next, from };
+    selected(state, move |definition| name.as_ref().is_none_or(|name| definition == name), slots).await
 }
 
-/// The schedules of some definitions, each with this many next slots.
+/// The schedules of some definitions, each with these next slots.
 ///
 /// # Errors
 /// Those of a read.
 pub(crate) async fn selected(
     state: &AppState,
     is_wanted: impl Fn(&str) -> bool + Send + 'static,
-    next: u64,
+    next: NextSlots,
 ) -> Result<Vec<shapes::Schedule>, Problem> {
     let kept = state.read(|archive| archive.schedules()).await?;
     let definitions = state.services.catalogue.current();
@@ -83,7 +87,7 @@ pub(crate) async fn of_definition(
         return Ok(Vec::new());
     }
     let kept = state.read(|archive| archive.schedules()).await?;
-    Ok(StoredSchedules::new(&kept, NEXT_SHOWN).schedules_of(definition).collect())
+    Ok(StoredSchedules::new(&kept, NextSlots::unfired(NEXT_SHOWN)).schedules_of(definition).collect())
 }
 
 pub(crate) async fn fires(
@@ -91,13 +95,9 @@ pub(crate) async fn fires(
     Name(name): Name,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut asked = Query::of(&uri)?;
-    let limit = asked.number("limit")?;
     let ledger = ledger(&state, &name, Query::of(&uri)?).await?;
-    let next = ledger.next.map(|cursor| {
-        let (base, limit) = (&state.services.base_path, limit.unwrap_or(LIMIT as u64));
-        format!("<{base}/api/definitions/{name}/fires?limit={limit}&cursor={cursor}>; rel=\"next\"")
-    });
+    let list = format!("definitions/{name}/fires");
+    let next = ledger.next.map(|cursor| paging::next_page(&state, &list, &uri, &cursor));
     let mut response = Json(ledger.fires).into_response();
     if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
         response.headers_mut().insert(header::LINK, link);
@@ -116,7 +116,7 @@ pub(crate) struct Ledger {
 /// Reads the page of the ledger that a query asks for.
 ///
 /// # Errors
-/// `invalid_query`, `invalid_limit`, `invalid_cursor`, `unknown_job`, and those of a read.
+/// `invalid_query`, `invalid_limit`, `invalid_cursor`, `unknown_job`, `unknown_schedule`, and those of a read.
 pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Result<Ledger, Problem> {
     let limit = match query.number("limit")? {
         None => LIMIT,
@@ -126,13 +126,23 @@ pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Re
             return Err(Problem::new(Code::InvalidLimit, detail).field("?limit"));
         }
     };
-    let before = query.text("cursor")?.map(|text| cursor::read(&text)).transpose()?.map(|last| last.0);
+    let filter = FireFilter {
+        before: query.text("cursor")?.map(|text| cursor::read(&text)).transpose()?.map(|last| last.0),
+        schedule: query.text("schedule")?,
+        since: query.instant("since")?,
+        until: query.instant("until")?,
+    };
     query.finish()?;
-    let asked = name.to_owned();
+    let (asked, wanted) = (name.to_owned(), filter.clone());
     // One more than is shown tells whether there is a next page.
-    let mut rows = state.read(move |archive| archive.fires(&asked, before, limit + 1)).await?;
-    if rows.is_empty() && before.is_none() {
-        find(&state.services.catalogue.current(), name)?;
+    let mut rows = state.read(move |archive| archive.fires(&asked, &wanted, limit + 1)).await?;
+    // Rows of what has left jobs.yaml are kept, so a name is refused only where it has none.
+    if rows.is_empty() && filter.before.is_none() {
+        let definitions = state.services.catalogue.current();
+        let entry = find(&definitions, name)?;
+        if let (Some(id), None, None) = (&filter.schedule, filter.since, filter.until) {
+            schedule_choice::find(&entry.definition, Some(id))?;
+        }
     }
     let more = rows.len() > limit;
     rows.truncate(limit);

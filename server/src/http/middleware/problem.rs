@@ -92,7 +92,8 @@ impl Problem {
     /// Joins the problems of one body. The first gives the code; `None` if there are none.
     #[must_use]
     pub fn joined(problems: Vec<Self>) -> Option<Self> {
-        let faults: Vec<shapes::Fault> = problems.iter().flat_map(Self::as_faults).take(FAULTS_MAX).collect();
+        let faults: Vec<shapes::Fault> =
+            problems.iter().flat_map(Self::all_faults).take(FAULTS_MAX).collect();
         let mut first = problems.into_iter().next()?;
         first.0.errors = if faults.len() > 1 { faults } else { Vec::new() };
         Some(first)
@@ -101,10 +102,6 @@ impl Problem {
     /// The faults of the request: at least one, whose field may be empty.
     #[must_use]
     pub fn all_faults(&self) -> Vec<shapes::Fault> {
-        self.as_faults()
-    }
-
-    fn as_faults(&self) -> Vec<shapes::Fault> {
         let Parts { code, detail, field, hint, errors, .. } = &*self.0;
         if !errors.is_empty() {
             return errors.clone();
@@ -139,8 +136,16 @@ impl Problem {
             fault.field = inside(&fault.field);
         }
         if let Some(line) = line {
-            self.0.detail = format!("line {line}: {}", self.0.detail);
+            let details = self.0.errors.iter_mut().map(|fault| &mut fault.detail);
+            details.chain([&mut self.0.detail]).for_each(|it| *it = format!("line {line}: {it}"));
         }
+        self
+    }
+
+    /// Adds to the detail.
+    #[must_use]
+    pub fn with(mut self, more: &str) -> Self {
+        self.0.detail.push_str(more);
         self
     }
 

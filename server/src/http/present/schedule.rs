@@ -13,17 +13,32 @@ use crate::clock;
 use crate::http::present::shapes::{self, Time};
 use crate::store::ScheduleState;
 
+/// The slots of a schedule that are shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextSlots {
+    pub(crate) count: u64,
+    /// Those of the rule at or after this instant, earlier ones too; absent: those that have not fired.
+    pub(crate) from: Option<Timestamp>,
+}
+
+impl NextSlots {
+    /// This many of those that have not fired.
+    pub(crate) const fn unfired(count: u64) -> Self {
+        Self { count, from: None }
+    }
+}
+
 /// The stored state of schedules, to be looked up.
 pub(crate) struct StoredSchedules<'k> {
     rows: BTreeMap<(&'k str, &'k str), &'k ScheduleRow>,
     pauses: Pauses,
     now: Timestamp,
-    next: u64,
+    next: NextSlots,
 }
 
 impl<'k> StoredSchedules<'k> {
-    /// The state, for schedules that are shown with this many next slots.
-    pub(crate) fn new(state: &'k ScheduleState, next: u64) -> Self {
+    /// The state, for schedules that are shown with these slots.
+    pub(crate) fn new(state: &'k ScheduleState, next: NextSlots) -> Self {
         let key = |row: &'k ScheduleRow| ((&*row.definition, row.schedule.as_str()), row);
         let pauses = Pauses::of(state.paused.iter().cloned());
         Self { rows: state.rows.iter().map(key).collect(), pauses, now: clock::now().utc, next }
@@ -55,11 +70,16 @@ impl<'k> StoredSchedules<'k> {
     fn slots(&self, definition: &Definition, schedule: &Schedule) -> impl Iterator<Item = Time> {
         // A slot that fired stays fired, also while the clock stands before it.
         let row = self.row(definition, schedule);
-        let mut slot = row.map_or(self.now, |row| row.cursor.max(self.now));
-        std::iter::from_fn(move || {
-            slot = schedule.next_slot_after(slot)?;
-            Some(Time(slot))
-        })
+        slots_after(schedule, row.map_or(self.now, |row| row.cursor.max(self.now)))
+    }
+
+    /// The slots to show.
+    fn shown_slots(&self, definition: &Definition, schedule: &Schedule) -> Vec<Time> {
+        let count = usize::try_from(self.next.count).unwrap_or(usize::MAX);
+        match self.next.from {
+            Some(from) => slots_after(schedule, Timestamp(from.0.saturating_sub(1))).take(count).collect(),
+            None => self.slots(definition, schedule).take(count).collect(),
+        }
     }
 
     fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {
@@ -71,13 +91,12 @@ impl<'k> StoredSchedules<'k> {
                 job: last.job.0,
                 lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
             });
-        let next: Vec<Time> =
-            self.slots(definition, schedule).zip(0..self.next).map(|(slot, _)| slot).collect();
+        let is_over = || self.slots(definition, schedule).next().is_none();
         // As the ledger tells it: a pause of a disabled schedule changes nothing.
         let state = match (definition.enabled, paused_since) {
             (false, _) => "disabled",
             (true, Some(_)) => "paused",
-            (true, None) if next.is_empty() => "over",
+            (true, None) if is_over() => "over",
             (true, None) => "active",
         };
         shapes::Schedule {
@@ -88,10 +107,17 @@ impl<'k> StoredSchedules<'k> {
             timezone: schedule.zone.name().to_owned(),
             state: state.into(),
             paused_since: paused_since.map(Time),
-            next,
+            next: self.shown_slots(definition, schedule),
             last_fire,
         }
     }
+}
+
+fn slots_after(schedule: &Schedule, mut slot: Timestamp) -> impl Iterator<Item = Time> {
+    std::iter::from_fn(move || {
+        slot = schedule.next_slot_after(slot)?;
+        Some(Time(slot))
+    })
 }
 
 /// The JSON of a row of the ledger.

@@ -17,6 +17,7 @@ use super::schedules::ScheduleRow;
 use crate::clock;
 use crate::http::api::{schedules, workers};
 use crate::http::middleware::problem::Problem;
+use crate::http::present::schedule::NextSlots;
 use crate::http::state::AppState;
 
 #[derive(Template)]
@@ -55,7 +56,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     let running = jobs::first_page(&state, &[("state", "running"), ("limit", ROWS)]).await?;
     let ended = "succeeded,failed,cancelled,expired,lost";
     let last = jobs::first_page(&state, &[("state", ended), ("limit", ROWS)]).await?;
-    let mut schedules = schedules::selected(&state, |_| true, 1).await?;
+    let mut schedules = schedules::selected(&state, |_| true, NextSlots::unfired(1)).await?;
     let attention = attention::list(&state, &workers).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));

@@ -16,6 +16,7 @@ use super::page_links::PageLinks;
 use crate::clock;
 use crate::http::api::schedules;
 use crate::http::middleware::problem::Problem;
+use crate::http::present::schedule::NextSlots;
 use crate::http::present::shapes::{Fire, Schedule, Time};
 use crate::http::request::definition;
 use crate::http::request::query::Query;
@@ -118,7 +119,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     // Many slots are computed for those only that have a line.
     let wanted = name.clone();
     let is_wanted = move |it: &str| wanted.is_empty() || it == wanted;
-    let mut all = schedules::selected(&state, is_wanted, 1).await?;
+    let mut all = schedules::selected(&state, is_wanted, NextSlots::unfired(1)).await?;
     all.sort_by(|a, b| (a.next.is_empty(), a.next.first()).cmp(&(b.next.is_empty(), b.next.first())));
     let lines = lines(&state, all.iter().take(LINES_MAX)).await?;
     let ledger = match name.is_empty() {
@@ -147,7 +148,7 @@ async fn lines(state: &AppState, shown: impl Iterator<Item = &Schedule>) -> Resu
     let order: Vec<(String, String)> = shown.map(|it| (it.name.clone(), it.id.clone())).collect();
     let names: HashSet<String> = order.iter().map(|(name, _)| name.clone()).collect();
     let is_shown = move |name: &str| names.contains(name);
-    let full = schedules::selected(state, is_shown, SLOTS_OF_A_DAY).await?;
+    let full = schedules::selected(state, is_shown, NextSlots::unfired(SLOTS_OF_A_DAY)).await?;
     let marks_max = (MARKS_ALL / order.len().max(1)).clamp(MARKS.0, MARKS.1);
     let of = |(name, id): &(String, String)| full.iter().find(|it| it.name == *name && it.id == *id);
     Ok(order

@@ -101,6 +101,32 @@ async fn output_has_the_time_at_which_it_was_appended() {
     assert!(pieces.iter().all(|piece| piece.received_at.is_some_and(|at| at >= before && at <= after)));
 }
 
+#[tokio::test]
+async fn output_since_a_time_begins_behind_the_last_that_is_older() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    // Of an earlier version; then the clock is set back by a second; the last two lie in other segments.
+    let times = [None, Some(1_000), Some(2_000), Some(1_500), Some(3_000), Some(4_000)];
+    let text = |at: usize| format!("{at}{}", "x".repeat(if at > 3 { 600 } else { 3 }));
+    let stream = |at: usize| if at == 2 { Stream::Stderr } else { Stream::Stdout };
+    let appends: Vec<(u64, Stretch)> =
+        times.iter().enumerate().map(|(at, time)| (1, (stream(at), time.map(Timestamp), text(at)))).collect();
+    store(&logs, &appends).await;
+    let since = |streams, time| logs.since(token(1).into(), streams, Timestamp(time)).unwrap();
+    for (time, position) in
+        [(0, 4), (1_000, 4), (1_001, 8), (1_500, 8), (1_501, 16), (3_000, 16), (3_001, 617)]
+    {
+        assert_eq!(since(Streams::Both, time), position, "{time}");
+    }
+    assert_eq!(since(Streams::Both, 4_001), 1_218);
+    assert_eq!((since(OUT, 1_001), since(OUT, 2_000)), (8, 12));
+    assert_eq!(
+        (since(Streams::Only(Stream::Stderr), 0), since(Streams::Only(Stream::Stderr), 2_001)),
+        (0, 4)
+    );
+    assert_eq!(logs.since(token(2).into(), Streams::Both, Timestamp(0)).unwrap(), 0);
+}
+
 /// Stores three pieces in a segment, the last with a time or not, and gives it an index of version 2 with the first two only.
 async fn store_under_an_earlier_index(place: &Path, has_times: bool) -> Vec<(u64, Stretch)> {
     let logs = Logs::open(place, SMALL).unwrap();

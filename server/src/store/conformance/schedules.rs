@@ -11,7 +11,7 @@ use scheduler::step::Change;
 
 use super::Backend;
 use super::harness::*;
-use crate::store::{JobSlot, RetentionCutoffs};
+use crate::store::{FireFilter, JobSlot, RetentionCutoffs};
 
 fn slots(from: i64, to: i64, verdict: FireVerdict) -> FireRow {
     FireRow {
@@ -115,12 +115,34 @@ pub(in crate::store) fn a_slot_is_decided_once(backend: &mut dyn Backend) {
         harness.refused(again(row));
     }
     harness.commit(again(slots(50, 50, FireVerdict::Skipped(SkipReason::Overlap(JobId(1))))));
-    let shown: Vec<_> = harness.archive().fires("resize", None, 10).unwrap();
+    let shown: Vec<_> = harness.archive().fires("resize", &FireFilter::default(), 10).unwrap();
     let rows: Vec<(i64, i64)> = shown.iter().map(|fire| (fire.row.from.0, fire.row.to.0)).collect();
     assert_eq!(rows, [(50, 50), (20, 40), (10, 10)]);
-    let page = harness.archive().fires("resize", Some(shown[0].id), 1).unwrap();
+    let page = harness
+        .archive()
+        .fires("resize", &FireFilter { before: Some(shown[0].id), ..FireFilter::default() }, 1)
+        .unwrap();
     assert_eq!(page, shown[1..2]);
-    assert!(harness.archive().fires("other", None, 10).unwrap().is_empty());
+    assert!(harness.archive().fires("other", &FireFilter::default(), 10).unwrap().is_empty());
+    let slots_of = |filter: FireFilter| -> Vec<i64> {
+        let found = harness.archive().fires("resize", &filter, 10).unwrap();
+        found.iter().map(|fire| fire.row.from.0).collect()
+    };
+    let schedule = |id: &str| FireFilter { schedule: Some(id.to_owned()), ..FireFilter::default() };
+    assert_eq!(slots_of(schedule("nightly")), [50, 20, 10]);
+    assert!(slots_of(schedule("night")).is_empty());
+    let between = |since, until| {
+        slots_of(FireFilter {
+            since: Some(Timestamp(since)),
+            until: Some(Timestamp(until)),
+            ..schedule("nightly")
+        })
+    };
+    assert_eq!(between(10, 51), [50, 20, 10]);
+    assert_eq!(between(11, 50), [20], "a row of several slots has one in the range");
+    assert!(between(40, 20).is_empty());
+    assert_eq!(between(40, 41), [20]);
+    assert!(between(41, 50).is_empty());
 }
 
 pub(in crate::store) fn a_slot_becomes_one_job_by_a_backfill(backend: &mut dyn Backend) {
@@ -204,7 +226,7 @@ pub(in crate::store) fn the_ledger_goes_by_age_and_keeps_rows_of_kept_jobs(backe
     ]);
     let removed = harness.remove(RetentionCutoffs { ended_since: Timestamp(45), ..KEEP });
     assert_eq!(removed.fires, 1);
-    let left = harness.archive().fires("resize", None, 10).unwrap();
+    let left = harness.archive().fires("resize", &FireFilter::default(), 10).unwrap();
     let left: Vec<i64> = left.iter().map(|fire| fire.row.from.0).collect();
     assert_eq!(left, [40, 10]);
 }

@@ -19,8 +19,9 @@ use super::connections::open_reader;
 use super::{batches, dependencies, faults, list, pending_batch, record, rows, run_on, schedules};
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError,
-    MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
+    LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState,
+    StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -356,10 +357,10 @@ impl Archive for SqliteArchive {
     fn fires(
         &self,
         definition: &str,
-        before: Option<u64>,
+        filter: &FireFilter,
         limit: usize,
     ) -> Result<Vec<FireRecord>, ReadError> {
-        self.read(|connection| schedules::fires(connection, definition, before, limit))
+        self.read(|connection| schedules::fires(connection, definition, filter, limit))
     }
 
     fn ledger(

@@ -14,7 +14,7 @@ use scheduler::schedules::{FireRow, FireVerdict, LastFire, LiveSchedules, Schedu
 
 use super::{expectations, pauses};
 use crate::store::fold::ScheduleChange;
-use crate::store::{FireRecord, JobSlot, ScheduleState};
+use crate::store::{FireFilter, FireRecord, JobSlot, ScheduleState};
 
 /// Why the ledger was not written.
 pub(super) enum Refusal {
@@ -179,16 +179,19 @@ fn schedule(row: &Row<'_>) -> rusqlite::Result<ScheduleRow> {
 pub(super) fn fires(
     connection: &Connection,
     definition: &str,
-    before: Option<u64>,
+    filter: &FireFilter,
     limit: usize,
 ) -> rusqlite::Result<Vec<FireRecord>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at FROM fires
-         WHERE definition = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
+         WHERE definition = ?1 AND id < ?2 AND (?3 IS NULL OR schedule = ?3) AND last_slot >= ?4 AND first_slot < ?5
+         ORDER BY id DESC LIMIT ?6",
     )?;
+    let FireFilter { before, schedule, since, until } = filter;
     let before = before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
+    let (since, until) = (since.map_or(i64::MIN, |it| it.0), until.map_or(i64::MAX, |it| it.0));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    statement.query_map((definition, before, limit), fire)?.collect()
+    statement.query_map((definition, before, schedule, since, until, limit), fire)?.collect()
 }
 
 fn fire(row: &Row<'_>) -> rusqlite::Result<FireRecord> {

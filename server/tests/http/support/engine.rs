@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFilter, BatchRow, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace,
-    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
+    MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -180,14 +180,10 @@ impl Archive for StandInEngine {
     fn fires(
         &self,
         definition: &str,
-        before: Option<u64>,
+        filter: &FireFilter,
         limit: usize,
     ) -> Result<Vec<FireRecord>, ReadError> {
-        let world = self.read()?;
-        let fits = |fire: &&FireRecord| {
-            *fire.row.definition == *definition && before.is_none_or(|before| fire.id < before)
-        };
-        Ok(world.fires.iter().rev().filter(fits).take(limit).cloned().collect())
+        Ok(self.read()?.fires_of(definition, filter, limit))
     }
 
     fn ledger(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longshore_server::catalogue::Definitions;
 use longshore_server::engine::JobWatches;
 use longshore_server::storage::Storage;
-use longshore_server::store::{FireRecord, JobRecord, JobRow, ScheduleState, StoredDefinition};
+use longshore_server::store::{FireFilter, FireRecord, JobRecord, JobRow, ScheduleState, StoredDefinition};
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
 use scheduler::explain::Explanation;
@@ -139,6 +139,18 @@ impl World {
             storage.note(0, 1 << 40);
         }
         id
+    }
+
+    /// Rows of the ledger, the newest first.
+    pub(super) fn fires_of(&self, definition: &str, filter: &FireFilter, limit: usize) -> Vec<FireRecord> {
+        let fits = |fire: &&FireRecord| {
+            *fire.row.definition == *definition
+                && filter.before.is_none_or(|before| fire.id < before)
+                && filter.schedule.as_ref().is_none_or(|id| *id == fire.row.schedule.as_str())
+                && filter.since.is_none_or(|since| fire.row.to >= since)
+                && filter.until.is_none_or(|until| fire.row.from < until)
+        };
+        self.fires.iter().rev().filter(fits).take(limit).cloned().collect()
     }
 }
 

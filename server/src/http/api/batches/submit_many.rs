@@ -154,7 +154,7 @@ impl DefinitionNames {
 /// Parses the jobs of a batch.
 ///
 /// # Errors
-/// The faults of the first wrong entry.
+/// The faults of the wrong entries, of the first of them if there are many.
 pub(crate) fn read_many(
     text: &[u8],
     form: Form,

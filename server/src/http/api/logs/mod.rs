@@ -48,9 +48,9 @@ pub(crate) async fn of_job(
     if let Some(row) = attempt.filter(|_| params.resumed.is_none()) {
         check_not_removed(&state, job, row).await?;
     }
-    let position = match (params.tail, attempt) {
-        (Some(lines), Some(attempt)) => tail(&state, job, attempt, params.which, lines).await?,
-        _ => params.offset,
+    let position = match attempt {
+        Some(attempt) => first_position(&state, job, attempt, &params).await?,
+        None => params.offset,
     };
     if let (Some(range), Some(attempt), false) = (params.range, attempt, params.follow || params.events) {
         return part(&state, job, attempt, params.which, range).await;
@@ -160,16 +160,25 @@ fn named_attempt(record: &JobRecord, number: Option<u64>) -> Result<Option<&Atte
     })
 }
 
-async fn tail(
+/// The position in an attempt's output at which the answer begins: its offset, or the last lines of what was received since a time.
+async fn first_position(
     state: &AppState,
     job: JobId,
     attempt: &AttemptRow,
-    which: Streams,
-    lines: u64,
+    params: &LogsParams,
 ) -> Result<u64, Problem> {
+    let (which, tail, since) = (params.which, params.tail, params.since);
+    if tail.is_none() && since.is_none() {
+        return Ok(params.offset);
+    }
     let logs = Arc::clone(&state.services.logs);
     let attempt = AttemptKey { job, fence: attempt.fence };
-    state.block(move || Ok(logs.tail(attempt, which, lines)?)).await
+    let look = move || {
+        let tail = tail.map(|lines| logs.tail(attempt, which, lines)).transpose()?;
+        let since = since.map(|since| logs.since(attempt, which, since)).transpose()?;
+        Ok(tail.max(since).unwrap_or_default())
+    };
+    state.block(look).await
 }
 
 /// Answers a `Range` request. A part never spans a gap: it ends before it or begins behind it.

@@ -2,6 +2,7 @@
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use protocol::Timestamp;
 use protocol::report::Stream as Written;
 
 use super::events::EventPosition;
@@ -23,6 +24,8 @@ pub(super) struct LogsParams {
     pub(super) resumed: Option<Resumed>,
     pub(super) which: Streams,
     pub(super) tail: Option<u64>,
+    /// The output begins with what was received at this time.
+    pub(super) since: Option<Timestamp>,
     pub(super) offset: u64,
     pub(super) range: Option<Range>,
     pub(super) events: bool,
@@ -50,6 +53,7 @@ impl LogsParams {
             resumed: None,
             which: which(query.text("stream")?.as_deref())?,
             tail: query.number("tail")?,
+            since: query.instant("since")?,
             offset: offset.unwrap_or_default(),
             range: parts.headers.get(header::RANGE).and_then(|range| Range::parse(range.to_str().ok()?)),
             events: wants_events(&parts.headers),
@@ -58,8 +62,11 @@ impl LogsParams {
         };
         let after = query.text("after")?.filter(|after| !after.is_empty());
         query.finish()?;
-        if params.tail.is_some() && (offset.is_some() || params.range.is_some()) {
-            return Err(invalid_query("tail", "it does not go together with an offset or a range"));
+        let beginnings = [("tail", params.tail.is_some()), ("since", params.since.is_some())];
+        if let Some((given, _)) = beginnings.into_iter().find(|(_, is_given)| *is_given)
+            && (offset.is_some() || params.range.is_some())
+        {
+            return Err(invalid_query(given, "it does not go together with an offset or a range"));
         }
         if offset.is_some() && params.range.is_some() {
             return Err(invalid_query("offset", "it does not go together with a range"));
@@ -92,7 +99,7 @@ impl LogsParams {
         }
         self.resumed = Some(Resumed { place, field });
         self.offset = place.from;
-        self.tail = None;
+        (self.tail, self.since) = (None, None);
         Ok(())
     }
 

@@ -58,6 +58,7 @@ pub(super) fn schedules() -> Vec<Operation> {
             .takes(&[
                 query("name", Kind::Text("resize"), "Only those of this definition."),
                 query("next", Kind::Number(1, 100, 5), "The number of slots."),
+                query("from", Kind::Instant, "The slots at or after this instant, also earlier ones; absent: those that have not fired."),
             ])
             .answers(200, "The schedules.", vec![list::<shapes::Schedule>(json!({
                 "name": "nightly", "id": "night", "rule": "cron 0 2 * * *", "description": "every day at 02:00",
@@ -66,12 +67,17 @@ pub(super) fn schedules() -> Vec<Operation> {
             .problems(&[&[Code::InvalidLimit, Code::UnknownJob]]),
         Operation::get("/api/definitions/{name}/fires", "definitions", "list_fires", "What became of the slots of schedules, newest first")
             .takes(&PAGE)
+            .takes(&[
+                query("schedule", Kind::Text("night"), "Only rows of the schedule with this id."),
+                query("since", Kind::Instant, "Only rows with a slot at or after this instant."),
+                query("until", Kind::Instant, "Only rows with a slot before this instant."),
+            ])
             .answers(200, "A page of the ledger.", vec![list::<shapes::Fire>(json!({
                 "schedule": "night", "from": "2026-11-20T01:00:00.000Z", "to": "2026-11-20T01:00:00.000Z", "count": 1,
                 "verdict": "fired", "job": 5, "decided_at": "2026-11-20T01:00:00.120Z", "lateness_ms": 120
             }))])
             .with_headers(LINK)
-            .problems(&[&PAGING, &[Code::UnknownJob]]),
+            .problems(&[&PAGING, &[Code::UnknownJob, Code::UnknownSchedule]]),
         Operation::post("/api/definitions/{name}/backfill", "definitions", "backfill", "Make the jobs of past slots that have none")
             .takes(&[
                 Parameter { place: Place::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range.") },

@@ -55,11 +55,6 @@ impl FaultCollector {
         !self.faults.borrow().is_empty()
     }
 
-    /// Ends the parse after the first wrong entry of a batch.
-    pub(super) fn abort_with_faults<E: serde::de::Error>(&self) -> E {
-        self.abort(Problem::faults(self.faults.take()))
-    }
-
     /// True if [`Self::end`] was called.
     pub(super) fn has_aborted(&self) -> bool {
         self.fatal.borrow().is_some()
@@ -69,7 +64,7 @@ impl FaultCollector {
     pub(super) fn syntax_problem(&self, error: &serde_json::Error, text: &[u8]) -> Problem {
         let message = error.to_string();
         let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
-        let problem = match error.classify() {
+        match error.classify() {
             // The value given instead may be a secret: it is not shown.
             Category::Data => {
                 let expected =
@@ -81,17 +76,15 @@ impl FaultCollector {
                 Code::InvalidJson,
                 format!("{} at byte {}", excerpt(what), offset(text, error.line(), error.column())),
             ),
-        };
-        self.locate(problem)
+        }
     }
 
-    /// The problem for the faults so far.
+    /// The problem for the faults so far, which are forgotten.
     pub(super) fn problem(&self) -> Problem {
-        let problem = match self.fatal.take() {
+        match self.fatal.take() {
             Some(fatal) => fatal,
             None => Problem::faults(self.faults.take()),
-        };
-        self.locate(problem)
+        }
     }
 
     /// Adds the entry of the batch to a problem.

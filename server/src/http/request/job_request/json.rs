@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::after::After;
 use super::array::ArrayRequest;
 use super::collector::FaultCollector;
+use super::entry_faults::EntryFaults;
 use super::fields::{EntryKind, FIELDS};
 use super::job::JobRequest;
 use super::{DEPTH_MAX, too_deep};
@@ -21,6 +22,7 @@ use crate::http::middleware::problem::Problem;
 /// The entries of an array.
 pub(super) struct Entries<'n, T> {
     pub(super) collector: &'n FaultCollector,
+    pub(super) faults: &'n mut EntryFaults,
     pub(super) take: T,
 }
 
@@ -46,10 +48,13 @@ impl<'de, T: FnMut(JobRequest<'de>) -> Result<(), Problem>> Visitor<'de> for Ent
             let Some(request) = list.next_element_seed(Entry { kind: EntryKind::Member, collector })? else {
                 break;
             };
-            if collector.has_faults() {
-                return Err(collector.abort_with_faults());
+            let taken = match collector.has_faults() {
+                true => Err(collector.problem()),
+                false => (self.take)(request),
+            };
+            if let Err(problem) = taken {
+                self.faults.add(collector, problem).map_err(|last| collector.abort(last))?;
             }
-            (self.take)(request).map_err(|problem| collector.abort(problem))?;
         }
         collector.leave_entries();
         Ok(())

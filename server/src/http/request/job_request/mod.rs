@@ -7,6 +7,7 @@ mod after;
 mod array;
 mod collector;
 mod described;
+mod entry_faults;
 mod fields;
 mod job;
 mod json;
@@ -25,6 +26,7 @@ pub(crate) use after::AFTER_MAX;
 pub(crate) use array::ArrayRequest;
 use collector::FaultCollector;
 pub(crate) use described::{JobChanges, Member, Submission};
+use entry_faults::EntryFaults;
 use fields::EntryKind;
 pub(crate) use job::JobRequest;
 use json::{Entries, Entry};
@@ -100,38 +102,57 @@ fn field_by_field(text: &[u8], kind: EntryKind) -> Option<Problem> {
 /// Parses lines of JSON and hands each entry to `take`. Empty lines are skipped.
 ///
 /// # Errors
-/// The faults of the first wrong entry.
+/// The faults of the wrong entries.
 pub(crate) fn read_lines(
     text: &[u8],
     mut take: impl FnMut(JobRequest<'_>) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let mut index = 0;
+    let (mut index, mut faults) = (0, EntryFaults::default());
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
         let collector = FaultCollector::default();
         collector.enter_entry(index, Some(number + 1));
-        take(read_object(line, &collector, Entry { kind: EntryKind::Member, collector: &collector })?)
-            .map_err(|problem| collector.locate(problem))?;
         index += 1;
+        let entry = Entry { kind: EntryKind::Member, collector: &collector };
+        let taken = parse_object(line, &collector, entry).and_then(&mut take);
+        if let Err(problem) = taken
+            && let Err(last) = faults.add(&collector, problem)
+        {
+            faults.end(collector.locate(last));
+            break;
+        }
     }
-    Ok(())
+    faults.finish()
 }
 
 /// Parses a JSON array and hands each entry to `take`.
 ///
 /// # Errors
-/// The faults of the first wrong entry.
+/// The faults of the wrong entries. A value of the wrong type ends the reading.
 pub(crate) fn read_array<'b>(
     text: &'b [u8],
     take: impl FnMut(JobRequest<'b>) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let collector = FaultCollector::default();
-    read_object(text, &collector, Entries { collector: &collector, take })
+    let (collector, mut faults) = (FaultCollector::default(), EntryFaults::default());
+    let entries = Entries { collector: &collector, faults: &mut faults, take };
+    if let Err(problem) = read_object(text, &collector, entries) {
+        faults.end(problem);
+    }
+    faults.finish()
 }
 
+/// Parses an object, and adds the entry of the list to its faults.
 fn read_object<'b, S: DeserializeSeed<'b>>(
+    text: &'b [u8],
+    collector: &FaultCollector,
+    seed: S,
+) -> Result<S::Value, Problem> {
+    parse_object(text, collector, seed).map_err(|problem| collector.locate(problem))
+}
+
+fn parse_object<'b, S: DeserializeSeed<'b>>(
     text: &'b [u8],
     collector: &FaultCollector,
     seed: S,
@@ -352,15 +373,6 @@ mod tests {
         .unwrap();
         assert_eq!(from_lines, from_array);
         assert_eq!(from_lines.len(), 2);
-    }
-
-    #[test]
-    fn a_fault_within_a_batch_names_its_entry() {
-        let lines = read_lines(b"{\"name\":\"a\"}\n\n{\"priority\":200}", |_| Ok(())).unwrap_err();
-        let text = format!("{lines:?}");
-        assert!(text.contains("jobs[1].priority") && text.contains("line 3"), "{text}");
-        let array = read_array(br#"[{"name":"a"},{"args":[1]}]"#, |_| Ok(())).unwrap_err();
-        assert!(format!("{array:?}").contains("jobs[1].args"), "{array:?}");
     }
 
     proptest::proptest! {

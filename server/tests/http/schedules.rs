@@ -1,0 +1,101 @@
+//! Schedules: their slots from an instant on, and the rows of their ledger that a request selects.
+
+use longshore_server::store::FireRecord;
+use protocol::{JobId, Timestamp};
+use scheduler::schedule::ScheduleId;
+use scheduler::schedule::catch_up::SlotCount;
+use scheduler::schedules::{FireRow, FireVerdict, SkipReason};
+use serde_json::{Value, json};
+
+use crate::support::Server;
+
+const JOBS: &str = "{report: {image: r, schedule: [
+    {id: hourly, cron: '30 * * * *', timezone: Europe/Berlin},
+    {id: daily, at: '02:30', timezone: Europe/Berlin}]}, plain: {image: p}}";
+
+async fn start() -> Server {
+    let server = Server::start().await;
+    std::fs::write(&server.jobs_file, format!("jobs: {JOBS}\n")).expect("a place for jobs.yaml");
+    let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    server
+}
+
+/// Adds a row for the slots from and to these instants, in seconds since 1970.
+fn add(server: &Server, schedule: &str, (from, to): (i64, i64), verdict: FireVerdict) {
+    let (from, to) = (Timestamp(from * 1_000), Timestamp(to * 1_000));
+    let count = SlotCount { count: 1, exact: true };
+    let (definition, schedule) = ("report".into(), ScheduleId::named(schedule));
+    let row = FireRow { definition, schedule, from, to, count, verdict, at: to };
+    let mut world = server.stand.world();
+    let id = world.fires.len() as u64 + 1;
+    world.fires.push(FireRecord { id, row });
+}
+
+/// The beginnings of the rows, without their dates.
+fn beginnings(rows: &Value) -> Vec<&str> {
+    let rows = rows.as_array().expect("a list").iter();
+    rows.map(|row| &row["from"].as_str().expect("an instant")[11..19]).collect()
+}
+
+#[tokio::test]
+async fn the_ledger_is_narrowed_by_schedule_and_time() {
+    let server = start().await;
+    add(&server, "hourly", (10, 10), FireVerdict::Fired(JobId(1)));
+    add(&server, "daily", (20, 20), FireVerdict::Fired(JobId(2)));
+    add(&server, "hourly", (30, 50), FireVerdict::Skipped(SkipReason::Paused));
+    add(&server, "removed", (60, 60), FireVerdict::Fired(JobId(3)));
+    let rows = async |query: &str| server.get(&format!("/api/definitions/report/fires?{query}")).await.json();
+    assert_eq!(beginnings(&rows("schedule=hourly").await), ["00:00:30", "00:00:10"]);
+    assert_eq!(beginnings(&rows("schedule=removed").await), ["00:01:00"]);
+    let since = "since=1970-01-01T00:00:20Z";
+    assert_eq!(beginnings(&rows(since).await), ["00:01:00", "00:00:30", "00:00:20"]);
+    let until = "until=1970-01-01T00:00:30Z";
+    assert_eq!(beginnings(&rows(until).await), ["00:00:20", "00:00:10"]);
+    let within = "since=1970-01-01T00:00:40Z&until=1970-01-01T00:00:41Z";
+    assert_eq!(beginnings(&rows(within).await), ["00:00:30"], "a row with a slot in the range");
+    assert_eq!(rows(&format!("schedule=daily&{within}")).await, json!([]));
+}
+
+#[tokio::test]
+async fn the_next_page_of_the_ledger_keeps_its_filters() {
+    let server = start().await;
+    for at in 1..=4 {
+        add(&server, if at == 3 { "daily" } else { "hourly" }, (at, at), FireVerdict::Fired(JobId(1)));
+    }
+    let path = "/api/definitions/report/fires?schedule=hourly&since=1970-01-01T00:00:02Z&limit=1";
+    let first = server.get(path).await;
+    assert_eq!(beginnings(&first.json()), ["00:00:04"]);
+    let link = first.header("link");
+    let next = link.strip_prefix('<').and_then(|link| link.split_once('>')).expect("a next page").0;
+    let second = server.get(next).await;
+    assert_eq!((beginnings(&second.json()), second.header("link")), (vec!["00:00:02"], ""));
+}
+
+#[tokio::test]
+async fn wrong_filters_of_the_ledger_are_refused() {
+    let server = start().await;
+    let fires = "/api/definitions/report/fires";
+    let unknown = server.get(&format!("{fires}?schedule=hourli")).await.is_problem(404, "unknown_schedule");
+    assert_eq!(unknown["near"], json!(["hourly"]));
+    server.get(&format!("{fires}?since=yesterday")).await.is_problem(400, "invalid_query");
+    server.get("/api/definitions/plain/fires?schedule=x").await.is_problem(404, "unknown_schedule");
+    assert_eq!(server.get(&format!("{fires}?schedule=hourly")).await.json(), json!([]));
+}
+
+#[tokio::test]
+async fn slots_are_shown_from_an_instant_on() {
+    let server = start().await;
+    let schedules =
+        async |query: &str| server.get(&format!("/api/schedules?name=report&{query}")).await.json();
+    // The hour from 00:00 to 01:00 UTC and the next one have the same local times.
+    let shown = schedules("next=2&from=2026-10-25T00:30:00Z").await;
+    assert_eq!(shown[0]["next"], json!(["2026-10-25T00:30:00.000Z", "2026-10-25T01:30:00.000Z"]));
+    assert_eq!(shown[1]["next"], json!(["2026-10-25T00:30:00.000Z", "2026-10-26T01:30:00.000Z"]));
+    let past = schedules("next=1&from=2020-01-01T00:00:00Z").await;
+    assert_eq!(
+        (&past[0]["next"], &past[0]["state"]),
+        (&json!(["2020-01-01T00:30:00.000Z"]), &json!("active"))
+    );
+    server.get("/api/schedules?from=soon").await.is_problem(400, "invalid_query");
+}
