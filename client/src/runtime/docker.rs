@@ -66,7 +66,7 @@ use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::AttemptStore;
 use crate::clock;
 use crate::logs::Logs;
-use crate::secrets;
+use crate::secrets::{self, SecretDirs};
 use crate::usage::UsageSampler;
 
 /// Settings of the Docker runtime.
@@ -128,7 +128,10 @@ struct DockerContext {
 impl Docker {
     /// A runtime with the attempts of this state directory. It must be called within a tokio runtime.
     #[must_use]
-    pub fn new(config: Config, store: AttemptStore, logs: Logs, events: Events) -> Self {
+    pub fn new(mut config: Config, store: AttemptStore, logs: Logs, events: Events) -> Self {
+        let own = [Some(store.state_dir()), store.secrets().map(SecretDirs::root)].into_iter().flatten();
+        let own = own.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()));
+        config.allow.private_dirs.extend(own);
         let (registry, removals) = AttemptRegistry::new();
         let shared = Arc::new(DockerContext {
             engine: Arc::new(EngineClient::new(&config.program, events.clone())),
