@@ -260,7 +260,10 @@ impl Attempt {
                 Ok(launch) => launch,
                 Err(end) => return end,
             };
-            let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
+            let gives_gpus = match shared.engine.gives_gpus(&launch.spec).await {
+                Ok(gives) => gives,
+                Err(error) => return unavailable(&error),
+            };
             if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
                 return not_started(StartFailure::Stopped, "stopped before it started".into());
             }
