@@ -276,6 +276,30 @@ async fn a_mount_keeps_the_path_that_was_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_gpus_is_given_back_if_the_engine_does_not_tell_whether_it_has_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "case $1 in
+            version) echo 1;;
+            image) exit 0;;
+            info) echo 'Error response from daemon: busy' >&2; exit 1;;
+            run) touch {}/ran;;
+            events) exec sleep 600;;
+            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut wanted = spec(&["true"]);
+    wanted.resources.gpus = 1;
+    wanted.environment.push(("LONGSHORE_GPUS".into(), "0".into()));
+    let outcome = desk.run(1, wanted).await;
+    let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("GPUs"), "{why}");
+    assert!(!dir.path().join("ran").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_state_directory_of_the_worker_is_never_mounted() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = "case $1 in version) echo 1;; events) exec sleep 600;; esac";
