@@ -27,6 +27,7 @@ mod recover_spec;
 mod registry;
 mod remove;
 mod replay;
+mod result_files;
 mod skew;
 mod start_failure;
 mod stats;
@@ -150,6 +151,7 @@ impl Docker {
         shared.spawn(Arc::clone(&shared.engine).ping_until_up());
         shared.spawn(Arc::clone(&shared.engine).poll_clock());
         shared.spawn(usage::run(Arc::clone(&shared)));
+        shared.spawn(result_files::run(Arc::clone(&shared)));
         let pulled = Arc::clone(&shared.images.pulled);
         shared.spawn(async move { pulled.save_uses().await });
         if let Some(settings) = shared.config.image_gc.clone() {

@@ -64,7 +64,7 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     retry("cannot write down how the program ended yet", dir, || {
         let has_output = !matches!(exit, Exit::NotStarted { .. });
         let output = if has_output { dir.try_lengths()? } else { OutputLengths::default() };
-        dir.record_end(&AttemptEnd { exit: exit.clone(), output, usage: usage.clone(), at: at.clone() })
+        dir.record_end(&AttemptEnd { exit: exit.clone(), output, usage, at })
     })
 }
 

@@ -21,13 +21,24 @@ use crate::runtime::docker::{DockerContext, run_blocking};
 use crate::secrets;
 
 impl Attempt {
-    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
-    /// the worker was checked before.
-    pub(super) async fn add_exchange(
+    /// The launch with all that depends on this moment, and whether the engine gives it GPUs. Nothing slow happens after the permit.
+    pub(super) async fn complete_launch(
         &self,
         shared: &DockerContext,
-        launch: Launch,
-    ) -> Result<Launch, AttemptOutcome> {
+    ) -> Result<(Launch, bool), AttemptOutcome> {
+        // A link may have changed since the first check.
+        let volumes = shared.admit(&self.launch.spec).await;
+        let volumes = volumes.map_err(|(cause, why)| AttemptOutcome::Refused { cause, why })?;
+        let spec = ContainerSpec { volumes, ..(*self.launch.spec).clone() };
+        let launch = Launch { spec: spec.into(), ..self.launch.clone() };
+        let launch = self.add_exchange(shared, launch).await?;
+        let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
+        Ok((launch, gives_gpus.map_err(|error| unavailable(&error))?))
+    }
+
+    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
+    /// the worker was checked before.
+    async fn add_exchange(&self, shared: &DockerContext, launch: Launch) -> Result<Launch, AttemptOutcome> {
         let mut spec = (*launch.spec).clone();
         let input = self.launch.input().map(str::to_owned);
         let is_taken = is_directory_taken(&spec);
