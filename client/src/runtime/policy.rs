@@ -335,21 +335,21 @@ mod tests {
         let everything = Allow {
             mounts: vec!["/".into()],
             mounts_below: true,
-            private_dirs: ["/home/worker/state", "/dev/shm/longshore-0-1-2"].map(PathBuf::from).into(),
+            private_dirs: ["/data/worker/state", "/dev/shm/longshore-0-1-2"].map(PathBuf::from).into(),
             ..Allow::default()
         };
-        for source in ["/home", "/home/worker/state", "/home/worker/state/attempts/1-2", "/dev", "/dev/shm"] {
+        for source in ["/data", "/data/worker/state", "/data/worker/state/attempts/1-2", "/dev", "/dev/shm"] {
             let refused = everything.admit(&bind(source), as_written);
             assert!(refused.is_err_and(|why| why.contains("files of other jobs")), "{source}");
         }
-        for source in ["/home/worker/state2", "/home/worker/data", "/dev/shm/longshore-0-1-23"] {
+        for source in ["/data/worker/state2", "/data/worker/data", "/dev/shm/longshore-0-1-23"] {
             assert!(everything.admit(&bind(source), as_written).is_ok(), "{source}");
         }
-        let link = with_link("/srv/link", "/home/worker");
+        let link = with_link("/srv/link", "/data/worker");
         assert!(everything.admit(&bind("/srv/link"), link).is_err());
-        let link = with_link("/home/worker/state", "/mnt/state");
+        let link = with_link("/data/worker/state", "/mnt/state");
         assert!(everything.admit(&bind("/mnt"), link).is_err(), "the state directory is a link into it");
-        assert!(everything.admit_unseen(&bind("/home")).is_err());
+        assert!(everything.admit_unseen(&bind("/data")).is_err());
     }
 
     #[test]
