@@ -38,6 +38,9 @@ pub(crate) struct Flags {
     ca_file: Option<PathBuf>,
     #[command(flatten)]
     client_certificate: ClientCertificateArgs,
+    /// The docker program of the worker on this machine, or a compatible one.
+    #[arg(long, env = "LONGSHORE_DOCKER", default_value = "docker", value_name = "PROGRAM")]
+    docker: PathBuf,
     /// Also read every index of the database and every record of output. Takes as long as reading the whole directory.
     #[arg(long)]
     deep: bool,
@@ -59,7 +62,7 @@ pub(crate) async fn doctor(flags: Flags) -> anyhow::Result<()> {
         flags.client_certificate,
     );
     findings.extend(connection::check(&server_args, flags.server.is_some()).await);
-    findings.push(engine::check().await);
+    findings.push(engine::check(&flags.docker).await);
     tell(&findings, flags.output.format)?;
     match worst(&findings) {
         FindingVerdict::Fail => Err(Failure::silent(Exit::Failed).into()),

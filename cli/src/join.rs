@@ -47,6 +47,11 @@ pub(crate) struct Flags {
 
 /// Checks the token at the server, then writes both files.
 pub(crate) async fn join(flags: Flags) -> anyhow::Result<()> {
+    flags
+        .name
+        .as_deref()
+        .map_or(Ok(()), client::check_name)
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let settings = std::path::absolute(&flags.target).context("cannot find the directory of --config")?;
     let token_file = settings.with_file_name("worker.token");
     for path in [&settings, &token_file] {

@@ -305,6 +305,7 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
         capabilities: runtimes.allow_capability,
         host_network: runtimes.allow_host_network,
         engine_sockets: client::engine_sockets(),
+        private_dirs: Vec::new(),
     };
     config.check().map_err(usage)?;
     if config.image_gc.is_some() && !client::sees_engine_disks() {

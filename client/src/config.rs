@@ -170,9 +170,7 @@ impl Config {
     /// # Errors
     /// The first invalid setting, and the valid values.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if !is_name(&self.name) {
-            return Err(ConfigError::Name(self.name.clone()));
-        }
+        check_name(&self.name)?;
         if !(1..=SLOTS_MAX).contains(&self.slots) {
             return Err(ConfigError::Slots(self.slots));
         }
@@ -239,6 +237,14 @@ pub fn parse_image_gc(text: &str) -> Result<Watermarks, ConfigError> {
 fn is_label(key: &str, value: &str) -> bool {
     let plain = |text: &str| text.len() <= LABEL_BYTES_MAX && !text.chars().any(char::is_control);
     !key.is_empty() && plain(key) && plain(value)
+}
+
+/// Checks the name of a worker.
+///
+/// # Errors
+/// The name is invalid; the text says what is valid.
+pub fn check_name(name: &str) -> Result<(), ConfigError> {
+    if is_name(name) { Ok(()) } else { Err(ConfigError::Name(name.to_owned())) }
 }
 
 fn is_name(name: &str) -> bool {

@@ -37,7 +37,7 @@ use tokio::sync::mpsc;
 use worker::{Input, Worker};
 
 use attempt_dir::AttemptStore;
-pub use config::{Config, ConfigError, OnTerm};
+pub use config::{Config, ConfigError, OnTerm, check_name};
 use engine::{Engine, EngineInputs};
 use health::HealthFile;
 use identity::{Identity, IdentityError};

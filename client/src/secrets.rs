@@ -80,6 +80,11 @@ impl SecretDirs {
         self.is_named
     }
 
+    /// The directory that holds those of all attempts.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Removes the directories of attempts that `is_known` does not know: an earlier process was killed before it removed them.
     pub(crate) fn sweep(&self, is_known: impl Fn(&str) -> bool) {
         let Ok(listing) = fs::read_dir(&self.root) else { return };

@@ -44,10 +44,14 @@ impl ResolvedDefinition {
         if memory_bytes.is_some() {
             Arc::make_mut(&mut self.spec).resources.memory_bytes = *memory_bytes;
         }
-        if !gpus.is_empty() {
+        let is_named = |(name, _): &(String, String)| name == GPUS_VARIABLE;
+        if !gpus.is_empty() || self.spec.environment.iter().any(is_named) {
+            // A definition cannot give itself GPUs by this variable.
             let environment = &mut Arc::make_mut(&mut self.spec).environment;
-            environment.retain(|(name, _)| name != GPUS_VARIABLE);
-            environment.push((GPUS_VARIABLE.into(), gpus.join(",")));
+            environment.retain(|variable| !is_named(variable));
+            if !gpus.is_empty() {
+                environment.push((GPUS_VARIABLE.into(), gpus.join(",")));
+            }
         }
         self
     }

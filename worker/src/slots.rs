@@ -46,7 +46,7 @@ impl Slots {
     }
 }
 
-/// The rung after `rung`, which was taken at `now`, and when to take the one after it. Measured: docs/design/worker-and-docker.md, W6.
+/// The step after `step`, which was taken at `now`, and when to take the one after it. Measured: docs/design/worker-and-docker.md, W6.
 pub(crate) fn next_step(step: StopStep, now: Uptime) -> (StopStep, Uptime) {
     match step {
         StopStep::Ask { .. } => (StopStep::Kill, now + (REMOVE_AFTER_GRACE - KILL_AFTER_GRACE)),

@@ -186,6 +186,7 @@ impl Story {
                         assignment.time_left = option(words, "time_left").map(duration);
                         assignment.memory_bytes =
                             option(words, "memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
+                        assignment.gpus = option(words, "gpus").map(Into::into).into_iter().collect();
                         assignment
                     })
                     .collect(),
@@ -304,6 +305,8 @@ fn define(name: &str, words: &[&str]) -> Definition {
         if let Some(image) = option(words, "image") {
             spec.image = image.into();
         }
+        let gpus = option(words, "gpus_variable").map(|ids| ("LONGSHORE_GPUS".into(), ids.into()));
+        spec.environment.extend(gpus);
         spec.network = option(words, "network").map(Into::into);
         spec.ask_before_start = words.contains(&"ask");
         spec.self_fence = option(words, "self_fence").map(duration);

@@ -1,5 +1,6 @@
 //! Check of the Docker engine on this machine: it answers, and it can limit what jobs use.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Members of `docker info` that are false if the engine cannot set a limit, with the limit's name.
 const LIMITS: [(&str, &str); 3] = [("PidsLimit", "pids"), ("MemoryLimit", "memory"), ("CpuCfsQuota", "cpus")];
 
-pub(super) async fn check() -> Finding {
-    match info().await {
+/// Asks this program, as a worker would run it.
+pub(super) async fn check(program: &Path) -> Finding {
+    match info(program).await {
         Ok(info) => assess(&info),
         Err(why) => Finding::warn(
             "docker",
@@ -24,11 +26,11 @@ pub(super) async fn check() -> Finding {
     }
 }
 
-async fn info() -> Result<Value, String> {
-    let mut command = Command::new("docker");
+async fn info(program: &Path) -> Result<Value, String> {
+    let mut command = Command::new(program);
     command.args(["info", "--format", "{{json .}}"]).stdin(Stdio::null()).kill_on_drop(true);
     let done = match timeout(TIMEOUT, command.output()).await {
-        Ok(done) => done.map_err(|error| format!("cannot run docker: {error}"))?,
+        Ok(done) => done.map_err(|error| format!("cannot run {}: {error}", program.display()))?,
         Err(_) => return Err(format!("docker has not answered within {} s", TIMEOUT.as_secs())),
     };
     let said = String::from_utf8_lossy(&done.stderr);
@@ -79,6 +81,13 @@ mod tests {
         let finding = assess(&bad);
         assert_eq!(finding.verdict, FindingVerdict::Warn);
         assert!(finding.text.ends_with("it cannot limit pids, memory"), "{}", finding.text);
+    }
+
+    #[tokio::test]
+    async fn the_given_program_is_asked() {
+        let finding = check(Path::new("/nonexistent/podman")).await;
+        assert_eq!(finding.verdict, FindingVerdict::Warn);
+        assert!(finding.text.starts_with("cannot run /nonexistent/podman: "), "{}", finding.text);
     }
 
     #[test]

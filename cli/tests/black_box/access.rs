@@ -355,6 +355,10 @@ async fn worker_join_writes_the_files_that_a_worker_starts_with() {
         assert!(!text.contains("LONGSHORE_API_TOKEN_FILE"), "{text}");
         assert!(!std::path::Path::new(&settings).exists(), "a refused token writes nothing");
     }
+    let unfit = ["worker", "join", &address, &token, "--config", &settings, "--name", "build box"];
+    let (code, text) = cluster.run_cli(&unfit);
+    assert!(code == 2 && text.contains("--name: `build box` must be"), "{code}: {text}");
+    assert!(!std::path::Path::new(&settings).exists(), "no worker could start with it");
     let (code, text) = join(&address, &token, &[]);
     assert!(code == 0 && text.contains(&format!("longshore worker --config {settings}")), "{text}");
     assert!(!text.contains(token.trim()), "the output does not show the token");

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use protocol::wire::RESULT_BYTES_MAX;
@@ -56,6 +56,26 @@ impl AttemptDir {
         }
     }
 
+    /// Cuts the result file of a running job if it takes more than this on the disk. The rest is still too long for a result. Returns
+    /// whether it was cut.
+    ///
+    /// # Errors
+    /// The file cannot be cut.
+    pub fn cut_result(&self, bytes_max: u64) -> std::io::Result<bool> {
+        let path = self.path.join(RESULT);
+        let is_too_large = |it: &fs::Metadata| it.is_file() && it.blocks() * BLOCK_BYTES > bytes_max;
+        if !fs::symlink_metadata(&path).is_ok_and(|it| is_too_large(&it)) {
+            return Ok(false);
+        }
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+        let file = OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(&path)?;
+        let is_same = is_too_large(&file.metadata()?);
+        if is_same {
+            file.set_len(RESULT_BYTES_MAX as u64 + 1)?;
+        }
+        Ok(is_same)
+    }
+
     /// The file for the result was made.
     #[must_use]
     pub fn has_result_file(&self) -> bool {
@@ -95,9 +115,12 @@ pub(crate) const RESULT_VARIABLE: &str = "LONGSHORE_RESULT";
 const INPUT: &str = "input.json";
 const RESULT: &str = "result.json";
 
+/// Unit of the system for the space that a file takes.
+const BLOCK_BYTES: u64 = 512;
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -105,6 +128,31 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let dir = AttemptDir::at(directory.path());
         (directory, dir)
+    }
+
+    #[test]
+    fn a_result_file_that_grows_without_end_is_cut_and_is_no_result() {
+        let (_kept, dir) = directory();
+        let cut = || dir.cut_result(1 << 20).expect("it can be cut");
+        assert!(!cut(), "there is no file");
+        let path = dir.prepare_exchange(None).expect("a writable directory").result;
+        let mut file = OpenOptions::new().write(true).open(&path).expect("writable");
+        file.write_all(b"[1]").expect("written");
+        assert!(!cut());
+        for _ in 0..2 {
+            // The program goes on to write where it was.
+            file.write_all(&vec![b' '; 2 << 20]).expect("written");
+            file.sync_all().expect("written");
+            assert!(cut());
+            assert_eq!(fs::metadata(&path).expect("there").len(), RESULT_BYTES_MAX as u64 + 1);
+        }
+        assert!(matches!(dir.result(), ResultFile::Unusable(_)));
+        fs::remove_file(&path).expect("removed");
+        let large = path.with_file_name("large");
+        fs::write(&large, vec![0; 2 << 20]).expect("written");
+        symlink(&large, &path).expect("a link");
+        assert!(!cut(), "links are not followed");
+        assert_eq!(fs::metadata(&large).expect("there").len(), 2 << 20);
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl AttemptDir {
     /// # Errors
     /// The files cannot be changed.
     pub fn cut_output(&self, to: OutputLengths) -> Result<(), Error> {
-        let now = self.lengths();
+        let now = self.try_lengths()?;
         for (stream, to, now) in
             [(Stream::Stdout, to.stdout, now.stdout), (Stream::Stderr, to.stderr, now.stderr)]
         {
@@ -77,10 +77,45 @@ impl AttemptDir {
         Ok(())
     }
 
-    /// Lengths of the output files, freed parts included.
+    /// Lengths of the output files, freed parts included. A file that cannot be examined counts as empty.
     #[must_use]
     pub fn lengths(&self) -> OutputLengths {
-        let length = |stream: Stream| fs::metadata(self.path.join(stream.name())).map_or(0, |it| it.size());
-        OutputLengths { stdout: length(Stream::Stdout), stderr: length(Stream::Stderr) }
+        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(|it| self.length(it).unwrap_or(0));
+        OutputLengths { stdout, stderr }
+    }
+
+    /// Lengths of the output files for an end, behind which no output is sent. A missing file is empty.
+    ///
+    /// # Errors
+    /// A file cannot be examined.
+    pub fn try_lengths(&self) -> Result<OutputLengths, Error> {
+        Ok(OutputLengths { stdout: self.length(Stream::Stdout)?, stderr: self.length(Stream::Stderr)? })
+    }
+
+    fn length(&self, stream: Stream) -> Result<u64, Error> {
+        let path = self.path.join(stream.name());
+        match fs::metadata(&path) {
+            Ok(file) => Ok(file.size()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(io_error_at(&path)(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_cannot_be_examined_is_not_empty() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let dir = AttemptDir::at(directory.path());
+        assert_eq!(dir.try_lengths().ok(), Some(OutputLengths::default()), "there is no output yet");
+        fs::write(directory.path().join(Stream::Stdout.name()), "abc").expect("written");
+        assert_eq!(dir.try_lengths().ok(), Some(OutputLengths { stdout: 3, stderr: 0 }));
+        let stderr = Stream::Stderr.name();
+        std::os::unix::fs::symlink(stderr, directory.path().join(stderr)).expect("a link to itself");
+        assert!(dir.try_lengths().is_err());
+        assert_eq!(dir.lengths(), OutputLengths { stdout: 3, stderr: 0 });
     }
 }

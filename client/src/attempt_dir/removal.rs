@@ -11,15 +11,30 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// Removes a directory with its content, also if a job took away the right to write a directory in it. A missing one is success.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
+    let remove = || unless_written_meanwhile(|| fs::remove_dir_all(path));
+    match remove() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             make_writable(openat(CWD, path, DIRECTORY, Mode::empty())?)?;
-            fs::remove_dir_all(path)
+            remove()
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
 }
+
+/// Removes again while a late writer, such as that of an attempt's usage, makes a file in a directory that was just emptied.
+fn unless_written_meanwhile(mut remove: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..REMOVAL_TRIES {
+        match remove() {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            done => return done,
+        }
+    }
+    remove()
+}
+
+/// A writer makes one or two files after an attempt has ended.
+const REMOVAL_TRIES: u32 = 16;
 
 /// Gives the owner all rights on a directory and on those below it. A link is never followed, also if one takes the place of a directory
 /// meanwhile: the descriptor stays with the directory that was opened.
@@ -56,6 +71,25 @@ mod tests {
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
+    }
+
+    #[test]
+    fn a_directory_that_was_written_meanwhile_is_removed_again() {
+        let mut late_writes = 2;
+        let removed = unless_written_meanwhile(|| {
+            if late_writes == 0 {
+                return Ok(());
+            }
+            late_writes -= 1;
+            Err(io::ErrorKind::DirectoryNotEmpty.into())
+        });
+        assert!(removed.is_ok() && late_writes == 0);
+        let (mut tries, full) = (0, io::ErrorKind::DirectoryNotEmpty);
+        let stays = unless_written_meanwhile(|| {
+            tries += 1;
+            Err(full.into())
+        });
+        assert_eq!((stays.map_err(|it| it.kind()), tries), (Err(full), REMOVAL_TRIES));
     }
 
     #[test]

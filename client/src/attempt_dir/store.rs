@@ -200,5 +200,5 @@ impl Error {
 
 /// `true` if no byte of output was written here.
 fn has_no_output(path: &Path) -> bool {
-    AttemptDir { path: path.into() }.lengths() == OutputLengths::default()
+    AttemptDir { path: path.into() }.try_lengths().is_ok_and(|it| it == OutputLengths::default())
 }

@@ -78,10 +78,7 @@ impl Mask {
         if end <= before {
             return Ok(OutputPart::Undecided);
         }
-        let mut found = Vec::new();
-        if let Some(values) = &self.values {
-            found.extend(values.automaton.find_overlapping_iter(&bytes).map(|it| it.range()));
-        }
+        let mut found = self.values.as_ref().map_or_else(Vec::new, |values| values.find(&bytes));
         if let Some(patterns) = &self.patterns {
             patterns.find(&bytes, offset - before as u64, before..end, &mut found);
         }
@@ -115,6 +112,20 @@ impl ValueSet {
         let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(&masked);
         // It fails above 2^31 states only: the protocol bounds the values to much less.
         Some(Self { automaton: automaton.ok()?, values: masked, longest })
+    }
+
+    /// The bytes that occurrences cover. Occurrences of values within each other may be many times more than there are bytes, so ranges
+    /// that touch become one as they are found. They are found in the order of their ends.
+    fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for occurrence in self.automaton.find_overlapping_iter(bytes) {
+            let Range { mut start, end } = occurrence.range();
+            while let Some(last) = found.pop_if(|last| last.end >= start) {
+                start = start.min(last.start);
+            }
+            found.push(start..end);
+        }
+        found
     }
 
     /// The number of bytes at the end that may be the beginning of a value.
@@ -226,6 +237,15 @@ mod tests {
     #[test]
     fn short_values_alone_make_no_mask() {
         assert!(Mask::new([&b"abc"[..], b"\n", b""], &[]).expect("no pattern").is_none());
+    }
+
+    #[test]
+    fn values_within_each_other_do_not_multiply_what_is_kept() {
+        let values: Vec<Vec<u8>> = (4..=250).map(|length| vec![b'a'; length]).collect();
+        let values = ValueSet::new(values.iter().map(Vec::as_slice)).expect("values");
+        assert_eq!(values.find(&[b'a'; 10_000]), vec![0..10_000]);
+        let output = [&[b'a'; 300][..], b"b", &[b'a'; 3], b"b", &[b'a'; 5]].concat();
+        assert_eq!(values.find(&output), [0..300, 305..310]);
     }
 
     fn letters(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {

@@ -27,6 +27,7 @@ mod recover_spec;
 mod registry;
 mod remove;
 mod replay;
+mod result_files;
 mod skew;
 mod start_failure;
 mod stats;
@@ -66,7 +67,7 @@ use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::AttemptStore;
 use crate::clock;
 use crate::logs::Logs;
-use crate::secrets;
+use crate::secrets::{self, SecretDirs};
 use crate::usage::UsageSampler;
 
 /// Settings of the Docker runtime.
@@ -128,7 +129,10 @@ struct DockerContext {
 impl Docker {
     /// A runtime with the attempts of this state directory. It must be called within a tokio runtime.
     #[must_use]
-    pub fn new(config: Config, store: AttemptStore, logs: Logs, events: Events) -> Self {
+    pub fn new(mut config: Config, store: AttemptStore, logs: Logs, events: Events) -> Self {
+        let own = [Some(store.state_dir()), store.secrets().map(SecretDirs::root)].into_iter().flatten();
+        let own = own.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()));
+        config.allow.private_dirs.extend(own);
         let (registry, removals) = AttemptRegistry::new();
         let shared = Arc::new(DockerContext {
             engine: Arc::new(EngineClient::new(&config.program, events.clone())),
@@ -147,6 +151,7 @@ impl Docker {
         shared.spawn(Arc::clone(&shared.engine).ping_until_up());
         shared.spawn(Arc::clone(&shared.engine).poll_clock());
         shared.spawn(usage::run(Arc::clone(&shared)));
+        shared.spawn(result_files::run(Arc::clone(&shared)));
         let pulled = Arc::clone(&shared.images.pulled);
         shared.spawn(async move { pulled.save_uses().await });
         if let Some(settings) = shared.config.image_gc.clone() {

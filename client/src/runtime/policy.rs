@@ -27,6 +27,9 @@ pub struct Allow {
     pub host_network: bool,
     /// Sockets of the engine that this worker uses, refused like the usual ones whatever `mounts` allows.
     pub engine_sockets: Vec<PathBuf>,
+    /// Directories of this worker, as its engine sees them, that no mount may hold or lie in, whatever `mounts` allows: its state, with
+    /// the output and the results of other jobs, and their secrets. The runtime sets them.
+    pub private_dirs: Vec<PathBuf>,
 }
 
 impl Allow {
@@ -153,6 +156,12 @@ impl Allow {
         }
         if self.sockets().any(|socket| real(socket).starts_with(&source)) {
             return Err(format!("no worker mounts `{shown}`: that would give the Docker socket away"));
+        }
+        let holds_own = |dir: &PathBuf| source.starts_with(dir) || dir.starts_with(&source);
+        if self.private_dirs.iter().map(|dir| real(dir)).any(|dir| holds_own(&dir)) {
+            return Err(format!(
+                "no worker mounts `{shown}`: that would give files of other jobs away, in this worker's state directory or among its secrets"
+            ));
         }
         match source.into_os_string().into_string() {
             Ok(source) => Ok(Volume { source, ..volume.clone() }),
@@ -308,6 +317,7 @@ mod tests {
             volumes: vec!["*".into()],
             networks: Vec::new(),
             engine_sockets: vec!["/srv/engine/docker.sock".into()],
+            private_dirs: Vec::new(),
         };
         for source in ["/", "/var/run", "/run/docker.sock", "/run", "/srv", "/srv/engine/docker.sock"] {
             assert!(everything.admit(&bind(source), as_written).is_err(), "{source}");
@@ -318,6 +328,28 @@ mod tests {
         let link = with_link("/srv", "/mnt/docker.sock");
         assert!(everything.admit(&bind("/mnt"), link).is_err(), "the engine's socket is a link into it");
         assert!(everything.admit(&bind("/srv/other"), as_written).is_ok());
+    }
+
+    #[test]
+    fn no_policy_gives_the_workers_own_files_away() {
+        let everything = Allow {
+            mounts: vec!["/".into()],
+            mounts_below: true,
+            private_dirs: ["/data/worker/state", "/dev/shm/longshore-0-1-2"].map(PathBuf::from).into(),
+            ..Allow::default()
+        };
+        for source in ["/data", "/data/worker/state", "/data/worker/state/attempts/1-2", "/dev", "/dev/shm"] {
+            let refused = everything.admit(&bind(source), as_written);
+            assert!(refused.is_err_and(|why| why.contains("files of other jobs")), "{source}");
+        }
+        for source in ["/data/worker/state2", "/data/worker/data", "/dev/shm/longshore-0-1-23"] {
+            assert!(everything.admit(&bind(source), as_written).is_ok(), "{source}");
+        }
+        let link = with_link("/srv/link", "/data/worker");
+        assert!(everything.admit(&bind("/srv/link"), link).is_err());
+        let link = with_link("/data/worker/state", "/mnt/state");
+        assert!(everything.admit(&bind("/mnt"), link).is_err(), "the state directory is a link into it");
+        assert!(everything.admit_unseen(&bind("/data")).is_err());
     }
 
     #[test]

@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use worker::input::{Exit, Found, Restored, RuntimeEvent, StartFailure};
 use worker::step::{Launch, StopStep};
 
-use self::attempt::{Attempt, LOOK_AGAIN, has_shim, lengths, start_of};
+use self::attempt::{Attempt, has_shim, lengths, start_of};
+use super::blocking::LOOK_AGAIN;
 use super::blocking::{run_blocking, try_blocking};
 use super::removals::PendingRemovals;
 use super::{Events, Membership, Runtime, Survey, process_id};

@@ -60,9 +60,12 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
         }
         Err(invalid) => (not_started(StartFailure::Definition, None, invalid.to_string()), Usage::default()),
     };
-    let output =
-        if matches!(exit, Exit::NotStarted { .. }) { OutputLengths::default() } else { dir.lengths() };
-    record_end_with_retries(dir, &AttemptEnd { exit, output, usage, at: RecordedInstant::of(clock::now()) })
+    let at = RecordedInstant::of(clock::now());
+    retry("cannot write down how the program ended yet", dir, || {
+        let has_output = !matches!(exit, Exit::NotStarted { .. });
+        let output = if has_output { dir.try_lengths()? } else { OutputLengths::default() };
+        dir.record_end(&AttemptEnd { exit: exit.clone(), output, usage, at })
+    })
 }
 
 /// Reads the secret variables from the tmpfs, and tells the program the directory of the secret files.
@@ -102,16 +105,13 @@ fn with_result(dir: &AttemptDir, exit: Exit) -> Exit {
 }
 
 /// Records the end, which no other process knows. If the disk is full, it tries again until there is space or the directory is gone.
-fn record_end_with_retries(dir: &AttemptDir, ending: &AttemptEnd) -> Result<(), Error> {
+fn retry(problem: &str, dir: &AttemptDir, record: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
     let mut printed = false;
     loop {
-        match dir.record_end(ending) {
+        match record() {
             Err(error) if dir.path().exists() => {
                 if !printed {
-                    print_error(&format!(
-                        "cannot write down how the program ended yet: {}",
-                        error_chain(&error)
-                    ));
+                    print_error(&format!("{problem}: {}", error_chain(&error)));
                     printed = true;
                 }
                 std::thread::sleep(TRY_AGAIN);

@@ -89,6 +89,35 @@ async fn a_result_is_copied_again_until_the_engine_gives_it_or_says_that_there_i
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_mounts_something_at_the_directory_gets_no_result() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "cd {0}
+        case $1 in
+            version) echo 1;;
+            image) exit 0;;
+            run) cat > environment;;
+            inspect) exec cat $7;;
+            events) exec sleep 600;;
+            cp) touch copied; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..config() });
+    show_ended(&desk, dir.path(), 1, 1, 0);
+    let shared = Volume { source: "shared".into(), target: "/longshore".into(), read_only: false };
+    let outcome = desk.run(1, ContainerSpec { volumes: vec![shared], ..spec(&["true"]) }).await;
+    let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(result, ResultFile::Absent);
+    assert!(!dir.path().join("copied").exists(), "the file may be of another job");
+    let environment = std::fs::read_to_string(dir.path().join("environment")).expect("it was started");
+    assert!(
+        environment.contains("LONGSHORE_JOB=1") && !environment.contains("LONGSHORE_RESULT"),
+        "{environment}"
+    );
+}
+
 /// A container that is never started. It is removed on drop, with its volume.
 struct Container {
     id: String,

@@ -28,7 +28,7 @@ async fn a_successful_probe_makes_the_engine_available_and_leaves_no_container()
 async fn a_probe_repeats_until_the_engine_starts_containers() {
     let dir = tempfile::tempdir().expect("a directory");
     let container = r#"{"Id":"abc","Name":"/NAME","Created":"2026-01-01T00:00:00Z","Image":"app","Labels":{},"State":{"Status":"created",
-        "ExitCode":127,"Error":"exec: no such file or directory: unknown","StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}"#;
+        "ExitCode":127,"Error":"OCI runtime: /longshore-probe: No such file or directory: unknown","StartedAt":"0001-01-01T00:00:00Z","FinishedAt":"0001-01-01T00:00:00Z"}}"#;
     std::fs::write(dir.path().join("container"), container.replace('\n', "")).expect("written");
     // The first try fails like the jobs before it; the second reaches the program.
     let script = format!(

@@ -276,6 +276,49 @@ async fn a_mount_keeps_the_path_that_was_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_gpus_is_given_back_if_the_engine_does_not_tell_whether_it_has_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "case $1 in
+            version) echo 1;;
+            image) exit 0;;
+            info) echo 'Error response from daemon: busy' >&2; exit 1;;
+            run) touch {}/ran;;
+            events) exec sleep 600;;
+            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
+        esac",
+        dir.path().display()
+    );
+    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut wanted = spec(&["true"]);
+    wanted.resources.gpus = 1;
+    wanted.environment.push(("LONGSHORE_GPUS".into(), "0".into()));
+    let outcome = desk.run(1, wanted).await;
+    let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
+    assert!(why.contains("GPUs"), "{why}");
+    assert!(!dir.path().join("ran").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_directory_of_the_worker_is_never_mounted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = "case $1 in version) echo 1;; events) exec sleep 600;; esac";
+    let allow = Allow { mounts: vec!["/".into()], ..Allow::default() };
+    let settings = Config { allow, sees_engine_disks: true, ..config(stand_in(dir.path(), script)) };
+    let mut desk = Desk::without_image(settings);
+    let state = desk.state.path().canonicalize().expect("it is there");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&state, &link).expect("a link");
+    for (job, source) in [(1, state.clone()), (2, state.join("attempts")), (3, link)] {
+        let volume =
+            Volume { source: source.to_str().expect("text").into(), target: "/data".into(), read_only: true };
+        let outcome = desk.run(job, ContainerSpec { volumes: vec![volume], ..spec(&["true"]) }).await;
+        let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
+        assert!(why.contains("files of other jobs"), "{why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_place_of_the_engines_socket_is_never_mounted() {
     let dir = tempfile::tempdir().expect("a directory");
     let allowed = dir.path().canonicalize().expect("there").join("allowed");

@@ -26,6 +26,9 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
             worker.outbox.released(token, ReleaseCause::Draining, String::new());
         } else if !has_room(worker) {
             worker.outbox.released(token, ReleaseCause::Full, String::new());
+        } else if let Some(id) = foreign_gpu(worker, &assignment) {
+            let why = format!("this worker does not offer the GPU `{}`", id.escape_debug());
+            worker.outbox.released(token, ReleaseCause::Policy, why);
         } else if let Some(AttemptSecrets::Withheld(why)) = assignment.secrets {
             worker.outbox.released(token, ReleaseCause::Secrets, why);
         } else {
@@ -49,6 +52,12 @@ pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
             }
         }
     }
+}
+
+/// The id of a GPU that this worker does not offer. Only ids that its operator has named may reach the engine.
+fn foreign_gpu<'a>(worker: &Worker, assignment: &'a Assignment) -> Option<&'a str> {
+    let offered = &worker.config.resources.gpus;
+    assignment.gpus.iter().find(|id| !offered.contains(id)).map(String::as_str)
 }
 
 fn has_room(worker: &Worker) -> bool {

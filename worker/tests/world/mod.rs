@@ -41,7 +41,7 @@ impl World {
                 forbidden.then(|| "this worker does not allow the host's network".into())
             }),
             labels: Vec::new(),
-            resources: Default::default(),
+            resources: protocol::resources::OfferedResources { gpus: vec!["0".into()], ..Default::default() },
             runtimes: vec![
                 (RuntimeKind::Docker, Availability::Available),
                 (RuntimeKind::Fake, Availability::Available),

@@ -17,7 +17,9 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Start(launch) => {
             let memory = launch.spec.resources.memory_bytes;
             let memory = memory.map(|bytes| format!(" memory={}m", bytes >> 20)).unwrap_or_default();
-            format!("start {} {}{memory}", launch.token, launch.name)
+            let gpus = launch.spec.environment.iter().filter(|(name, _)| name == "LONGSHORE_GPUS");
+            let gpus: String = gpus.map(|(_, ids)| format!(" gpus={ids}")).collect();
+            format!("start {} {}{memory}{gpus}", launch.token, launch.name)
         }
         Effect::Pull { token, .. } => format!("pull for {token}"),
         Effect::Run { token, .. } => format!("run {token}"),

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::DockerContext;
+use super::cli::CallError;
 use super::real_path::{real_socket, real_source};
 
 /// Limits the lookups at one time. A lookup that hangs keeps its permit and its thread until the system answers.
@@ -98,8 +99,7 @@ impl DockerContext {
             return Err((ReleaseCause::Policy, why));
         }
         if !self.config.sees_engine_disks {
-            self.config.allow.admit_unseen(spec).map_err(|why| (ReleaseCause::Policy, why))?;
-            return Ok(spec.volumes.clone());
+            return self.admit_unseen(spec).await;
         }
         let known = self.look_up(spec).await.map_err(|LookupTimeout(path)| {
             let why = format!(
@@ -111,6 +111,28 @@ impl DockerContext {
         })?;
         let resolve = |path: &Path| known.get(path).cloned().unwrap_or_else(|| Ok(path.to_owned()));
         self.config.allow.admit(spec, resolve).map_err(|why| (ReleaseCause::Policy, why))
+    }
+
+    /// The same where links of the engine's machine cannot be followed. Only the engine knows the paths of the worker's own directories.
+    async fn admit_unseen(&self, spec: &ContainerSpec) -> Result<Vec<Volume>, (ReleaseCause, String)> {
+        let mut allow = self.config.allow.clone();
+        if spec.volumes.iter().any(Volume::is_bind) {
+            let away = |error: CallError| (ReleaseCause::RuntimeUnavailable, error.with_remedy());
+            allow.private_dirs = self.private_dirs_of_engine().await.map_err(away)?;
+        }
+        allow.admit_unseen(spec).map_err(|why| (ReleaseCause::Policy, why))?;
+        Ok(spec.volumes.clone())
+    }
+
+    async fn private_dirs_of_engine(&self) -> Result<Vec<PathBuf>, CallError> {
+        let mut dirs = Vec::new();
+        for dir in &self.config.allow.private_dirs {
+            dirs.extend(self.engine_path(dir).await?);
+        }
+        if let Some(secrets) = self.store.secrets() {
+            dirs.extend(self.secrets_root(secrets).await?);
+        }
+        Ok(dirs)
     }
 
     /// Resolves the paths that the policy needs. A source within an allowed directory as that is written does not wait for other allowed
@@ -125,6 +147,9 @@ impl DockerContext {
                 let by = Instant::now() + SOCKET_LOOKUP_LIMIT;
                 let real = self.lookups.resolve(by, socket, real_socket).await.unwrap_or_default();
                 known.insert(socket.to_owned(), Ok(real.unwrap_or_else(|| socket.to_owned())));
+            }
+            for dir in &allow.private_dirs {
+                known.insert(dir.clone(), self.lookups.resolve(deadline, dir, real_source).await?);
             }
         }
         for source in spec.volumes.iter().filter(|it| it.is_bind()).map(|it| Path::new(&it.source)) {

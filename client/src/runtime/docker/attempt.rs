@@ -18,9 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use protocol::container::Volume;
 use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
-use protocol::{ContainerSpec, Token, Uptime, Usage};
+use protocol::{Token, Uptime, Usage};
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::{Instant, sleep};
 use worker::input::{Exit, RuntimeEvent, StartFailure};
@@ -225,12 +224,6 @@ impl Attempt {
         }
     }
 
-    /// The launch with resolved mounts.
-    fn launch_with(&self, volumes: Vec<Volume>) -> Launch {
-        let spec = ContainerSpec { volumes, ..(*self.launch.spec).clone() };
-        Launch { spec: spec.into(), ..self.launch.clone() }
-    }
-
     async fn start_and_wait(&self, shared: &Arc<DockerContext>, membership: Membership) -> AttemptOutcome {
         let (mut tries, mut name_tries, mut problem) = (0, 0, String::new());
         while tries < TRIES {
@@ -251,16 +244,10 @@ impl Attempt {
                 Err(PullError::Engine(error)) => return unavailable(&error),
             }
             self.progress(shared, Phase::Starting);
-            // A link may have changed since the first check. After the permit nothing slow happens.
-            let launch = match shared.admit(&self.launch.spec).await {
-                Ok(volumes) => self.launch_with(volumes),
-                Err((cause, why)) => return AttemptOutcome::Refused { cause, why },
-            };
-            let launch = match self.add_exchange(shared, launch).await {
-                Ok(launch) => launch,
+            let (launch, gives_gpus) = match self.complete_launch(shared).await {
+                Ok(complete) => complete,
                 Err(end) => return end,
             };
-            let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
             if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
                 return not_started(StartFailure::Stopped, "stopped before it started".into());
             }

@@ -11,6 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -35,7 +36,7 @@ pub(super) struct CallOutput {
 /// The failure of an auxiliary call.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
-    /// The program cannot be run: wrong path, or not installed.
+    /// The program cannot be run: wrong path, not installed, or this machine is short of something.
     #[error("cannot run `{}`", program.display())]
     Program {
         program: PathBuf,
@@ -66,7 +67,7 @@ impl CallError {
     pub(super) fn with_remedy(&self) -> String {
         let why = error_chain(self);
         let remedy = match self {
-            Self::Program { .. } => Some("install it, name it with --docker, or start with --no-docker"),
+            Self::Program { source, .. } => program_remedy(source),
             Self::Unreachable(_) => {
                 UNREACHABLE.iter().find(|(phrase, _)| why.contains(phrase)).map(|(_, remedy)| *remedy)
             }
@@ -74,6 +75,23 @@ impl CallError {
         };
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
         format!("docker_unavailable: {why}{remedy}")
+    }
+}
+
+/// The remedy for a program that could not be started.
+fn program_remedy(source: &io::Error) -> Option<&'static str> {
+    match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+            Some("install it, name it with --docker, or start with --no-docker")
+        }
+        io::ErrorKind::OutOfMemory => Some("this machine has too little memory for another process"),
+        _ => match Errno::from_io_error(source)? {
+            Errno::MFILE | Errno::NFILE => {
+                Some("raise the worker's limit of open files (LimitNOFILE in its unit, ulimit -n)")
+            }
+            Errno::AGAIN => Some("raise the worker's limit of processes (TasksMax in its unit, ulimit -u)"),
+            _ => None,
+        },
     }
 }
 
@@ -303,6 +321,13 @@ mod tests {
         let missing =
             CallError::Program { program: "x".into(), source: io::ErrorKind::NotFound.into() }.with_remedy();
         assert!(missing.contains("cannot run `x`: ") && missing.contains("--docker"), "{missing}");
+        for (code, remedy) in
+            [(Errno::MFILE, "LimitNOFILE"), (Errno::AGAIN, "TasksMax"), (Errno::NOMEM, "memory")]
+        {
+            let source = io::Error::from_raw_os_error(code.raw_os_error());
+            let short = CallError::Program { program: "x".into(), source }.with_remedy();
+            assert!(short.contains(remedy) && !short.contains("--docker"), "{short}");
+        }
         assert!(
             CallError::Slow(Duration::from_secs(5)).with_remedy().contains("within 5 s; the engine hangs")
         );

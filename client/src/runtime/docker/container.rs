@@ -11,7 +11,6 @@ use serde::Deserialize;
 use worker::input::{Exit, ResultFile, StartFailure};
 
 use super::skew::Skew;
-use super::start_failure;
 pub(super) use super::start_failure::fault_of;
 use crate::runtime::argv::LABEL_PREFIX;
 
@@ -219,11 +218,10 @@ pub(super) fn init_failure(init: bool, code: i32, stderr: &str) -> Option<String
 fn not_started(state: &State) -> Exit {
     let message = super::cli::one_line(&state.error);
     let is_dead = state.status == Status::Dead;
-    let proven = !is_dead && start_failure::is_definition_fault(state.exit_code, &message);
     let unsaid =
         if is_dead { "the engine has half removed it" } else { "the container could not be started" };
     Exit::NotStarted {
-        fault: if proven { StartFailure::Definition } else { StartFailure::Host },
+        fault: if is_dead { StartFailure::Host } else { fault_of(&message) },
         code: Some(state.exit_code).filter(|code| *code != 0),
         message: if message.is_empty() { unsaid.into() } else { message },
     }
@@ -320,7 +318,8 @@ mod tests {
         let limits =
             created(128, &format!("{runc}error setting rlimit type 7: operation not permitted: unknown"));
         let hook = created(127, "error running hook #0: fork/exec /x: no such file or directory: unknown");
-        for container in [&bridge, &limits, &hook] {
+        let store = created(127, "lstat /var/lib/docker/overlay2/x: no such file or directory: unknown");
+        for container in [&bridge, &limits, &hook, &store] {
             assert_eq!(fault(container), StartFailure::Host);
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protocol::{ContainerSpec, Now};
 
-use super::cli::Cli;
+use super::cli::{CallError, Cli};
 use super::health::Health;
 use super::skew::{self, Skew};
 use crate::clock;
@@ -45,11 +45,17 @@ impl EngineClient {
 
     /// The container gets its GPUs from the engine. The engine is asked each time: it may have been away before, or got another
     /// configuration.
-    pub(super) async fn gives_gpus(&self, spec: &ContainerSpec) -> bool {
+    ///
+    /// # Errors
+    /// The engine did not answer: without `--gpus` the container would start without its GPUs.
+    pub(super) async fn gives_gpus(&self, spec: &ContainerSpec) -> Result<bool, CallError> {
         if spec.resources.gpus == 0 {
-            return false;
+            return Ok(false);
         }
-        self.info().await;
+        if self.info().await.is_none() {
+            let why = "`docker info` does not tell whether the engine can give GPUs to containers";
+            return Err(CallError::Unreachable(why.into()));
+        }
         let has_runtime = self.has_gpu_runtime.load(Ordering::Relaxed);
         if !has_runtime {
             tracing::info!(
@@ -57,7 +63,7 @@ impl EngineClient {
                 "the engine has no runtime {GPU_RUNTIME}: the container starts without --gpus, and finds the ids of its GPUs in LONGSHORE_GPUS"
             );
         }
-        has_runtime
+        Ok(has_runtime)
     }
 
     /// The engine's own id, if it answers. The call also updates the number of processors and the clock offset.

@@ -99,12 +99,20 @@ impl DockerContext {
         dirs: &SecretDirs,
         token: Token,
     ) -> Result<Option<PathBuf>, CallError> {
-        let path = dirs.path(token);
+        let root = self.secrets_root(dirs).await?;
+        Ok(root.map(|root| root.join(dirs.path(token).file_name().unwrap_or_default())))
+    }
+
+    /// The path under which the engine sees the directory with the secrets of all attempts; `None` if it does not see it.
+    ///
+    /// # Errors
+    /// The engine did not answer.
+    pub(super) async fn secrets_root(&self, dirs: &SecretDirs) -> Result<Option<PathBuf>, CallError> {
         if dirs.is_named() && !self.config.sees_engine_disks && self.own_mounts().await?.is_none() {
             // Nobody can tell; the operator says that the tmpfs has the same path for both.
-            return Ok(Some(path));
+            return Ok(Some(dirs.root().to_path_buf()));
         }
-        self.engine_path(&path).await
+        self.engine_path(dirs.root()).await
     }
 
     /// A volume of these that belongs to the worker itself: its state directory has the output and the secrets of other jobs.

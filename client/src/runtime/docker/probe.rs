@@ -92,9 +92,15 @@ async fn start(
         Some(Lifecycle::Failed(Exit::NotStarted { fault: StartFailure::Definition, .. })) => Ok(()),
         // The image has this very program.
         Some(Lifecycle::Running | Lifecycle::Ended) => Ok(()),
+        // A runtime that `start_failure` does not know, and that has come to look for the program.
+        Some(Lifecycle::Failed(Exit::NotStarted { message, .. })) if lacks_program(&message) => Ok(()),
         Some(Lifecycle::Failed(Exit::NotStarted { message, .. })) => Err(message),
         _ => Err(answer.error_line()),
     }
+}
+
+fn lacks_program(message: &str) -> bool {
+    message.contains(PROGRAM) && message.to_lowercase().contains("no such file or directory")
 }
 
 /// No image has this program.

@@ -69,6 +69,11 @@ impl AttemptRegistry {
         live.map(|it| it.launch.spec.image.clone()).collect()
     }
 
+    /// Directories of the tracked attempts that have not ended.
+    pub(super) fn live_dirs(&self) -> Vec<AttemptDir> {
+        self.attempts().values().filter(|it| !it.has_ended()).map(|it| it.dir.clone()).collect()
+    }
+
     /// The tracked attempts, and those that are being removed.
     pub(super) fn tracked_or_being_removed(&self) -> HashSet<Token> {
         // In this order an attempt that moves from one set to the other is seen.

@@ -1,105 +1,150 @@
 //! Classifies failed starts by Docker's message: the definition's fault or the host's. Pure.
+//!
+//! Docker's exit codes prove nothing: it derives 126 and 127 from the message, also if a file of the engine is missing.
 
 use worker::input::StartFailure;
 
-/// The fault behind Docker's refusal to make a container. It is the definition's, unless the message is about something that differs
-/// between machines.
+/// The fault behind a failed start. It is the host's, unless the message proves that no machine could start the definition: a broken host
+/// must not use up the retries of jobs.
 pub(super) fn fault_of(message: &str) -> StartFailure {
-    let is_hosts = message.is_empty()
-        || is_about_host_program(message)
-        || is_about_disk(message)
-        || says(message, &HOST_FAULTS)
-        || says(message, &ELSEWHERE);
-    if is_hosts && !is_definition_fault(REFUSED, message) {
-        StartFailure::Host
-    } else {
-        StartFailure::Definition
-    }
+    if is_definition_fault(&message.to_lowercase()) { StartFailure::Definition } else { StartFailure::Host }
 }
 
 /// `true` if the message is about this machine's disk.
 pub(super) fn is_about_disk(message: &str) -> bool {
-    says(message, &DISK_FAULTS)
+    says(&message.to_lowercase(), &DISK_FAULTS)
 }
 
-/// `true` if Docker's exit code and message prove the definition wrong on every machine. The codes 126 and 127 are about a program that
-/// cannot be started, which may also be one of the machine.
-pub(super) fn is_definition_fault(code: i32, message: &str) -> bool {
-    let message = message.to_lowercase();
-    let is_proven = || {
-        let program = job_program(&message).is_some_and(|at| says(&message[at..], &PROGRAM_FAULTS));
-        matches!(code, 126 | 127) || program || says(&message, &DEFINITION_FAULTS)
-    };
-    !is_about_host_program(&message) && is_proven()
+/// Takes a message in lower case.
+fn is_definition_fault(message: &str) -> bool {
+    // Names from the definition come behind this place, and their words do not count.
+    let program = JOB_PROGRAM.iter().filter_map(|phrase| message.find(phrase)).min();
+    let (before, behind) = message.split_at(program.unwrap_or(message.len()));
+    let is_hosts =
+        || behind.starts_with(INIT_PROGRAM) || says(before, &DISK_FAULTS) || says(before, &HOST_FAULTS);
+    let is_proven =
+        || says(behind, &PROGRAM_FAULTS) || says(before, &DEFINITION_FAULTS) || is_about_mount(before);
+    says(before, &IMAGE_FAULTS) || (!is_hosts() && is_proven())
 }
 
-/// `true` if a program of this machine failed: a hook, or the runtime itself. Names from the definition come later in the message, and do
-/// not count.
-fn is_about_host_program(message: &str) -> bool {
-    let message = message.to_lowercase();
-    let before = job_program(&message).unwrap_or(message.len());
-    let names_one = |phrase: &str| message.find(phrase).is_some_and(|at| at <= before);
-    HOST_PROGRAMS.iter().any(|phrase| names_one(phrase))
+/// `true` if a mount or a tmpfs of the definition cannot be made: the container has another kind of file there, or the kernel refuses a
+/// value among its options.
+fn is_about_mount(message: &str) -> bool {
+    let Some((_, mount)) = message.split_once("error mounting \"") else { return false };
+    let is_own_tmpfs = mount.starts_with("tmpfs\" to rootfs at \"/") && !mount.contains("rootfs at \"/dev\"");
+    // The engine itself adds a context where SELinux is on.
+    let has_wrong_option =
+        is_own_tmpfs && mount.contains(": invalid argument") && !mount.contains("context=");
+    has_wrong_option || mount.contains(": not a directory")
 }
 
-/// The place at which a message, in lower case, names the program or the working directory of the job.
-fn job_program(message: &str) -> Option<usize> {
-    JOB_PROGRAM.iter().filter_map(|phrase| message.find(phrase)).min()
-}
-
+/// Takes a message in lower case.
 fn says(message: &str, phrases: &[&str]) -> bool {
-    let message = message.to_lowercase();
     phrases.iter().any(|phrase| message.contains(phrase))
 }
 
-/// The CLI's exit code if there is no container.
-const REFUSED: i32 = 125;
-
-/// Messages about definitions that no machine could start. All phrases are in lower case.
-const DEFINITION_FAULTS: [&str; 9] = [
+/// Messages about definitions that no machine could start, unless the message also has a word of the host. All phrases are in lower case.
+const DEFINITION_FAULTS: [&str; 33] = [
+    // Users and groups.
     "unable to find user",
     "unable to find group",
     "no matching entries in passwd file",
     "no matching entries in group file",
+    "uids and gids must be in range",
+    // Image, platform, program.
     "invalid reference format",
-    "minimum memory limit",
-    "invalid argument",
+    "cannot parse platform specifier",
+    "unknown operating system or architecture",
     "no command specified",
+    // Working directory, mounts and volumes.
     "is not an absolute path",
+    "needs to be an absolute path",
+    "mount path must be absolute",
+    "cannot mkdir: ",
+    "duplicate mount point",
+    "destination can't be '/'",
+    "invalid mount path",
+    "invalid mount target",
+    "invalid volume specification",
+    "invalid tmpfs option",
+    "invalid characters for a local volume name",
+    "volume name is too short",
+    // Limits and options.
+    "minimum memory",
+    "range of cpus is from",
+    "shm size can not be less than",
+    "invalid argument \"",
+    "invalid signal",
+    "invalid capadd",
+    "invalid capdrop",
+    "unknown capability",
+    "conflicting options",
+    // Environment.
+    "invalid environment variable",
+    "poorly formatted environment",
+    "invalid utf8 bytes",
 ];
+
+/// Messages about the content of an image, which name a path of the engine.
+const IMAGE_FAULTS: [&str; 2] = [" is not directory", "cannot be mounted because it is "];
 
 /// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. Docker says the same
 /// words about files of this machine.
-const PROGRAM_FAULTS: [&str; 3] =
-    ["executable file not found", "no such file or directory: unknown", "permission denied: unknown"];
-
-const JOB_PROGRAM: [&str; 2] = ["exec: \"", "chdir to cwd"];
-
-/// Programs of this machine that start containers.
-const HOST_PROGRAMS: [&str; 5] = [
-    "running hook",
-    "fork/exec",
-    "nvidia-container-cli",
-    "unable to retrieve oci runtime error",
-    "exec: \"docker-init\"",
+const PROGRAM_FAULTS: [&str; 9] = [
+    "not found",
+    "no such file or directory",
+    "permission denied",
+    "is a directory",
+    "not a directory",
+    "exec format error",
+    "argument list too long",
+    "file name too long",
+    "too many levels of symbolic links",
 ];
 
-/// A source of a mount, a network or a driver is missing on this machine; another one may have it.
-const ELSEWHERE: [&str; 2] = ["bind source path does not exist", "not found"];
+/// Words before the program or the working directory of a job, as runc, crun and gVisor say it.
+const JOB_PROGRAM: [&str; 6] = [
+    "exec: \"",
+    "chdir to cwd",
+    "executable file `",
+    "open executable: ",
+    "error finding executable \"",
+    "creating process: failed to load ",
+];
 
-const DISK_FAULTS: [&str; 8] = [
+/// A program of this machine that the engine runs before that of the job.
+const INIT_PROGRAM: &str = "exec: \"docker-init\"";
+
+const DISK_FAULTS: [&str; 12] = [
     "no space left",
     "disk quota exceeded",
     "read-only file system",
     "input/output error",
     "structure needs cleaning",
+    "stale file handle",
     "storage driver",
     "error creating overlay mount",
     "failed to mount",
+    "layer does not exist",
+    "layer not found",
+    "/overlay2/",
 ];
 
-/// Messages about this machine. An unreachable daemon is noticed before.
-const HOST_FAULTS: [&str; 25] = [
+/// Messages about this machine that may also have words of [`DEFINITION_FAULTS`] or [`PROGRAM_FAULTS`].
+const HOST_FAULTS: [&str; 20] = [
+    // Files of the engine, and its helpers.
+    "/merged/",
+    "/var/lib/docker",
+    "/var/lib/container",
+    "/run/containerd",
+    "/run/docker",
+    "running hook",
+    "fork/exec",
+    "nvidia-container-cli",
+    "unable to retrieve oci runtime error",
+    "error getting credentials",
+    // The source of a mount, which another machine may have.
+    "bind source path does not exist",
     // Memory, processes and kernel of the machine.
     "cannot allocate memory",
     "too many open files",
@@ -110,93 +155,165 @@ const HOST_FAULTS: [&str; 25] = [
     "apparmor",
     "seccomp",
     "operation not permitted",
-    // Network of the machine.
-    "iptables",
-    "failed to create endpoint",
-    "no available ip",
-    "could not find an available",
-    // The engine, its parts, and a program that is older than this one.
-    "oci runtime",
-    "runtime name",
-    "containerd",
-    "plugin",
-    "is already in use",
-    "unknown flag",
-    "unexpected eof",
-    "connection refused",
-    "connection reset",
-    "broken pipe",
-    "transport is closing",
-    "context deadline exceeded",
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn assert_fault(fault: StartFailure, messages: &[&str]) {
+        for message in messages {
+            assert_eq!(fault_of(message), fault, "{message}");
+        }
+    }
+
+    /// With the words that Docker puts before the messages of runc.
+    fn assert_fault_of_runc(fault: StartFailure, messages: &[&str]) {
+        for message in messages {
+            let message = format!("{RUNC}{message}: unknown");
+            assert_eq!(fault_of(&message), fault, "{message}");
+        }
+    }
+
+    const RUNC: &str = "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: ";
+
     #[test]
-    fn a_refused_container_is_the_definitions_fault_unless_the_message_is_about_the_machine() {
-        for words in [
-            "Invalid signal: NOSUCH",
-            "Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available",
-            "Minimum memory limit allowed is 6MB",
-            "Duplicate mount point: /x",
-            "invalid CapAdd: unknown capability: \"CAP_NOSUCH\"",
-            "the working directory 'rel' is invalid, it needs to be an absolute path",
-            "invalid mount path: 'rel' mount path must be absolute",
-            "error parsing specified platform: \"a/b/c/d\": cannot parse platform specifier: invalid argument",
-            "invalid argument \"x\" for \"--pids-limit\" flag",
-        ] {
-            assert_eq!(fault_of(words), StartFailure::Definition, "{words}");
-        }
-        for words in [
-            "",
-            "network nosuch not found",
-            "invalid mount config for type \"bind\": bind source path does not exist: /nosuch",
-            "mkdir /var/lib/docker/overlay2/x: no space left on device",
-            "error creating overlay mount to /var/lib/docker/overlay2/x/merged: device or resource busy",
-            "open /var/lib/docker/containers/x/config.v2.json: read-only file system",
-            "cgroups: cgroup mountpoint does not exist: unknown",
-            "unknown or invalid runtime name: runsc",
-            "Conflict. The container name \"/x\" is already in use by container \"y\".",
-            "connection error: desc = \"transport: dial unix /run/containerd/containerd.sock: connect: connection refused\"",
-            "unknown flag: --pull",
-            "time=\"x\" level=error msg=\"error waiting for container: unexpected EOF\"",
-        ] {
-            assert_eq!(fault_of(words), StartFailure::Host, "{words}");
-        }
+    fn a_refused_container_is_the_hosts_fault_unless_the_definition_is_proven_wrong() {
+        assert_fault(
+            StartFailure::Definition,
+            &[
+                "Invalid signal: NOSUCH",
+                "Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available",
+                "Minimum memory limit allowed is 6MB",
+                "Duplicate mount point: /x",
+                "invalid CapAdd: unknown capability: \"CAP_NOSUCH\"",
+                "the working directory 'rel' is invalid, it needs to be an absolute path",
+                "invalid mount path: 'rel' mount path must be absolute",
+                "error parsing specified platform: \"a/b/c/d\": cannot parse platform specifier: invalid argument",
+                "error parsing specified platform: \"foo\": unknown operating system or architecture: invalid argument",
+                "invalid argument \"x\" for \"--pids-limit\" flag",
+                "docker: invalid reference format: repository name (library/UPPER) must be lowercase",
+                "unable to find user nobody2: no matching entries in passwd file",
+                "unable to find group nogrp: no matching entries in group file",
+                "uids and gids must be in range 0-2147483647",
+                "Cannot mkdir: /bin/sh is not a directory",
+                "invalid tmpfs option [\"bogus\"]",
+                "invalid mount config for type \"volume\": invalid specification: destination can't be '/'",
+                "create a: volume name is too short, names should be at least two alphanumeric characters",
+                "source /var/lib/docker/overlay2/x/merged/bin/busybox is not directory",
+                "No command specified",
+                "docker: poorly formatted environment: variable 'A B' contains whitespaces",
+            ],
+        );
+        assert_fault(
+            StartFailure::Host,
+            &[
+                "",
+                "a message that nobody has seen yet",
+                "network nosuch not found",
+                "invalid mount config for type \"bind\": bind source path does not exist: /nosuch",
+                "mkdir /var/lib/docker/overlay2/x: no space left on device",
+                "error creating overlay mount to /var/lib/docker/overlay2/x/merged: device or resource busy",
+                "open /var/lib/docker/containers/x/config.v2.json: read-only file system",
+                "cgroups: cgroup mountpoint does not exist: unknown",
+                "Unknown runtime specified runsc",
+                "unknown or invalid runtime name: runsc",
+                "could not select device driver \"\" with capabilities: [[gpu]]",
+                "driver failed programming external connectivity: Bind for 0.0.0.0:80 failed: port is already allocated",
+                "Conflict. The container name \"/x\" is already in use by container \"y\".",
+                "connection error: desc = \"transport: dial unix /run/containerd/containerd.sock: connect: connection refused\"",
+                "unknown flag: --pull",
+                "time=\"x\" level=error msg=\"error waiting for container: unexpected EOF\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_broken_store_of_the_engine_is_the_hosts_fault() {
+        assert_fault(
+            StartFailure::Host,
+            &[
+                "readlink /var/lib/docker/overlay2/l: invalid argument",
+                "error creating overlay mount to /var/lib/docker/overlay2/x/merged: invalid argument",
+                "lstat /var/lib/docker/overlay2/x: no such file or directory",
+                "open /data/docker/overlay2/x/link: no such file or directory",
+                "stat /var/lib/docker/overlay2/x/diff: permission denied",
+                "layer does not exist",
+                "failed to mount /var/lib/containerd/tmpmounts/containerd-mount1: invalid argument",
+                "unable to find user 0: open /var/lib/docker/overlay2/x/merged/etc/passwd: input/output error",
+                "unable to find user 0: open /srv/docker/fuse-overlayfs/x/merged/etc/passwd: permission denied",
+            ],
+        );
+        assert_fault_of_runc(
+            StartFailure::Host,
+            &[
+                "error during container init: error mounting \"cgroup\" to rootfs at \"/sys/fs/cgroup\": mount cgroup: invalid argument",
+                "error during container init: error mounting \"proc\" to rootfs at \"/proc\": mount proc: invalid argument",
+                "error during container init: error mounting \"tmpfs\" to rootfs at \"/dev\": mount tmpfs:/dev, data: mode=755: invalid argument",
+                "unable to apply cgroup configuration: failed to write 4096: write /sys/fs/cgroup/pids/docker/x/pids.max: invalid argument",
+                "error setting cgroup config for procHooks process: failed to write 1: invalid argument",
+                "can't get final child's PID from pipe: EOF",
+                "error during container init: error setting rlimit type 7: operation not permitted",
+                "exec: \"/app\": stat /app: input/output error",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_mount_that_fits_no_container_of_the_image_is_the_definitions_fault() {
+        assert_fault_of_runc(
+            StartFailure::Definition,
+            &[
+                "error during container init: error mounting \"tmpfs\" to rootfs at \"/x\": mount tmpfs:/x (via /proc/self/fd/6), flags: 0xe, data: size=1qq: invalid argument",
+                "error during container init: error mounting \"/srv\" to rootfs at \"/bin/sh\": mount /srv:/bin/sh (via /proc/self/fd/6), flags: 0x5000: not a directory",
+                "error during container init: error mounting \"/tmp\" to rootfs at \"/proc/x\": \"/var/lib/docker/overlay2/x/merged/proc/x\" cannot be mounted because it is inside /proc",
+            ],
+        );
     }
 
     #[test]
     fn a_missing_file_of_the_machine_is_not_the_definitions_fault() {
-        let runc = "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: ";
-        for words in [
-            "error during container init: error running hook #0: error running hook: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy' nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown",
-            "error running hook #1: fork/exec /usr/bin/nvidia-container-runtime-hook: permission denied: unknown",
-            "open /proc/self/attr/keycreate: permission denied: unknown",
-        ] {
-            let message = format!("{runc}{words}");
-            assert!(!is_definition_fault(128, &message), "{words}");
-            assert_eq!(is_definition_fault(127, &message), words.starts_with("open"), "{words}");
-            assert_eq!(fault_of(&message), StartFailure::Host, "{words}");
-        }
-        for words in [
-            "fork/exec /usr/bin/runc: no such file or directory: unknown",
-            "unable to retrieve OCI runtime error (open /run/x/log.json: no such file or directory): exec: \"nvidia-container-runtime\": executable file not found in $PATH: unknown",
-            "exec: \"docker-init\": executable file not found in $PATH",
-        ] {
-            assert!(!is_definition_fault(127, words), "{words}");
-            assert_eq!(fault_of(words), StartFailure::Host, "{words}");
-        }
-        for words in [
-            "exec: \"nosuch\": executable file not found in $PATH: unknown",
-            "exec: \"/running hook\": stat /running hook: no such file or directory: unknown",
-            "exec: \"/etc\": permission denied: unknown",
-            "chdir to cwd (\"/fork/exec\") set in config.json failed: no such file or directory: unknown",
-        ] {
-            let message = format!("{runc}{words}");
-            assert!(is_definition_fault(128, &message), "{words}");
-            assert_eq!(fault_of(&message), StartFailure::Definition, "{words}");
-        }
+        assert_fault_of_runc(
+            StartFailure::Host,
+            &[
+                "error during container init: error running hook #0: error running hook: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy' nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory",
+                "error running hook #1: fork/exec /usr/bin/nvidia-container-runtime-hook: permission denied",
+                "open /proc/self/attr/keycreate: permission denied",
+            ],
+        );
+        assert_fault(
+            StartFailure::Host,
+            &[
+                "fork/exec /usr/bin/runc: no such file or directory: unknown",
+                "unable to retrieve OCI runtime error (open /run/x/log.json: no such file or directory): exec: \"nvidia-container-runtime\": executable file not found in $PATH: unknown",
+                "exec: \"docker-init\": executable file not found in $PATH",
+                "error getting credentials - err: exec: \"docker-credential-x\": executable file not found in $PATH, out: ``",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_missing_program_of_the_job_is_the_definitions_fault_whatever_its_name() {
+        assert_fault_of_runc(
+            StartFailure::Definition,
+            &[
+                "exec: \"nosuch\": executable file not found in $PATH",
+                "exec: \"\": executable file not found in $PATH",
+                "exec: \"/running hook\": stat /running hook: no such file or directory",
+                "exec: \"/overlay2/app\": stat /overlay2/app: no such file or directory",
+                "exec: \"/etc\": permission denied",
+                "exec: \"/bin/sh/x\": stat /bin/sh/x: not a directory",
+                "exec: \"/app\": exec format error",
+                "chdir to cwd (\"/fork/exec\") set in config.json failed: no such file or directory",
+            ],
+        );
+        assert_fault(
+            StartFailure::Definition,
+            &[
+                "crun: executable file `nosuch` not found in $PATH: No such file or directory",
+                "crun: open executable: Permission denied: OCI permission denied",
+                "OCI runtime start failed: starting container: creating process: failed to load /nosuch: no such file or directory",
+            ],
+        );
     }
 }

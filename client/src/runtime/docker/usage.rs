@@ -17,7 +17,7 @@ use super::{DockerContext, run_blocking, stats};
 use crate::attempt_dir::AttemptDir;
 use crate::usage::{Layout, Source, UsageSampler, layout_of};
 
-/// Running containers that no control group was found for.
+/// Running containers whose control group was not found, so that the engine is asked what they use.
 #[derive(Debug, Default)]
 pub(super) struct UnseenContainers {
     containers: Mutex<HashMap<Token, UnseenContainer>>,

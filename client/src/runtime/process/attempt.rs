@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use tokio::sync::watch;
 use worker::step::{Launch, StopStep};
 
-use crate::attempt_dir::{AttemptDir, Error, ProcessId, ProgramState, Stopping};
+use crate::attempt_dir::{AttemptDir, ProcessId, ProgramState, Stopping};
 use crate::boot::RecordedInstant;
 use crate::logs::{Logs, OutputFollower};
-use crate::runtime::blocking::{run_blocking, try_blocking};
+use crate::runtime::blocking::{read_until_possible, run_blocking};
 use crate::runtime::process_id;
 use crate::runtime::start_permit::StartPermit;
 use crate::runtime::stop_cause::record_first_stop;
@@ -139,29 +139,10 @@ pub(super) fn started_program(dir: &AttemptDir) -> Option<(ProcessId, Uptime)> {
     }
 }
 
-/// Reads from the directory, again and again until that is possible.
-pub(super) async fn read_until_possible<T: Send + 'static>(
-    dir: &AttemptDir,
-    read: impl Fn(&AttemptDir) -> Result<T, Error> + Copy + Send + 'static,
-) -> T {
-    loop {
-        let dir = dir.clone();
-        match try_blocking(move || read(&dir)).await {
-            Ok(found) => return found,
-            Err(why) => tracing::error!(why, "cannot read the end of an attempt yet; trying again"),
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
 /// Bytes in the output files of an attempt.
 pub(super) async fn lengths(dir: &AttemptDir) -> OutputLengths {
-    let dir = dir.clone();
-    run_blocking(move || Ok(dir.lengths())).await.unwrap_or_default()
+    read_until_possible(dir, AttemptDir::try_lengths).await
 }
-
-/// Pause between two tries to read.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Time for a shim to record the end of a killed program.
 const SHIM_GRACE: Duration = Duration::from_secs(1);

@@ -8,10 +8,11 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use worker::input::{Exit, RuntimeEvent, StartFailure};
 
-use super::attempt::{Attempt, has_shim, read_until_possible, start_of, started_program};
+use super::attempt::{Attempt, has_shim, start_of, started_program};
 use super::{Shared, not_started};
 use crate::attempt_dir::{AttemptDir, ProgramState};
 use crate::clock;
+use crate::runtime::blocking::read_until_possible;
 use crate::runtime::blocking::run_blocking;
 use crate::runtime::{process_id, shim};
 use crate::usage::Source;

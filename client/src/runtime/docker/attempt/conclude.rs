@@ -184,7 +184,7 @@ impl Attempt {
             }
         };
         let exit = match memory {
-            EngineMemory::Unstarted if self.is_stopping() => return self.retry_or_stopped(""),
+            EngineMemory::Unstarted if self.is_stopping() => return stopped_before_start(),
             EngineMemory::Unstarted => {
                 return Conclusion::NeverStarted("a container was made and never started".into());
             }
@@ -203,7 +203,7 @@ impl Attempt {
             return Conclusion::Ended(AttemptOutcome::Ended { exit: Exit::Vanished, at: clock::now().up });
         }
         match cli_exit {
-            _ if self.is_stopping() => self.retry_or_stopped(""),
+            _ if self.is_stopping() => stopped_before_start(),
             CliExit::Code(125) if cli::unreachable_line(cli_stderr).is_some() => {
                 Conclusion::Ended(unavailable(&CallError::Unreachable(cli::one_line(cli_stderr))))
             }
@@ -228,14 +228,6 @@ impl Attempt {
         }
     }
 
-    fn retry_or_stopped(&self, why: &str) -> Conclusion {
-        if self.is_stopping() {
-            Conclusion::Ended(not_started(StartFailure::Stopped, "stopped before it started".into()))
-        } else {
-            Conclusion::Retry(why.into())
-        }
-    }
-
     /// `true` if the container belongs to this attempt. If a database went back in time, another attempt may have the same job and fence.
     pub(in crate::runtime::docker) fn owns(&self, container: &Container) -> bool {
         container.owner().is_some_and(|(_, _, token)| token == self.token())
@@ -246,6 +238,10 @@ impl Attempt {
         let dir = self.dir.clone();
         run_blocking(move || replay::last_bytes(&dir, CLI_STDERR_BYTES)).await.unwrap_or_default()
     }
+}
+
+fn stopped_before_start() -> Conclusion {
+    Conclusion::Ended(not_started(StartFailure::Stopped, "stopped before it started".into()))
 }
 
 /// Earlier than the end of any container.

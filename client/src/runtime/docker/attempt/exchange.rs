@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use protocol::ContainerSpec;
 use protocol::container::Volume;
 use protocol::report::ReleaseCause;
 use protocol::wire::RESULT_BYTES_MAX;
@@ -20,16 +21,27 @@ use crate::runtime::docker::{DockerContext, run_blocking};
 use crate::secrets;
 
 impl Attempt {
-    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
-    /// the worker was checked before.
-    pub(super) async fn add_exchange(
+    /// The launch with all that depends on this moment, and whether the engine gives it GPUs. Nothing slow happens after the permit.
+    pub(super) async fn complete_launch(
         &self,
         shared: &DockerContext,
-        launch: Launch,
-    ) -> Result<Launch, AttemptOutcome> {
+    ) -> Result<(Launch, bool), AttemptOutcome> {
+        // A link may have changed since the first check.
+        let volumes = shared.admit(&self.launch.spec).await;
+        let volumes = volumes.map_err(|(cause, why)| AttemptOutcome::Refused { cause, why })?;
+        let spec = ContainerSpec { volumes, ..(*self.launch.spec).clone() };
+        let launch = Launch { spec: spec.into(), ..self.launch.clone() };
+        let launch = self.add_exchange(shared, launch).await?;
+        let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
+        Ok((launch, gives_gpus.map_err(|error| unavailable(&error))?))
+    }
+
+    /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
+    /// the worker was checked before.
+    async fn add_exchange(&self, shared: &DockerContext, launch: Launch) -> Result<Launch, AttemptOutcome> {
         let mut spec = (*launch.spec).clone();
         let input = self.launch.input().map(str::to_owned);
-        let is_taken = spec.volumes.iter().any(is_in_directory);
+        let is_taken = is_directory_taken(&spec);
         let seen = match is_taken {
             true => None,
             false => shared.engine_path(self.dir.path()).await.map_err(|error| unavailable(&error))?,
@@ -62,7 +74,9 @@ impl Attempt {
             };
             return Err(AttemptOutcome::Refused { cause: ReleaseCause::Policy, why: why.into() });
         }
-        spec.environment.push((RESULT_VARIABLE.into(), RESULT_IN_CONTAINER.into()));
+        if !is_taken {
+            spec.environment.push((RESULT_VARIABLE.into(), RESULT_IN_CONTAINER.into()));
+        }
         for (name, _) in &launch.secrets.files {
             // The attempt was admitted, so there is a place for them.
             let Some(dirs) = shared.store.secrets() else { break };
@@ -80,6 +94,10 @@ impl Attempt {
     /// Adds the result of a program that succeeded.
     pub(super) async fn with_result(&self, shared: &DockerContext, exit: Exit) -> Exit {
         let Exit::Ran { code: 0, oom, run_time, .. } = exit else { return exit };
+        if is_directory_taken(&self.launch.spec) {
+            // A file there may be of another job that has mounted the same.
+            return Exit::Ran { code: 0, oom, run_time, result: ResultFile::Absent };
+        }
         let dir = self.dir.clone();
         let result =
             match run_blocking(move || Ok(dir.has_result_file().then(|| dir.result()))).await.flatten() {
@@ -144,6 +162,11 @@ fn says_no_result(stderr: &str) -> bool {
         phrases.iter().any(|it| line.to_lowercase().contains(it)) && line.contains(RESULT_IN_CONTAINER)
     };
     stderr.lines().any(is_absence)
+}
+
+/// `true` if the definition mounts something where its input and its result would be: it gets neither.
+fn is_directory_taken(spec: &ContainerSpec) -> bool {
+    spec.volumes.iter().any(is_in_directory)
 }
 
 /// `true` for mounts at `/longshore` or below it.

@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use protocol::report::OutputLengths;
 
 use super::Attempt;
-use crate::runtime::blocking::run_blocking;
+use crate::attempt_dir::AttemptDir;
+use crate::runtime::blocking::{read_until_possible, run_blocking};
 use crate::runtime::docker::replay::ReplayedAttempt;
 
 impl Attempt {
@@ -19,8 +20,7 @@ impl Attempt {
 
     /// Bytes in the files.
     pub(super) async fn lengths(&self) -> OutputLengths {
-        let dir = self.dir.clone();
-        run_blocking(move || Ok(dir.lengths())).await.unwrap_or_default()
+        read_until_possible(&self.dir, AttemptDir::try_lengths).await
     }
 
     /// A CLI that writes the files lives. It holds a lock on one of them.

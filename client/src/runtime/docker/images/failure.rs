@@ -22,7 +22,7 @@ pub(in crate::runtime::docker) enum PullFault {
     /// The registry does not answer as it should. For a limited time that counts against neither the job nor the worker.
     #[default]
     Registry,
-    /// This machine cannot store the image.
+    /// This machine cannot store the image, or cannot run the helper that has the login.
     Host,
 }
 
@@ -33,7 +33,7 @@ impl PullFailure {
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
         let fault = match () {
             () if says(&SENSELESS) => PullFault::Definition,
-            () if start_failure::is_about_disk(&problem) => PullFault::Host,
+            () if says(&HELPER) || start_failure::is_about_disk(&problem) => PullFault::Host,
             () if says(&DENIED) && !says(&PASSING) => PullFault::Denied,
             () => PullFault::Registry,
         };
@@ -57,6 +57,9 @@ const DENIED_TRIES: usize = 3;
 /// Messages about images that no registry can provide.
 const SENSELESS: [&str; 3] =
     ["invalid reference format", "no matching manifest", "cannot parse platform specifier"];
+
+/// Messages about a program of this machine that Docker asks for the login of a registry.
+const HELPER: [&str; 1] = ["error getting credentials"];
 
 /// Messages of a registry that wants a login, or another one, or does not have the image for it.
 const DENIED: [&str; 9] = [
@@ -130,6 +133,17 @@ mod tests {
             ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", PullFault::Host, 1),
             (
                 "failed to register layer: Error processing tar file(exit status 1): write /x: no space left on device",
+                PullFault::Host,
+                1,
+            ),
+            (
+                "error getting credentials - err: exec: \"docker-credential-x\": executable file not found in $PATH, out: ``",
+                PullFault::Host,
+                1,
+            ),
+            ("layer does not exist", PullFault::Host, 1),
+            (
+                "failed to register layer: lstat /var/lib/docker/overlay2/x: no such file or directory",
                 PullFault::Host,
                 1,
             ),
