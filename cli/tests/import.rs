@@ -37,6 +37,10 @@ const CASES: &[(&[&str], &str)] = &[
         &["systemd-timer", "--runtime", "process", "systemd-timer/probe.timer", "systemd-timer/odd.timer"],
         "systemd-timer/odd.yaml",
     ),
+    (
+        &["systemd-timer", "systemd-timer/with-drop-ins.timer", "systemd-timer/with-drop-ins.service"],
+        "systemd-timer/with-drop-ins.yaml",
+    ),
     (&["systemd-timer", "systemd-timer/report@.timer"], "systemd-timer/report.yaml"),
     (&["systemd-timer", "systemd-timer/check-mirror.service"], "systemd-timer/alone.yaml"),
     (&["kubernetes-cronjob", "kubernetes-cronjob/backup.yaml"], "kubernetes-cronjob/backup.jobs.yaml"),

@@ -9,7 +9,6 @@ mod unit;
 
 use super::draft::{Draft, Imported, Rule};
 use super::host::Host;
-use super::ini::Section;
 use super::source::{Fault, Faults, Source};
 use super::span;
 use unit::{Name, Unit};
@@ -74,7 +73,7 @@ fn read_timer(unit: &Unit, host: &Host, draft: &mut Draft) {
     draft.set_text("overlap", "skip");
     draft.set_text("catch_up", "none");
     let mut reader = Reader { draft, at_start: Vec::new() };
-    for entry in timer.entries.iter().skip(reset_at(timer, "OnCalendar")) {
+    for entry in &timer.entries {
         reader.take(&entry.key, &entry.value, entry.line);
     }
     for start in std::mem::take(&mut reader.at_start) {
@@ -84,11 +83,6 @@ fn read_timer(unit: &Unit, host: &Host, draft: &mut Draft) {
             draft.lose_rule(format!("{start}: no rule fires when a machine starts"));
         }
     }
-}
-
-/// An empty value takes back what stands above it.
-fn reset_at(timer: &Section, key: &str) -> usize {
-    timer.entries.iter().rposition(|entry| entry.key == key && entry.value.is_empty()).map_or(0, |at| at + 1)
 }
 
 struct Reader<'d> {

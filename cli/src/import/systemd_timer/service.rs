@@ -66,11 +66,7 @@ impl Reader<'_> {
             &["ExecStartPre", "ExecStart"]
         };
         for key in keys {
-            let entries: Vec<&Entry> =
-                self.service.entries.iter().filter(|entry| entry.key == *key).collect();
-            // An empty value takes back what stands above it.
-            let first = entries.iter().rposition(|entry| entry.value.is_empty()).map_or(0, |at| at + 1);
-            for entry in &entries[first..] {
+            for entry in self.service.entries.iter().filter(|entry| entry.key == *key) {
                 let value = self.expanded(&entry.value, entry.line);
                 let read = exec::steps(&value).map_err(|why| {
                     self.unit.source.fault(
@@ -95,9 +91,7 @@ impl Reader<'_> {
     }
 
     fn user(&mut self) {
-        let value = |key: &str| {
-            self.service.last(key).map(|entry| entry.value.clone()).filter(|value| !value.is_empty())
-        };
+        let value = |key: &str| self.service.last(key).map(|entry| entry.value.clone());
         match (value("User"), value("Group")) {
             (Some(user), Some(group)) => self.host.add_user(&format!("{user}:{group}"), self.draft),
             (Some(user), None) => self.host.add_user(&user, self.draft),
