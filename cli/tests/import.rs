@@ -41,6 +41,11 @@ const CASES: &[(&[&str], &str)] = &[
         &["systemd-timer", "systemd-timer/with-drop-ins.timer", "systemd-timer/with-drop-ins.service"],
         "systemd-timer/with-drop-ins.yaml",
     ),
+    (&["systemd-timer", "systemd-timer/dynamic.service"], "systemd-timer/dynamic.yaml"),
+    (
+        &["systemd-timer", "--runtime", "process", "systemd-timer/dynamic.service"],
+        "systemd-timer/dynamic-process.yaml",
+    ),
     (&["systemd-timer", "systemd-timer/report@.timer"], "systemd-timer/report.yaml"),
     (&["systemd-timer", "systemd-timer/check-mirror.service"], "systemd-timer/alone.yaml"),
     (&["kubernetes-cronjob", "kubernetes-cronjob/backup.yaml"], "kubernetes-cronjob/backup.jobs.yaml"),

@@ -93,7 +93,6 @@ struct Reader<'d> {
 
 impl Reader<'_> {
     fn take(&mut self, key: &str, value: &str, line: usize) {
-        let is_true = ["true", "yes", "on", "1"].contains(&value.to_ascii_lowercase().as_str());
         match key {
             "OnCalendar" => match calendar::translate(value) {
                 Ok(rule) => self.draft.fire(rule),
@@ -110,7 +109,7 @@ impl Reader<'_> {
             "OnBootSec" | "OnStartupSec" | "OnActiveSec" => {
                 self.at_start.push(format!("line {line}: {key}={value}"))
             }
-            "Persistent" if is_true => self.draft.catch_up_latest(),
+            "Persistent" if unit::is_true(value) => self.draft.catch_up_latest(),
             "RandomizedDelaySec" => match span::of_systemd(value) {
                 Some(millis) => self.draft.jitter(millis),
                 None => self.draft.drop_with_note(format!("line {line}: RandomizedDelaySec={value}")),

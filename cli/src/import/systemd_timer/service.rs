@@ -7,7 +7,7 @@ use super::super::source::Fault;
 use super::super::span;
 use super::super::yaml::Yaml;
 use super::exec;
-use super::unit::Unit;
+use super::unit::{Unit, is_true};
 
 /// Reads a service. `name` is the one that its timer starts it by.
 ///
@@ -27,10 +27,42 @@ pub(super) fn read(unit: &Unit, name: &str, host: &Host, draft: &mut Draft) -> R
         reader.take(entry)?;
     }
     let others = std::mem::take(&mut reader.others);
+    let (rights, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|key| is_about_rights(key));
+    if !rights.is_empty() {
+        let text = match host.runtime {
+            Runtime::Docker => "a container has limits of its own, such as \"cap_drop\" and \"read_only\"",
+            Runtime::Process => "a plain process may do all that its worker may do",
+        };
+        draft.drop_with_note(format!("{} of {}: {text}", rights.join(", "), unit.source.name));
+    }
     if !others.is_empty() {
         draft.drop_with_note(format!("{} of {}", others.join(", "), unit.source.name));
     }
     Ok(())
+}
+
+/// True for keys that limit, or extend, the program's rights on the machine.
+fn is_about_rights(key: &str) -> bool {
+    let families = ["IPAddress", "Inaccessible", "Private", "Protect", "ReadOnly", "Restrict", "SystemCall"];
+    let others = [
+        "AmbientCapabilities",
+        "CapabilityBoundingSet",
+        "DeviceAllow",
+        "DevicePolicy",
+        "ExecPaths",
+        "LockPersonality",
+        "MemoryDenyWriteExecute",
+        "NoExecPaths",
+        "NoNewPrivileges",
+        "ReadWritePaths",
+        "RootDirectory",
+        "RootImage",
+        "SecureBits",
+        "SupplementaryGroups",
+        "TemporaryFileSystem",
+        "UMask",
+    ];
+    families.iter().any(|family| key.starts_with(family)) || others.contains(&key)
 }
 
 struct Reader<'a> {
@@ -92,10 +124,17 @@ impl Reader<'_> {
 
     fn user(&mut self) {
         let value = |key: &str| self.service.last(key).map(|entry| entry.value.clone());
+        let is_dynamic = value("DynamicUser").is_some_and(|value| is_true(&value));
         match (value("User"), value("Group")) {
+            (None, None) if is_dynamic => self.host.add_dynamic_user(self.draft),
             (Some(user), Some(group)) => self.host.add_user(&format!("{user}:{group}"), self.draft),
             (Some(user), None) => self.host.add_user(&user, self.draft),
-            (None, Some(group)) => self.draft.drop_with_note(format!("Group={group} without a user")),
+            (None, Some(group)) => {
+                if is_dynamic {
+                    self.host.add_dynamic_user(self.draft);
+                }
+                self.draft.drop_with_note(format!("Group={group} without a user"));
+            }
             (None, None) => {}
         }
     }
@@ -103,7 +142,7 @@ impl Reader<'_> {
     fn take(&mut self, entry: &Entry) -> Result<(), Fault> {
         let value = entry.value.as_str();
         match entry.key.as_str() {
-            "ExecStart" | "ExecStartPre" | "User" | "Group" => {}
+            "ExecStart" | "ExecStartPre" | "User" | "Group" | "DynamicUser" => {}
             "ExecStartPost" if self.is_oneshot => {}
             "Type" if ["simple", "exec", "oneshot", "idle"].contains(&value) => {}
             "Type" => self.draft.remark(format!(

@@ -105,6 +105,11 @@ const NEVER_EMPTY: [&str; 12] = [
     "WakeSystem",
 ];
 
+/// True if the text is a yes of systemd.
+pub(super) fn is_true(value: &str) -> bool {
+    ["1", "yes", "y", "true", "t", "on"].iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
 /// The name of a service.
 pub(super) struct Name(pub(super) String);
 
@@ -146,7 +151,10 @@ mod tests {
         for (text, expected) in [
             ("[Timer]\nPersistent=yes\nOnBootSec=1\nOnCalendar=\n", &["Persistent=yes"][..]),
             ("[Timer]\nPersistent=yes\nPersistent=\nOnCalendar=a\n", &["Persistent=yes", "OnCalendar=a"]),
-            ("[Service]\nExecStart=a\nExecStartPre=b\nExecStart=\nExecStart=c\n", &["ExecStartPre=b", "ExecStart=c"]),
+            (
+                "[Service]\nExecStart=a\nExecStartPre=b\nExecStart=\nExecStart=c\n",
+                &["ExecStartPre=b", "ExecStart=c"],
+            ),
             ("[Service]\nEnvironment=A=1\nEnvironment=B=2\nEnvironment=\n", &[]),
             ("[Service]\nUser=a\nUser=\nCapabilityBoundingSet=\n", &["CapabilityBoundingSet="]),
         ] {
