@@ -20,9 +20,22 @@ const CASES: &[(&[&str], &str)] = &[
         &["crontab", "--system", "--runtime", "process", "--worker", "web1", "crontab/system.crontab"],
         "crontab/system-process.yaml",
     ),
-    (&["crontab", "crontab/machine.crontab"], "crontab/machine.yaml"),
     (
-        &["crontab", "--runtime", "process", "--timezone", "UTC", "crontab/machine.crontab"],
+        &["crontab", "--user", "deploy", "--runtime", "process", "crontab/process.crontab"],
+        "crontab/process-deploy.yaml",
+    ),
+    (&["crontab", "--user", "deploy", "crontab/machine.crontab"], "crontab/machine.yaml"),
+    (
+        &[
+            "crontab",
+            "--user",
+            "root",
+            "--runtime",
+            "process",
+            "--timezone",
+            "UTC",
+            "crontab/machine.crontab",
+        ],
         "crontab/machine-process.yaml",
     ),
     (&["ofelia", "ofelia/config.ini"], "ofelia/config.yaml"),
@@ -178,6 +191,25 @@ fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
         let said = run(longshore(&["import", kind]).arg(&file));
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{text}: {}", said.err);
         assert!(said.err.contains(expected) && said.err.contains("input"), "{text}: {}", said.err);
+    }
+}
+
+#[test]
+fn only_roots_crontab_becomes_enabled_processes() {
+    let import = |user: &[&str]| {
+        let said = import(&[&["crontab", "crontab/process.crontab", "--runtime", "process"], user].concat());
+        (said.code, said.out.matches("    enabled: false\n").count(), said.err)
+    };
+    let hint = "all of them are disabled: --user NAME says whose crontab it is\n";
+    let (code, disabled, err) = import(&[]);
+    assert!((code, disabled) == (0, 2) && err.ends_with(hint), "{err}");
+    for (user, expected) in [("root", 0), ("deploy", 2)] {
+        let (code, disabled, err) = import(&["--user", user]);
+        assert!((code, disabled) == (0, expected) && !err.contains(hint), "{user}: {err}");
+    }
+    for wrong in [&["--user", "a:b"][..], &["--user", ""], &["--user", "root", "--system"]] {
+        let (code, _, err) = import(wrong);
+        assert!(code == 2 && err.contains("--user"), "{err}");
     }
 }
 
