@@ -146,6 +146,34 @@ fn a_random_delay_beyond_all_numbers_is_a_remark() {
 }
 
 #[test]
+fn volumes_of_compose_may_have_variables_with_defaults() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("compose.yaml");
+    let volumes = |item: &str| {
+        let text = format!(
+            "services:\n  a:\n    image: b\n    volumes: [{item}]\nvolumes: {{v: {{name: '${{N:-x}}'}}}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let said = run(longshore(&["import", "compose"]).arg(&file));
+        assert_eq!(said.code, 0, "{item}: {said:?}");
+        said.out
+    };
+    for (item, expected) in [
+        ("'${DATA:-/srv}:/data'", "volumes: [/srv:/data]"),
+        ("'${DATA:-/srv}:${TO:-/data}:ro'", "volumes: [/srv:/data:ro]"),
+        ("'${DATA:?set it}:/data'", "volumes: [\"${DATA}:/data\"]"),
+        ("'${ALL:-/srv:/data}'", "volumes: [/srv:/data]"),
+        ("'$DATA/a:/data'", "volumes: [\"${DATA}/a:/data\"]"),
+        ("{type: bind, source: '${DATA:-/srv}', target: /data}", "volumes: [/srv:/data]"),
+        ("'${VOLUME:-v}:/data'", "volumes: [x:/data]"),
+        ("'${DATA:-./srv}:/data'", "Not translated: line 4: volume: ./srv: a job runs on any worker"),
+    ] {
+        let out = volumes(item);
+        assert!(out.contains(expected), "{item}: {out}");
+    }
+}
+
+#[test]
 fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
     for (kind, text, expected) in [
         (
