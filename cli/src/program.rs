@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::settings::{self, Invocation};
+use crate::settings::{self, Invocation, Overridden};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
     health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
@@ -91,8 +91,13 @@ pub(crate) enum Verb {
 }
 
 impl Program {
-    /// Runs the verb.
-    pub(crate) fn perform(self) -> anyhow::Result<()> {
+    /// Runs the verb. `server` and `worker` log which settings of their file have no effect.
+    pub(crate) fn perform(mut self, overridden: Vec<Overridden>) -> anyhow::Result<()> {
+        match &mut self.verb {
+            Verb::Server(flags) => flags.file.set_overridden(overridden),
+            Verb::Worker(flags) => flags.file.set_overridden(overridden),
+            _ => {}
+        }
         perform(self.verb)
     }
 }
