@@ -242,6 +242,21 @@ fn only_roots_crontab_becomes_enabled_processes() {
 }
 
 #[test]
+fn a_unit_of_a_user_is_no_enabled_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let units = directory.path().join("systemd/user");
+    std::fs::create_dir_all(&units).unwrap();
+    std::fs::write(units.join("a.service"), "[Service]\nExecStart=/bin/a\n").unwrap();
+    let mut command = longshore(&["import", "systemd-timer", "--runtime", "process", "a.service"]);
+    let said = run(command.current_dir(&units));
+    assert!(said.code == 0 && said.out.contains("    enabled: false\n"), "{said:?}");
+    assert!(
+        said.out.contains("# Not translated: a unit of a user, and not of the system: a plain"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_worker_is_given_to_every_entry() {
     let timer = "systemd-timer/backup.timer";
     for words in [&["crontab", "crontab/process.crontab"][..], &["systemd-timer", timer]] {

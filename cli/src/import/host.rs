@@ -60,15 +60,14 @@ impl Host {
         }
     }
 
-    /// Of a command that ran as a user without rights, which systemd made for it.
-    pub(super) fn add_dynamic_user(&self, draft: &mut Draft) {
-        let what = "DynamicUser=yes";
+    /// Of a command that ran as another user than root, whose name is not known. `what` says how that is known.
+    pub(super) fn add_unnamed_user(&self, what: &str, draft: &mut Draft) {
         match self.runtime {
             Runtime::Docker => draft
                 .drop_with_note(format!("{what}: a container runs as the user of its image, or as \"user\"")),
             Runtime::Process => disable(
                 what,
-                "a user without rights and name it with \"workers\", or begin the command with \"runuser -u NAME --\"",
+                "such a user and name it with \"workers\", or begin the command with \"runuser -u NAME --\"",
                 draft,
             ),
         }

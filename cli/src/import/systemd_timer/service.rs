@@ -124,18 +124,21 @@ impl Reader<'_> {
 
     fn user(&mut self) {
         let value = |key: &str| self.service.last(key).map(|entry| entry.value.clone());
-        let is_dynamic = value("DynamicUser").is_some_and(|value| is_true(&value));
-        match (value("User"), value("Group")) {
-            (None, None) if is_dynamic => self.host.add_dynamic_user(self.draft),
-            (Some(user), Some(group)) => self.host.add_user(&format!("{user}:{group}"), self.draft),
-            (Some(user), None) => self.host.add_user(&user, self.draft),
-            (None, Some(group)) => {
-                if is_dynamic {
-                    self.host.add_dynamic_user(self.draft);
+        let unnamed = match value("DynamicUser").is_some_and(|value| is_true(&value)) {
+            true => Some("DynamicUser=yes"),
+            false => self.unit.is_of_a_user().then_some("a unit of a user, and not of the system"),
+        };
+        match (value("User"), value("Group"), unnamed) {
+            (Some(user), Some(group), _) => self.host.add_user(&format!("{user}:{group}"), self.draft),
+            (Some(user), None, _) => self.host.add_user(&user, self.draft),
+            (None, group, unnamed) => {
+                if let Some(unnamed) = unnamed {
+                    self.host.add_unnamed_user(unnamed, self.draft);
                 }
-                self.draft.drop_with_note(format!("Group={group} without a user"));
+                if let Some(group) = group {
+                    self.draft.drop_with_note(format!("Group={group} without a user"));
+                }
             }
-            (None, None) => {}
         }
     }
 

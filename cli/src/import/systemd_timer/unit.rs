@@ -31,6 +31,14 @@ impl Unit {
         self.sections.iter().find(|section| section.name == name)
     }
 
+    /// True for a unit of `systemctl --user`, as its path says, or the one that `systemctl cat` prints above it.
+    pub(super) fn is_of_a_user(&self) -> bool {
+        let path = self.source.path.as_ref().and_then(|path| std::path::absolute(path).ok());
+        let printed = self.source.text.lines().find_map(|line| line.strip_prefix("# /"));
+        path.is_some_and(|path| path.to_string_lossy().contains("/systemd/user/"))
+            || printed.is_some_and(|path| path.contains("/systemd/user/"))
+    }
+
     /// Of a timer: what it starts.
     pub(super) fn service_name(&self) -> Name {
         let named =
@@ -144,6 +152,21 @@ mod tests {
     fn repeated_sections_are_one() {
         let text = "[Timer]\nPersistent=yes\nOnCalendar=daily\n[Unit]\nAfter=a\n[Timer]\nPersistent=no\n";
         assert_eq!(entries(text), ["OnCalendar=daily", "Persistent=no", "After=a"]);
+    }
+
+    #[test]
+    fn a_unit_of_a_user_is_known_by_its_path() {
+        for (path, head, expected) in [
+            (Some("/home/anna/.config/systemd/user/a.service"), "", true),
+            (Some("/etc/systemd/system/a.service"), "", false),
+            (None, "# /usr/lib/systemd/user/a.service\n", true),
+            (None, "# /etc/systemd/system/a.service\n", false),
+            (None, "", false),
+        ] {
+            let text = format!("{head}[Service]\nExecStart=/bin/a\n");
+            let source = Source { name: "a.service".into(), path: path.map(Into::into), text };
+            assert_eq!(Unit::read(&source).unwrap().is_of_a_user(), expected, "{path:?} {head}");
+        }
     }
 
     #[test]
