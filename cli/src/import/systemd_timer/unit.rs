@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_unit_of_a_user_is_known_by_its_path() {
         for (path, head, expected) in [
-            (Some("/home/anna/.config/systemd/user/a.service"), "", true),
+            (Some("/srv/anna/.config/systemd/user/a.service"), "", true),
             (Some("/etc/systemd/system/a.service"), "", false),
             (None, "# /usr/lib/systemd/user/a.service\n", true),
             (None, "# /etc/systemd/system/a.service\n", false),
