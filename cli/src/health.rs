@@ -11,9 +11,9 @@ use crate::screen;
 /// Check whether the server is ready, or a worker connected; the exit code tells.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore health                              server: ready to accept jobs?
-  longshore health --live                       server: process alive?
-  longshore health --file /run/longshore-worker worker started with --health-file: connected?
+  longshore health                                        server: ready to accept jobs?
+  longshore health --live                                 server: process alive?
+  longshore health --file /run/longshore-worker/health    worker started with --health-file: connected?
 
 Exit code 0: yes; 6: no; 2: wrong usage.")]
 pub(crate) struct Flags {

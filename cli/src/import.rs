@@ -27,6 +27,7 @@ use anyhow::Context as _;
 
 use crate::failure::{Exit, Failure};
 use crate::screen;
+use crontab::Users;
 use draft::{Draft, Imported, Note};
 use host::{Host, Runtime};
 use source::{Faults, Source};
@@ -41,7 +42,7 @@ use yaml::Yaml;
   crontab -l | longshore import crontab - > jobs.yaml
   longshore import compose docker-compose.yml -o jobs.yaml
   longshore import systemd-timer backup.timer backup.service --runtime process
-  longshore import crontab web1.cron --runtime process --worker web1 -o web1.yaml
+  longshore import crontab web1.cron --user root --runtime process --worker web1 -o web1.yaml
 
 Look at the comments, then check the file with 'longshore validate jobs.yaml'.")]
 pub(crate) struct Flags {
@@ -101,6 +102,9 @@ struct CrontabFlags {
     /// The file has a column for users, as /etc/crontab and /etc/cron.d have it.
     #[arg(long)]
     system: bool,
+    /// The user whose crontab it is. A plain process of another user than root is written as disabled.
+    #[arg(long, value_name = "NAME", value_parser = parse_user, conflicts_with = "system")]
+    user: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -123,7 +127,12 @@ pub(crate) fn import(flags: &Flags) -> anyhow::Result<()> {
     match &flags.kind {
         Kind::Crontab(kind) => {
             let host = Host::from(&kind.host);
-            convert("crontab", &kind.host.files, |sources| crontab::import(sources, &host, kind.system))
+            let users = if kind.system { Users::Column } else { Users::Owner(kind.user.clone()) };
+            convert("crontab", &kind.host.files, |sources| crontab::import(sources, &host, &users))?;
+            if users.are_unknown(&host) {
+                screen::note("all of them are disabled: --user NAME says whose crontab it is");
+            }
+            Ok(())
         }
         Kind::Ofelia(kind) => {
             let zone = kind.files.timezone.as_deref();
@@ -140,6 +149,13 @@ pub(crate) fn import(flags: &Flags) -> anyhow::Result<()> {
             kubernetes::import(sources, files.timezone.as_deref())
         }),
     }
+}
+
+/// Reads the name of a user, without a group.
+fn parse_user(text: &str) -> Result<String, String> {
+    let is_name =
+        !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ':');
+    if is_name { Ok(text.to_owned()) } else { Err("write the name of one user, such as deploy".to_owned()) }
 }
 
 fn convert(
@@ -209,8 +225,8 @@ mod tests {
         let sources = [Source { name: name.to_owned(), path: None, text: text.to_owned() }];
         let host = Host { runtime: Runtime::Docker, image: "busybox".to_owned(), zone: None };
         for imported in [
-            crontab::import(&sources, &host, false),
-            crontab::import(&sources, &host, true),
+            crontab::import(&sources, &host, &Users::Owner(None)),
+            crontab::import(&sources, &host, &Users::Column),
             ofelia::import(&sources, "busybox", None),
             compose::import(&sources, None),
             systemd_timer::import(&sources, &host),

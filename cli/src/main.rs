@@ -89,18 +89,19 @@ fn main() -> ExitCode {
     if let Some(end) = completions::answer(Program::command) {
         return end;
     }
-    let Invocation { program, origins, format } = match settings::parse::<Program>(std::env::args_os()) {
-        Ok(parsed) => parsed,
-        Err(ParseError::CommandLine(error)) => {
-            let end = usage::explain(&error, Program::command());
-            if error.kind() == clap::error::ErrorKind::DisplayHelp {
-                program::describe_more(std::env::args_os());
+    let Invocation { program, origins, overridden, format } =
+        match settings::parse::<Program>(std::env::args_os()) {
+            Ok(parsed) => parsed,
+            Err(ParseError::CommandLine(error)) => {
+                let end = usage::explain(&error, Program::command());
+                if error.kind() == clap::error::ErrorKind::DisplayHelp {
+                    program::describe_more(std::env::args_os());
+                }
+                return end;
             }
-            return end;
-        }
-        Err(ParseError::File(failure)) => return error_output::report(&failure.into(), Format::Table),
-    };
-    match program.perform() {
+            Err(ParseError::File(failure)) => return error_output::report(&failure.into(), Format::Table),
+        };
+    match program.perform(overridden) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let end = error_output::report(&error, format);

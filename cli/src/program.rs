@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::failure::{Exit, exit_of};
-use crate::settings::{self, Invocation};
+use crate::settings::{self, Invocation, Overridden};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
     health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
@@ -92,8 +92,13 @@ pub(crate) enum Verb {
 }
 
 impl Program {
-    /// Runs the verb.
-    pub(crate) fn perform(self) -> anyhow::Result<()> {
+    /// Runs the verb. `server` and `worker` log which settings of their file have no effect.
+    pub(crate) fn perform(mut self, overridden: Vec<Overridden>) -> anyhow::Result<()> {
+        match &mut self.verb {
+            Verb::Server(flags) => flags.file.set_overridden(overridden),
+            Verb::Worker(flags) => flags.file.set_overridden(overridden),
+            _ => {}
+        }
         perform(self.verb)
     }
 }
@@ -201,6 +206,8 @@ fn block_on(verb: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
 mod tests {
     use std::io::Write as _;
 
+    use clap::Command;
+
     use super::*;
     use crate::settings;
 
@@ -214,6 +221,33 @@ mod tests {
                 assert!(variable.is_some_and(|name| name.starts_with("LONGSHORE_")), "{argument}");
             }
         }
+    }
+
+    /// The verbs that do nothing but hold others, and `man`, which `--help` hides, are left out.
+    #[test]
+    fn the_docs_name_the_verbs_without_an_output_format() {
+        fn collect(verb: &Command, path: &str, without: &mut Vec<String>) {
+            if !verb.is_subcommand_required_set()
+                && verb.get_arguments().all(|argument| argument.get_id() != "format")
+            {
+                without.push(format!("`{path}`"));
+            }
+            for inner in verb.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+                collect(inner, format!("{path} {}", inner.get_name()).trim_start(), without);
+            }
+        }
+        let docs = include_str!("../../docs/operating.md");
+        let sentence = docs.lines().find(|line| line.starts_with("Without `-o` are ")).unwrap();
+        let (named, of_import) = sentence.split_once('.').unwrap();
+        assert!(of_import.contains("`import -o FILE`"), "{sentence}");
+        let mut without = Vec::new();
+        collect(&Program::command(), "", &mut without);
+        without.retain(|verb| !verb.starts_with("`import "));
+        let mut named: Vec<&str> =
+            named["Without `-o` are ".len()..].split(", ").flat_map(|it| it.split(" and ")).collect();
+        without.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(without, named);
     }
 
     /// Parses `longshore worker` and returns whether the state directory is shared: outside of a container, and in one.

@@ -78,7 +78,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     logging: LoggingArgs,
     #[command(flatten)]
-    file: settings::Settings,
+    pub(crate) file: settings::Settings,
     // clap puts the heading of a group above all flags that follow, so groups come last.
     #[command(flatten)]
     access: AccessArgs,

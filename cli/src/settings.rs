@@ -25,15 +25,38 @@ pub(crate) struct Settings {
     /// YAML file with settings for what neither a flag nor a variable gives. Its keys are the long flags, with underscores.
     #[arg(long, env = "LONGSHORE_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+    #[arg(skip)]
+    overridden: Vec<Overridden>,
 }
 
 impl Settings {
-    /// Logs the path of the settings file.
+    /// Logs the path of the settings file, and which of its settings have no effect.
     pub(crate) fn log_source(&self) {
         if let Some(file) = &self.config {
             tracing::info!(file = %file.display(), "settings file in use; flags and variables override it");
         }
+        for Overridden { at, setting, by } in &self.overridden {
+            tracing::warn!(
+                %at, %setting, %by,
+                "a setting of the file has no effect, because a flag or variable overrides it; flags of a unit are changed by systemctl edit"
+            );
+        }
     }
+
+    /// Keeps the settings that have no effect for [`Self::log_source`].
+    pub(crate) fn set_overridden(&mut self, overridden: Vec<Overridden>) {
+        self.overridden = overridden;
+    }
+}
+
+/// A setting of the file to which a flag or a variable gives another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Overridden {
+    /// File and line.
+    at: String,
+    setting: String,
+    /// The flag or the variable with its value.
+    by: String,
 }
 
 /// The command line cannot be parsed.
@@ -71,6 +94,8 @@ pub(crate) struct Invocation<P> {
     pub(crate) program: P,
     /// The origins of values that are not from the command line.
     pub(crate) origins: ValueOrigins,
+    /// Settings of the file that have no effect.
+    pub(crate) overridden: Vec<Overridden>,
     /// Output format of the verb, also for its error.
     pub(crate) format: Format,
 }
@@ -93,6 +118,7 @@ pub(crate) fn parse<P: Parser>(
         matches = command.clone().try_get_matches_from(&words)?;
     }
     let mut origins = ValueOrigins::default();
+    let mut overridden = Vec::new();
     if let Some((verb, given)) = matches.subcommand()
         && let Some(verb) = known.find_subcommand(verb)
     {
@@ -101,13 +127,14 @@ pub(crate) fn parse<P: Parser>(
         if let Some(path) = path(given).filter(|_| given.subcommand().is_none()) {
             let found = Found { program: &known, verb, given, path }.read()?;
             origins.0.extend(found.origins);
+            overridden = found.overridden;
             // After the names of the program and of the verb.
             words.splice(2..2, found.words);
             matches = command.try_get_matches_from(&words)?;
         }
     }
     let format = matches.subcommand().map(|(_, given)| format(given)).unwrap_or_default();
-    Ok(Invocation { program: P::from_arg_matches(&matches)?, origins, format })
+    Ok(Invocation { program: P::from_arg_matches(&matches)?, origins, overridden, format })
 }
 
 /// The format of errors, by the format that was asked for: of `token` or of `token ls`.
@@ -148,6 +175,7 @@ struct Found<'c> {
 struct FileArguments {
     words: Vec<OsString>,
     origins: Vec<(String, String)>,
+    overridden: Vec<Overridden>,
 }
 
 impl Found<'_> {
@@ -165,8 +193,10 @@ impl Found<'_> {
                 for setting in settings {
                     match self.words(&setting) {
                         Ok((argument, words)) => {
-                            if !self.is_overruled(argument) {
-                                let origin = format!("{shown}:{}", setting.at.line);
+                            let origin = format!("{shown}:{}", setting.at.line);
+                            if self.is_overruled(argument) {
+                                added.overridden.extend(self.overridden(argument, &setting, origin));
+                            } else {
                                 added.origins.extend(argument.get_long().map(|it| (it.to_owned(), origin)));
                                 added.words.extend(words.into_iter().map(OsString::from));
                             }
@@ -237,13 +267,53 @@ impl Found<'_> {
 
     /// Returns true if a flag or variable gives the setting, or one that conflicts with it.
     fn is_overruled(&self, argument: &Arg) -> bool {
+        self.is_given(argument) || self.rival(argument).is_some()
+    }
+
+    /// A given flag or variable that conflicts with the setting.
+    fn rival(&self, argument: &Arg) -> Option<&Arg> {
         let contradicts = |one: &Arg, other: &Arg| {
             self.verb.get_arg_conflicts_with(one).iter().any(|it| it.get_id() == other.get_id())
         };
-        self.is_given(argument)
-            || self.verb.get_arguments().any(|other| {
-                self.is_on(other) && (contradicts(argument, other) || contradicts(other, argument))
-            })
+        self.verb
+            .get_arguments()
+            .find(|other| self.is_on(other) && (contradicts(argument, other) || contradicts(other, argument)))
+    }
+
+    /// The setting with what is used in its place; `None` if both are the same.
+    fn overridden(&self, argument: &Arg, setting: &Setting, at: String) -> Option<Overridden> {
+        let is_given = self.is_given(argument);
+        let by = if is_given { argument } else { self.rival(argument)? };
+        let wanted = setting.value.to_string();
+        let used = self.used(by);
+        let is_off = matches!(argument.get_action(), ArgAction::SetTrue) && wanted == "false";
+        if !is_given && is_off {
+            return None;
+        }
+        (!is_given || used != wanted).then(|| Overridden {
+            at,
+            setting: format!("{}: {wanted}", setting.key),
+            by: match by.get_env().filter(|_| !self.is_of_flag(by)) {
+                Some(variable) => format!("{}={used}", variable.to_string_lossy()),
+                None if matches!(by.get_action(), ArgAction::SetTrue) => {
+                    format!("--{}", by.get_long().unwrap_or_default())
+                }
+                None => format!("--{}={used}", by.get_long().unwrap_or_default()),
+            },
+        })
+    }
+
+    /// The text that a flag or variable gives.
+    fn used(&self, argument: &Arg) -> String {
+        if is_switched_off(argument) && !self.is_on(argument) {
+            return "false".to_owned();
+        }
+        let values = self.given.get_raw(argument.get_id().as_str()).into_iter().flatten();
+        values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
+    }
+
+    fn is_of_flag(&self, argument: &Arg) -> bool {
+        self.given.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
     }
 
     /// Returns true if a flag or variable gives it, including a switch that is set to false.

@@ -55,7 +55,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     logging: LoggingArgs,
     #[command(flatten)]
-    file: Settings,
+    pub(crate) file: Settings,
     #[command(flatten)]
     runtimes: RuntimeArgs,
 }

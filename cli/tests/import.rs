@@ -20,9 +20,22 @@ const CASES: &[(&[&str], &str)] = &[
         &["crontab", "--system", "--runtime", "process", "--worker", "web1", "crontab/system.crontab"],
         "crontab/system-process.yaml",
     ),
-    (&["crontab", "crontab/machine.crontab"], "crontab/machine.yaml"),
     (
-        &["crontab", "--runtime", "process", "--timezone", "UTC", "crontab/machine.crontab"],
+        &["crontab", "--user", "deploy", "--runtime", "process", "crontab/process.crontab"],
+        "crontab/process-deploy.yaml",
+    ),
+    (&["crontab", "--user", "deploy", "crontab/machine.crontab"], "crontab/machine.yaml"),
+    (
+        &[
+            "crontab",
+            "--user",
+            "root",
+            "--runtime",
+            "process",
+            "--timezone",
+            "UTC",
+            "crontab/machine.crontab",
+        ],
         "crontab/machine-process.yaml",
     ),
     (&["ofelia", "ofelia/config.ini"], "ofelia/config.yaml"),
@@ -36,6 +49,15 @@ const CASES: &[(&[&str], &str)] = &[
     (
         &["systemd-timer", "--runtime", "process", "systemd-timer/probe.timer", "systemd-timer/odd.timer"],
         "systemd-timer/odd.yaml",
+    ),
+    (
+        &["systemd-timer", "systemd-timer/with-drop-ins.timer", "systemd-timer/with-drop-ins.service"],
+        "systemd-timer/with-drop-ins.yaml",
+    ),
+    (&["systemd-timer", "systemd-timer/dynamic.service"], "systemd-timer/dynamic.yaml"),
+    (
+        &["systemd-timer", "--runtime", "process", "systemd-timer/dynamic.service"],
+        "systemd-timer/dynamic-process.yaml",
     ),
     (&["systemd-timer", "systemd-timer/report@.timer"], "systemd-timer/report.yaml"),
     (&["systemd-timer", "systemd-timer/check-mirror.service"], "systemd-timer/alone.yaml"),
@@ -124,6 +146,34 @@ fn a_random_delay_beyond_all_numbers_is_a_remark() {
 }
 
 #[test]
+fn volumes_of_compose_may_have_variables_with_defaults() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("compose.yaml");
+    let volumes = |item: &str| {
+        let text = format!(
+            "services:\n  a:\n    image: b\n    volumes: [{item}]\nvolumes: {{v: {{name: '${{N:-x}}'}}}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let said = run(longshore(&["import", "compose"]).arg(&file));
+        assert_eq!(said.code, 0, "{item}: {said:?}");
+        said.out
+    };
+    for (item, expected) in [
+        ("'${DATA:-/srv}:/data'", "volumes: [/srv:/data]"),
+        ("'${DATA:-/srv}:${TO:-/data}:ro'", "volumes: [/srv:/data:ro]"),
+        ("'${DATA:?set it}:/data'", "volumes: [\"${DATA}:/data\"]"),
+        ("'${ALL:-/srv:/data}'", "volumes: [/srv:/data]"),
+        ("'$DATA/a:/data'", "volumes: [\"${DATA}/a:/data\"]"),
+        ("{type: bind, source: '${DATA:-/srv}', target: /data}", "volumes: [/srv:/data]"),
+        ("'${VOLUME:-v}:/data'", "volumes: [x:/data]"),
+        ("'${DATA:-./srv}:/data'", "Not translated: line 4: volume: ./srv: a job runs on any worker"),
+    ] {
+        let out = volumes(item);
+        assert!(out.contains(expected), "{item}: {out}");
+    }
+}
+
+#[test]
 fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
     for (kind, text, expected) in [
         (
@@ -170,6 +220,40 @@ fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{text}: {}", said.err);
         assert!(said.err.contains(expected) && said.err.contains("input"), "{text}: {}", said.err);
     }
+}
+
+#[test]
+fn only_roots_crontab_becomes_enabled_processes() {
+    let import = |user: &[&str]| {
+        let said = import(&[&["crontab", "crontab/process.crontab", "--runtime", "process"], user].concat());
+        (said.code, said.out.matches("    enabled: false\n").count(), said.err)
+    };
+    let hint = "all of them are disabled: --user NAME says whose crontab it is\n";
+    let (code, disabled, err) = import(&[]);
+    assert!((code, disabled) == (0, 2) && err.ends_with(hint), "{err}");
+    for (user, expected) in [("root", 0), ("deploy", 2)] {
+        let (code, disabled, err) = import(&["--user", user]);
+        assert!((code, disabled) == (0, expected) && !err.contains(hint), "{user}: {err}");
+    }
+    for wrong in [&["--user", "a:b"][..], &["--user", ""], &["--user", "root", "--system"]] {
+        let (code, _, err) = import(wrong);
+        assert!(code == 2 && err.contains("--user"), "{err}");
+    }
+}
+
+#[test]
+fn a_unit_of_a_user_is_no_enabled_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let units = directory.path().join("systemd/user");
+    std::fs::create_dir_all(&units).unwrap();
+    std::fs::write(units.join("a.service"), "[Service]\nExecStart=/bin/a\n").unwrap();
+    let mut command = longshore(&["import", "systemd-timer", "--runtime", "process", "a.service"]);
+    let said = run(command.current_dir(&units));
+    assert!(said.code == 0 && said.out.contains("    enabled: false\n"), "{said:?}");
+    assert!(
+        said.out.contains("# Not translated: a unit of a user, and not of the system: a plain"),
+        "{said:?}"
+    );
 }
 
 #[test]

@@ -11,18 +11,27 @@ use super::names;
 use super::source::{Fault, Faults, Source};
 use super::yaml::Yaml;
 
+/// Says as who the commands of a crontab ran.
+#[derive(Debug)]
+pub(super) enum Users {
+    /// Each entry has a column for its user.
+    Column,
+    /// All entries ran as the owner of the crontab, if the caller knows it.
+    Owner(Option<String>),
+}
+
 /// Reads crontabs.
 ///
 /// # Errors
 /// A line is none of a crontab.
-pub(super) fn import(sources: &[Source], host: &Host, has_users: bool) -> Result<Imported, Faults> {
+pub(super) fn import(sources: &[Source], host: &Host, users: &Users) -> Result<Imported, Faults> {
     let mut imported = Imported::default();
     let mut faults = Vec::new();
     for source in sources {
         let mut reader = Reader {
             source,
             host,
-            has_users,
+            users,
             settings: Settings::default(),
             comments: Vec::new(),
             imported: &mut imported,
@@ -39,7 +48,13 @@ pub(super) fn import(sources: &[Source], host: &Host, has_users: bool) -> Result
         }
         faults.extend(wrong);
     }
-    if faults.is_empty() { Ok(imported) } else { Err(Faults(faults)) }
+    if !faults.is_empty() {
+        return Err(Faults(faults));
+    }
+    if users.are_unknown(host) {
+        imported.note(Note::NotTranslated(NO_OWNER.to_owned()));
+    }
+    Ok(imported)
 }
 
 fn not_a_crontab(source: &Source, first: Option<&Fault>) -> Fault {
@@ -48,6 +63,16 @@ fn not_a_crontab(source: &Source, first: Option<&Fault>) -> Fault {
         None => source.fault(0, "not a crontab; no line has a rule and a command, such as 0 2 * * * backup"),
     }
 }
+
+impl Users {
+    /// True if plain processes would run as the worker's user without anybody having decided that.
+    pub(super) fn are_unknown(&self, host: &Host) -> bool {
+        host.runtime == Runtime::Process && matches!(self, Self::Owner(None))
+    }
+}
+
+const NO_OWNER: &str = "the owner of the crontab, who is not known: a plain process runs as the worker's user, often root, so all entries \
+     are disabled; --user NAME names the owner, and --user root leaves them enabled";
 
 /// The variables that lines above have set.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +86,7 @@ struct Settings {
 struct Reader<'a> {
     source: &'a Source,
     host: &'a Host,
-    has_users: bool,
+    users: &'a Users,
     settings: Settings,
     /// Of the lines right above.
     comments: Vec<String>,
@@ -163,8 +188,11 @@ impl Reader<'_> {
             }
             draft.insert("environment", name, Yaml::text(value));
         }
-        if let Some(user) = user {
-            self.host.add_user(user, &mut draft);
+        match (user, self.users) {
+            (Some(user), _) => self.host.add_user(user, &mut draft),
+            (None, Users::Owner(Some(owner))) => self.host.add_user(owner, &mut draft),
+            (None, users) if users.are_unknown(self.host) => draft.set_plain("enabled", false),
+            (None, _) => {}
         }
         Ok(draft)
     }
@@ -189,7 +217,7 @@ impl Reader<'_> {
             Some(_) => cron::named(fields[0].trim_start_matches('@')),
             None => cron::of_fields(&fields),
         };
-        if !self.has_users {
+        if matches!(self.users, Users::Owner(_)) {
             return if rest.is_empty() {
                 Err("the command is missing behind the fields of time".to_owned())
             } else {

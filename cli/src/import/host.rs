@@ -47,16 +47,38 @@ impl Host {
                     "user {user}: a plain process runs as the worker's user and group"
                 ));
             }
-            // It must not run with the rights of another user, often those of root, until somebody has decided that.
             Runtime::Process => {
-                draft.set_plain("enabled", false);
-                draft.drop_with_note(format!(
-                    "user {user}: a plain process runs as the worker's user, often root, so it is disabled; \
-                     start a worker as this user and name it with \"workers\", or begin the command with \
-                     \"runuser -u {name} --\", and remove \"enabled: false\"",
-                    name = user.split(':').next().unwrap_or(user)
-                ));
+                let name = user.split(':').next().unwrap_or(user);
+                disable(
+                    &format!("user {user}"),
+                    &format!(
+                        "this user and name it with \"workers\", or begin the command with \"runuser -u {name} --\""
+                    ),
+                    draft,
+                );
             }
         }
     }
+
+    /// Of a command that ran as another user than root, whose name is not known. `what` says how that is known.
+    pub(super) fn add_unnamed_user(&self, what: &str, draft: &mut Draft) {
+        match self.runtime {
+            Runtime::Docker => draft
+                .drop_with_note(format!("{what}: a container runs as the user of its image, or as \"user\"")),
+            Runtime::Process => disable(
+                what,
+                "such a user and name it with \"workers\", or begin the command with \"runuser -u NAME --\"",
+                draft,
+            ),
+        }
+    }
+}
+
+/// A plain process must not run with the rights of another user, often those of root, until somebody has decided that.
+fn disable(what: &str, way_out: &str, draft: &mut Draft) {
+    draft.set_plain("enabled", false);
+    draft.drop_with_note(format!(
+        "{what}: a plain process runs as the worker's user, often root, so it is disabled; \
+         start a worker as {way_out}, and remove \"enabled: false\""
+    ));
 }

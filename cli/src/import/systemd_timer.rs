@@ -9,7 +9,6 @@ mod unit;
 
 use super::draft::{Draft, Imported, Rule};
 use super::host::Host;
-use super::ini::Section;
 use super::source::{Fault, Faults, Source};
 use super::span;
 use unit::{Name, Unit};
@@ -74,7 +73,7 @@ fn read_timer(unit: &Unit, host: &Host, draft: &mut Draft) {
     draft.set_text("overlap", "skip");
     draft.set_text("catch_up", "none");
     let mut reader = Reader { draft, at_start: Vec::new() };
-    for entry in timer.entries.iter().skip(reset_at(timer, "OnCalendar")) {
+    for entry in &timer.entries {
         reader.take(&entry.key, &entry.value, entry.line);
     }
     for start in std::mem::take(&mut reader.at_start) {
@@ -86,11 +85,6 @@ fn read_timer(unit: &Unit, host: &Host, draft: &mut Draft) {
     }
 }
 
-/// An empty value takes back what stands above it.
-fn reset_at(timer: &Section, key: &str) -> usize {
-    timer.entries.iter().rposition(|entry| entry.key == key && entry.value.is_empty()).map_or(0, |at| at + 1)
-}
-
 struct Reader<'d> {
     draft: &'d mut Draft,
     /// Rules that count from a start of the machine or of systemd.
@@ -99,7 +93,6 @@ struct Reader<'d> {
 
 impl Reader<'_> {
     fn take(&mut self, key: &str, value: &str, line: usize) {
-        let is_true = ["true", "yes", "on", "1"].contains(&value.to_ascii_lowercase().as_str());
         match key {
             "OnCalendar" => match calendar::translate(value) {
                 Ok(rule) => self.draft.fire(rule),
@@ -116,7 +109,7 @@ impl Reader<'_> {
             "OnBootSec" | "OnStartupSec" | "OnActiveSec" => {
                 self.at_start.push(format!("line {line}: {key}={value}"))
             }
-            "Persistent" if is_true => self.draft.catch_up_latest(),
+            "Persistent" if unit::is_true(value) => self.draft.catch_up_latest(),
             "RandomizedDelaySec" => match span::of_systemd(value) {
                 Some(millis) => self.draft.jitter(millis),
                 None => self.draft.drop_with_note(format!("line {line}: RandomizedDelaySec={value}")),

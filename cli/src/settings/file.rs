@@ -38,6 +38,15 @@ pub(super) enum Value {
     List(Vec<String>),
 }
 
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(text) => f.write_str(text),
+            Self::List(texts) => f.write_str(&texts.join(",")),
+        }
+    }
+}
+
 /// Parses the text of a settings file.
 ///
 /// # Errors

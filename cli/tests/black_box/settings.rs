@@ -58,6 +58,42 @@ fn flags_override_variables_and_variables_override_the_file() {
 }
 
 #[test]
+fn a_setting_without_effect_is_logged_with_what_overrides_it() {
+    let file =
+        settings_file("state_dir: /srv/worker\nname: a b\nslots: 3\non_term: drain\ndocker: /nowhere\n");
+    let mut command = file.longshore("worker");
+    command.args([
+        "--state-dir",
+        "/var/lib/w",
+        "--on-term",
+        "drain",
+        "--no-docker",
+        "--allow-fake",
+        "--log-format",
+        "json",
+    ]);
+    let said = file.without_path(run(command.env("LONGSHORE_SLOTS", "4")));
+    assert!(said.code == 2 && said.err.contains("--name: `a b`"), "{said:?}");
+    let mut found = Vec::new();
+    for line in said.err.lines().filter(|line| line.contains("has no effect")) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["level"], "WARN", "{line}");
+        let field = |name: &str| {
+            line.get(name).or_else(|| line["fields"].get(name)).unwrap().as_str().unwrap().to_owned()
+        };
+        found.push([field("at"), field("setting"), field("by")]);
+    }
+    assert_eq!(
+        found,
+        [
+            ["FILE:1", "state_dir: /srv/worker", "--state-dir=/var/lib/w"],
+            ["FILE:3", "slots: 3", "LONGSHORE_SLOTS=4"],
+            ["FILE:5", "docker: /nowhere", "--no-docker"],
+        ]
+    );
+}
+
+#[test]
 fn settings_file_can_be_given_by_a_variable() {
     let file = settings_file("slots: 20000\n");
     let said = file.without_path(run(longshore(&["worker"]).env("LONGSHORE_CONFIG", &file.file)));

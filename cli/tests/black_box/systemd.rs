@@ -107,4 +107,15 @@ fn systemd_understands_the_shipped_units() {
     }
 }
 
+/// The rest of /run is read-only to the worker.
+#[test]
+fn the_unit_makes_the_directory_of_the_health_file_that_the_help_names() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd/longshore-worker.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let directory = unit.lines().find_map(|line| line.strip_prefix("RuntimeDirectory=")).unwrap();
+    let help = Command::new(env!("CARGO_BIN_EXE_longshore")).args(["health", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains(&format!("--file /run/{directory}/health ")), "{help}");
+}
+
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -18,11 +18,15 @@ pub(super) fn read(project: &Project<'_>, service: &Pair) -> Draft {
 
 /// A scalar with its variables in the form of jobs.yaml.
 pub(super) fn template(text: &str, draft: &mut Draft) -> Yaml {
+    Yaml::Template(translated(text, draft))
+}
+
+fn translated(text: &str, draft: &mut Draft) -> String {
     let translated = variables::translate(text);
     for name in translated.replaced {
         draft.remark(format!("the default of the variable {name} is written in its place"));
     }
-    Yaml::Template(translated.text)
+    translated.text
 }
 
 struct Reader<'a> {
@@ -89,6 +93,10 @@ impl Reader<'_> {
 
     fn template(&mut self, text: &str) -> Yaml {
         template(text, self.draft)
+    }
+
+    fn translated(&mut self, text: &str) -> String {
+        translated(text, self.draft)
     }
 
     fn scalar(&mut self, key: &'static str, node: &Node) {
@@ -186,7 +194,9 @@ impl Reader<'_> {
 
     fn volume(&mut self, item: &Node) {
         let lost = |reason: &str| format!("line {}: volume: {reason}", item.line);
-        let (source, target, options) = match item.text() {
+        // A default such as ${DATA:-/srv} holds a colon of its own, so variables go first.
+        let text = item.text().map(|text| self.translated(text));
+        let (source, target, options) = match text.as_deref() {
             Some(text) => {
                 let parts: Vec<&str> = text.splitn(3, ':').collect();
                 match parts[..] {
@@ -209,7 +219,7 @@ impl Reader<'_> {
                         return self.draft.push("tmpfs", target);
                     }
                     ("bind" | "volume", Some(source), Some(target)) => {
-                        (source.to_owned(), target.to_owned(), read_only)
+                        (self.translated(source), self.translated(target), read_only)
                     }
                     _ => {
                         return self.draft.drop_with_note(lost(&format!(
@@ -231,8 +241,7 @@ impl Reader<'_> {
         if !others.is_empty() {
             self.draft.drop_with_note(lost(&format!("options {} of {target}", others.join(","))));
         }
-        let volume = self.template(&format!("{source}:{target}{mode}"));
-        self.draft.push("volumes", volume);
+        self.draft.push("volumes", Yaml::Template(format!("{source}:{target}{mode}")));
     }
 
     /// The name that Docker knows a volume by; a path as it is.
@@ -240,11 +249,12 @@ impl Reader<'_> {
         if source.starts_with(['/', '$']) {
             return source;
         }
-        self.project.outer_name("volumes", &source).unwrap_or_else(|| {
-            let project = self.project.root.text_at(&["name"]).unwrap_or("PROJECT");
-            self.draft.remark(format!("compose calls the volume {source} by the name {project}_{source}"));
-            source
-        })
+        if let Some(name) = self.project.outer_name("volumes", &source) {
+            return self.translated(&name);
+        }
+        let project = self.project.root.text_at(&["name"]).unwrap_or("PROJECT");
+        self.draft.remark(format!("compose calls the volume {source} by the name {project}_{source}"));
+        source
     }
 
     fn resource(&mut self, name: &'static str, node: &Node) {

@@ -7,7 +7,7 @@ use super::super::source::Fault;
 use super::super::span;
 use super::super::yaml::Yaml;
 use super::exec;
-use super::unit::Unit;
+use super::unit::{Unit, is_true};
 
 /// Reads a service. `name` is the one that its timer starts it by.
 ///
@@ -27,10 +27,42 @@ pub(super) fn read(unit: &Unit, name: &str, host: &Host, draft: &mut Draft) -> R
         reader.take(entry)?;
     }
     let others = std::mem::take(&mut reader.others);
+    let (rights, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|key| is_about_rights(key));
+    if !rights.is_empty() {
+        let text = match host.runtime {
+            Runtime::Docker => "a container has limits of its own, such as \"cap_drop\" and \"read_only\"",
+            Runtime::Process => "a plain process may do all that its worker may do",
+        };
+        draft.drop_with_note(format!("{} of {}: {text}", rights.join(", "), unit.source.name));
+    }
     if !others.is_empty() {
         draft.drop_with_note(format!("{} of {}", others.join(", "), unit.source.name));
     }
     Ok(())
+}
+
+/// True for keys that limit, or extend, the program's rights on the machine.
+fn is_about_rights(key: &str) -> bool {
+    let families = ["IPAddress", "Inaccessible", "Private", "Protect", "ReadOnly", "Restrict", "SystemCall"];
+    let others = [
+        "AmbientCapabilities",
+        "CapabilityBoundingSet",
+        "DeviceAllow",
+        "DevicePolicy",
+        "ExecPaths",
+        "LockPersonality",
+        "MemoryDenyWriteExecute",
+        "NoExecPaths",
+        "NoNewPrivileges",
+        "ReadWritePaths",
+        "RootDirectory",
+        "RootImage",
+        "SecureBits",
+        "SupplementaryGroups",
+        "TemporaryFileSystem",
+        "UMask",
+    ];
+    families.iter().any(|family| key.starts_with(family)) || others.contains(&key)
 }
 
 struct Reader<'a> {
@@ -66,11 +98,7 @@ impl Reader<'_> {
             &["ExecStartPre", "ExecStart"]
         };
         for key in keys {
-            let entries: Vec<&Entry> =
-                self.service.entries.iter().filter(|entry| entry.key == *key).collect();
-            // An empty value takes back what stands above it.
-            let first = entries.iter().rposition(|entry| entry.value.is_empty()).map_or(0, |at| at + 1);
-            for entry in &entries[first..] {
+            for entry in self.service.entries.iter().filter(|entry| entry.key == *key) {
                 let value = self.expanded(&entry.value, entry.line);
                 let read = exec::steps(&value).map_err(|why| {
                     self.unit.source.fault(
@@ -95,21 +123,29 @@ impl Reader<'_> {
     }
 
     fn user(&mut self) {
-        let value = |key: &str| {
-            self.service.last(key).map(|entry| entry.value.clone()).filter(|value| !value.is_empty())
+        let value = |key: &str| self.service.last(key).map(|entry| entry.value.clone());
+        let unnamed = match value("DynamicUser").is_some_and(|value| is_true(&value)) {
+            true => Some("DynamicUser=yes"),
+            false => self.unit.is_of_a_user().then_some("a unit of a user, and not of the system"),
         };
-        match (value("User"), value("Group")) {
-            (Some(user), Some(group)) => self.host.add_user(&format!("{user}:{group}"), self.draft),
-            (Some(user), None) => self.host.add_user(&user, self.draft),
-            (None, Some(group)) => self.draft.drop_with_note(format!("Group={group} without a user")),
-            (None, None) => {}
+        match (value("User"), value("Group"), unnamed) {
+            (Some(user), Some(group), _) => self.host.add_user(&format!("{user}:{group}"), self.draft),
+            (Some(user), None, _) => self.host.add_user(&user, self.draft),
+            (None, group, unnamed) => {
+                if let Some(unnamed) = unnamed {
+                    self.host.add_unnamed_user(unnamed, self.draft);
+                }
+                if let Some(group) = group {
+                    self.draft.drop_with_note(format!("Group={group} without a user"));
+                }
+            }
         }
     }
 
     fn take(&mut self, entry: &Entry) -> Result<(), Fault> {
         let value = entry.value.as_str();
         match entry.key.as_str() {
-            "ExecStart" | "ExecStartPre" | "User" | "Group" => {}
+            "ExecStart" | "ExecStartPre" | "User" | "Group" | "DynamicUser" => {}
             "ExecStartPost" if self.is_oneshot => {}
             "Type" if ["simple", "exec", "oneshot", "idle"].contains(&value) => {}
             "Type" => self.draft.remark(format!(
