@@ -1,5 +1,7 @@
 //! Launches attempts: order of slots, and the gate in front of each container.
 
+use alloc::vec::Vec;
+
 use protocol::{Token, Uptime};
 
 use crate::attempt::Stage;
@@ -9,18 +11,27 @@ use crate::step::{Effect, Launch};
 impl Worker {
     /// Lets runtimes create prepared containers while the gate is open. The gate is checked again because a
     /// pull may take long: the lease may have expired and the attempt may have a successor. A draining worker
-    /// finishes prepared attempts, too.
+    /// finishes prepared attempts, too. An attempt waits for the end of an earlier one of its job: the server has given that up while this
+    /// worker was away, and its container may take its grace to stop.
     pub(crate) fn run_prepared(&mut self, now: Uptime) {
-        if self.exit != Exiting::No || !self.link.gate_is_open(now) {
+        if self.prepared.is_empty() || self.exit != Exiting::No || !self.link.gate_is_open(now) {
             return;
         }
-        while let Some(token) = self.prepared.pop_first() {
+        let ready = self.prepared.iter().copied().filter(|token| !self.has_earlier_attempt(*token));
+        for token in ready.collect::<Vec<_>>() {
+            self.prepared.remove(&token);
             if let Some(attempt) = self.attempts.get_mut(&token) {
                 attempt.stage = Stage::Launched;
                 let runtime = attempt.runtime();
                 self.effects.push(Effect::Run { token, runtime });
             }
         }
+    }
+
+    /// A runtime has an earlier attempt of the same job, and has not reported its end.
+    fn has_earlier_attempt(&self, token: Token) -> bool {
+        let first = Token { job: token.job, ..Token::default() };
+        self.attempts.range(first..token).any(|(_, attempt)| attempt.is_in_runtime())
     }
 
     /// Gives free slots to attempts that have their image and to the backlog, by their order. The backlog is launched only while the gate

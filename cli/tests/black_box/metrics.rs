@@ -46,6 +46,7 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         let job = api.post(&format!("/api/jobs/{name}"), None).await;
         api.wait_for_job(job["id"].as_u64().unwrap(), |job| job["ended_at"].is_string()).await;
     }
+    api.post("/api/definitions/fails/pause", None).await;
     // A job that does not exist: counted as 4xx.
     assert!(api.try_get("/api/jobs/1000000").await.is_err());
     let expected = [
@@ -59,6 +60,8 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         ("longshore_workers{state=\"ready\"}", 1.0),
         ("longshore_workers{state=\"unreachable\"}", 0.0),
         ("longshore_workers{state=\"suspect\"}", 0.0),
+        ("longshore_jobs_quarantined", 0.0),
+        ("longshore_pauses", 1.0),
         ("longshore_workers_set_aside", 0.0),
         ("longshore_workers_lacking_runtime{runtime=\"docker\"}", 0.0),
         ("longshore_workers_lacking_runtime{runtime=\"process\"}", 0.0),

@@ -114,6 +114,7 @@ impl Known {
 
     /// Sets the state of workers and expectations at the start, of which no events are made.
     pub fn restore_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.count_jobs();
         self.missed = snapshot.missed.iter().map(|row| (row.definition.clone(), row.clone())).collect();
         self.published = snapshot;
     }
@@ -202,8 +203,13 @@ impl Known {
             }
         }
         self.metrics.group(group.changes.len());
-        self.metrics.set_oldest_due(self.jobs.oldest_queued());
+        self.count_jobs();
         self.last = last;
+    }
+
+    fn count_jobs(&self) {
+        self.metrics.set_oldest_due(self.jobs.oldest_queued());
+        self.metrics.set_quarantined(self.jobs.quarantined());
     }
 
     /// Makes events of what differs from the last published snapshot: the states of workers.

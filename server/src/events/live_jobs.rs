@@ -60,6 +60,7 @@ pub(super) struct LiveJobs {
     pages: HashMap<u64, Page>,
     /// Queued jobs by the second since which they are due.
     queued: BTreeMap<i64, u32>,
+    quarantined: usize,
 }
 
 /// The live jobs among 64 consecutive numbers, in their order.
@@ -113,10 +114,18 @@ impl LiveJobs {
         self.queued.first_key_value().map(|(second, _)| Timestamp(second.saturating_mul(1_000)))
     }
 
-    /// Counts a queued job in or out.
+    /// Jobs that an operator has to release or cancel.
+    pub(super) const fn quarantined(&self) -> usize {
+        self.quarantined
+    }
+
+    /// Counts a queued or quarantined job in or out.
     fn count(&mut self, facts: &JobFacts, is_added: bool) {
-        if facts.state != State::Queued {
-            return;
+        match facts.state {
+            State::Queued => {}
+            State::Quarantined if is_added => return self.quarantined += 1,
+            State::Quarantined => return self.quarantined -= 1,
+            _ => return,
         }
         let second = facts.due_at.0.div_euclid(1_000);
         let count = self.queued.entry(second).or_default();
@@ -144,6 +153,7 @@ impl LiveJobs {
     pub(super) fn clear(&mut self) {
         self.pages.clear();
         self.queued.clear();
+        self.quarantined = 0;
     }
 }
 
@@ -162,6 +172,20 @@ mod tests {
     #[test]
     fn facts_of_a_job_take_thirty_two_bytes() {
         assert_eq!(size_of::<JobFacts>(), 32);
+    }
+
+    #[test]
+    fn quarantined_jobs_are_counted_until_they_go_on_or_end() {
+        let mut jobs = LiveJobs::default();
+        for job in 1..=2 {
+            jobs.insert(JobId(job), facts(0));
+            jobs.update(JobId(job), |facts| facts.state = State::Quarantined);
+        }
+        assert_eq!(jobs.quarantined(), 2);
+        jobs.update(JobId(1), |facts| facts.state = State::Queued);
+        assert_eq!(jobs.quarantined(), 1);
+        jobs.remove(JobId(2));
+        assert_eq!(jobs.quarantined(), 0);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct ScrapeFacts<'s> {
 pub(super) struct Gauges {
     live_jobs: Gauge,
     waiting: Family<Labels<1>, Gauge>,
+    pub(super) quarantined: Gauge,
+    pauses: Gauge,
     oldest_wait: Gauge<f64, AtomicU64>,
     workers: Family<Labels<1>, Gauge>,
     workers_set_aside: Gauge,
@@ -65,6 +67,8 @@ impl Gauges {
         let all = Self {
             live_jobs: Gauge::default(),
             waiting: Family::default(),
+            quarantined: Gauge::default(),
+            pauses: Gauge::default(),
             oldest_wait: Gauge::default(),
             workers: Family::default(),
             workers_set_aside: Gauge::default(),
@@ -83,6 +87,10 @@ impl Gauges {
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
         to.register("jobs_waiting", "Queued jobs, by the reason why they wait", all.waiting.clone());
+        let held = "Jobs in quarantine: each waits for an operator";
+        to.register("jobs_quarantined", held, all.quarantined.clone());
+        let pauses = "Pauses in force: of the server, of schedules, groups and definitions";
+        to.register("pauses", pauses, all.pauses.clone());
         let oldest = "Seconds since the oldest queued job was due; 0 if none waits";
         to.register("oldest_wait_seconds", oldest, all.oldest_wait.clone());
         to.register("workers", "Workers with a connection or attempts, by state", all.workers.clone());
@@ -112,6 +120,7 @@ impl Gauges {
     pub(super) fn set(&self, facts: &ScrapeFacts<'_>, oldest_due: Option<Timestamp>) {
         let snapshot = facts.snapshot;
         self.live_jobs.set(number(snapshot.live_jobs));
+        self.pauses.set(number(snapshot.pauses.iter().count()));
         // The reasons that need an operator are shown as 0, too.
         let mut reasons: BTreeMap<&'static str, u64> = NEED_OPERATOR.map(|reason| (reason.name(), 0)).into();
         for waiting in &snapshot.waiting {

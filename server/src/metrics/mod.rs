@@ -201,6 +201,11 @@ impl Metrics {
         self.start_delay.observe(delay.as_secs_f64());
     }
 
+    /// Notes how many jobs are in quarantine.
+    pub fn set_quarantined(&self, jobs: usize) {
+        self.gauges.quarantined.set(i64::try_from(jobs).unwrap_or(i64::MAX));
+    }
+
     /// Notes when the oldest queued job was due.
     pub fn set_oldest_due(&self, due_at: Option<Timestamp>) {
         let millis = due_at.map_or(0, |due_at| due_at.0);
