@@ -189,7 +189,12 @@ async fn start_runtimes(
     let mut engine = None;
     if let Some(program) = &config.runtimes.docker {
         let program = program.clone();
-        let allow = config.runtimes.allow.clone();
+        let mut allow = config.runtimes.allow.clone();
+        if config.share_state_dir {
+            // Other workers keep theirs beside this worker's own.
+            let shared = std::path::absolute(&config.state_dir);
+            allow.private_dirs.push(shared.unwrap_or_else(|_| config.state_dir.clone()));
+        }
         let usage = usage.clone();
         let gc = |watermarks| ImageGcSettings { wanted: Some(wanted), ..ImageGcSettings::new(watermarks) };
         let image_gc = config.image_gc.map(gc);

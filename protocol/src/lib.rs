@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod availability;
 pub mod close;
 pub mod container;
 pub mod ids;

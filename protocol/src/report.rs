@@ -11,6 +11,7 @@ use core::time::Duration;
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+pub use crate::availability::{Availability, CANNOT_START};
 use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
 pub use crate::output::{Chunk, ChunkData, Stream};
@@ -118,35 +119,6 @@ impl core::fmt::Debug for Hello {
             .finish_non_exhaustive()
     }
 }
-
-/// Availability of a runtime. In an Inventory, the part of a runtime that answers is complete.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum Availability {
-    /// The runtime takes jobs.
-    Available,
-    /// The runtime takes no jobs; the reason. It does not answer, unless the reason begins with [`CANNOT_START`].
-    Unavailable(String),
-}
-
-impl Availability {
-    /// Returns true if the runtime takes jobs.
-    #[must_use]
-    pub const fn is_available(&self) -> bool {
-        matches!(self, Self::Available)
-    }
-
-    /// Returns true if the worker sees what runs there, and can stop it.
-    #[must_use]
-    pub fn answers(&self) -> bool {
-        match self {
-            Self::Available => true,
-            Self::Unavailable(why) => why.starts_with(CANNOT_START),
-        }
-    }
-}
-
-/// Begins the reason of a runtime that answers and can start nothing, as on a full disk.
-pub const CANNOT_START: &str = "cannot start jobs: ";
 
 /// A container has started.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

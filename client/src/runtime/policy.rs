@@ -158,9 +158,10 @@ impl Allow {
             return Err(format!("no worker mounts `{shown}`: that would give the Docker socket away"));
         }
         let holds_own = |dir: &PathBuf| source.starts_with(dir) || dir.starts_with(&source);
-        if self.private_dirs.iter().map(|dir| real(dir)).any(|dir| holds_own(&dir)) {
+        if let Some(dir) = self.private_dirs.iter().map(|dir| real(dir)).find(holds_own) {
             return Err(format!(
-                "no worker mounts `{shown}`: that would give files of other jobs away, in this worker's state directory or among its secrets"
+                "no worker mounts `{shown}`: that would give files of other jobs away, in this worker's own directory {}",
+                dir.display()
             ));
         }
         match source.into_os_string().into_string() {

@@ -341,6 +341,20 @@ async fn an_address_that_guesses_tokens_is_locked_out_before_its_token_is_compar
 }
 
 #[tokio::test]
+async fn the_login_of_a_proxy_neither_ends_a_session_nor_counts_as_a_guess() {
+    let server = Server::with(|access| access.api_token("people"), "", Limits::default()).await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let login = server.ask("POST", "/login", &form, "token=people&to=%2Fjobs").await;
+    let cookie = login.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    let (foreign, cookie) = (("authorization", "Basic YW5uOnB3"), ("cookie", cookie.as_str()));
+    for _ in 0..12 {
+        assert_eq!(server.ask("GET", "/jobs", &[foreign, cookie], "").await.status, 200);
+        server.ask("GET", "/api/jobs", &[foreign], "").await.is_problem(401, "invalid_token");
+        server.ask("GET", "/api/jobs", &[], "").await.is_problem(401, "invalid_token");
+    }
+}
+
+#[tokio::test]
 async fn every_answer_has_a_request_id_and_may_bring_its_own() {
     let server = Server::start().await;
     let one = server.get("/healthz").await.header("x-request-id").to_owned();

@@ -30,7 +30,7 @@ fn is_definition_fault(message: &str) -> bool {
 /// `true` if a mount or a tmpfs of the definition cannot be made: the container has another kind of file there, or the kernel refuses a
 /// value among its options.
 fn is_about_mount(message: &str) -> bool {
-    let Some((_, mount)) = message.split_once("error mounting \"") else { return false };
+    let Some((_, mount)) = message.split_once("mounting \"") else { return false };
     let is_own_tmpfs = mount.starts_with("tmpfs\" to rootfs at \"/") && !mount.contains("rootfs at \"/dev\"");
     // The engine itself adds a context where SELinux is on.
     let has_wrong_option =
@@ -85,8 +85,15 @@ const DEFINITION_FAULTS: [&str; 33] = [
     "invalid utf8 bytes",
 ];
 
-/// Messages about the content of an image, which name a path of the engine.
-const IMAGE_FAULTS: [&str; 2] = [" is not directory", "cannot be mounted because it is "];
+/// Messages about the image or the limits of a definition that also name a path or a part of the engine.
+const IMAGE_FAULTS: [&str; 6] = [
+    " is not directory",
+    "cannot be mounted because it is ",
+    "are you trying to mount a directory onto a file",
+    "the specified platform",
+    "memory limit too low",
+    "memory limit could be too low",
+];
 
 /// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. Docker says the same
 /// words about files of this machine.
@@ -203,6 +210,8 @@ mod tests {
                 "source /var/lib/docker/overlay2/x/merged/bin/busybox is not directory",
                 "No command specified",
                 "docker: poorly formatted environment: variable 'A B' contains whitespaces",
+                "image with reference alpine:3 was found but its platform (linux/amd64) does not match the specified platform (linux/arm64)",
+                "crun: container init exited, the memory limit could be too low",
             ],
         );
         assert_fault(
@@ -266,6 +275,9 @@ mod tests {
             &[
                 "error during container init: error mounting \"tmpfs\" to rootfs at \"/x\": mount tmpfs:/x (via /proc/self/fd/6), flags: 0xe, data: size=1qq: invalid argument",
                 "error during container init: error mounting \"/srv\" to rootfs at \"/bin/sh\": mount /srv:/bin/sh (via /proc/self/fd/6), flags: 0x5000: not a directory",
+                "error during container init: error mounting \"/srv\" to rootfs at \"/etc/y\": create mountpoint for /etc/y mount: cannot create subdirectories in \"/var/lib/docker/overlay2/x/merged/etc/y\": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?",
+                "container_linux.go:380: starting container process caused: process_linux.go:545: container init caused: rootfs_linux.go:76: mounting \"/srv\" to rootfs at \"/bin/sh\" caused: mount through procfd: not a directory",
+                "container init was OOM-killed (memory limit too low?)",
                 "error during container init: error mounting \"/tmp\" to rootfs at \"/proc/x\": \"/var/lib/docker/overlay2/x/merged/proc/x\" cannot be mounted because it is inside /proc",
             ],
         );
