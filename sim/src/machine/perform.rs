@@ -57,6 +57,7 @@ impl World {
             Effect::Pull { token, .. } => self.pull_image(no, token),
             Effect::Run { token, .. } => {
                 self.oracle.starts(self.now, &self.server.disk, &self.machines[usize::from(no)], token);
+                self.oracle.runs_alone(self.now, &self.machines[usize::from(no)], token);
                 self.run_task(no, token);
             }
             Effect::Stop { token, cause, step, .. } => {

@@ -14,7 +14,7 @@ use super::truth::Truth;
 use super::{Oracle, Scene};
 use crate::clock::Moment;
 use crate::disk::Disk;
-use crate::machine::Machine;
+use crate::machine::{Machine, Stage};
 use crate::workload::{self, Workload};
 
 /// The lease as this worker can count it, counted once more.
@@ -177,6 +177,22 @@ impl Oracle {
                 "I11 nothing is started that is not current",
                 format!("w{} starts {token}", machine.no),
             );
+        }
+    }
+
+    /// I13: a worker runs an attempt. It has no earlier one of the same job any more.
+    pub(crate) fn runs_alone(&mut self, now: Moment, machine: &Machine, token: Token) {
+        let mut tasks = machine.process.iter().flat_map(|process| &process.tasks);
+        let earlier = tasks.find(|task| {
+            matches!(task.stage, Stage::Running | Stage::Following | Stage::Settling(_))
+                && task.launch.token.job == token.job
+                && task.launch.token < token
+        });
+        if let Some(earlier) = earlier.map(|task| task.launch.token)
+            && !self.is_excused
+        {
+            let what = format!("w{} runs {token} beside {earlier}", machine.no);
+            self.violated(now, "I13 no attempt beside an earlier one of its job", what);
         }
     }
 
