@@ -11,13 +11,13 @@ use crate::step::{Effect, Launch};
 impl Worker {
     /// Lets runtimes create prepared containers while the gate is open. The gate is checked again because a
     /// pull may take long: the lease may have expired and the attempt may have a successor. A draining worker
-    /// finishes prepared attempts, too. An attempt waits for the end of an earlier one of its job: the server has given that up while this
-    /// worker was away, and its container may take its grace to stop.
+    /// finishes prepared attempts, too. An attempt waits for an earlier one of its job that is being stopped: the server has given that up
+    /// while this worker was away, and its container may take its grace to stop.
     pub(crate) fn run_prepared(&mut self, now: Uptime) {
         if self.prepared.is_empty() || self.exit != Exiting::No || !self.link.gate_is_open(now) {
             return;
         }
-        let ready = self.prepared.iter().copied().filter(|token| !self.has_earlier_attempt(*token));
+        let ready = self.prepared.iter().copied().filter(|token| !self.is_earlier_one_stopping(*token));
         for token in ready.collect::<Vec<_>>() {
             self.prepared.remove(&token);
             if let Some(attempt) = self.attempts.get_mut(&token) {
@@ -28,10 +28,11 @@ impl Worker {
         }
     }
 
-    /// A runtime has an earlier attempt of the same job, and has not reported its end.
-    fn has_earlier_attempt(&self, token: Token) -> bool {
+    /// An earlier attempt of the same job is being stopped. One that nobody stops belongs to another job with this number: the server was
+    /// restored from a backup, and gives numbers again.
+    fn is_earlier_one_stopping(&self, token: Token) -> bool {
         let first = Token { job: token.job, ..Token::default() };
-        self.attempts.range(first..token).any(|(_, attempt)| attempt.is_in_runtime())
+        self.attempts.range(first..token).any(|(_, it)| it.is_in_runtime() && it.stop.is_some())
     }
 
     /// Gives free slots to attempts that have their image and to the backlog, by their order. The backlog is launched only while the gate

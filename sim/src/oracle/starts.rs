@@ -180,13 +180,14 @@ impl Oracle {
         }
     }
 
-    /// I13: a worker runs an attempt. It has no earlier one of the same job any more.
+    /// I13: a worker runs an attempt. It does not stop an earlier one of the same job any more.
     pub(crate) fn runs_alone(&mut self, now: Moment, machine: &Machine, token: Token) {
         let mut tasks = machine.process.iter().flat_map(|process| &process.tasks);
         let earlier = tasks.find(|task| {
             matches!(task.stage, Stage::Running | Stage::Following | Stage::Settling(_))
                 && task.launch.token.job == token.job
                 && task.launch.token < token
+                && task.stop.is_some()
         });
         if let Some(earlier) = earlier.map(|task| task.launch.token)
             && !self.is_excused
