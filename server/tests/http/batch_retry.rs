@@ -47,6 +47,11 @@ async fn leave_inside(server: &Server, key: Option<&str>) -> Arc<Barrier> {
     let gate = Arc::new(Barrier::new(2));
     server.stand.world().submission_gate = Some(Arc::clone(&gate));
     let request = tokio::spawn(retry(server, key));
+    if key.is_some() {
+        // The engine is asked for the key first.
+        within(gate.wait()).await;
+        within(gate.wait()).await;
+    }
     within(gate.wait()).await;
     server.stand.world().submission_gate = None;
     request.abort();
