@@ -65,7 +65,7 @@ async fn a_retry_goes_on_when_its_client_leaves_and_the_next_one_waits_for_it() 
     let gate = leave_inside(&server, None).await;
     // Time goes on at once whenever everything waits.
     tokio::time::pause();
-    let busy = retry(&server, None).await;
+    let busy = within(retry(&server, None)).await;
     tokio::time::resume();
     assert_eq!((busy.status(), &busy.headers()["retry-after"]), (StatusCode::SERVICE_UNAVAILABLE, &FIVE));
     assert_eq!(json(busy).await["code"], "busy");
