@@ -78,7 +78,7 @@ pub(crate) struct AppState {
     pub(crate) body_budget: BodyBudget,
     parse_blocking: Arc<Semaphore>,
     /// Held while a batch is retried: the next retry sees the jobs that the one before has made, and only one has its jobs in memory.
-    pub(crate) batch_retries: tokio::sync::Mutex<()>,
+    pub(crate) batch_retries: Arc<tokio::sync::Mutex<()>>,
     /// Ends of the last day, for the dashboard.
     pub(crate) ends: EndsCount,
     /// The description of the API; `openapi` writes it.
@@ -96,7 +96,7 @@ impl AppState {
             searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
             body_budget,
             parse_blocking: Arc::new(Semaphore::new(1)),
-            batch_retries: tokio::sync::Mutex::new(()),
+            batch_retries: Arc::default(),
             ends: EndsCount::default(),
             openapi: OnceLock::new(),
             started: rand::random(),

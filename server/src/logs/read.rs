@@ -59,9 +59,7 @@ pub(super) fn since(parts: &[SegmentPart], streams: Streams, since: Timestamp) -
             let begin = end.saturating_sub(WINDOW);
             let positions = part.range(begin..end).map_err(|source| unreadable(part, source))?;
             for position in positions.iter().rev().filter(|position| position.is_of(streams)) {
-                let (received_at, _) = part.read_one(position).map_err(|source| unreadable(part, source))?;
-                // A damaged record tells nothing; one without a time is of an earlier version.
-                if received_at.map_or(!position.code.has_time, |at| at < since) {
+                if part.is_older(position, since).map_err(|source| unreadable(part, source))? {
                     return Ok(position.ends(streams));
                 }
             }
@@ -140,6 +138,21 @@ impl SegmentPart {
     fn read_one(&self, position: &RecordPosition) -> io::Result<(Option<Timestamp>, PieceData)> {
         let bytes = read_at(&self.segment, u64::from(position.at), position.bytes())?;
         Ok(self.verify(position, bytes))
+    }
+
+    /// True if a record was received before this time, or is of an earlier version and has none. A damaged record tells nothing.
+    fn is_older(&self, position: &RecordPosition, since: Timestamp) -> io::Result<bool> {
+        if !position.code.has_time {
+            return Ok(true);
+        }
+        let at = u64::from(position.at);
+        let header = read_at(&self.segment, at, position.code.header_bytes() as u64)?;
+        if record::time_of(&header).is_none_or(|at| at >= since) {
+            return Ok(false);
+        }
+        // Only the whole record shows that its header is right.
+        let (received_at, _) = self.read_one(position)?;
+        Ok(received_at.is_some_and(|at| at < since))
     }
 
     /// Checks a record; damaged bytes are returned as a gap.

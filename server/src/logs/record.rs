@@ -124,6 +124,12 @@ impl RecordPosition {
     }
 }
 
+/// The time in a header that has one, unchecked.
+pub(super) fn time_of(header: &[u8]) -> Option<Timestamp> {
+    let bytes = header.get(SHORT_HEADER_BYTES..TIMED_HEADER_BYTES)?;
+    Some(Timestamp(i64::from_le_bytes(bytes.try_into().ok()?)))
+}
+
 /// A whole record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record<'b> {
@@ -183,10 +189,7 @@ pub(super) fn decode(bytes: &[u8], at: u32) -> Option<Record<'_>> {
         return None;
     }
     let number = |index: usize| Some(u64::from_le_bytes(record.get(index..index + 8)?.try_into().ok()?));
-    let received_at = match code.has_time {
-        true => Some(Timestamp(number(SHORT_HEADER_BYTES)?.cast_signed())),
-        false => None,
-    };
+    let received_at = if code.has_time { time_of(record) } else { None };
     let payload = &record[code.header_bytes()..];
     let covers = match code.kind {
         Kind::Gap => u64::from_le_bytes(payload.try_into().ok()?),

@@ -1,5 +1,6 @@
 //! The HTTP API and the dashboard over real HTTP, before a stand-in for the engine and the archive.
 
+mod batch_retry;
 mod budget;
 mod bulk;
 mod connections;

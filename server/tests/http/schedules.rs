@@ -81,6 +81,29 @@ async fn wrong_filters_of_the_ledger_are_refused() {
     server.get(&format!("{fires}?since=yesterday")).await.is_problem(400, "invalid_query");
     server.get("/api/definitions/plain/fires?schedule=x").await.is_problem(404, "unknown_schedule");
     assert_eq!(server.get(&format!("{fires}?schedule=hourly")).await.json(), json!([]));
+    for time in ["since", "until"] {
+        let query = format!("schedule=hourli&{time}=1970-01-01T00:00:20Z");
+        server.get(&format!("{fires}?{query}")).await.is_problem(404, "unknown_schedule");
+    }
+}
+
+#[tokio::test]
+async fn what_has_left_the_file_is_known_by_its_rows_also_if_a_filter_fits_none() {
+    let server = start().await;
+    add(&server, "removed", (10, 10), FireVerdict::Fired(JobId(1)));
+    add(&server, "old", (10, 10), FireVerdict::Fired(JobId(2)));
+    server.stand.world().fires[1].row.definition = "gone".into();
+    let late = "since=1970-01-01T00:00:20Z";
+    let rows = async |path: &str| server.get(&format!("/api/definitions/{path}")).await;
+    for path in ["report/fires?schedule=removed", "gone/fires?", "gone/fires?schedule=old"] {
+        assert_eq!(rows(&format!("{path}&{late}")).await.json(), json!([]), "{path}");
+    }
+    for path in ["gone/fires?schedule=odl", "report/fires?schedule=old"] {
+        rows(path).await.is_problem(404, "unknown_schedule");
+        rows(&format!("{path}&{late}")).await.is_problem(404, "unknown_schedule");
+    }
+    rows(&format!("never/fires?{late}")).await.is_problem(404, "unknown_job");
+    rows(&format!("never/fires?schedule=old&{late}")).await.is_problem(404, "unknown_job");
 }
 
 #[tokio::test]

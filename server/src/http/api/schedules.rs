@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use protocol::JobId;
 use scheduler::definition::Definition;
 
+use crate::excerpt::excerpt;
 use crate::http::api::schedule_choice;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -19,7 +20,7 @@ use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::request::{cursor, paging};
 use crate::http::state::AppState;
-use crate::store::FireFilter;
+use crate::store::{Archive, FireFilter};
 
 /// How many rows of the ledger a page has if nothing else is asked for, and at most.
 const LIMIT: usize = 100;
@@ -138,14 +139,37 @@ pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Re
     let mut rows = state.read(move |archive| archive.fires(&asked, &wanted, limit + 1)).await?;
     // Rows of what has left jobs.yaml are kept, so a name is refused only where it has none.
     if rows.is_empty() && filter.before.is_none() {
-        let definitions = state.services.catalogue.current();
-        let entry = find(&definitions, name)?;
-        if let (Some(id), None, None) = (&filter.schedule, filter.since, filter.until) {
-            schedule_choice::find(&entry.definition, Some(id))?;
-        }
+        check_has_fires(state, name, filter.schedule).await?;
     }
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id)));
     Ok(Ledger { fires: rows.iter().map(|record| fire(&record.row)).collect(), next })
+}
+
+/// Refuses names that neither jobs.yaml nor the ledger has at any time.
+///
+/// # Errors
+/// `unknown_job`, `unknown_schedule`, and those of a read.
+async fn check_has_fires(state: &AppState, name: &str, schedule: Option<String>) -> Result<(), Problem> {
+    let definitions = state.services.catalogue.current();
+    let refusal = match (find(&definitions, name), &schedule) {
+        (Ok(_), None) => return Ok(()),
+        (Ok(entry), Some(id)) => schedule_choice::find(&entry.definition, Some(id)).err(),
+        (Err(unknown), _) => Some(unknown),
+    };
+    let Some(refusal) = refusal else { return Ok(()) };
+    let (asked, of_schedule) = (name.to_owned(), FireFilter { schedule, ..FireFilter::default() });
+    let read = move |archive: &dyn Archive| {
+        let is_kept = |filter| archive.fires(&asked, filter, 1).map(|rows| !rows.is_empty());
+        Ok((is_kept(&of_schedule)?, is_kept(&FireFilter::default())?))
+    };
+    match state.read(read).await? {
+        (true, _) => Ok(()),
+        (false, true) if refusal.code() == Code::UnknownJob => {
+            let detail = format!("no slot of \"{}\" has been of this schedule", excerpt(name));
+            Err(Problem::new(Code::UnknownSchedule, detail).field("?schedule"))
+        }
+        _ => Err(refusal),
+    }
 }

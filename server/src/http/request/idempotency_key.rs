@@ -106,13 +106,24 @@ pub(crate) async fn find_accepted(
     key: Option<(Arc<str>, u128)>,
     refusal: Problem,
 ) -> Result<KeyHolder, Problem> {
+    find_holder(state, key).await?.ok_or(refusal)
+}
+
+/// Finds the job of an earlier request with the same key, without submitting anything.
+///
+/// # Errors
+/// `idempotency_mismatch` if the key belongs to another request, and those of a read.
+pub(crate) async fn find_holder(
+    state: &AppState,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Option<KeyHolder>, Problem> {
     if key.is_none() {
-        return Err(refusal);
+        return Ok(None);
     }
     // The scheduler checks the key before the definition, so a job without definition is never accepted.
     match submit_looked_up(state, vec![NewJob::default()].into(), None, false, key).await? {
-        Answer::Replayed(holder) => Ok(holder),
-        Answer::Rejected(Rejection::UnknownDefinition) => Err(refusal),
+        Answer::Replayed(holder) => Ok(Some(holder)),
+        Answer::Rejected(Rejection::UnknownDefinition) => Ok(None),
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),
     }

@@ -127,6 +127,21 @@ async fn output_since_a_time_begins_behind_the_last_that_is_older() {
     assert_eq!(logs.since(token(2).into(), Streams::Both, Timestamp(0)).unwrap(), 0);
 }
 
+#[tokio::test]
+async fn a_damaged_time_does_not_hide_output() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = Logs::open(place.path(), SMALL).unwrap();
+    let appends = [1_000, 2_000, 3_000].map(|at| (1, (Stream::Stdout, Some(Timestamp(at)), at.to_string())));
+    store(&logs, &appends).await;
+    let segment = &files(place.path(), "seg")[0];
+    let bytes = fs::read(segment).unwrap();
+    let at = bytes.windows(12).position(|it| it == b"\xb8\x0b\0\0\0\0\0\x003000").unwrap() as u64;
+    let since = || logs.since(token(1).into(), Streams::Both, Timestamp(1_500)).unwrap();
+    assert_eq!(since(), 4);
+    fs::File::options().write(true).open(segment).unwrap().write_all_at(&[0, 0], at).unwrap();
+    assert_eq!(since(), 4);
+}
+
 /// Stores three pieces in a segment, the last with a time or not, and gives it an index of version 2 with the first two only.
 async fn store_under_an_earlier_index(place: &Path, has_times: bool) -> Vec<(u64, Stretch)> {
     let logs = Logs::open(place, SMALL).unwrap();

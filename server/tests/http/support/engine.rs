@@ -42,8 +42,8 @@ impl StandInEngine {
 }
 
 impl Archive for StandInEngine {
-    fn batch(&self, _: JobId) -> Result<Option<BatchRow>, ReadError> {
-        Ok(None)
+    fn batch(&self, first: JobId) -> Result<Option<BatchRow>, ReadError> {
+        Ok(self.read()?.batch(first))
     }
 
     fn batches(&self, _: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
@@ -208,6 +208,11 @@ pub(crate) async fn answer(
     publish: watch::Sender<Arc<Snapshot>>,
 ) {
     while let Some(command) = commands.recv().await {
+        let gate = stand.world().submission_gate.clone();
+        if let (Command::Submit { .. }, Some(gate)) = (&command, gate) {
+            gate.wait().await;
+            gate.wait().await;
+        }
         let mut world = stand.world();
         // The asking handler may have ended.
         let _ = match command {

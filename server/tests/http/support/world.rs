@@ -6,7 +6,10 @@ use std::sync::Arc;
 use longshore_server::catalogue::Definitions;
 use longshore_server::engine::JobWatches;
 use longshore_server::storage::Storage;
-use longshore_server::store::{FireFilter, FireRecord, JobRecord, JobRow, ScheduleState, StoredDefinition};
+use longshore_server::store::{
+    BatchCounts, BatchRow, BatchState, FireFilter, FireRecord, JobRecord, JobRow, ScheduleState,
+    StoredDefinition,
+};
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
 use scheduler::explain::Explanation;
@@ -17,7 +20,7 @@ use scheduler::limits::{LimitSelection, LimitsFacts};
 use scheduler::new_jobs::NewJob;
 use scheduler::pauses::PauseTarget;
 use scheduler::step::PendingReason;
-use tokio::sync::oneshot;
+use tokio::sync::{Barrier, oneshot};
 
 use super::facts::attempt;
 
@@ -34,6 +37,8 @@ pub(crate) struct World {
     pub(crate) pending: Option<PendingReason>,
     /// The job that has the unique key of all new ones.
     pub(crate) duplicate: Option<JobId>,
+    /// Met twice with each submission: when it has come, and before it is answered.
+    pub(crate) submission_gate: Option<Arc<Barrier>>,
     pub(crate) explanation: Option<Explanation>,
     pub(crate) unreadable: bool,
     /// The disk is full from this number of jobs on.
@@ -139,6 +144,27 @@ impl World {
             storage.note(0, 1 << 40);
         }
         id
+    }
+
+    /// A batch, without what follows from its members.
+    pub(super) fn batch(&self, first: JobId) -> Option<BatchRow> {
+        let members = self.jobs.iter().filter(|record| record.row.batch == Some(first));
+        let count = u32::try_from(members.count()).expect("few");
+        (count > 0).then(|| BatchRow {
+            first,
+            name: None,
+            created_at: CREATED_AT,
+            count,
+            max_failures: None,
+            concurrency: None,
+            retry_of: None,
+            retried_as: None,
+            ended_at: None,
+            state: BatchState::Running,
+            removed: 0,
+            skipped: 0,
+            counts: BatchCounts::default(),
+        })
     }
 
     /// Rows of the ledger, the newest first.

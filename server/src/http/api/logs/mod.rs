@@ -168,6 +168,8 @@ async fn first_position(
     params: &LogsParams,
 ) -> Result<u64, Problem> {
     let (which, tail, since) = (params.which, params.tail, params.since);
+    // No output is older than its attempt.
+    let since = since.filter(|since| *since > attempt.assigned_at);
     if tail.is_none() && since.is_none() {
         return Ok(params.offset);
     }
@@ -178,7 +180,8 @@ async fn first_position(
         let since = since.map(|since| logs.since(attempt, which, since)).transpose()?;
         Ok(tail.max(since).unwrap_or_default())
     };
-    state.block(look).await
+    // To find a time may take a look at each record of a large output.
+    if since.is_some() { state.search(look).await } else { state.block(look).await }
 }
 
 /// Answers a `Range` request. A part never spans a gap: it ends before it or begins behind it.

@@ -173,7 +173,7 @@ pub(super) fn batches() -> Vec<Operation> {
             .answers(200, "The batch.", vec![object::<shapes::FullBatch>(batch_summary())])
             .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
         Operation::post("/api/batches/{id}/cancel", "batches", "cancel_batch", "End the members that have not ended")
-            .takes(&[DRY_RUN, CURSOR, KEY])
+            .takes(&[DRY_RUN, CURSOR])
             .answers(
                 200,
                 "The number of jobs, and what became of them.",

@@ -8,6 +8,7 @@ mod order;
 mod repetitions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
@@ -15,6 +16,7 @@ use axum::response::Response;
 use scheduler::batches::BatchOptions;
 use scheduler::input::KeyHolder;
 use scheduler::step::{Answer, Rejection};
+use tokio::sync::OwnedMutexGuard;
 
 use super::submit_many::{batch, created, location, options};
 use crate::auth::audit::note;
@@ -22,10 +24,11 @@ use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
 use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json};
 use crate::http::middleware::code::Code;
+use crate::http::middleware::detached::to_its_end;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, RetriedBatch};
 use crate::http::request::body;
-use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
+use crate::http::request::idempotency_key::{find_accepted, find_holder, parse_key, submit_with_key};
 use crate::http::request::query::Query;
 use crate::http::request::submit_params::RevisionChoice;
 use crate::http::state::AppState;
@@ -56,10 +59,53 @@ pub(super) async fn retry(
         return Ok(json(StatusCode::OK, HeaderMap::new(), &RetriedBatch { dry_run, ..shown(of, &counted) }));
     }
     state.check_accepting()?;
-    let _turn = state.batch_retries.lock().await;
+    if let Some(holder) = find_holder(state, key.clone()).await? {
+        return Ok(replayed(state, of, holder));
+    }
+    let turn = turn(state).await?;
+    let options = BatchOptions {
+        name: given.name.or_else(|| of.name.clone()),
+        max_failures: given.max_failures.or(of.max_failures),
+        concurrency: given.concurrency.or(of.concurrency),
+        retry_of: Some(of.first),
+    };
+    let (state, of) = (Arc::clone(state), of.clone());
+    // The turn ends with the submission: a client that leaves before must not let the next retry make a second batch.
+    to_its_end(async move {
+        let answer = make(&state, &of, revision, options, key).await;
+        drop(turn);
+        answer
+    })
+    .await
+}
+
+/// Waits until no other batch is retried.
+///
+/// # Errors
+/// `busy` if that takes too long.
+async fn turn(state: &AppState) -> Result<OwnedMutexGuard<()>, Problem> {
+    let turn = Arc::clone(&state.batch_retries).lock_owned();
+    tokio::time::timeout(TURN_TIMEOUT, turn).await.map_err(|_| {
+        Problem::new(Code::Busy, "batches are being retried, one after another")
+            .hint("try again in some seconds; an Idempotency-Key makes that safe")
+            .retry_after(5)
+    })
+}
+
+/// Makes the new batch.
+///
+/// # Errors
+/// Those of a read, and the engine rejected the batch.
+async fn make(
+    state: &Arc<AppState>,
+    of: &BatchRow,
+    revision: RevisionChoice,
+    options: BatchOptions,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Response, Problem> {
     let mut made = match repetitions(state, of, Purpose::Make(revision)).await {
         Ok(made) => made,
-        // An earlier request with this key may have made the batch.
+        // A request with this key may have made the batch meanwhile.
         Err(refusal) => return Ok(replayed(state, of, find_accepted(state, key, refusal).await?)),
     };
     if made.jobs.is_empty() {
@@ -67,12 +113,6 @@ pub(super) async fn retry(
     }
     // The reads may have taken a while.
     state.check_accepting()?;
-    let options = BatchOptions {
-        name: given.name.or_else(|| of.name.clone()),
-        max_failures: given.max_failures.or(of.max_failures),
-        concurrency: given.concurrency.or(of.concurrency),
-        retry_of: Some(of.first),
-    };
     let jobs = std::mem::take(&mut made.jobs);
     let asked = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
     let answered = submit_with_key(state, jobs, Some(options), false, key).await?;
@@ -108,15 +148,11 @@ async fn nothing_to_make(
     made: &Repetitions,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Response, Problem> {
-    let nothing = Problem::new(Code::NotFinished, "no member is left to be retried");
-    match find_accepted(state, key, nothing).await {
-        Ok(holder) => Ok(replayed(state, of, holder)),
-        Err(problem) if problem.code() == Code::NotFinished => {
-            note::detail(format!("retry: no batch, refused {}", made.refused));
-            Ok(json(StatusCode::OK, HeaderMap::new(), &shown(of, made)))
-        }
-        Err(problem) => Err(problem),
+    if let Some(holder) = find_holder(state, key).await? {
+        return Ok(replayed(state, of, holder));
     }
+    note::detail(format!("retry: no batch, refused {}", made.refused));
+    Ok(json(StatusCode::OK, HeaderMap::new(), &shown(of, made)))
 }
 
 /// Answers a repeated request with the batch that the first one made.
@@ -139,3 +175,6 @@ fn shown(of: &BatchRow, made: &Repetitions) -> RetriedBatch {
         ..RetriedBatch::default()
     }
 }
+
+/// The longest wait for other retries before the answer is `busy`.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
