@@ -32,9 +32,9 @@ impl Backlog {
         self.queue.insert((position, token));
     }
 
-    /// The attempt that is launched next.
-    pub(crate) fn first(&self) -> Option<(QueuePosition, Token)> {
-        self.queue.first().copied()
+    /// The attempt that is launched next: the first one that may be.
+    pub(crate) fn first(&self, may_launch: impl Fn(Token) -> bool) -> Option<(QueuePosition, Token)> {
+        self.queue.iter().copied().find(|(_, token)| may_launch(*token))
     }
 
     pub(crate) fn remove(&mut self, position: QueuePosition, token: Token) {

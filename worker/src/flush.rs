@@ -55,7 +55,7 @@ impl Worker {
 
     fn send_inventory(&mut self) {
         let runtimes = self.runtimes();
-        let silent = runtimes.iter().filter(|(_, it)| !it.answers());
+        let silent = runtimes.iter().filter(|(_, it)| !it.is_available());
         self.incomplete = silent.map(|(kind, _)| *kind).collect();
         let attempts: Vec<_> =
             self.attempts.iter().map(|(token, attempt)| (*token, attempt.phase())).collect();

@@ -11,8 +11,7 @@ use crate::step::{Effect, Launch};
 impl Worker {
     /// Lets runtimes create prepared containers while the gate is open. The gate is checked again because a
     /// pull may take long: the lease may have expired and the attempt may have a successor. A draining worker
-    /// finishes prepared attempts, too. An attempt waits for an earlier one of its job that is being stopped: the server has given that up
-    /// while this worker was away, and its container may take its grace to stop.
+    /// finishes prepared attempts, too. Here, too, an attempt waits for an earlier one of its job that is being stopped.
     pub(crate) fn run_prepared(&mut self, now: Uptime) {
         if self.prepared.is_empty() || self.exit != Exiting::No || !self.link.gate_is_open(now) {
             return;
@@ -28,7 +27,8 @@ impl Worker {
         }
     }
 
-    /// An earlier attempt of the same job is being stopped. One that nobody stops belongs to another job with this number: the server was
+    /// An earlier attempt of the same job is being stopped: the server has given it up while this worker was away, and its container may take
+    /// its grace. One that nobody stops belongs to another job with this number: the server was
     /// restored from a backup, and gives numbers again.
     fn is_earlier_one_stopping(&self, token: Token) -> bool {
         let first = Token { job: token.job, ..Token::default() };
@@ -44,7 +44,8 @@ impl Worker {
             self.launch(token);
         }
         while self.slots.has_room() {
-            let queued = if launches { self.backlog.first() } else { None };
+            let may_launch = |token| !self.is_earlier_one_stopping(token);
+            let queued = if launches { self.backlog.first(may_launch) } else { None };
             match (self.pulls.first_ready(), queued) {
                 (Some(ready), queued) if queued.is_none_or(|queued| ready < queued) => {
                     self.prepare_pulled(ready.1);

@@ -88,7 +88,7 @@ fn try_to_record(path: &Path) -> io::Result<()> {
     });
     let written = made.and_then(|()| {
         let mut file = File::create(path.join("bytes"))?;
-        file.write_all(&[0; TRIAL_BYTES])?;
+        file.write_all(&[0; FREE_BYTES_MIN as usize])?;
         file.sync_all()
     });
     match fs::remove_dir_all(path) {
@@ -103,6 +103,7 @@ fn disk_fault(attempts: &Path) -> Option<String> {
     let free_blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
     fault_of(&DiskNumbers {
         is_read_only: disk.f_flag.contains(StatVfsMountFlags::RDONLY),
+        blocks: disk.f_blocks,
         free_bytes: free_blocks.saturating_mul(disk.f_frsize),
         inodes: disk.f_files,
         free_inodes: disk.f_ffree,
@@ -113,6 +114,8 @@ fn disk_fault(attempts: &Path) -> Option<String> {
 #[derive(Clone, Copy)]
 struct DiskNumbers {
     is_read_only: bool,
+    /// 0 if the file system does not tell its size.
+    blocks: u64,
     free_bytes: u64,
     /// 0 if the file system has no limit of them.
     inodes: u64,
@@ -122,8 +125,9 @@ struct DiskNumbers {
 fn fault_of(disk: &DiskNumbers) -> Option<String> {
     match disk {
         DiskNumbers { is_read_only: true, .. } => Some("it is mounted read-only".to_owned()),
-        DiskNumbers { free_bytes, .. } if *free_bytes < FREE_BYTES_MIN => {
-            Some(format!("no space left on its disk ({free_bytes} bytes)"))
+        DiskNumbers { blocks: 1.., free_bytes, .. } if *free_bytes < FREE_BYTES_MIN => {
+            // Without the number: a text that changes would be told to the server each time.
+            Some("no space left on its disk".to_owned())
         }
         DiskNumbers { inodes, free_inodes: 0, .. } if *inodes > 0 => {
             Some("no inodes left on its disk".to_owned())
@@ -137,9 +141,6 @@ pub(super) const TRIAL: &str = "trial";
 
 /// More than the record of an attempt takes.
 const FREE_BYTES_MIN: u64 = 128 << 10;
-
-/// A block of most file systems.
-const TRIAL_BYTES: usize = 4096;
 
 /// A trial writes little, and a person who has made room waits for it.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -179,13 +180,19 @@ mod tests {
 
     #[test]
     fn a_file_system_tells_that_nothing_can_be_recorded() {
-        let good =
-            DiskNumbers { is_read_only: false, free_bytes: FREE_BYTES_MIN, inodes: 10, free_inodes: 1 };
+        let good = DiskNumbers {
+            is_read_only: false,
+            blocks: 100,
+            free_bytes: FREE_BYTES_MIN,
+            inodes: 10,
+            free_inodes: 1,
+        };
         let fault = |disk: DiskNumbers| fault_of(&disk).unwrap_or_default();
         assert_eq!(fault(good), "");
         assert_eq!(fault(DiskNumbers { inodes: 0, free_inodes: 0, ..good }), "", "there is no limit");
         assert!(fault(DiskNumbers { is_read_only: true, ..good }).contains("read-only"));
-        assert!(fault(DiskNumbers { free_bytes: FREE_BYTES_MIN - 1, ..good }).contains("(131071 bytes)"));
+        assert!(fault(DiskNumbers { free_bytes: FREE_BYTES_MIN - 1, ..good }).contains("no space left"));
+        assert_eq!(fault(DiskNumbers { blocks: 0, free_bytes: 0, ..good }), "", "a trial tells");
         assert!(fault(DiskNumbers { free_inodes: 0, ..good }).contains("inodes"));
     }
 }

@@ -107,22 +107,23 @@ pub(crate) fn parent_succeeded(scheduler: &mut Scheduler, now: Now, name: &str) 
     arm(scheduler, number);
 }
 
-/// Sets the alarm of a run that has begun `ago`.
+/// Sets the alarm of a run that has begun `ago`. After a restart of the server, workers report long runs again: one that is slow already was
+/// noticed before if it, or a later job, is the last one that was.
 pub(crate) fn watch_run(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
-    let Some(max) = scheduler.jobs.get(&token.job).and_then(|job| max_duration(scheduler, job)) else {
-        return;
-    };
+    let definition = scheduler.jobs.get(&token.job).and_then(|job| scheduler.definitions.at(job.definition));
+    let Some((number, expect)) = definition.and_then(|it| expectation(scheduler, &it.name)) else { return };
+    let Some(max) = expect.max_duration else { return };
+    let slow = scheduler.expectations.entries.get(&number).and_then(|entry| entry.row.slow);
+    let was_noticed = ago >= max && slow.is_some_and(|slow| token.job <= slow.job);
     let at = now.up + max.saturating_sub(ago);
     let run = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut).and_then(Attempt::run_mut);
-    if let Some(run) = run.filter(|run| run.slow_at.is_none()) {
-        run.slow_at = Some(at);
-        scheduler.timers.set_alarm(at, Alarm::Slow(token.job, token.fence));
+    let Some(run) = run.filter(|run| run.slow_at.is_none()) else { return };
+    if was_noticed {
+        run.is_slow = true;
+        return;
     }
-}
-
-fn max_duration(scheduler: &Scheduler, job: &Job) -> Option<Duration> {
-    let name = &scheduler.definitions.at(job.definition)?.name;
-    expectation(scheduler, name)?.1.max_duration
+    run.slow_at = Some(at);
+    scheduler.timers.set_alarm(at, Alarm::Slow(token.job, token.fence));
 }
 
 /// A run takes longer than expected.

@@ -85,6 +85,13 @@ impl Model {
         let Some(job) = self.job(id) else { return };
         let found = self.expected.iter().find(|it| *it.row.definition == job.definition.name);
         let Some(max) = found.and_then(|it| it.expect.max_duration) else { return };
+        let last = found.and_then(|it| it.row.slow).map(|slow| slow.job.0);
+        if ago >= max && last.is_some_and(|last| id <= last) {
+            if let Some(attempt) = self.attempt_mut(id).filter(|attempt| attempt.slow.is_none()) {
+                attempt.was_slow = true;
+            }
+            return;
+        }
         if let Some(attempt) = self.attempt_mut(id) {
             attempt.slow = attempt.slow.or(Some(now + max.saturating_sub(ago)));
         }

@@ -34,9 +34,11 @@ fn change(worker: &mut Worker, change: impl FnOnce(&mut Worker)) {
         if after == before {
             continue;
         }
-        if after.answers() {
-            // The last Inventory was incomplete for this runtime; the next one is complete.
-            worker.notices.inventory |= worker.incomplete.remove(&runtime);
+        // The last Inventory was incomplete for this runtime, and the next one is complete; for a server of an earlier version not before the
+        // runtime takes jobs.
+        worker.notices.inventory |= after.answers() && worker.incomplete.contains(&runtime);
+        if after.is_available() {
+            worker.incomplete.remove(&runtime);
         }
         if let Availability::Unavailable(why) = after {
             release_unstarted(worker, runtime, &why);

@@ -24,7 +24,7 @@ fn is_definition_fault(message: &str) -> bool {
         || behind.starts_with(INIT_PROGRAM) || says(before, &DISK_FAULTS) || says(before, &HOST_FAULTS);
     let is_proven =
         || says(behind, &PROGRAM_FAULTS) || says(before, &DEFINITION_FAULTS) || is_about_mount(before);
-    says(before, &IMAGE_FAULTS) || (!is_hosts() && is_proven())
+    says(before, &IMAGE_FAULTS) || is_mount_onto_file(before) || (!is_hosts() && is_proven())
 }
 
 /// `true` if a mount or a tmpfs of the definition cannot be made: the container has another kind of file there, or the kernel refuses a
@@ -36,6 +36,15 @@ fn is_about_mount(message: &str) -> bool {
     let has_wrong_option =
         is_own_tmpfs && mount.contains(": invalid argument") && !mount.contains("context=");
     has_wrong_option || mount.contains(": not a directory")
+}
+
+/// `true` if a directory of the definition is mounted onto a file, or a file onto a directory. Docker gives the same hint for files that it
+/// mounts itself, such as `resolv.conf`.
+fn is_mount_onto_file(message: &str) -> bool {
+    let source = message.split_once("mounting \"").and_then(|(_, mount)| mount.split('"').next());
+    let is_engines =
+        source.is_none_or(|source| source.contains("/containers/") || source.contains("/docker/"));
+    !is_engines && message.contains("are you trying to mount a directory onto a file")
 }
 
 /// Takes a message in lower case.
@@ -85,15 +94,9 @@ const DEFINITION_FAULTS: [&str; 33] = [
     "invalid utf8 bytes",
 ];
 
-/// Messages about the image or the limits of a definition that also name a path or a part of the engine.
-const IMAGE_FAULTS: [&str; 6] = [
-    " is not directory",
-    "cannot be mounted because it is ",
-    "are you trying to mount a directory onto a file",
-    "the specified platform",
-    "memory limit too low",
-    "memory limit could be too low",
-];
+/// Messages about the image of a definition that also name a path of the engine.
+const IMAGE_FAULTS: [&str; 3] =
+    [" is not directory", "cannot be mounted because it is ", "the specified platform"];
 
 /// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. Docker says the same
 /// words about files of this machine.
@@ -211,7 +214,6 @@ mod tests {
                 "No command specified",
                 "docker: poorly formatted environment: variable 'A B' contains whitespaces",
                 "image with reference alpine:3 was found but its platform (linux/amd64) does not match the specified platform (linux/arm64)",
-                "crun: container init exited, the memory limit could be too low",
             ],
         );
         assert_fault(
@@ -262,6 +264,8 @@ mod tests {
                 "unable to apply cgroup configuration: failed to write 4096: write /sys/fs/cgroup/pids/docker/x/pids.max: invalid argument",
                 "error setting cgroup config for procHooks process: failed to write 1: invalid argument",
                 "can't get final child's PID from pipe: EOF",
+                "container init was OOM-killed (memory limit too low?)",
+                "error during container init: error mounting \"/var/lib/docker/containers/x/resolv.conf\" to rootfs at \"/etc/resolv.conf\": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?",
                 "error during container init: error setting rlimit type 7: operation not permitted",
                 "exec: \"/app\": stat /app: input/output error",
             ],
@@ -277,7 +281,6 @@ mod tests {
                 "error during container init: error mounting \"/srv\" to rootfs at \"/bin/sh\": mount /srv:/bin/sh (via /proc/self/fd/6), flags: 0x5000: not a directory",
                 "error during container init: error mounting \"/srv\" to rootfs at \"/etc/y\": create mountpoint for /etc/y mount: cannot create subdirectories in \"/var/lib/docker/overlay2/x/merged/etc/y\": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?",
                 "container_linux.go:380: starting container process caused: process_linux.go:545: container init caused: rootfs_linux.go:76: mounting \"/srv\" to rootfs at \"/bin/sh\" caused: mount through procfd: not a directory",
-                "container init was OOM-killed (memory limit too low?)",
                 "error during container init: error mounting \"/tmp\" to rootfs at \"/proc/x\": \"/var/lib/docker/overlay2/x/merged/proc/x\" cannot be mounted because it is inside /proc",
             ],
         );

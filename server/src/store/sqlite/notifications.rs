@@ -76,8 +76,8 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
     Ok(())
 }
 
-/// A success is a recovery if something went wrong before, and nothing that is expected is missed any more. `changed` is the expectation
-/// if this group has changed it; a later group sees the stored one.
+/// A success is a recovery if something went wrong before, and nothing that is expected is missed any more: neither right after this success
+/// (`changed`, if this group has changed the expectation by then), nor at the end of the group, whose row is stored already.
 fn is_recovery(
     connection: &Connection,
     definition: &str,
@@ -86,17 +86,12 @@ fn is_recovery(
     let is_failing = connection
         .prepare_cached("SELECT 1 FROM failing_definitions WHERE definition = ?1")?
         .exists([definition])?;
-    if !is_failing {
+    if !is_failing || changed.is_some_and(|row| !row.is_met()) {
         return Ok(false);
     }
-    match changed {
-        Some(row) => Ok(row.is_met()),
-        None => {
-            let missed = "SELECT 1 FROM expectations WHERE definition = ?1
-                          AND (stale_since IS NOT NULL OR slow_job IS NOT NULL)";
-            Ok(!connection.prepare_cached(missed)?.exists([definition])?)
-        }
-    }
+    let missed = "SELECT 1 FROM expectations WHERE definition = ?1
+                  AND (stale_since IS NOT NULL OR slow_job IS NOT NULL)";
+    Ok(!connection.prepare_cached(missed)?.exists([definition])?)
 }
 
 /// The next success of this definition is a recovery.
