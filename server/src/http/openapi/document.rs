@@ -207,10 +207,19 @@ fn by_status(codes: &[Code]) -> BTreeMap<u16, BTreeSet<&'static str>> {
     statuses
 }
 
-/// Takes `null` from the values of fields that may be absent: absent values are left out of answers.
+/// Takes `null` from the values of fields that may be absent: absent values are left out of answers. So are the fields of an object that is
+/// part of another one.
 fn without_nulls(schema: &mut Value) {
     for part in schema.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten() {
         without_nulls(part);
+        if let Some(choices) = part.get_mut("oneOf").and_then(Value::as_array_mut) {
+            let nothing = choices.iter_mut().find(|choice| choice["type"] == "null");
+            if let Some(nothing) = nothing {
+                *nothing = json!({ "type": "object" });
+                let choices = part["oneOf"].take();
+                *part = json!({ "anyOf": choices });
+            }
+        }
     }
     let required = schema["required"].clone();
     let is_required = |name: &str| required.as_array().is_some_and(|all| all.iter().any(|it| it == name));
