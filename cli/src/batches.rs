@@ -169,8 +169,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
             .hint(hint)
             .into());
     }
-    let path = ["api", "batches", &flags.id.to_string(), "cancel"];
-    bulk::apply_to_batch(api, &flags.common, &path, flags.yes).await
+    bulk::cancel_batch_if_confirmed(api, &flags.common, flags.id, flags.yes).await
 }
 
 /// Waits for the end of a batch and prints how it ended. `was_reached` says that the server has answered before.

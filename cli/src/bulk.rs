@@ -62,15 +62,16 @@ pub(crate) async fn apply_to_all(
     apply(api, common, (&path, operation), ("the filters select", query), yes).await
 }
 
-/// Cancels the members of a batch.
-pub(crate) async fn apply_to_batch(
+/// Cancels the members of a batch, after a question unless `yes` is set.
+pub(crate) async fn cancel_batch_if_confirmed(
     api: &Api,
     common: &CommonArgs,
-    path: &[&str],
+    batch: u64,
     yes: bool,
 ) -> anyhow::Result<()> {
     let operation = Operation { verb: "cancel", key: None };
-    apply(api, common, (path, operation), ("the batch has", &[]), yes).await
+    let path = ["api", "batches", &batch.to_string(), operation.verb];
+    apply(api, common, (&path, operation), ("the batch has", &[]), yes).await
 }
 
 /// An operation on many jobs.

@@ -55,8 +55,8 @@ impl Worker {
 
     fn send_inventory(&mut self) {
         let runtimes = self.runtimes();
-        let silent = runtimes.iter().filter(|(_, it)| !it.is_available());
-        self.incomplete = silent.map(|(kind, _)| *kind).collect();
+        let unavailable = runtimes.iter().filter(|(_, it)| !it.is_available());
+        self.incomplete = unavailable.map(|(kind, _)| *kind).collect();
         let attempts: Vec<_> =
             self.attempts.iter().map(|(token, attempt)| (*token, attempt.phase())).collect();
         let mut attempts = attempts.chunks(ENTRIES_MAX);

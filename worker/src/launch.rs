@@ -11,7 +11,7 @@ use crate::step::{Effect, Launch};
 impl Worker {
     /// Lets runtimes create prepared containers while the gate is open. The gate is checked again because a
     /// pull may take long: the lease may have expired and the attempt may have a successor. A draining worker
-    /// finishes prepared attempts, too. Here, too, an attempt waits for an earlier one of its job that is being stopped.
+    /// finishes prepared attempts, too. An attempt whose predecessor is being stopped waits here as it does in the backlog.
     pub(crate) fn run_prepared(&mut self, now: Uptime) {
         if self.prepared.is_empty() || self.exit != Exiting::No || !self.link.gate_is_open(now) {
             return;
@@ -28,8 +28,7 @@ impl Worker {
     }
 
     /// An earlier attempt of the same job is being stopped: the server has given it up while this worker was away, and its container may take
-    /// its grace. One that nobody stops belongs to another job with this number: the server was
-    /// restored from a backup, and gives numbers again.
+    /// its grace. One that nobody stops belongs to another job: a server that was restored from a backup gives numbers again.
     fn is_earlier_one_stopping(&self, token: Token) -> bool {
         let first = Token { job: token.job, ..Token::default() };
         self.attempts.range(first..token).any(|(_, it)| it.is_in_runtime() && it.stop.is_some())

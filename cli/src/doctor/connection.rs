@@ -202,7 +202,7 @@ fn worker(worker: &Value, server: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-/// Less is little on a disk of any size. The worker itself goes by a part of its disk.
+/// Less than this is little on a disk of any size. A worker goes by a share of its disk, whose size the server does not know.
 const DISK_IS_LOW: u64 = 128 << 20;
 
 #[cfg(test)]

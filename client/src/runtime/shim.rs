@@ -104,7 +104,7 @@ fn with_result(dir: &AttemptDir, exit: Exit) -> Exit {
     }
 }
 
-/// Records the end, which no other process knows. If the disk is full, it tries again until there is space or the directory is gone.
+/// Records what no other process knows. If that fails, as on a full disk, it is tried again until it works or the directory is gone.
 fn retry(problem: &str, dir: &AttemptDir, record: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
     let mut printed = false;
     loop {

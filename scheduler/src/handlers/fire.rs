@@ -173,6 +173,7 @@ fn make_job(
     {
         return Err(SkipReason::Limit);
     }
+    // Of those that are cancelled for it, some end at once.
     new.waits_for_earlier = false;
     let job = JobId(scheduler.counters.job.0 + 1);
     if current.overlap == Overlap::Replace {

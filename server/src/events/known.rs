@@ -112,7 +112,7 @@ impl Known {
         }
     }
 
-    /// Sets the state of workers and expectations at the start, of which no events are made.
+    /// Sets the state of workers and expectations at the start, after the jobs. No events are made of it.
     pub fn restore_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         self.count_jobs();
         self.missed = snapshot.missed.iter().map(|row| (row.definition.clone(), row.clone())).collect();

@@ -33,34 +33,34 @@ pub(super) fn page(
 /// See [`super::Logs::tail`].
 pub(super) fn tail(parts: &[SegmentPart], streams: Streams, lines: u64) -> Result<u64, LogsError> {
     let mut tail: Option<Tail> = None;
-    for part in parts.iter().rev() {
-        let mut end = part.count();
-        while end > 0 {
-            let begin = end.saturating_sub(WINDOW);
-            let positions = part.range(begin..end).map_err(|source| unreadable(part, source))?;
-            for position in positions.iter().rev().filter(|position| position.is_of(streams)) {
-                let tail = tail.get_or_insert_with(|| Tail::new(position.ends(streams), lines));
-                let (_, data) = part.read_one(position).map_err(|source| unreadable(part, source))?;
-                if let Some(found) = tail.feed(position.begins(streams), &data) {
-                    return Ok(found);
-                }
-            }
-            end = begin;
-        }
-    }
-    Ok(0)
+    find_from_the_end(parts, streams, |part, position| {
+        let tail = tail.get_or_insert_with(|| Tail::new(position.ends(streams), lines));
+        let (_, data) = part.read_one(position)?;
+        Ok(tail.feed(position.begins(streams), &data))
+    })
 }
 
 /// See [`super::Logs::since`].
 pub(super) fn since(parts: &[SegmentPart], streams: Streams, since: Timestamp) -> Result<u64, LogsError> {
+    find_from_the_end(parts, streams, |part, position| {
+        Ok(part.is_older(position, since)?.then(|| position.ends(streams)))
+    })
+}
+
+/// Looks at the records of these streams, the newest first, until one of them tells a position; 0 if none does.
+fn find_from_the_end(
+    parts: &[SegmentPart],
+    streams: Streams,
+    mut look: impl FnMut(&SegmentPart, &RecordPosition) -> io::Result<Option<u64>>,
+) -> Result<u64, LogsError> {
     for part in parts.iter().rev() {
         let mut end = part.count();
         while end > 0 {
             let begin = end.saturating_sub(WINDOW);
             let positions = part.range(begin..end).map_err(|source| unreadable(part, source))?;
             for position in positions.iter().rev().filter(|position| position.is_of(streams)) {
-                if part.is_older(position, since).map_err(|source| unreadable(part, source))? {
-                    return Ok(position.ends(streams));
+                if let Some(found) = look(part, position).map_err(|source| unreadable(part, source))? {
+                    return Ok(found);
                 }
             }
             end = begin;

@@ -42,7 +42,7 @@ pub struct ScrapeFacts<'s> {
 pub(super) struct Gauges {
     live_jobs: Gauge,
     waiting: Family<Labels<1>, Gauge>,
-    pub(super) quarantined: Gauge,
+    quarantined: Gauge,
     pauses: Gauge,
     oldest_wait: Gauge<f64, AtomicU64>,
     workers: Family<Labels<1>, Gauge>,
@@ -117,9 +117,10 @@ impl Gauges {
     }
 
     /// Sets all gauges.
-    pub(super) fn set(&self, facts: &ScrapeFacts<'_>, oldest_due: Option<Timestamp>) {
+    pub(super) fn set(&self, facts: &ScrapeFacts<'_>, oldest_due: Option<Timestamp>, quarantined: usize) {
         let snapshot = facts.snapshot;
         self.live_jobs.set(number(snapshot.live_jobs));
+        self.quarantined.set(number(quarantined));
         self.pauses.set(number(snapshot.pauses.iter().count()));
         // The reasons that need an operator are shown as 0, too.
         let mut reasons: BTreeMap<&'static str, u64> = NEED_OPERATOR.map(|reason| (reason.name(), 0)).into();

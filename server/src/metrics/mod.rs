@@ -7,7 +7,7 @@ mod labels;
 
 use std::borrow::Cow;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -46,6 +46,8 @@ pub struct Metrics {
     gauges: Gauges,
     /// Due time of the oldest queued job, in milliseconds; 0 if none waits.
     oldest_due: AtomicI64,
+    /// Jobs in quarantine.
+    quarantined: AtomicUsize,
     /// One scrape at a time: it sets the gauges first.
     scrape: Mutex<()>,
 }
@@ -72,6 +74,7 @@ impl Default for Metrics {
             traces: Family::default(),
             gauges: Gauges::register(to),
             oldest_due: AtomicI64::new(0),
+            quarantined: AtomicUsize::new(0),
             scrape: Mutex::new(()),
             registry: Registry::default(),
         };
@@ -203,7 +206,7 @@ impl Metrics {
 
     /// Notes how many jobs are in quarantine.
     pub fn set_quarantined(&self, jobs: usize) {
-        self.gauges.quarantined.set(i64::try_from(jobs).unwrap_or(i64::MAX));
+        self.quarantined.store(jobs, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Notes when the oldest queued job was due.
@@ -267,7 +270,8 @@ impl Metrics {
     #[must_use]
     pub fn scrape(&self, facts: &ScrapeFacts<'_>) -> String {
         let _one_at_a_time = self.scrape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.gauges.set(facts, self.oldest_due());
+        let quarantined = self.quarantined.load(std::sync::atomic::Ordering::Relaxed);
+        self.gauges.set(facts, self.oldest_due(), quarantined);
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);

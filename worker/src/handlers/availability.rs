@@ -34,8 +34,8 @@ fn change(worker: &mut Worker, change: impl FnOnce(&mut Worker)) {
         if after == before {
             continue;
         }
-        // The last Inventory was incomplete for this runtime, and the next one is complete; for a server of an earlier version not before the
-        // runtime takes jobs.
+        // The last Inventory was incomplete for this runtime, and the next one is complete. A server of an earlier version sees that only if
+        // the runtime takes jobs, so another one follows then.
         worker.notices.inventory |= after.answers() && worker.incomplete.contains(&runtime);
         if after.is_available() {
             worker.incomplete.remove(&runtime);

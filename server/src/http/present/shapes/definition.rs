@@ -269,7 +269,7 @@ pub struct Expectation {
     /// Since when a run took longer than expected, and none was quick enough after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_since: Option<Time>,
-    /// The job of the newest run that was too long.
+    /// The job of the last run that was noticed to be too long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_job: Option<u64>,
 }

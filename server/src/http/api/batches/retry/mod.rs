@@ -1,4 +1,5 @@
-//! `POST /api/batches/{id}/retry`: a new batch of the members that have not succeeded, accepted as a whole or refused as a whole.
+//! `POST /api/batches/{id}/retry`: a new batch of the members that have not succeeded. Those that cannot be repeated are left
+//! out; all others are accepted together, or none is.
 //!
 //! `members` reads which jobs stand for these members, `repetitions` makes the new jobs, and `order` lets them come after one another as
 //! before. A page of members is read at a time, so that other reads are served in between.
