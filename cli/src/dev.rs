@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::config::Settings;
+use server::config::{FaultyJobsFile, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
@@ -42,6 +42,8 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         listen: flags.listen,
         data_dir: flags.data.join("server"),
         jobs_file: flags.jobs,
+        // Whoever tries out jobs has just edited the file.
+        faulty_jobs_file: FaultyJobsFile::Refuse,
         ..Settings::default()
     };
     let config = config.check().map_err(serving::usage_failure)?;

@@ -1,11 +1,15 @@
 //! `longshore server`: the flags of a server, its start and its shutdown.
 
+mod retention;
+
 use std::path::{Path, PathBuf};
 
-use server::config::{Config, MailSettings, RetentionSettings, Settings, SettingsError};
+use server::config::{Config, MailSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
+
+use retention::RetentionArgs;
 
 use crate::auth_proxy::AuthProxyArgs;
 use crate::failure::{Exit, Failure};
@@ -69,6 +73,9 @@ pub(crate) struct Flags {
     /// Waiting jobs of a definition that was removed from jobs.yaml: run them as they were submitted, or cancel them.
     #[arg(long, env = "LONGSHORE_REMOVED_DEFINITIONS", value_enum, default_value_t, value_name = "WHAT")]
     removed_definitions: RemovedDefinitions,
+    /// Start of a server whose jobs.yaml has faults: with the definitions that it accepted last, or not at all.
+    #[arg(long, env = "LONGSHORE_FAULTY_JOBS_FILE", value_enum, default_value_t, value_name = "WHAT")]
+    faulty_jobs_file: FaultyJobsFile,
     /// URL of the dashboard as people write it, for links in notifications.
     #[arg(long, env = "LONGSHORE_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
@@ -105,6 +112,25 @@ impl From<RemovedDefinitions> for server::config::RemovedDefinitions {
         match chosen {
             RemovedDefinitions::Run => Self::Run,
             RemovedDefinitions::Cancel => Self::Cancel,
+        }
+    }
+}
+
+/// Start of a server whose jobs file has faults.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum FaultyJobsFile {
+    /// Start with the definitions that were accepted last; if there are none, refuse
+    #[default]
+    UseLast,
+    /// Refuse to start
+    Refuse,
+}
+
+impl From<FaultyJobsFile> for server::config::FaultyJobsFile {
+    fn from(chosen: FaultyJobsFile) -> Self {
+        match chosen {
+            FaultyJobsFile::UseLast => Self::UseLast,
+            FaultyJobsFile::Refuse => Self::Refuse,
         }
     }
 }
@@ -223,39 +249,6 @@ impl From<MailArgs> for MailSettings {
     }
 }
 
-/// Retention. Jobs that have not ended are never deleted.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Retention")]
-struct RetentionArgs {
-    /// Delete jobs this long after their end; or 'forever'.
-    #[arg(long, env = "LONGSHORE_KEEP_JOBS", default_value = "30d", value_name = "DURATION")]
-    keep_jobs: String,
-    /// Keep at most this many ended jobs; or 'unlimited'. Jobs that ended first are deleted first.
-    #[arg(long, env = "LONGSHORE_KEEP_JOBS_MAX", default_value = "10000000", value_name = "N")]
-    keep_jobs_max: String,
-    /// Keep at most this much output of all jobs together; or 'unlimited'. Beyond it, the oldest output is deleted before its job.
-    #[arg(long, env = "LONGSHORE_KEEP_OUTPUT_MAX", default_value = "10g", value_name = "SIZE")]
-    keep_output_max: String,
-    /// Delete idempotency keys after this time.
-    #[arg(long, env = "LONGSHORE_KEEP_KEYS", default_value = "7d", value_name = "DURATION")]
-    keep_keys: String,
-    /// Delete late reports after this time, if their job was not deleted before.
-    #[arg(long, env = "LONGSHORE_KEEP_LATE_REPORTS", default_value = "30d", value_name = "DURATION")]
-    keep_late_reports: String,
-}
-
-impl From<RetentionArgs> for RetentionSettings {
-    fn from(flags: RetentionArgs) -> Self {
-        Self {
-            jobs: flags.keep_jobs,
-            jobs_max: flags.keep_jobs_max,
-            output_max: flags.keep_output_max,
-            keys: flags.keep_keys,
-            late_reports: flags.keep_late_reports,
-        }
-    }
-}
-
 /// Runs the server until a signal.
 pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
@@ -292,6 +285,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         set_aside_after: flags.set_aside_after,
         worker_labels: flags.worker_labels,
         removed_definitions: flags.removed_definitions.into(),
+        faulty_jobs_file: flags.faulty_jobs_file.into(),
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {

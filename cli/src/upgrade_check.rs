@@ -129,7 +129,7 @@ fn judge_jobs(
             Finding::warn("jobs", format!("{shown}: valid, with {} warnings", loaded.warnings.len()), next)
         }
         Err(faults) => {
-            let count = faults.list.len() + faults.more;
+            let count = faults.count();
             let first = faults.list.first().map(|fault| fault.text.clone()).unwrap_or_default();
             Finding::fail("jobs", format!("{shown}: {count} faults, the first: {first}"), next)
         }

@@ -78,7 +78,7 @@ pub(crate) fn refuse(faults: &Faults) -> Failure {
     for fault in &faults.list {
         screen::note_lines(&fault.to_string());
     }
-    let count = screen::counted((faults.list.len() + faults.more) as u64, "fault");
+    let count = screen::counted(faults.count() as u64, "fault");
     let shown =
         if faults.more > 0 { format!("; the first {} are above", faults.list.len()) } else { String::new() };
     Failure::new(Exit::Usage, format!("the jobs file has {count}{shown}"))

@@ -12,8 +12,10 @@ pub mod clock;
 pub mod config;
 pub mod doctor;
 pub mod engine;
+mod error;
 pub mod events;
 pub mod excerpt;
+mod file_replacement;
 mod file_version;
 pub mod http;
 pub mod listener;
@@ -47,26 +49,27 @@ use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use error::ServerError;
+
 use auth::Access;
-use auth::first_token::{self, FirstTokenError};
+use auth::first_token;
 use auth::records::AccessRecords;
 use catalogue::{Catalogue, Definitions};
-use config::jobs_file::{self, Environment, Faults, MailSupport};
+use config::jobs_file::{Environment, MailSupport};
 use config::{Config, RemovedDefinitions};
-use engine::{Engine, EngineError, JobSettings};
+use engine::{Engine, JobSettings};
+use listener::Listener;
 use listener::tls::Tls;
-use listener::tls_files::TlsError;
-use listener::{ListenError, Listener};
-use logs::{Logs, LogsError};
+use logs::Logs;
 use notifications::client::{WebClient, trust_the_system};
 use notifications::delivery::Delivery;
 use notifications::mail::client::MailClient;
-use policy::PolicyError;
 use registries::{Registries, RegistriesError};
 use reload::Reloader;
+use reload::start::StartDefinitions;
 use retention_time::RetentionTime;
 use storage::Storage;
-use store::{AccessArchive, LoadError, NotificationArchive, ReadError, directory::DataDirectory, sqlite};
+use store::{AccessArchive, NotificationArchive, directory::DataDirectory, sqlite};
 use traces::{TraceExport, Traces};
 use ws::WorkerAcceptor;
 
@@ -86,47 +89,6 @@ pub struct Server {
     leaving: CancellationToken,
 }
 
-/// An error at start, or one that ends the server.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// jobs.yaml has faults; the text lists all of them.
-    #[error("{0}")]
-    JobsFile(Faults),
-    /// The policy cannot be used.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// The logins for registries cannot be used.
-    #[error(transparent)]
-    Registries(#[from] RegistriesError),
-    /// The data directory or the store in it is unusable.
-    #[error(transparent)]
-    Store(#[from] LoadError),
-    /// The output log cannot be opened.
-    #[error(transparent)]
-    Logs(#[from] LogsError),
-    /// Certificate or key for TLS are unusable.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The port is not available.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The tokens of the store cannot be read.
-    #[error("cannot read the tokens of the store")]
-    Tokens(#[source] ReadError),
-    /// The client for notifications cannot be set up.
-    #[error("cannot set up the client for notifications")]
-    WebClient(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The client for e-mail cannot be set up.
-    #[error("cannot set up the client for e-mail")]
-    MailClient(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The file for the first token cannot be written.
-    #[error(transparent)]
-    FirstToken(#[from] FirstTokenError),
-    /// The engine cannot start, or had to stop.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
-
 impl Server {
     /// Reads jobs.yaml, locks the data directory, loads the store under a new epoch, and binds the port. Must be called on a tokio runtime.
     /// Cancelling `leaving` shuts the server down.
@@ -142,13 +104,17 @@ impl Server {
             .with_secrets(config.secrets.clone())
             .with_mail(mail)
             .with_policy(policy.clone());
-        let loaded = jobs_file::load(&config.jobs_file, &environment).map_err(ServerError::JobsFile)?;
+        let StartDefinitions { loaded, refusal } =
+            reload::start::load(&config, &environment).map_err(ServerError::JobsFile)?;
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
-        let definitions = Definitions::new(loaded.definitions).with_policy(policy);
         let directory = Arc::new(DataDirectory::take(&config.data_dir)?);
         let (store, archive) = sqlite::open(&directory)?;
+        if refusal.is_none() && !loaded.definitions.is_empty() {
+            reload::accepted::keep(&config.data_dir, &config.jobs_file, &loaded.text);
+        }
+        let definitions = Definitions::new(loaded.definitions).with_policy(policy);
         let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
         let archive = Arc::new(archive);
         let access_archive: Arc<dyn AccessArchive> = archive.clone();
@@ -210,6 +176,8 @@ impl Server {
         );
         let reloader = reloader.with_secrets(config.secrets.clone()).with_policy(config.policy_file.clone());
         let reloader = reloader.with_removed(config.removed_definitions);
+        let reloader =
+            reloader.with_copies(config.data_dir.clone(), config.faulty_jobs_file).with_refusal(refusal);
         let reloader = Arc::new(reloader.with_mail(mail).with_records(records.clone()));
         if config.removed_definitions == RemovedDefinitions::Cancel {
             let (reloader, archive, leaving) = (reloader.clone(), archive.clone(), leaving.clone());

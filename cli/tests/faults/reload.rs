@@ -1,6 +1,7 @@
 //! Reload of jobs.yaml while a server runs.
 
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use rustix::process::Signal;
 
@@ -103,4 +104,49 @@ async fn waiting_jobs_of_a_removed_definition_are_cancelled_if_the_operator_want
     let _server = cluster.start_server(&flags).await;
     api.wait_for_job(4, |job| job["state"] == "cancelled").await;
     assert_eq!(api.get("/api/jobs/3").await["state"], "queued");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_jobs_file_became_faulty_starts_with_the_definitions_before() {
+    let good = "jobs: { old: { runtime: fake, schedule: { every: 1h } } }";
+    let cluster = Cluster::new("jobs: { first: { runtime: fake } }");
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let file = cluster.path("jobs.yaml");
+    let reload = || cluster.run_cli(&["reload", "--server", &cluster.address()]);
+    // The copy is that of the last reload, not that of the start.
+    std::fs::write(&file, good).unwrap();
+    assert_eq!(reload().0, 0);
+    server.kill();
+
+    let breaks: [fn(&Path); 3] = [
+        |file| std::fs::write(file, "jobs: { newer: { imgae: x } }").unwrap(),
+        |file| std::fs::write(file, "jobs: {}").unwrap(),
+        |file| std::fs::remove_file(file).unwrap(),
+    ];
+    for (number, break_file) in breaks.iter().enumerate() {
+        break_file(&file);
+        let mut server = cluster.start_server(&[]).await;
+        let definition = api.get("/api/definitions/old").await;
+        assert_eq!(definition["schedules"].as_array().map(Vec::len), Some(1), "{number}: {definition}");
+        // All servers write into one log.
+        let told = "starting with the definitions that were accepted last";
+        assert_eq!(server.log().matches(told).count(), number + 1, "{}", server.log());
+        let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
+        assert!(ready.contains("warning: jobs.yaml: the file was refused at 2"), "{number}: {ready}");
+        assert!(!ready.contains("a restart would fail"), "{number}: {ready}");
+        server.terminate().await;
+    }
+
+    // The operator may prefer no server to one with the definitions before.
+    let mut refused = cluster.spawn_server(&["--faulty-jobs-file", "refuse"]);
+    assert_eq!(refused.wait_for_exit().await.code(), Some(2), "{}", refused.log());
+    assert!(refused.log().contains("cannot_read"), "{}", refused.log());
+
+    // A repaired file ends the warning.
+    let server = cluster.start_server(&[]).await;
+    std::fs::write(&file, good).unwrap();
+    assert_eq!(reload().0, 0, "{}", server.log());
+    let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
+    assert_eq!(ready, "ready\n");
 }

@@ -1,13 +1,11 @@
 //! The first token of a server that requires tokens: an administrator's, in a file that only the server's user can read.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::actor::Scope;
 use super::records::{AccessRecords, ChangeError, NewToken};
 use super::role::Role;
+use crate::file_replacement;
 
 /// The name of the first token.
 const NAME: &str = "first-admin";
@@ -61,8 +59,10 @@ pub(crate) async fn provide(records: &AccessRecords, file: &Path) -> Result<(), 
     };
     let path = file.to_owned();
     let keep = async |text: &str| {
-        let text = text.to_owned();
-        tokio::task::spawn_blocking(move || write(&path, &text)).await.map_err(std::io::Error::other)?
+        let text = format!("{text}\n");
+        // The token is valid only after the file is on the disk.
+        let write = move || file_replacement::replace(&path, text.as_bytes());
+        tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
     };
     records.create_kept(new, keep).await.map_err(|error| match error {
         ChangeError::NotKept(source) => FirstTokenError::File { file: file.to_owned(), source },
@@ -70,20 +70,4 @@ pub(crate) async fn provide(records: &AccessRecords, file: &Path) -> Result<(), 
     })?;
     tracing::info!(file = %file.display(), "made the first token, for an administrator; it is in this file");
     Ok(())
-}
-
-/// Replaces the file, so that nobody else ever has it open.
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    let draft = path.with_extension("token.new");
-    if let Err(error) = std::fs::remove_file(&draft)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path)?;
-    // The name must be on the disk as well before the token is valid.
-    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }

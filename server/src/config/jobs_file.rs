@@ -70,6 +70,8 @@ pub struct LoadedFile {
     pub definitions: Vec<Entry>,
     /// Warnings: suspicious values that are no reason to refuse the file.
     pub warnings: Vec<Fault>,
+    /// The text of the file.
+    pub text: String,
 }
 
 impl LoadedFile {
@@ -130,7 +132,7 @@ fn parse_within(
     let mut reader = Reader::new(environment, directory, &mut collector, resolved_bytes_max);
     let definitions = read_root(root.as_ref(), &mut reader);
     let warnings = annotate::annotate(collector.finish(), &name, text, root.as_ref())?;
-    Ok(LoadedFile { definitions, warnings })
+    Ok(LoadedFile { definitions, warnings, text: text.to_owned() })
 }
 
 fn read_root(root: Option<&Node>, reader: &mut Reader<'_>) -> Vec<Entry> {

@@ -102,6 +102,8 @@ pub struct Settings {
     pub worker_labels: String,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
     pub removed_definitions: RemovedDefinitions,
+    /// The start of a server whose jobs file has faults.
+    pub faulty_jobs_file: FaultyJobsFile,
     /// Retention of jobs, output, keys and late reports.
     pub retention: RetentionSettings,
 }
@@ -138,6 +140,7 @@ impl Default for Settings {
             set_aside_after: "10m".to_owned(),
             worker_labels: "*".to_owned(),
             removed_definitions: RemovedDefinitions::default(),
+            faulty_jobs_file: FaultyJobsFile::default(),
             retention: RetentionSettings::default(),
         }
     }
@@ -151,6 +154,16 @@ pub enum RemovedDefinitions {
     Run,
     /// They are cancelled.
     Cancel,
+}
+
+/// The start of a server whose jobs file has faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultyJobsFile {
+    /// The server starts with the definitions that it accepted last. Without any it does not start.
+    #[default]
+    UseLast,
+    /// It does not start.
+    Refuse,
 }
 
 /// The server's settings, parsed and valid.
@@ -202,6 +215,8 @@ pub struct Config {
     pub worker_labels: WorkerLabels,
     /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
     pub removed_definitions: RemovedDefinitions,
+    /// The start of a server whose jobs file has faults.
+    pub faulty_jobs_file: FaultyJobsFile,
     /// Retention of jobs, output, keys and late reports.
     pub retention: Retention,
 }
@@ -266,6 +281,7 @@ impl Settings {
             priority_ageing: waiting::priority_ageing(self.priority_ageing.as_deref())?,
             set_aside_after: waiting::set_aside_after(&self.set_aside_after)?,
             removed_definitions: self.removed_definitions,
+            faulty_jobs_file: self.faulty_jobs_file,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",
                 variable: "LONGSHORE_WORKER_LABELS",

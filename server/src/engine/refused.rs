@@ -8,9 +8,8 @@
 //! A fingerprint is a hash of the request without its sender.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +19,7 @@ use scheduler::input::{Connected, Operation};
 
 use super::handle::Command;
 use super::health::Health;
+use crate::file_replacement;
 
 /// A hash that identifies an input across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,15 +168,11 @@ fn replace(file: &Path, counts: &BTreeMap<Fingerprint, u32>) -> std::io::Result<
     if counts.is_empty() {
         return fs::remove_file(file);
     }
-    let draft = file.with_extension("draft");
     let mut text = format!("{HEAD}\n");
     for (fingerprint, count) in counts {
         text.push_str(&format!("{:016x} {count}\n", fingerprint.0));
     }
-    let mut written = File::create(&draft)?;
-    written.write_all(text.as_bytes())?;
-    written.sync_all()?;
-    fs::rename(draft, file)
+    file_replacement::replace(file, text.as_bytes())
 }
 
 /// Reads the file. Entries of another version are dropped: that version's bug may be fixed.

@@ -71,9 +71,7 @@ fn kind(name: &str, is_logs: bool) -> Option<LeftoverKind> {
         _ if name.starts_with("replaced-") => Some(LeftoverKind::ReplacedStore),
         _ if name.starts_with("refused-group-") => Some(LeftoverKind::RefusedGroup),
         _ if name.ends_with(".unfinished") => Some(LeftoverKind::Draft),
-        _ if name.ends_with(".draft")
-            && (name.starts_with("refused-inputs") || name.starts_with("longshore.db")) =>
-        {
+        _ if name.ends_with(".draft") && DRAFTS_OF.iter().any(|file| name.starts_with(file)) => {
             Some(LeftoverKind::Draft)
         }
         _ => None,
@@ -122,6 +120,9 @@ fn bytes(path: &Path) -> u64 {
     }
 }
 
+/// Beginnings of the names of files that are replaced as a whole.
+const DRAFTS_OF: [&str; 4] = ["accepted-jobs", "admin", "longshore.db", "refused-inputs"];
+
 fn timestamp(time: SystemTime) -> Timestamp {
     let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
@@ -139,6 +140,7 @@ mod tests {
             "next.unfinished/unfinished",
             "refused-group-7.txt",
             "refused-inputs.draft",
+            "accepted-jobs.draft",
             "replaced-2026-01-01/longshore.db",
         ];
         let others =
@@ -149,12 +151,12 @@ mod tests {
             fs::write(path, "text").unwrap();
         }
         let found = find(data.path()).unwrap();
-        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(found.len(), 6, "{found:?}");
         assert!(found.iter().all(|it| it.bytes() == 4), "{found:?}");
         let now = timestamp(SystemTime::now());
         let days = |days: u64| now + Duration::from_secs(days * DAY);
         assert_eq!(remove_old(data.path(), now), 0);
-        assert_eq!(remove_old(data.path(), days(2)), 3, "the drafts");
+        assert_eq!(remove_old(data.path(), days(2)), 4, "the drafts");
         assert_eq!(remove_old(data.path(), days(31)), 2);
         assert!(others.iter().all(|name| data.path().join(name).exists()));
     }

@@ -107,7 +107,7 @@ impl Gauges {
         to.register("log_segments", "Files with output of jobs", all.log_segments.clone());
         to.register("log_bytes", "Bytes of output of jobs", all.log_bytes.clone());
         to.register("storage_low", "1 while the disk is too full for new jobs", all.storage_low.clone());
-        let refused = "1 while the last reload of jobs.yaml was refused, so that a restart would fail";
+        let refused = "1 while jobs.yaml has faults and older definitions are in force";
         to.register("jobs_file_refused", refused, all.jobs_file_refused.clone());
         let expires = "Unix time at which the TLS certificate in use expires; 0 without TLS";
         to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());

@@ -1,7 +1,9 @@
 //! Reload of jobs.yaml, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take this one path.
 
+pub(crate) mod accepted;
 mod audit;
 mod removed;
+pub(crate) mod start;
 mod watch;
 
 use std::path::PathBuf;
@@ -15,8 +17,8 @@ use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::clock;
-use crate::config::RemovedDefinitions;
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
+use crate::config::{FaultyJobsFile, RemovedDefinitions};
 use crate::engine::{Busy, Handle};
 use crate::policy::{self, PolicyError};
 use crate::secrets::SecretsDir;
@@ -34,14 +36,26 @@ pub struct Reloader {
     policy_file: Option<PathBuf>,
     mail: MailSupport,
     removed: RemovedDefinitions,
+    /// The directory for a copy of each accepted file; none keeps no copies.
+    data_dir: Option<PathBuf>,
+    on_faults_at_start: FaultyJobsFile,
     /// Gets reloads that no request asks for.
     records: Option<Arc<AccessRecords>>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
     /// Notified after each replacement of the definitions.
     loaded: Notify,
-    /// When the last reload was refused for the sake of the file; none if it was not.
-    refused_at: std::sync::Mutex<Option<Timestamp>>,
+    /// The refusal of the file by the start or the last reload; none if it was accepted.
+    refusal: std::sync::Mutex<Option<Refusal>>,
+}
+
+/// The jobs file was refused, so older definitions are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The time of the start or reload that refused it.
+    pub at: Timestamp,
+    /// A start would fail for the same faults.
+    pub blocks_start: bool,
 }
 
 /// The effect of a reload.
@@ -126,10 +140,12 @@ impl Reloader {
             policy_file: None,
             mail: MailSupport::Absent,
             removed: RemovedDefinitions::default(),
+            data_dir: None,
+            on_faults_at_start: FaultyJobsFile::default(),
             records: None,
             turn: Mutex::new(()),
             loaded: Notify::new(),
-            refused_at: std::sync::Mutex::default(),
+            refusal: std::sync::Mutex::default(),
         }
     }
 
@@ -155,6 +171,18 @@ impl Reloader {
     #[must_use]
     pub fn with_removed(self, removed: RemovedDefinitions) -> Self {
         Self { removed, ..self }
+    }
+
+    /// Keeps a copy of each accepted file in the data directory, for starts that may use it.
+    #[must_use]
+    pub fn with_copies(self, data_dir: PathBuf, on_faults_at_start: FaultyJobsFile) -> Self {
+        Self { data_dir: Some(data_dir), on_faults_at_start, ..self }
+    }
+
+    /// Takes over the refusal of the file by the start.
+    #[must_use]
+    pub fn with_refusal(self, refusal: Option<Refusal>) -> Self {
+        Self { refusal: std::sync::Mutex::new(refusal), ..self }
     }
 
     /// True if waiting jobs of removed definitions are cancelled.
@@ -193,14 +221,8 @@ impl Reloader {
                 "jobs.yaml reloaded"
             ),
             Err(ReloadError::Faults(faults)) => {
-                let count = faults.list.len() + faults.more;
-                tracing::warn!(faults = count, "jobs.yaml refused; the definitions stay unchanged");
-                for fault in &faults.list {
-                    tracing::warn!(at = %position(fault), code = fault.code.name(), "fault in jobs.yaml: {}", fault.text);
-                }
-                if faults.more > 0 {
-                    tracing::warn!(more = faults.more, "jobs.yaml has more faults than are logged");
-                }
+                tracing::warn!(faults = faults.count(), "jobs.yaml refused; the definitions stay unchanged");
+                log_faults(faults);
             }
             Err(error) => {
                 tracing::warn!(%error, "jobs.yaml was not reloaded; the definitions stay unchanged")
@@ -210,22 +232,22 @@ impl Reloader {
     }
 
     fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
-        let refused_at = match result {
+        let blocks_start = match result {
             Ok(_) => None,
             // The file was not looked at, so it is as good or as bad as before.
             Err(ReloadError::Unexpected { .. } | ReloadError::Busy) => return,
-            Err(ReloadError::Faults(_) | ReloadError::Policy(_) | ReloadError::Panicked(_)) => {
-                Some(clock::now().utc)
-            }
+            Err(ReloadError::Faults(_)) => Some(self.on_faults_at_start == FaultyJobsFile::Refuse),
+            Err(ReloadError::Policy(_) | ReloadError::Panicked(_)) => Some(true),
         };
-        *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = refused_at;
+        let at = clock::now().utc;
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) =
+            blocks_start.map(|blocks_start| Refusal { at, blocks_start });
     }
 
-    /// When the last reload was refused because the file, or the policy of the server, has faults; none if it was not. A restart would
-    /// fail for the same faults.
+    /// The refusal of the file, because it or the policy of the server has faults, by the start or the last reload; none if it was accepted.
     #[must_use]
-    pub fn refused_at(&self) -> Option<Timestamp> {
-        *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn refusal(&self) -> Option<Refusal> {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Parses the text of a jobs file as a reload would, and changes nothing. One text at a time.
@@ -255,6 +277,7 @@ impl Reloader {
     async fn read(&self, source: Source) -> Result<(Definitions, Vec<String>), ReloadError> {
         let (file, policy_file) = (self.jobs_file.clone(), self.policy_file.clone());
         let (intervals, secrets, mail) = (self.intervals, self.secrets.clone(), self.mail);
+        let kept_in = self.data_dir.clone().filter(|_| matches!(source, Source::File));
         let read = move || {
             let policy = policy::load_optional(policy_file.as_deref())?;
             let environment = Environment::of_process()
@@ -267,6 +290,10 @@ impl Reloader {
                 Source::Proposed(text) => jobs_file::parse_proposed(&text, &file, &environment),
             };
             let loaded = loaded.and_then(LoadedFile::require_jobs).map_err(ReloadError::Faults)?;
+            // Before the definitions are in force: a crash in between leaves a copy that is valid, too.
+            if let Some(data_dir) = kept_in {
+                accepted::keep(&data_dir, &file, &loaded.text);
+            }
             let warnings =
                 loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
             let warnings = warnings.collect();
@@ -285,6 +312,15 @@ enum Source {
     File,
     /// The text of a caller.
     Proposed(String),
+}
+
+fn log_faults(faults: &Faults) {
+    for fault in &faults.list {
+        tracing::warn!(at = %position(fault), code = fault.code.name(), "fault in jobs.yaml: {}", fault.text);
+    }
+    if faults.more > 0 {
+        tracing::warn!(more = faults.more, "jobs.yaml has more faults than are logged");
+    }
 }
 
 /// `jobs.yaml:4:5`, without directories: an API client does not need to know them.

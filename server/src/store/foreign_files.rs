@@ -50,8 +50,10 @@ fn is_backup(entry: &Path) -> bool {
 
 /// `lost+found` is the file system's: a disk of its own has it.
 const OURS: [&str; 4] = ["lock", "logs", storage::RESERVE, "lost+found"];
-/// Files of SQLite beside the database, stores that a restore replaced, copies before an upgrade, and reports of refused groups.
-const OUR_BEGINNINGS: [&str; 4] = ["longshore.db-", "replaced-", "refused-group-", "refused-inputs."];
+/// Files of SQLite beside the database, stores that a restore replaced, copies before an upgrade, reports of refused groups, and the
+/// accepted jobs file.
+const OUR_BEGINNINGS: [&str; 5] =
+    ["longshore.db-", "replaced-", "refused-group-", "refused-inputs.", "accepted-jobs."];
 
 /// Enough to know which directory it is.
 const NAMES_MAX: usize = 4;
@@ -79,7 +81,7 @@ mod tests {
             &["lock", "longshore.db"],
             &["lock", "longshore.db-wal", "longshore.db-shm", "logs/1.seg"],
             &["lock", "restoring/x", "replaced-2026-11-20/longshore.db"],
-            &["refused-inputs.txt", "ballast", "refused-group-7.txt"],
+            &["refused-inputs.txt", "ballast", "refused-group-7.txt", "accepted-jobs.json"],
             &["backup-2026-11-20/backup.json", "next.unfinished/unfinished"],
             &["lock", "backups/2026-11-20/backup.json", "backups/2026-11-21/backup.json"],
             // A server is at home here already.

@@ -210,6 +210,12 @@ impl Faults {
     pub(super) fn one(fault: Fault) -> Self {
         Self { list: vec![fault], more: 0 }
     }
+
+    /// The number of all faults, also of those that are not listed.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list.len() + self.more
+    }
 }
 
 impl fmt::Display for Faults {

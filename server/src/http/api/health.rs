@@ -39,9 +39,10 @@ fn warnings(state: &AppState) -> Vec<String> {
 pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
     let storage = state.services.storage.is_low();
     let storage = storage.then(|| "storage: the disk is nearly full, new jobs are refused".to_owned());
-    let refused = state.services.reloader.refused_at().map(|at| {
-        let at = Time(at);
-        format!("jobs.yaml: the file was refused at {at}, the definitions before it are in force; a restart would fail: see longshore validate")
+    let refused = state.services.reloader.refusal().map(|refusal| {
+        let at = Time(refusal.at);
+        let restart = if refusal.blocks_start { "; a restart would fail" } else { "" };
+        format!("jobs.yaml: the file was refused at {at}, the definitions before it are in force{restart}: see longshore validate")
     });
     let others = state.services.engine.health().warnings();
     let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(clock::now().utc));

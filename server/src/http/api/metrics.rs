@@ -32,7 +32,7 @@ fn text(state: &AppState) -> String {
         database_bytes: services.storage.database_bytes(),
         log_segments: (segments.len() + 1, sealed_bytes + services.logs.growing_bytes()),
         storage_is_low: services.storage.is_low(),
-        jobs_file_is_refused: services.reloader.refused_at().is_some(),
+        jobs_file_is_refused: services.reloader.refusal().is_some(),
         certificate_expires: services.certificate.as_ref().map(CertificateExpiry::not_after),
     };
     services.metrics.scrape(&facts)

@@ -75,7 +75,7 @@ fn file_problem(faults: &Faults) -> Problem {
         detail: fault.text.clone(),
         hint: None,
     };
-    let detail = match faults.list.len() + faults.more {
+    let detail = match faults.count() {
         1 => "the file has a fault; the definitions stay as they were".to_owned(),
         count => format!("the file has {count} faults; the definitions stay as they were"),
     };
