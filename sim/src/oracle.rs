@@ -195,6 +195,7 @@ impl Oracle {
                 | Change::Ended(Ended { closed: Some(closed), state, .. }) => {
                     self.is_heard_of(scene, disk, workload, (closed, *state));
                     self.is_away(now, disk, scheduler, closed);
+                    self.has_a_successor(scene, (disk, workload), scheduler, (closed, *state));
                 }
                 Change::Assigned(it) if self.cordoned.contains(&it.worker) => {
                     let what = format!("{} goes to worker {}", it.token, it.worker);

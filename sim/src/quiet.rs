@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::JobId;
-use scheduler::definition::RetryOn;
+use scheduler::definition::{OnLost, RetryOn};
 use scheduler::job::State;
 use scheduler::placement::rules::WorkerSelector;
 use scheduler::snapshot::WorkerState;
@@ -100,7 +100,6 @@ impl World {
     /// Why a job may not stand where it does for ever; nothing if it may.
     fn why_not_ended(&self, job: JobId, row: &Row) -> Option<String> {
         let definition = self.workload.definition(row.revision);
-        let is_gone = row.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
         let now = self.server.clock.utc(self.now);
         let deadline = self.server.disk.expiries.get(&job);
         let may_wait = match row.state {
@@ -127,7 +126,7 @@ impl World {
                     || self.lists_only_the_gone(&definition.name)
             }
             // An attempt on a worker that never comes back may have started.
-            State::Assigned | State::Running => is_gone && definition.given_up_after(false).is_none(),
+            State::Assigned | State::Running => self.is_kept_by_the_gone(job, row),
             _ => true,
         };
         if may_wait {
@@ -161,19 +160,26 @@ impl World {
         !listed.is_empty() && !self.machines.iter().any(|it| !it.is_gone && is_listed(it.no))
     }
 
+    /// True if the worker of its attempt never comes back, and is waited for: by the definition, or because no other worker may run the job.
+    fn is_kept_by_the_gone(&self, job: JobId, row: &Row) -> bool {
+        let definition = self.workload.definition(row.revision);
+        let is_gone = row.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
+        let has_no_other = || {
+            let name = &definition.name;
+            let is_retried = definition.loss.on_lost == OnLost::Retry;
+            is_retried && (self.has_no_place(job, name) || self.lists_only_the_gone(name))
+        };
+        is_gone && (definition.given_up_after(false).is_none() || has_no_other())
+    }
+
     /// True if all permits of a limit of the job are held by attempts on workers that never come back, and that nobody gives up.
     fn waits_for_the_gone(&self, row: &Row) -> bool {
-        let is_stuck = |holder: &Row| {
-            let definition = self.workload.definition(holder.revision);
-            let is_gone = holder.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
-            is_gone && definition.given_up_after(false).is_none()
-        };
         let stuck: Vec<&Row> = self
             .server
             .disk
             .rows()
+            .filter(|(job, holder)| holder.current().is_some() && self.is_kept_by_the_gone(*job, holder))
             .map(|(_, holder)| holder)
-            .filter(|holder| holder.current().is_some() && is_stuck(holder))
             .collect();
         let of_definition = row.permit.as_ref().is_some_and(|(limit, permits)| {
             let holds = |holder: &&&Row| holder.permit.as_ref().is_some_and(|(held, _)| held == limit);

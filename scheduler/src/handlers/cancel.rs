@@ -6,14 +6,12 @@ use protocol::order::{Cancel, StopCause};
 use protocol::{Fence, JobId, Now, Order, WorkerId};
 
 use crate::core::Scheduler;
-use crate::definition::OnLost;
-use crate::handlers::{attempt_end, run_on};
+use crate::handlers::{attempt_end, loss, run_on};
 use crate::input::{CancelRequest, CancelScope};
 use crate::job::{Job, LiveState};
 use crate::limits::gate;
 use crate::state::State;
 use crate::step::{Answer, Change, Note, Rejection};
-use crate::timers::Alarm;
 
 pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest) {
     let Some(job) = scheduler.live_job(request.job) else {
@@ -109,20 +107,14 @@ fn set_loss_alarm(scheduler: &mut Scheduler, now: Now, id: JobId, holder: Worker
     let Some(definition) = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job)) else {
         return;
     };
-    let (after, waits) = (definition.loss_timeout(), definition.loss.on_lost == OnLost::Wait);
+    let after = definition.loss_timeout();
     let Some(contact) = scheduler.fleet.worker(holder).map(|worker| worker.lease.contact) else { return };
-    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+    let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else {
         return;
     };
     let at = (contact + after).max(now.up);
-    let alarm = Alarm::Loss(id, attempt.fence);
-    // With `on_lost_timeout` it would have been waited for until later.
-    if let Some(later) = attempt.loss_at.filter(|later| waits && *later > at) {
-        scheduler.timers.clear_alarm(later, alarm);
-        attempt.loss_at = None;
-    }
-    if attempt.loss_at.is_none() {
-        attempt.loss_at = Some(at);
-        scheduler.timers.set_alarm(at, alarm);
+    // With `on_lost_timeout`, or without a possible successor, it would have been waited for until later.
+    if attempt.loss_at.is_none_or(|later| later > at) {
+        loss::set_alarm(scheduler, id, at);
     }
 }

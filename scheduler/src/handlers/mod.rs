@@ -16,6 +16,7 @@ pub(crate) mod fire;
 pub(crate) mod first_report;
 pub(crate) mod forget;
 pub(crate) mod hook;
+pub(crate) mod loss;
 pub(crate) mod overrun;
 pub(crate) mod pause;
 pub(crate) mod pending_batch;

@@ -5,12 +5,12 @@ use core::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{Fence, JobId, Now, Token, Uptime, WorkerId};
+use protocol::{JobId, Now, Token, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{
-    attempt_end, drain, due, expect, expire, fire, first_report, forget, overrun, pending_batch, suspension,
-    worker_identity,
+    attempt_end, drain, due, expect, expire, fire, first_report, forget, loss, overrun, pending_batch,
+    suspension, worker_identity,
 };
 use crate::job::{Job, StartState};
 use crate::step::{Change, CloseReason, ClosedAttempt, Note};
@@ -36,7 +36,7 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
     for _ in 0..TIMERS_PER_STEP {
         match scheduler.timers.take_alarm(now) {
             Some(Alarm::LeaseEnd(worker)) => lease_end(scheduler, now, worker),
-            Some(Alarm::Loss(job, fence)) => lose(scheduler, now, job, fence),
+            Some(Alarm::Loss(job, fence)) => loss::lose(scheduler, now, job, fence),
             Some(Alarm::Overrun(job, fence)) => overrun::stop(scheduler, now, job, fence),
             Some(Alarm::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
             Some(Alarm::AwaitedReport(job, fence)) => first_report::ask_again(scheduler, now, job, fence),
@@ -147,7 +147,7 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
         let is_noted = core::mem::replace(&mut attempt.noted_unreachable, true);
         if let Some(after) = definition.given_up_after(is_cancelled) {
-            set_loss_at(scheduler, job, (contact + after).max(now.up));
+            loss::set_alarm(scheduler, job, (contact + after).max(now.up));
         }
         // The lease was renewed by a suspension of the server, and the worker has not come back.
         if is_noted {
@@ -163,51 +163,6 @@ fn never_started(now: Now, token: Token) -> ClosedAttempt {
     ClosedAttempt { outcome: Outcome::Released, ..ClosedAttempt::lost(now, token, None, message) }
 }
 
-/// Declares an attempt of a silent worker lost. It may still run; later reports about it are not believed.
-fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
-    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
-        return;
-    };
-    if attempt.fence != fence || attempt.loss_at.is_none_or(|at| at > now.up) {
-        return;
-    }
-    attempt.loss_at = None;
-    let (token, started_at) = (attempt.token(id), attempt.started_at());
-    match lost_after_at(scheduler, now, id).filter(|at| *at > now.up) {
-        Some(at) => set_loss_at(scheduler, id, at),
-        None => {
-            let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
-            attempt_end::lose(scheduler, now, id, closed);
-        }
-    }
-}
-
-fn set_loss_at(scheduler: &mut Scheduler, id: JobId, at: Uptime) {
-    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
-        return;
-    };
-    let alarm = Alarm::Loss(id, attempt.fence);
-    if let Some(old) = attempt.loss_at.replace(at) {
-        scheduler.timers.clear_alarm(old, alarm);
-    }
-    scheduler.timers.set_alarm(at, alarm);
-}
-
-/// Time at which an attempt of a silent worker is lost. A worker that is joining gets one more lease for its inventory, from its first
-/// Hello on if that came later: it has come back, and a cancel in between does not make it silent.
-fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
-    let job = scheduler.jobs.get(&id)?;
-    let attempt = job.attempt()?;
-    let worker = scheduler.fleet.worker(attempt.worker)?;
-    let is_joining = worker.link.is_joining();
-    let grace = if is_joining { scheduler.config.intervals.lease } else { Duration::ZERO };
-    let contact = if suspension::is_stalled(scheduler, now) { now.up } else { worker.lease.contact };
-    let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
-    let silent = contact + scheduler.definition(job)?.given_up_after(is_cancelled)?;
-    let joined = worker.lease.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
-    Some(silent.max(joined) + grace)
-}
-
 fn end_exclusions(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
         return;
@@ -221,7 +176,7 @@ fn end_exclusions(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Timestamp;
+    use protocol::{Timestamp, Uptime};
 
     use super::*;
     use crate::config::{Config, Counters};

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::budgets::given_up_after;
-use super::matching::is_listed;
+use super::matching::{is_listed, matches};
+use super::resources;
 use super::{Drain, Job, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Availability;
 use crate::world::protocol::{RuntimeKind, Timestamp, Token, Uptime, WorkerId};
+use crate::world::scheduler::definition::OnLost;
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::{Connected, Operation};
 use crate::world::scheduler::step::{Answer, Rejection};
@@ -196,6 +198,29 @@ impl Model {
                 self.say(format!("j{job} noted {token} unreachable on w{id}"));
             }
         }
+    }
+
+    /// When to look again for a worker that could take the place of `holder`, which is silent: there is none now. Workers that are only
+    /// full, cordoned or excluded could.
+    pub(super) fn next_look(&self, job: &Job, holder: &Worker) -> Option<Uptime> {
+        let (definition, now) = (&job.definition, self.now.up);
+        let stopping = job.attempt().and_then(|attempt| attempt.stopping);
+        let limit = definition.waits.queue.map(|queue| holder.contact + definition.loss.after + queue);
+        let is_grouped = definition.limits.concurrency.as_ref().is_some_and(|rule| rule.group.is_some());
+        let could_take = |it: &Worker| {
+            it.session.is_some()
+                && is_listed(it, definition)
+                && (it.offers || it.runtime_broken)
+                && matches(it, definition)
+                && resources::is_offered(it, definition)
+        };
+        let waits = definition.loss.on_lost == OnLost::Retry
+            && stopping != Some(StopCause::Cancel)
+            && !is_grouped
+            && limit.is_none_or(|limit| limit > now)
+            && !self.workers.iter().any(could_take);
+        let look = now + self.intervals.lease;
+        waits.then(|| limit.map_or(look, |limit| limit.min(look)))
     }
 
     pub(super) fn operate(&mut self, ticket: Ticket, id: WorkerId, operation: Operation) {

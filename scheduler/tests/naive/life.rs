@@ -244,8 +244,7 @@ impl Model {
             let loss = self.job(id).expect("it is held").definition.loss.clone();
             let at = (heard + loss.after).max(now);
             let attempt = self.attempt_mut(id).expect("it is held");
-            let sooner = attempt.loss.filter(|before| loss.on_lost != OnLost::Wait || *before < at);
-            attempt.loss = sooner.or(Some(at));
+            attempt.loss = Some(attempt.loss.map_or(at, |before| before.min(at)));
         }
     }
 
@@ -429,6 +428,10 @@ impl Model {
                 let until = silent.max(joined) + grace;
                 if until > self.now.up {
                     self.attempt_mut(id).expect("it is held").loss = Some(until);
+                    return Ok(());
+                }
+                if let Some(look) = self.next_look(job, worker) {
+                    self.attempt_mut(id).expect("it is held").loss = Some(look);
                     return Ok(());
                 }
                 self.doubt(id);

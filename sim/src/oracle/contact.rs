@@ -5,9 +5,12 @@ use std::time::Duration;
 use protocol::order::StopCause;
 use protocol::{Order, SessionId, WorkerId};
 use scheduler::Scheduler;
-use scheduler::step::{CloseReason, Effect, Step};
+use scheduler::definition::OnLost;
+use scheduler::job::State;
+use scheduler::step::{CloseReason, ClosedAttempt, Effect, Step};
 
-use super::Oracle;
+use super::rows::UNHEARD;
+use super::{Oracle, Scene};
 use crate::clock::Moment;
 use crate::disk::Disk;
 use crate::workload::Workload;
@@ -106,7 +109,12 @@ impl Oracle {
             let Some(latest) = row.latest.as_ref().filter(|_| row.current().is_some()) else { continue };
             let Some(silent_for) = self.silent_for(now, latest.worker) else { continue };
             let is_cancelled = latest.stopping == Some(StopCause::Cancel);
-            let limit = workload.definition(row.revision).given_up_after(is_cancelled);
+            let definition = workload.definition(row.revision);
+            // It is kept as long as no other worker could take its place. Once the world is quiet, this ends as well.
+            if definition.loss.on_lost == OnLost::Retry && !is_cancelled {
+                continue;
+            }
+            let limit = definition.given_up_after(is_cancelled);
             let is_kept = |limit: Duration| silent_for.min(there_for) > limit + LONGEST_DELAY;
             if limit.is_some_and(is_kept) {
                 let what = format!("{} is kept after {silent_for:?} of silence", latest.token);
@@ -118,6 +126,35 @@ impl Oracle {
     /// It was let in more than once, and has not told what it has: then its time runs out although it is connected.
     pub(super) fn comes_and_goes(&self, worker: WorkerId) -> bool {
         self.contacts.iter().any(|contact| contact.worker == worker && contact.welcomes > 1)
+    }
+
+    /// I13: an attempt is given up only if some worker was there lately that might take its place.
+    pub(super) fn has_a_successor(
+        &mut self,
+        scene: Scene<'_>,
+        (disk, workload): (&Disk, &Workload),
+        scheduler: &Scheduler,
+        (closed, state): (&ClosedAttempt, State),
+    ) {
+        let Some(row) = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD)) else {
+            return;
+        };
+        let definition = workload.definition(row.revision);
+        let stopping = row.latest.as_ref().and_then(|latest| latest.stopping);
+        // The cancel may be a part of the same step.
+        let is_cancelled = state == State::Cancelled || stopping == Some(StopCause::Cancel);
+        let is_grouped = definition.limits.concurrency.as_ref().is_some_and(|rule| rule.group.is_some());
+        let holds_shared_permits = is_grouped || row.limited_by.is_some();
+        let waits = definition.loss.on_lost == OnLost::Retry
+            && definition.waits.queue.is_none()
+            && !is_cancelled
+            && !holds_shared_permits;
+        let is_late = |at: Moment| scene.now.since(at) < LONGEST_DELAY * 2;
+        let is_connected = scheduler.worker_facts().any(|facts| facts.session.is_some());
+        if waits && !is_connected && !self.contacts.iter().any(|contact| contact.at.is_some_and(is_late)) {
+            let what = format!("{} is lost although no worker is there to take its place", closed.token);
+            self.violated(scene.now, "I13 who cannot be replaced is waited for", what);
+        }
     }
 
     /// For how long nothing was heard of a worker, if anything ever was.

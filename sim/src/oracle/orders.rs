@@ -74,9 +74,15 @@ impl LocalQueue {
         let Some(own) = self.waiting.remove(&launch.token).filter(|_| !launch.spec.ask_before_start) else {
             return;
         };
-        let begun = |token: &Token| machine.directory.attempts.iter().any(|it| it.launch.token == *token);
+        // An attempt waits for an earlier one of its job that the worker may still be stopping.
+        let begun_or_behind = |token: &Token| {
+            let mut known = machine.directory.attempts.iter().map(|it| it.launch.token);
+            known.any(|known| known.job == token.job && known <= *token)
+        };
         let goes_first = |(token, it): &(&Token, &Waiting)| {
-            it.priority > own.priority && self.asks.get(&it.revision) == Some(&false) && !begun(token)
+            it.priority > own.priority
+                && self.asks.get(&it.revision) == Some(&false)
+                && !begun_or_behind(token)
         };
         if let Some((first, _)) = self.waiting.iter().find(goes_first) {
             self.suspicion = Some((launch.token, *first));

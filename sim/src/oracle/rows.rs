@@ -384,6 +384,6 @@ fn was_not_begun(message: &str) -> bool {
 
 /// The beginnings of what the scheduler says of attempts that it gives up.
 const GIVEN_UP: &str = "a person gave it up";
-const UNHEARD: &str = "its worker has not been heard of";
+pub(super) const UNHEARD: &str = "its worker has not been heard of";
 const UNASKED: &str = "given back: its worker fell silent";
 const UNKNOWN: &str = "its worker does not know";

@@ -157,7 +157,12 @@ impl Presenter {
             let given_up = Time(since.0 - self.lease + after);
             let becomes = match definition.loss.on_lost {
                 _ if is_cancelled => "is cancelled",
-                OnLost::Retry => "is tried again",
+                OnLost::Retry => {
+                    return format!(
+                        "; from about {given_up} on its attempt is given up as soon as another connected worker may run the job, \
+                         which is then tried again"
+                    );
+                }
                 OnLost::Fail => "ends as lost",
                 OnLost::Wait if definition.waits.silent_worker.is_some() => {
                     "ends as lost, unless somebody releases it before"

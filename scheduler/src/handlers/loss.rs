@@ -1,0 +1,97 @@
+//! Attempts of silent workers: when they are given up as lost, and when they wait because nobody could take their place.
+
+use core::time::Duration;
+
+use protocol::order::StopCause;
+use protocol::{Fence, JobId, Now, Uptime};
+
+use crate::core::Scheduler;
+use crate::definition::OnLost;
+use crate::explain::pending;
+use crate::handlers::{attempt_end, suspension};
+use crate::job::Job;
+use crate::placement;
+use crate::step::{ClosedAttempt, PendingReason};
+use crate::timers::Alarm;
+
+/// Declares an attempt of a silent worker lost, unless no successor is possible. It may still run; later reports about it are not believed.
+pub(crate) fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    if attempt.fence != fence || attempt.loss_at.is_none_or(|at| at > now.up) {
+        return;
+    }
+    attempt.loss_at = None;
+    let (token, started_at) = (attempt.token(id), attempt.started_at());
+    let lost_at = lost_after_at(scheduler, now, id).filter(|at| *at > now.up);
+    match lost_at.or_else(|| next_look(scheduler, now, id)) {
+        Some(at) => set_alarm(scheduler, id, at),
+        None => {
+            let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
+            attempt_end::lose(scheduler, now, id, closed);
+        }
+    }
+}
+
+/// Sets the time at which the attempt is given up, in place of an earlier one.
+pub(crate) fn set_alarm(scheduler: &mut Scheduler, id: JobId, at: Uptime) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
+        return;
+    };
+    let alarm = Alarm::Loss(id, attempt.fence);
+    if let Some(old) = attempt.loss_at.replace(at) {
+        scheduler.timers.clear_alarm(old, alarm);
+    }
+    scheduler.timers.set_alarm(at, alarm);
+}
+
+/// Time at which an attempt of a silent worker is lost. A worker that is joining gets one more lease for its inventory, from its first
+/// Hello on if that came later: it has come back, and a cancel in between does not make it silent.
+fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
+    let job = scheduler.jobs.get(&id)?;
+    let attempt = job.attempt()?;
+    let worker = scheduler.fleet.worker(attempt.worker)?;
+    let is_joining = worker.link.is_joining();
+    let grace = if is_joining { scheduler.config.intervals.lease } else { Duration::ZERO };
+    let contact = if suspension::is_stalled(scheduler, now) { now.up } else { worker.lease.contact };
+    let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
+    let silent = contact + scheduler.definition(job)?.given_up_after(is_cancelled)?;
+    let joined = worker.lease.unreconciled_since.filter(|_| is_joining).unwrap_or_default();
+    Some(silent.max(joined) + grace)
+}
+
+/// Time of the next look for a worker that could take the place of a silent one; none if there is one now, or the attempt waits for none.
+/// To give up an attempt without a possible successor would only throw away its outcome.
+fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
+    let job = scheduler.jobs.get(&id)?;
+    let attempt = job.attempt()?;
+    let definition = scheduler.definition(job)?;
+    let is_retried = definition.loss.on_lost == OnLost::Retry && attempt.stopping != Some(StopCause::Cancel);
+    if !is_retried || holds_shared_permits(scheduler, id) {
+        return None;
+    }
+    let look = now.up + scheduler.config.intervals.lease;
+    // A revoked worker does not come back.
+    let holder = scheduler.fleet.worker(attempt.worker).filter(|worker| worker.row.revoked_at.is_none())?;
+    let contact = holder.lease.contact;
+    // It waits no longer for this worker than it may wait in the queue.
+    let limit = definition.waits.queue.map(|queue| contact + definition.loss_timeout() + queue);
+    if limit.is_some_and(|limit| limit <= now.up) {
+        return None;
+    }
+    let lane = placement::lane_after_loss(scheduler, job);
+    scheduler.fleet.regroup();
+    let is_possible = pending::why_waiting(scheduler, lane) >= PendingReason::Cordoned;
+    (!is_possible).then(|| limit.map_or(look, |limit| limit.min(look)))
+}
+
+/// True if jobs of other definitions, which other workers may take, wait for permits that this job holds.
+fn holds_shared_permits(scheduler: &Scheduler, id: JobId) -> bool {
+    let definition = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job));
+    let is_grouped = definition.is_some_and(|definition| {
+        definition.limits.concurrency.as_ref().is_some_and(|concurrency| concurrency.group.is_some())
+    });
+    let has_server_limit = scheduler.config.server_limits.running_max.is_some();
+    is_grouped || has_server_limit || scheduler.batches.permits(id).is_some()
+}
