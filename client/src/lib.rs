@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 mod engine;
 mod error_chain;
+mod file_system;
 pub mod health;
 pub mod identity;
 mod latest_file;
