@@ -1,5 +1,7 @@
 //! The process runtime with real processes, each under the shim of the real program.
 
+mod orphans;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
