@@ -27,8 +27,11 @@ async fn a_plain_process_inherits_no_ignored_signals_and_no_descriptors() {
     let worker = Process::spawn(starter, &cluster.path("w1.log")).unwrap();
     let api = cluster.api();
     api.wait_for_ready_worker("w1").await;
-    let held = || std::fs::read_link(format!("/proc/{}/fd/8", worker.id()));
-    assert_eq!(held().unwrap(), cluster.path("held"), "the starter's files stay open in the worker");
+    // Nobody else may look into a worker.
+    if rustix::process::geteuid().is_root() {
+        let held = std::fs::read_link(format!("/proc/{}/fd/8", worker.id())).unwrap();
+        assert_eq!(held, cluster.path("held"), "the starter's files stay open in the worker");
+    }
 
     let job = api.post("/api/jobs/show?wait=60s", None).await;
 

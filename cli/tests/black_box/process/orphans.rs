@@ -7,7 +7,7 @@ use client::runtime::{Exit, Runtime, RuntimeEvent, StopStep};
 use protocol::order::StopCause;
 use testkit::processes_mentioning;
 
-use super::{ProcessFixture, shell, signal, until};
+use super::{ProcessFixture, group, shell, signal, until};
 
 /// A script that starts a process in a session of its own, which creates `file` when it is there, runs `rest` and then sleeps.
 fn daemon(file: &Path, rest: &str) -> String {
@@ -20,6 +20,15 @@ fn daemon(file: &Path, rest: &str) -> String {
 /// Processes of the attempts of this fixture, with their shims.
 fn processes(fixture: &ProcessFixture) -> usize {
     processes_mentioning(fixture.state.path()).len()
+}
+
+#[tokio::test]
+async fn child_processes_end_with_the_program() {
+    let mut fixture = ProcessFixture::new();
+    let token = fixture.start(1, shell("sleep 602 & exit 3"));
+    let pid = fixture.started(token).await;
+    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 3, .. }));
+    until(|| group(pid) == 0).await;
 }
 
 #[tokio::test]
@@ -97,6 +106,7 @@ async fn what_a_left_process_wrote_is_whole_and_the_times_are_those_of_the_progr
         panic!("{:?}", fixture.seen)
     };
     assert_eq!(start.map(|start| start + run_time), Some(at));
+    assert_eq!(processes(&fixture), 0);
     let written = std::fs::metadata(fixture.state.path().join("attempts/1-1/stdout")).expect("a file").len();
     assert_eq!(written, output.stdout, "nobody writes any more");
 }
