@@ -1,5 +1,4 @@
 //! A worker whose starter ignores signals and leaves descriptors open: its jobs get neither.
-#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use std::process::Command;
 
