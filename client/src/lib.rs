@@ -10,8 +10,10 @@ pub mod clock;
 pub mod config;
 mod engine;
 mod error_chain;
+mod file_system;
 pub mod health;
 pub mod identity;
+mod inherited;
 mod latest_file;
 pub mod logs;
 mod machine;
@@ -87,6 +89,7 @@ pub enum Error {
 /// The worker cannot be started.
 pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(), Error> {
     config.check()?;
+    inherited::withhold_from_programs();
     let mut connector = Connector::new(config.server.clone(), config.token_file.clone());
     if config.server.is_tls() {
         connector =

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
+use crate::file_system::FileSystem;
+
 /// The load average of one minute, in thousandths.
 pub(crate) fn load_milli() -> u32 {
     let load = rustix::system::sysinfo().loads[0];
@@ -72,9 +74,8 @@ impl DiskSpace {
 }
 
 fn measure(directory: &Path) -> Option<Measured> {
-    let disk = rustix::fs::statvfs(directory).ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-    Some(Measured { free: bytes(disk.f_bavail), total: bytes(disk.f_blocks), at: Instant::now() })
+    let disk = FileSystem::of(directory)?;
+    Some(Measured { free: disk.available_bytes, total: disk.total_bytes, at: Instant::now() })
 }
 
 /// Disk space is low below the smaller of 5 % and this, as it is for the server. See docs/design/storage.md, S13.

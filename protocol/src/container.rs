@@ -120,6 +120,18 @@ pub struct ContainerSpec {
     pub input: Option<String>,
 }
 
+impl ContainerSpec {
+    /// The first word of the command line with these arguments: the program, unless the image has an entrypoint of its own.
+    #[must_use]
+    pub fn first_word<'s>(&'s self, args: &'s [String]) -> Option<&'s str> {
+        self.entrypoint.iter().flatten().chain(&self.command).chain(args).next().map(String::as_str)
+    }
+}
+
+/// Length of the first word of a command line in bytes: PATH_MAX of Linux without the NUL. `docker run` hangs if a program is missing whose
+/// name has about 64 KiB.
+pub const PROGRAM_BYTES_MAX: usize = 4_095;
+
 /// A larger input belongs into a volume or an object store.
 pub const INPUT_BYTES_MAX: usize = 256 << 10;
 

@@ -122,6 +122,10 @@ fn by_code(code: i32, oom: bool, memory: MemoryFigures, run_time: Duration) -> E
     let peak =
         memory.peak.map(|bytes| format!(", at a peak of {}", rounded_size_text(bytes))).unwrap_or_default();
     let (outcome, message) = match code {
+        // The container was killed while it was being started.
+        KILLED if oom && run_time.is_zero() => {
+            (Outcome::OomKilled, format!("killed for its memory limit{limit} before its program started"))
+        }
         KILLED if oom => (Outcome::OomKilled, format!("killed for its memory limit{limit}{peak}")),
         // An unexplained SIGKILL is probably the memory limit; engines miss it now and then.
         KILLED if memory.limit.is_some() => {
@@ -280,6 +284,10 @@ mod tests {
         let limited =
             |exit, bytes| message(classify(exit, None, MemoryFigures { limit: Some(bytes), peak: None }));
         assert_eq!(limited(ran(137, true), 64 << 20), "killed for its memory limit of 64 MiB");
+        let at_start =
+            Exit::Ran { code: 137, oom: true, run_time: Duration::ZERO, result: ResultFile::Absent };
+        let told = limited(at_start, 6 << 20);
+        assert_eq!(told, "killed for its memory limit of 6 MiB before its program started");
         let probably = "killed, probably for its memory limit of 1.5 GiB (exit code 137)";
         assert_eq!(limited(ran(137, false), 1536 << 20), probably);
         assert!(message(verdict(ran(1, true), None)).contains(CHILD_OOM));

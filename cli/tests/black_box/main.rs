@@ -16,6 +16,7 @@ mod formats;
 mod frozen;
 mod grep;
 mod hooks;
+mod inherited;
 mod job_usage;
 mod job_verbs;
 mod keys;

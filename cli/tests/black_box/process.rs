@@ -1,5 +1,7 @@
 //! The process runtime with real processes, each under the shim of the real program.
 
+mod orphans;
+
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -140,15 +142,18 @@ async fn exit_codes_and_signals_are_reported() {
 #[tokio::test]
 async fn program_that_cannot_be_started_is_a_start_failure() {
     let mut fixture = ProcessFixture::new();
-    for (job, command, wanted) in
-        [(1, vec!["/nosuch/program"], Some(127)), (2, vec!["/etc/passwd"], Some(126)), (3, vec![], None)]
-    {
+    let long = "long\n".repeat(1_000);
+    for (job, command, wanted, told) in [
+        (1, vec!["/nosuch/program"], Some(127), "the program `/nosuch/program` cannot"),
+        (2, vec!["/etc/passwd"], Some(126), "the program `/etc/passwd` cannot"),
+        (3, vec![], None, "command: is missing"),
+        (4, vec![&long], None, "the program `long\\nlong\\n"),
+    ] {
         let token = fixture.start(job, spec(&command));
         let exit = fixture.exit(token).await;
-        assert!(
-            matches!(&exit, Exit::NotStarted { fault: StartFailure::Definition, code, .. } if *code == wanted),
-            "{exit:?}"
-        );
+        let Exit::NotStarted { fault, code, message } = exit else { panic!("{exit:?}") };
+        assert_eq!((fault, code), (StartFailure::Definition, wanted), "{message}");
+        assert!(message.starts_with(told) && message.len() < 200, "{message}");
     }
 }
 
@@ -269,15 +274,6 @@ async fn start_and_end_times_are_those_of_the_program() {
         };
         assert!(start.is_some_and(|start| start + run_time <= *end), "{:?}", fixture.seen);
     }
-}
-
-#[tokio::test]
-async fn child_processes_end_with_the_program() {
-    let mut fixture = ProcessFixture::new();
-    let token = fixture.start(1, shell("sleep 602 & exit 3"));
-    let pid = fixture.started(token).await;
-    assert!(matches!(fixture.exit(token).await, Exit::Ran { code: 3, .. }));
-    until(|| group(pid) == 0).await;
 }
 
 #[tokio::test]

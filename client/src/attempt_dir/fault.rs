@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::wire::cut_text;
-use rustix::fs::StatVfsMountFlags;
 use tokio::sync::watch;
+
+use crate::file_system::FileSystem;
 
 /// The present fault of one state directory.
 #[derive(Clone, Debug)]
@@ -99,39 +100,20 @@ fn try_to_record(path: &Path) -> io::Result<()> {
 
 /// The fault that the numbers of the file system tell; none if the system does not answer.
 fn disk_fault(attempts: &Path) -> Option<String> {
-    let disk = rustix::fs::statvfs(attempts).ok()?;
-    let free_blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
-    fault_of(&DiskNumbers {
-        is_read_only: disk.f_flag.contains(StatVfsMountFlags::RDONLY),
-        blocks: disk.f_blocks,
-        free_bytes: free_blocks.saturating_mul(disk.f_frsize),
-        inodes: disk.f_files,
-        free_inodes: disk.f_ffree,
-    })
+    let disk = FileSystem::of(attempts)?;
+    let usable = if rustix::process::geteuid().is_root() { disk.free_bytes } else { disk.available_bytes };
+    fault_of(&disk, usable)
 }
 
-/// Numbers of a file system, as far as they count here.
-#[derive(Clone, Copy)]
-struct DiskNumbers {
-    is_read_only: bool,
-    /// 0 if the file system does not tell its size.
-    blocks: u64,
-    free_bytes: u64,
-    /// 0 if the file system has no limit of them.
-    inodes: u64,
-    free_inodes: u64,
-}
-
-fn fault_of(disk: &DiskNumbers) -> Option<String> {
+/// `usable_bytes` are those that this user may write.
+fn fault_of(disk: &FileSystem, usable_bytes: u64) -> Option<String> {
     match disk {
-        DiskNumbers { is_read_only: true, .. } => Some("it is mounted read-only".to_owned()),
-        DiskNumbers { blocks: 1.., free_bytes, .. } if *free_bytes < FREE_BYTES_MIN => {
+        FileSystem { is_read_only: true, .. } => Some("it is mounted read-only".to_owned()),
+        FileSystem { total_bytes: 1.., .. } if usable_bytes < FREE_BYTES_MIN => {
             // Without the number: a text that changes would be told to the server each time.
             Some("no space left on its disk".to_owned())
         }
-        DiskNumbers { inodes, free_inodes: 0, .. } if *inodes > 0 => {
-            Some("no inodes left on its disk".to_owned())
-        }
+        FileSystem { inodes: 1.., free_inodes: 0, .. } => Some("no inodes left on its disk".to_owned()),
         _ => None,
     }
 }
@@ -180,19 +162,20 @@ mod tests {
 
     #[test]
     fn a_file_system_tells_that_nothing_can_be_recorded() {
-        let good = DiskNumbers {
+        let good = FileSystem {
             is_read_only: false,
-            blocks: 100,
+            total_bytes: 1 << 20,
             free_bytes: FREE_BYTES_MIN,
+            available_bytes: FREE_BYTES_MIN,
             inodes: 10,
             free_inodes: 1,
         };
-        let fault = |disk: DiskNumbers| fault_of(&disk).unwrap_or_default();
+        let fault = |disk: FileSystem| fault_of(&disk, disk.free_bytes).unwrap_or_default();
         assert_eq!(fault(good), "");
-        assert_eq!(fault(DiskNumbers { inodes: 0, free_inodes: 0, ..good }), "", "there is no limit");
-        assert!(fault(DiskNumbers { is_read_only: true, ..good }).contains("read-only"));
-        assert!(fault(DiskNumbers { free_bytes: FREE_BYTES_MIN - 1, ..good }).contains("no space left"));
-        assert_eq!(fault(DiskNumbers { blocks: 0, free_bytes: 0, ..good }), "", "a trial tells");
-        assert!(fault(DiskNumbers { free_inodes: 0, ..good }).contains("inodes"));
+        assert_eq!(fault(FileSystem { inodes: 0, free_inodes: 0, ..good }), "", "there is no limit");
+        assert!(fault(FileSystem { is_read_only: true, ..good }).contains("read-only"));
+        assert!(fault(FileSystem { free_bytes: FREE_BYTES_MIN - 1, ..good }).contains("no space left"));
+        assert_eq!(fault(FileSystem { total_bytes: 0, free_bytes: 0, ..good }), "", "a trial tells");
+        assert!(fault(FileSystem { free_inodes: 0, ..good }).contains("inodes"));
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use protocol::Token;
-use protocol::container::{ContainerSpec, Overrides, Volume};
+use protocol::container::{ContainerSpec, Overrides, PROGRAM_BYTES_MAX, Volume};
 use protocol::resources::GPUS_VARIABLE;
 use protocol::secret::SecretValue;
 use worker::step::Launch;
@@ -44,6 +44,7 @@ pub fn docker_run(
     deadline: Option<i64>,
 ) -> Result<CommandLine, Invalid> {
     let spec = &*launch.spec;
+    check_program(launch)?;
     let mut args: Vec<String> = ["run", "--pull", "never"].map(String::from).into();
     if spec.init {
         args.push("--init".into());
@@ -73,6 +74,17 @@ pub fn docker_run(
         args.push(checked("command", word)?.into());
     }
     Ok(CommandLine { args, environment: environment(launch)? })
+}
+
+/// Refuses a program for which `runc` would hang. Servers refuse it, too, but for definitions of older ones.
+fn check_program(launch: &Launch) -> Result<(), Invalid> {
+    let args = launch.body.as_ref().map_or(&[][..], |body| &body.args);
+    let bytes = launch.spec.first_word(args).map_or(0, str::len);
+    if bytes <= PROGRAM_BYTES_MAX {
+        return Ok(());
+    }
+    let field = if launch.spec.entrypoint.is_some() { "entrypoint" } else { "command" };
+    Err(invalid(field, format!("its first word has {bytes} bytes (max {PROGRAM_BYTES_MAX})")))
 }
 
 /// The environment of an attempt: the definition's with its secret variables, overridden by the job's, overridden by the variables that
@@ -300,7 +312,8 @@ fn checked<'a>(field: &str, value: &'a str) -> Result<&'a str, Invalid> {
     if value.contains('\0') { Err(invalid(field, "has a NUL byte".into())) } else { Ok(value) }
 }
 
-fn shortened(text: &str) -> String {
+/// The beginning of a text from a definition, for a message.
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(80).collect::<String>().escape_debug().to_string()
 }
 

@@ -12,6 +12,7 @@ pub mod argv;
 mod blocking;
 pub mod docker;
 pub mod fake;
+mod orphans;
 pub mod policy;
 pub mod process;
 mod process_id;

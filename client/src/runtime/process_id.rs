@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::Uptime;
-use rustix::process::{Pid as RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid as RawPid, Signal, kill_process_group};
 
 use crate::attempt_dir::ProcessId;
 use crate::boot::BootId;
@@ -38,13 +38,6 @@ pub(super) fn signal_group(pid: ProcessId, signal: Signal) {
         // The process may end at this moment.
         let _ = kill_process_group(group, signal);
     }
-}
-
-/// Waits for the end of a child without reaping it.
-pub(super) fn wait_without_reaping(child: u32) {
-    let Some(child) = raw(child) else { return };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while matches!(waitid(WaitId::Pid(child), options), Err(rustix::io::Errno::INTR)) {}
 }
 
 /// Signals the process group of a child. The child is not reaped, so its number belongs to no other process.

@@ -1,7 +1,8 @@
 //! `longshore shim DIR`: the parent of one plain process. It records the end even if the worker died meanwhile.
 //!
-//! It reads the command from the attempt directory, records its process, waits, and records its end. It is a process per attempt, so it has
-//! no runtime, no threads and no connection. On its standard output it tells the worker that the program has started.
+//! It reads the command from the attempt directory, records its process, waits, kills what the program has left, and records its end. It is
+//! a process per attempt, so it has no runtime, no threads and no connection. On its standard output it tells the worker that the program
+//! has started.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -18,7 +19,7 @@ use rustix::process::Signal;
 use worker::input::{Exit, ResultFile, StartFailure};
 use worker::step::Launch;
 
-use super::{argv, process_id};
+use super::{argv, orphans, process_id};
 use crate::attempt_dir::{AttemptDir, AttemptEnd, Error, INPUT_VARIABLE, ProgramState, RESULT_VARIABLE};
 use crate::boot::RecordedInstant;
 use crate::clock;
@@ -53,14 +54,12 @@ fn carry_out(dir: &AttemptDir) -> Result<(), Error> {
     }
     add_secrets(dir, &mut launch)?;
     add_exchange(dir, &mut launch)?;
-    let (exit, usage) = match command(dir, &launch)? {
-        Ok(command) => {
-            let (exit, usage) = run_to_end(dir, command)?;
-            (with_result(dir, exit), usage)
-        }
-        Err(invalid) => (not_started(StartFailure::Definition, None, invalid.to_string()), Usage::default()),
+    let end = match command(dir, &launch)? {
+        Ok(command) => run_to_end(dir, command)?,
+        Err(invalid) => ProgramEnd::now(not_started(StartFailure::Definition, None, invalid.to_string())),
     };
-    let at = RecordedInstant::of(clock::now());
+    // The output and the result are read when nothing that the program has started can write to them any more.
+    let (exit, usage, at) = (with_result(dir, end.exit), end.usage, RecordedInstant::of(end.at));
     retry("cannot write down how the program ended yet", dir, || {
         let has_output = !matches!(exit, Exit::NotStarted { .. });
         let output = if has_output { dir.try_lengths()? } else { OutputLengths::default() };
@@ -150,9 +149,29 @@ fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::In
     Ok(Ok(command))
 }
 
-/// Runs the program. The usage is that of the program and of all descendants that were waited for.
-fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), Error> {
+/// The end of the program itself.
+struct ProgramEnd {
+    exit: Exit,
+    /// Of the program and of all descendants that were waited for.
+    usage: Usage,
+    at: Now,
+}
+
+impl ProgramEnd {
+    /// An end that used nothing.
+    fn now(exit: Exit) -> Self {
+        Self { exit, usage: Usage::default(), at: clock::now() }
+    }
+}
+
+/// Runs the program. When this returns, all that it has started is gone, but for what cannot be killed.
+fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<ProgramEnd, Error> {
     let began = clock::now();
+    if let Err(error) = orphans::adopt_orphans() {
+        print_error(&format!(
+            "cannot adopt processes that the program leaves; they go on after its end: {error}"
+        ));
+    }
     // Without this record nothing is started. With it, a killed shim does not count as unstarted.
     dir.record_program(ProgramState::Starting)?;
     let mut child = match command.spawn() {
@@ -160,7 +179,8 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), E
         Err(error) => {
             // The directory of the attempt is always there.
             let directory = command.get_current_dir().filter(|path| !path.starts_with(dir.path()));
-            return Ok((refused(&error, directory), Usage::default()));
+            let program = command.get_program().to_string_lossy();
+            return Ok(ProgramEnd::now(refused(&error, &program, directory)));
         }
     };
     if let Some(program) = process_id::identify(child.id())
@@ -170,33 +190,51 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<(Exit, Usage), E
         process_id::signal_group_of_child(child.id(), Signal::KILL);
         // The shim is its parent, so it ends here; its exit is not kept.
         let _ = child.wait();
+        kill_orphans(dir);
         print_error(&format!("stopped a program that could not be written down: {}", error_chain(&error)));
-        return Ok((Exit::Vanished, Usage::default()));
+        return Ok(ProgramEnd::now(Exit::Vanished));
     }
     dir.record_start(began.up);
     // The worker may have died.
     let _ = writeln!(io::stdout(), "{STARTED} {}", child.id());
     let used = ChildUsage::begin();
-    process_id::wait_without_reaping(child.id());
+    orphans::wait_for_program(child.id());
+    let at = clock::now();
     // Processes that it left in its group end with it. Until the program is reaped its number stays its own.
     process_id::signal_group_of_child(child.id(), Signal::KILL);
     let status = child.wait();
-    Ok((status.map_or(Exit::Vanished, |status| ended(status, began)), used.end()))
+    kill_orphans(dir);
+    let exit = status.map_or(Exit::Vanished, |status| Exit::Ran {
+        code: exit_code(status),
+        oom: false,
+        run_time: at.up.since(began.up),
+        result: ResultFile::Absent,
+    });
+    Ok(ProgramEnd { exit, usage: used.end(), at })
 }
 
-fn ended(status: ExitStatus, began: Now) -> Exit {
-    let code = status.code().or_else(|| status.signal().map(|it| 128 + it)).unwrap_or(-1);
-    Exit::Ran { code, oom: false, run_time: clock::now().up.since(began.up), result: ResultFile::Absent }
+/// Ends the processes that the program has left outside of its group.
+fn kill_orphans(dir: &AttemptDir) {
+    for process in orphans::kill_all() {
+        let process = orphans::describe(process);
+        print_error(&format!("{}: process {process} cannot be killed and goes on", dir.path().display()));
+    }
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|it| 128 + it)).unwrap_or(-1)
 }
 
 /// `directory` is that of the key `working_dir`. A missing directory has the same error as a missing program.
-fn refused(error: &io::Error, directory: Option<&Path>) -> Exit {
+fn refused(error: &io::Error, program: &str, directory: Option<&Path>) -> Exit {
     let (fault, code) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (StartFailure::Definition, Some(127)),
         io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory => {
             (StartFailure::Definition, Some(126))
         }
-        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => (StartFailure::Definition, None),
+        io::ErrorKind::InvalidFilename | io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
+            (StartFailure::Definition, None)
+        }
         // ENOEXEC: neither a binary nor a script.
         _ if error.raw_os_error() == Some(8) => (StartFailure::Definition, Some(126)),
         _ => (StartFailure::Host, None),
@@ -204,7 +242,7 @@ fn refused(error: &io::Error, directory: Option<&Path>) -> Exit {
     let may_enter = |path: &Path| path.is_dir() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
     let message = match directory.filter(|path| !may_enter(path)) {
         Some(path) => format!("working_dir {} cannot be entered on this worker: {error}", path.display()),
-        None => format!("the program cannot be started: {error}"),
+        None => format!("the program `{}` cannot be started: {error}", argv::shortened(program)),
     };
     not_started(fault, code, message)
 }

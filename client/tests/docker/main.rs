@@ -2,6 +2,7 @@
 
 mod away;
 mod doubt;
+mod failed_start;
 mod foreign;
 mod image_gc;
 mod images;

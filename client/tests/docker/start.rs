@@ -113,7 +113,7 @@ async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_avail
     for launch in [
         launch(1, spec(&["echo", &too_long])),
         // No machine takes more than 6 MiB of arguments.
-        launch(2, spec(&[long.as_str(); 60])),
+        launch(2, spec(&[&["echo"][..], &[long.as_str(); 60]].concat())),
         Launch { name: "a\0b".into(), ..launch(3, spec(&["true"])) },
     ] {
         let token = launch.token;

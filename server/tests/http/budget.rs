@@ -15,7 +15,7 @@ async fn submissions_that_are_not_committed_share_a_budget_in_bytes() {
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     let head = "POST /api/jobs/resize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 60000\r\n\r\n";
     slow.write_all(format!("{head}{}", " ".repeat(59_000)).as_bytes()).await.unwrap();
-    let body = format!(r#"{{"args":["{}"]}}"#, "a".repeat(20_000));
+    let body = format!(r#"{{"args":["a","{}"]}}"#, "a".repeat(20_000));
     let until = async |status| {
         let search = async {
             loop {

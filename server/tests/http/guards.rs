@@ -32,12 +32,12 @@ async fn bad_bodies_get_the_problem_that_fits() {
 async fn an_argument_may_be_as_long_as_a_word_of_a_command_line() {
     let server = Server::start().await;
     let ask = async |bytes: usize| {
-        let body = format!(r#"{{"args":["{}"]}}"#, "x".repeat(bytes));
+        let body = format!(r#"{{"args":["program","{}"]}}"#, "x".repeat(bytes));
         server.post("/api/jobs/resize", &body).await
     };
     assert_eq!(ask(131_071).await.status, 201);
     let problem = ask(131_072).await.is_problem(422, "too_long");
-    assert_eq!(problem["field"], "args[0]");
+    assert_eq!(problem["field"], "args[1]");
     assert_eq!(server.stand.world().jobs.len(), 1);
 }
 

@@ -177,3 +177,34 @@ async fn the_entries_of_a_batch_have_their_own_parameters() {
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(server.get("/api/jobs/2").await.json()["params"], json!({"token": "***"}));
 }
+
+#[tokio::test]
+async fn the_program_that_a_submission_names_is_no_longer_than_a_path() {
+    let server = server().await;
+    let jobs = r#"jobs:
+  bare: { image: bare:1 }
+  chosen: { image: chosen:1, command: ["${params.program}"], params: { program: { required: false } } }
+  given: { image: given:1, entrypoint: [run] }
+"#;
+    reload(&server, jobs).await;
+    let (fits, too_long) = ("x".repeat(4_095), "x".repeat(4_096));
+    let args = |first: &str| json!({ "args": [first, too_long] }).to_string();
+    let params = |program: &str| json!({ "params": { "program": program }, "args": [too_long] }).to_string();
+    let hint =
+        "the definition has no command, so the first argument may be the program; give it an entrypoint";
+    for (name, field, body) in
+        [("bare", "args[0]", &args as &dyn Fn(&str) -> String), ("chosen", "params", &params)]
+    {
+        assert_eq!(server.post(&format!("/api/jobs/{name}"), &body(&fits)).await.status, 201, "{name}");
+        let answer = server.post(&format!("/api/jobs/{name}"), &body(&too_long)).await;
+        let detail = "4096 bytes are too long for a program (max 4095)";
+        assert_eq!(faults(&answer), [(field.to_owned(), format!("{detail}; {hint}"))]);
+    }
+    // Without its parameter the first argument comes first.
+    server.post("/api/jobs/chosen", &args(&too_long)).await.is_problem(422, "too_long");
+    assert_eq!(server.post("/api/jobs/given", &args(&too_long)).await.status, 201);
+    // A retry may change it.
+    server.stand.world().end(1, State::Failed, 1);
+    let retry = server.post("/api/jobs/1/retry", &args(&too_long)).await;
+    retry.is_problem(422, "too_long");
+}

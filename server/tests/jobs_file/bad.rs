@@ -176,7 +176,7 @@ fn an_argument_that_is_too_long_is_refused_at_its_position() {
     for (keys, before) in [
         ("command: [echo, \"WORD\"]", ""),
         ("command: echo WORD", ""),
-        ("entrypoint: [\"WORD\"]", ""),
+        ("entrypoint: [sh, \"WORD\"]", ""),
         ("tmpfs: WORD", "/tmp:"),
         ("user: \"WORD\"", ""),
         ("stop_signal: \"WORD\"", ""),
@@ -192,6 +192,38 @@ fn an_argument_that_is_too_long_is_refused_at_its_position() {
         let key = keys.split(':').next().expect("a key");
         assert_eq!(faults.list[0].text, format!("{key}: 131001 bytes are too long (max 131000)"), "{keys}");
         assert!(faults.to_string().len() < 500, "{keys}");
+    }
+}
+
+#[test]
+fn a_program_is_no_longer_than_a_path() {
+    for keys in [
+        "command: [WORD]",
+        "command: WORD with more",
+        "entrypoint: [WORD]",
+        "entrypoint: WORD\n  command: [a]",
+        "runtime: process\n  command: [WORD]",
+        "runtime: process\n  entrypoint: [WORD]",
+    ] {
+        let read = |bytes: usize| {
+            let image = if keys.starts_with("runtime") { "" } else { "  image: busybox\n" };
+            let text = format!("- name: a\n{image}  {}\n", keys.replace("WORD", &"x".repeat(bytes)));
+            parse(&text, Path::new("jobs.yaml"), &environment())
+        };
+        assert!(read(4_095).is_ok(), "{keys}");
+        let faults = read(4_096).expect_err(keys);
+        let key = if keys.contains("entrypoint") { "entrypoint" } else { "command" };
+        assert_eq!(faults.list[0].text, format!("{key}: 4096 bytes are too long (max 4095)"), "{keys}");
+        assert_eq!(only_code(faults), Code::TooLong, "{keys}");
+    }
+    // Behind an entrypoint it is an argument, also if one of them stands in `defaults`.
+    let long = "x".repeat(4_096);
+    for text in [
+        format!("- name: a\n  image: busybox\n  entrypoint: [sh, -c]\n  command: [{long}]\n"),
+        format!("defaults:\n  command: [{long}]\njobs:\n  a: {{image: busybox, entrypoint: [sh, -c]}}\n"),
+        format!("defaults:\n  entrypoint: [sh, -c]\njobs:\n  a: {{image: busybox, command: [{long}]}}\n"),
+    ] {
+        assert!(parse(&text, Path::new("jobs.yaml"), &environment()).is_ok());
     }
 }
 

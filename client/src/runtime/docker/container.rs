@@ -11,7 +11,7 @@ use serde::Deserialize;
 use worker::input::{Exit, ResultFile, StartFailure};
 
 use super::skew::Skew;
-pub(super) use super::start_failure::fault_of;
+pub(super) use super::start_failure::{fault_of, is_memory_kill};
 use crate::runtime::argv::LABEL_PREFIX;
 
 /// The format of the query: one line of JSON per container.
@@ -41,7 +41,7 @@ pub(super) struct State {
     pub(super) status: Status,
     exit_code: i32,
     #[serde(rename = "OOMKilled", default)]
-    oom_killed: bool,
+    pub(super) oom_killed: bool,
     #[serde(default)]
     error: String,
     started_at: String,

@@ -19,6 +19,7 @@ use super::DockerContext;
 use super::cli::{CallError, CallOutput};
 use super::images::{PulledRecord, familiar};
 use crate::clock;
+use crate::file_system::FileSystem;
 
 /// Settings of the clean-up.
 #[derive(Clone, Debug)]
@@ -67,9 +68,9 @@ impl WantedImages {
 
 /// The use of the file system that holds this path, as `df` counts it: blocks that are kept for root are not usable.
 fn measure(path: &Path) -> Option<DiskUse> {
-    let disk = rustix::fs::statvfs(path).ok()?;
-    let used = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize);
-    Some(DiskUse { used, usable: used.saturating_add(disk.f_bavail.saturating_mul(disk.f_frsize)) })
+    let disk = FileSystem::of(path)?;
+    let used = disk.total_bytes.saturating_sub(disk.free_bytes);
+    Some(DiskUse { used, usable: used.saturating_add(disk.available_bytes) })
 }
 
 /// Looks at the disk from time to time, for ever.

@@ -15,6 +15,11 @@ pub(super) fn is_about_disk(message: &str) -> bool {
     says(&message.to_lowercase(), &DISK_FAULTS)
 }
 
+/// `true` if the message says that the kernel has killed the container before its program started, for lack of memory.
+pub(super) fn is_memory_kill(message: &str) -> bool {
+    says(&message.to_lowercase(), &MEMORY_KILLS)
+}
+
 /// Takes a message in lower case.
 fn is_definition_fault(message: &str) -> bool {
     // Names from the definition come behind this place, and their words do not count.
@@ -24,7 +29,10 @@ fn is_definition_fault(message: &str) -> bool {
         || behind.starts_with(INIT_PROGRAM) || says(before, &DISK_FAULTS) || says(before, &HOST_FAULTS);
     let is_proven =
         || says(behind, &PROGRAM_FAULTS) || says(before, &DEFINITION_FAULTS) || is_about_mount(before);
-    says(before, &IMAGE_FAULTS) || is_mount_onto_file(before) || (!is_hosts() && is_proven())
+    says(before, &IMAGE_FAULTS)
+        || says(before, &LIMIT_FAULTS)
+        || is_mount_onto_file(before)
+        || (!is_hosts() && is_proven())
 }
 
 /// `true` if a mount or a tmpfs of the definition cannot be made: the container has another kind of file there, or the kernel refuses a
@@ -98,6 +106,9 @@ const DEFINITION_FAULTS: [&str; 33] = [
 const IMAGE_FAULTS: [&str; 3] =
     [" is not directory", "cannot be mounted because it is ", "the specified platform"];
 
+/// Messages about a limit of a definition that also name a control group.
+const LIMIT_FAULTS: [&str; 1] = ["unable to set memory limit"];
+
 /// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. Docker says the same
 /// words about files of this machine.
 const PROGRAM_FAULTS: [&str; 9] = [
@@ -111,6 +122,9 @@ const PROGRAM_FAULTS: [&str; 9] = [
     "file name too long",
     "too many levels of symbolic links",
 ];
+
+/// As runc says it in a failed start, whatever the error was that followed from the kill.
+const MEMORY_KILLS: [&str; 1] = ["container init was oom-killed"];
 
 /// Words before the program or the working directory of a job, as runc, crun and gVisor say it.
 const JOB_PROGRAM: [&str; 6] = [
@@ -195,6 +209,7 @@ mod tests {
                 "Invalid signal: NOSUCH",
                 "Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available",
                 "Minimum memory limit allowed is 6MB",
+                "runc create failed: unable to start container process: unable to apply cgroup configuration: unable to set memory limit to 6291456 (current usage: 6811648, peak usage: 7000064)",
                 "Duplicate mount point: /x",
                 "invalid CapAdd: unknown capability: \"CAP_NOSUCH\"",
                 "the working directory 'rel' is invalid, it needs to be an absolute path",

@@ -82,6 +82,13 @@ pub(super) fn read(
     if is_job && runtime.is_some() {
         check_program_source(&spec, scope, name_at, reader);
     }
+    // In `defaults` it may stand behind the entrypoint of a job.
+    if is_job
+        && spec.entrypoint.is_none()
+        && let (Some(node), Some(program)) = (scope.find("command"), spec.command.first())
+    {
+        reader.accept(node.at, grammar::program(program));
+    }
     (spec, ParamUses { command: words, environment: variables.from_params, secrets: variables.from_secrets })
 }
 
@@ -186,6 +193,9 @@ fn entrypoint(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> 
     if words.first().is_none_or(String::is_empty) {
         reader.fault(node.at, Code::InvalidValue, "the entrypoint must name a program");
         return None;
+    }
+    if let Some(program) = words.first() {
+        reader.accept(node.at, grammar::program(program));
     }
     Some(words)
 }

@@ -1,5 +1,6 @@
 //! Grammars of single values: pure functions from text to a value or a fault.
 
+use protocol::container::PROGRAM_BYTES_MAX;
 use protocol::signal;
 
 use super::fault::{Code, quoted};
@@ -105,6 +106,11 @@ pub(super) fn words(text: &str) -> Checked<Vec<String>> {
 /// A word of a command line, or a value behind the name of its option.
 pub(super) fn argument(text: &str) -> Checked<()> {
     at_most(text, ARGUMENT_BYTES_MAX)
+}
+
+/// The first word of a command line. A longer word than [`argument`] takes is that function's fault.
+pub(super) fn program(text: &str) -> Checked<()> {
+    if text.len() > ARGUMENT_BYTES_MAX { Ok(()) } else { at_most(text, PROGRAM_BYTES_MAX) }
 }
 
 /// The quote that is open at the end, and at which character it was opened.

@@ -109,6 +109,7 @@ pub(crate) fn repetition(
         job_request::check_totals(&details)?;
     }
     job_request::check_size(&details.sent())?;
+    submission::check_program(definition, Some(&details))?;
     let has_details = !details.is_empty();
     Ok(NewJob {
         priority: changes.priority.or((!cleared.clears(Field::Priority)).then_some(row.priority)),

@@ -89,6 +89,7 @@ impl ScheduleChoice {
         let details = JobDetails { overrides, labels: own.labels, params, ..JobDetails::default() };
         job_request::check_totals(&details)?;
         job_request::check_size(&details.sent())?;
+        submission::check_program(definition, Some(&details))?;
         job.details = Some(Box::new(details));
         Ok(job)
     }

@@ -1,7 +1,7 @@
 //! Completes a parsed request by its definition: refuses what the definition does not allow, resolves the parameters, and lays overrides
 //! over earlier ones.
 
-use protocol::container::Overrides;
+use protocol::container::{Overrides, PROGRAM_BYTES_MAX};
 use scheduler::definition::Definition;
 use scheduler::dependencies::RequiredEnd;
 use scheduler::details::JobDetails;
@@ -35,6 +35,7 @@ pub(crate) fn complete(
     }
     let rules = &definition.submission;
     if rules.is_default() && params.is_empty() {
+        check_program(definition, job.details.as_deref())?;
         return Ok(job);
     }
     let mut faults = not_allowed(rules, &job, &params, &after_entries, &ClearedFields::default());
@@ -55,7 +56,30 @@ pub(crate) fn complete(
     if let Some(details) = &job.details {
         job_request::check_size(&details.sent())?;
     }
+    check_program(definition, job.details.as_deref())?;
     Ok(job)
+}
+
+/// Checks the first word of the command line if a parameter or an argument gives it. That of the definition was checked at load.
+///
+/// # Errors
+/// `too_long`.
+pub(crate) fn check_program(definition: &Definition, details: Option<&JobDetails>) -> Result<(), Problem> {
+    let Some(details) = details.filter(|_| definition.container.first_word(&[]).is_none()) else {
+        return Ok(());
+    };
+    let (field, word) = match (details.params.args.first(), details.overrides.args.first()) {
+        (Some(word), _) => ("params", word),
+        (None, Some(word)) => ("args[0]", word),
+        (None, None) => return Ok(()),
+    };
+    if word.len() <= PROGRAM_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("{} bytes are too long for a program (max {PROGRAM_BYTES_MAX})", word.len());
+    let hint =
+        "the definition has no command, so the first argument may be the program; give it an entrypoint";
+    Err(Problem::new(Code::TooLong, detail).field(field).hint(hint))
 }
 
 /// Checks a change of a job that waits: it may set what a submission may set.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use protocol::Uptime;
 use protocol::report::ReleaseCause;
 use tokio::time::sleep;
-use worker::input::{Exit, StartFailure};
+use worker::input::{Exit, ResultFile, StartFailure};
 
 use super::{Attempt, AttemptOutcome, LOOK_AGAIN, not_started, unavailable};
 use crate::clock;
@@ -72,6 +72,8 @@ impl Attempt {
             match container.lifecycle() {
                 Lifecycle::Changing => sleep(LOOK_AGAIN).await,
                 Lifecycle::Failed(exit) => {
+                    let oom_seen = container.state.oom_killed || self.oom.load(Ordering::Relaxed);
+                    let exit = self.with_memory_kill(exit, oom_seen);
                     return Conclusion::Ended(AttemptOutcome::Ended { exit, at: clock::now().up });
                 }
                 Lifecycle::Unstarted => {
@@ -215,6 +217,7 @@ impl Attempt {
                 let message = cli::one_line(cli_stderr);
                 let exit =
                     Exit::NotStarted { fault: container::fault_of(&message), code: Some(125), message };
+                let exit = self.with_memory_kill(exit, false);
                 Conclusion::Ended(AttemptOutcome::Ended { exit, at: clock::now().up })
             }
             CliExit::Code(_) | CliExit::Observed => {
@@ -225,6 +228,20 @@ impl Attempt {
                 self.name
             )),
             CliExit::Unknown => Conclusion::Retry("docker was killed before it made a container".into()),
+        }
+    }
+
+    /// The exit of a failed start. A container that was killed at its own memory limit counts as one that ran and was killed there, so the
+    /// next attempt may get more. Without a limit the machine lacks memory.
+    fn with_memory_kill(&self, exit: Exit, oom_seen: bool) -> Exit {
+        match exit {
+            Exit::NotStarted { fault: StartFailure::Host, message, .. }
+                if self.launch.spec.resources.memory_bytes.is_some()
+                    && (oom_seen || container::is_memory_kill(&message)) =>
+            {
+                Exit::Ran { code: KILLED, oom: true, run_time: Duration::ZERO, result: ResultFile::Absent }
+            }
+            exit => exit,
         }
     }
 
@@ -243,6 +260,9 @@ impl Attempt {
 fn stopped_before_start() -> Conclusion {
     Conclusion::Ended(not_started(StartFailure::Stopped, "stopped before it started".into()))
 }
+
+/// 128 + SIGKILL.
+const KILLED: i32 = 137;
 
 /// Earlier than the end of any container.
 const NOBODY_LOOKED: Uptime = Uptime(0);
