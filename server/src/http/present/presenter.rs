@@ -1,7 +1,7 @@
 //! Fills the JSON of jobs from rows and the snapshot: state and pending reason. `ending` says how a job ended, `timeline` tells their
 //! history.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, DependencyRecord, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
 
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
@@ -35,9 +35,18 @@ pub(crate) struct Presenter {
     lease: Duration,
 }
 
-/// The value of a parameter, unless it is secret.
-fn shown_param(param: &JobParam) -> serde_json::Value {
-    if param.secret { params::SECRET.into() } else { params::to_json(&param.value) }
+/// Parameters with their values, unless they are secret.
+fn shown_params(params: &[JobParam]) -> BTreeMap<String, serde_json::Value> {
+    let shown = |param: &JobParam| match param.secret {
+        true => params::SECRET.into(),
+        false => params::to_json(&param.value),
+    };
+    params.iter().map(|param| (param.name.clone(), shown(param))).collect()
+}
+
+/// A text as JSON. One that is not JSON is shown as text.
+fn shown_json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 impl AppState {
@@ -85,6 +94,17 @@ impl Presenter {
         }
     }
 
+    /// A job with what it was given and what it left.
+    pub(crate) fn with_result(&self, row: JobRow, given: &GivenParams) -> shapes::ListedJob {
+        let own_index = row.batch.and_then(|batch| row.job.0.checked_sub(batch.0));
+        shapes::ListedJob {
+            index: given.index.or(own_index),
+            params: shown_params(&given.params),
+            result: row.attempt.as_ref().and_then(|attempt| attempt.result.as_deref()).map(shown_json),
+            job: self.job(row),
+        }
+    }
+
     /// A job with attempts and timeline.
     pub(crate) fn full(&self, record: JobRecord) -> shapes::FullJob {
         let JobRecord {
@@ -106,11 +126,10 @@ impl Presenter {
             traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
             request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
             args: overrides.args,
-            params: params.iter().map(|param| (param.name.clone(), shown_param(param))).collect(),
-            input: overrides.input.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| text.into())),
+            params: shown_params(&params),
+            input: overrides.input.as_deref().map(shown_json),
             environment: overrides.environment.into_iter().map(|(name, _)| name).collect(),
-            // A result that is not JSON is shown as text.
-            result: result.map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
+            result: result.map(shown_json),
             cancel: timeline.is_cancelled_too_late().then(|| "too_late".into()),
             timeline: timeline.events(),
             late_reports: timeline.late_reports(),
