@@ -158,6 +158,9 @@ impl Presenter {
                 let text = format!("{what} is not due before {}", Time(row.due_at)).into();
                 Some(shapes::Reason { text, ..pending(PendingReason::NotDue) })
             }
+            Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
+                self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
+            })),
             Some(reason) => Some(pending(reason)),
             None => {
                 let attempt = live(row)?;
@@ -166,14 +169,36 @@ impl Presenter {
         }
     }
 
+    /// The reason of a job that waits for the only worker that may run it.
+    pub(crate) fn pinned_worker_away(
+        &self,
+        row: &JobRow,
+        name: impl FnOnce(WorkerId) -> Option<String>,
+    ) -> shapes::Reason {
+        let reason = pending(PendingReason::PinnedWorkerAway);
+        let last = row.attempt.as_ref();
+        let (only, cause) = match (member_of(row).and_then(|member| member.pinned), last) {
+            (Some(own), _) => (own, "it is its own as a member (run_on)"),
+            (None, Some(last)) => (last.worker, "its last attempt was there (retry.on: same)"),
+            (None, None) => return reason,
+        };
+        let of_attempt = || last.filter(|last| last.worker == only).map(|last| last.worker_name.to_string());
+        let name = name(only).or_else(of_attempt).filter(|name| !name.is_empty());
+        let worker = name.unwrap_or_else(|| format!("worker {only}"));
+        let text = format!("it may only run on {worker}, which is not connected: {cause}").into();
+        shapes::Reason { text, ..reason }
+    }
+
     /// The text for an unreachable worker: since when, when the attempt is given up, and the consequence.
     fn absence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
         let since = self.unreachable_since(attempt)?;
+        let worker = self.worker(attempt)?;
         let then = self.definition(row).map(|definition| {
             let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
-            // The time counts from the last message, which was a lease before the worker became unreachable.
+            // The time counts from the last message, which was a lease before the worker became unreachable, or just before it was revoked.
             let after = definition.given_up_after(is_cancelled).unwrap_or_default();
-            let given_up = Time(since.0 - self.lease + after);
+            let silent_before = if worker.revoked_at == Some(since.0) { Duration::ZERO } else { self.lease };
+            let given_up = Time(since.0 - silent_before + after);
             let becomes = match definition.loss.on_lost {
                 _ if is_cancelled => "is cancelled",
                 OnLost::Retry => "is tried again",
@@ -191,8 +216,11 @@ impl Presenter {
             };
             format!("; about {given_up} its attempt is given up, and the job {becomes}")
         });
-        let text =
-            format!("its worker has been unreachable since {since}{}", then.unwrap_or_default()).into();
+        let is_away = match worker.revoked_at {
+            Some(at) => format!("was revoked at {}", Time(at)),
+            None => format!("has been unreachable since {since}"),
+        };
+        let text = format!("its worker {is_away}{}", then.unwrap_or_default()).into();
         Some(shapes::Reason { code: "worker_unreachable".into(), text })
     }
 
@@ -265,7 +293,9 @@ impl Presenter {
 
     fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
         let worker = self.worker(attempt)?;
-        matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
+        let is_away =
+            matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned | WorkerState::Revoked);
+        is_away.then_some(Time(worker.since))
     }
 }
 
