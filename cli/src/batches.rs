@@ -1,6 +1,7 @@
 //! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end or cancels it. `retry` makes a batch of what has not
-//! succeeded, and `follow` prints the output of the members.
+//! succeeded, `results` prints what the members left, and `follow` prints their output.
 
+mod results;
 mod retry;
 
 use std::time::Duration;
@@ -38,12 +39,14 @@ pub(crate) struct ListFlags {
     limit: u16,
 }
 
-/// Show a batch, wait for its end, cancel it, or retry what has not succeeded.
+/// Show a batch or its results, wait for its end, cancel it, or retry it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore batch 120             how many members are in each state, and the first failures
   longshore batch 120 --wait      show the progress until the last member has ended
   longshore batch 120 -f          print the output of all members until then
+  longshore batch 120 results     the parameters and the result of each member
+  longshore batch 120 results -o csv > results.csv
   longshore batch 120 cancel      cancel all members that have not ended
   longshore batch 120 retry       make a batch of the members that have not succeeded
   longshore batch 120 retry -y --concurrency 5 --wait
@@ -85,6 +88,8 @@ enum BatchOperation {
     Cancel,
     /// Make a batch of the members that have not succeeded.
     Retry,
+    /// Print the parameters, the result or the reason of each member.
+    Results,
 }
 
 /// Lists batches.
@@ -102,7 +107,7 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         vec![
             batch.id.to_string(),
             batch.name.clone().unwrap_or_default(),
-            batch.state.to_string(),
+            state_text(batch),
             format!("{}/{}", batch.ended(), batch.count),
             batch.counts.failures().to_string(),
             view::since(batch.created_at, now),
@@ -129,7 +134,7 @@ async fn follow(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
         }
     };
     let ended: BatchSummary = parse(api, &ended)?;
-    screen::note(&format!("longshore: batch {id} {}: {}", ended.state, ended.members_text()));
+    screen::note(&format!("longshore: batch {id} {}: {}", state_text(&ended), ended.members_text()));
     if ended.state == "succeeded" { Ok(()) } else { Err(Failure::silent(Exit::Failed).into()) }
 }
 
@@ -139,6 +144,7 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     let format = flags.common.format;
     match flags.operation {
         Some(BatchOperation::Retry) => return retry::retry(&api, flags).await,
+        Some(BatchOperation::Results) => return results::print(&api, &flags).await,
         Some(BatchOperation::Cancel) => cancel(&api, &flags).await?,
         None if flags.follow => return follow(&api, format, flags.id).await,
         None => {}
@@ -220,7 +226,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         ("name", batch.name.clone().unwrap_or_default()),
         ("retry of", batch_text(batch.retry_of)),
         ("retried as", batch_text(batch.retried_as)),
-        ("state", batch.state.to_string()),
+        ("state", state_text(batch)),
         ("progress", format!("{} of {} ended", batch.ended(), batch.count)),
         ("members", batch.members_text()),
         ("max failures", view::optional(batch.max_failures.as_ref())),
@@ -232,6 +238,10 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("eta", batch.eta.map(|eta| format!("in {}", view::until(eta, now))).unwrap_or_default()),
     ])?;
+    if batch.max_failures_reached {
+        let text = if batch.ended_at.is_some() { "were" } else { "are" };
+        screen::line(&format!("max_failures was reached: members that had not started {text} cancelled"))?;
+    }
     for job in &full.failures {
         screen::line(&format!("job {} {}", job.id, screen::visible(&job.end_text())))?;
     }
@@ -239,6 +249,15 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         screen::line(&format!("and more: longshore ls --batch {} --state failed,expired,lost", batch.id))?;
     }
     Ok(())
+}
+
+/// The state, and that the batch was stopped by its failures.
+fn state_text(batch: &BatchSummary) -> String {
+    match (batch.max_failures_reached, batch.ended_at) {
+        (false, _) => batch.state.to_string(),
+        (true, None) => format!("{} (stopping)", batch.state),
+        (true, Some(_)) => format!("{} (stopped)", batch.state),
+    }
 }
 
 fn batch_text(batch: Option<u64>) -> String {

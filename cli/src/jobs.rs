@@ -126,8 +126,8 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         return watch::watch(&api, &flags).await;
     }
     match flags.common.format {
-        Format::Csv => return export(&api, &flags, "text/csv").await,
-        Format::Ndjson => return export(&api, &flags, "application/x-ndjson").await,
+        Format::Csv => return export_list(&api, &flags, "text/csv").await,
+        Format::Ndjson => return export_list(&api, &flags, "application/x-ndjson").await,
         _ => {}
     }
     let is_quiet = flags.quiet || flags.common.format == Format::Name;
@@ -167,14 +167,23 @@ fn table(api: &Api, jobs: &[Value], format: Format) -> anyhow::Result<(Vec<&'sta
 }
 
 /// Prints all jobs that fit as the server sends them.
-async fn export(api: &Api, flags: &ListFlags, kind: &str) -> anyhow::Result<()> {
+async fn export_list(api: &Api, flags: &ListFlags, kind: &str) -> anyhow::Result<()> {
     if flags.quiet {
         let text = "--quiet prints ids, which are no records";
         return Err(Failure::new(Exit::Usage, text).hint("use it without -o csv and -o ndjson").into());
     }
     let limit = flags.limit.map(|limit| ("limit", limit.to_string()));
+    let query: Vec<_> = query(flags).into_iter().chain(limit).collect();
+    export(api, &query, kind).await
+}
+
+/// Prints all jobs of a query as the server sends them.
+///
+/// # Errors
+/// The server refused the request, or the list broke off.
+pub(crate) async fn export(api: &Api, query: &[(&'static str, String)], kind: &str) -> anyhow::Result<()> {
     let request = api.request(Method::GET, &["api", "jobs"]).header(ACCEPT, kind);
-    let mut response = api.send(request.query(&query(flags)).query(limit.as_slice())).await?;
+    let mut response = api.send(request.query(query)).await?;
     let given = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     if !given.starts_with(kind.as_bytes()) {
         return Err(api.unexpected_response().into());

@@ -3,6 +3,7 @@
 //! This file parses the command line, runs the verb, and turns its error into an exit code. The verbs are listed in [`program`].
 
 mod api;
+mod api_token;
 mod args;
 mod audit;
 mod auth_proxy;

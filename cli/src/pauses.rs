@@ -79,9 +79,10 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
     };
     let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
     let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));
-    api.send(api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]))).await?;
+    let answer = api.send(api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]))).await?;
+    let is_changed = !answer.headers().contains_key(UNCHANGED);
     let (name, id, group) = (target.name.as_deref(), target.schedule.as_deref(), target.group.as_deref());
-    let shown = json!({ "name": name, "schedule": id, "group": group, "state": done });
+    let shown = json!({ "name": name, "schedule": id, "group": group, "state": done, "changed": is_changed });
     // The server and all schedules have no name that a command takes.
     let key = if group.is_some() { "group" } else { "name" };
     let has_name = name.is_some() || group.is_some();
@@ -97,12 +98,21 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
         (None, _, None) if target.schedules => "all schedules".to_owned(),
         (None, _, None) => "all jobs and schedules".to_owned(),
     };
+    let was = if name.is_some() || group.is_some() { "was" } else { "were" };
+    let done = match (is_changed, verb) {
+        (true, _) => done.to_owned(),
+        (false, "pause") => format!("{was} paused already"),
+        (false, _) => format!("{was} not paused"),
+    };
     screen::line(&format!("{} {done}", screen::visible(&what)))?;
     match name {
         Some(name) if id.is_none() && verb == "resume" => warn_of_others(&api, name).await,
         _ => Ok(()),
     }
 }
+
+/// The header of the answer if nothing had to be done.
+const UNCHANGED: &str = "pause-unchanged";
 
 /// Says what else keeps the jobs of a definition from their starts. It may have left jobs.yaml.
 async fn warn_of_others(api: &Api, name: &str) -> anyhow::Result<()> {

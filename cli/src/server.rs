@@ -14,7 +14,7 @@ use retention::RetentionArgs;
 use crate::auth_proxy::AuthProxyArgs;
 use crate::failure::{Exit, Failure};
 use crate::logging::{self, LoggingArgs};
-use crate::{core_dumps, hangup, settings, systemd, validate};
+use crate::{api_token, core_dumps, hangup, settings, systemd, validate};
 
 /// Run a server: accept jobs, store them, and send them to workers.
 #[derive(Debug, clap::Args)]
@@ -183,7 +183,7 @@ impl DataArgs {
 #[command(next_help_heading = "Access")]
 struct AccessArgs {
     /// File with the API token, readable by its owner only.
-    #[arg(long, env = "LONGSHORE_API_TOKEN_FILE", value_name = "FILE")]
+    #[arg(long, env = api_token::VARIABLE, value_name = "FILE")]
     api_token_file: Option<PathBuf>,
     /// File with the token for workers, readable by its owner only.
     #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
@@ -255,6 +255,8 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
     restrict_umask();
     core_dumps::forbid();
     flags.file.log_source();
+    let (api, worker) = (&flags.access.api_token_file, &flags.access.worker_token_file);
+    api_token::warn_of_client_token(api.as_deref(), worker.as_deref());
     let config = config(Settings {
         listen: flags.listen,
         data_dir: flags.data.directory(),

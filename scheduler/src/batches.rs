@@ -66,8 +66,11 @@ pub struct BatchMember {
 }
 
 impl BatchMember {
+    /// The variable with the position among the members, from 0.
+    pub const INDEX_VARIABLE: &str = "LONGSHORE_INDEX";
+
     /// The names of the variables that tell a member its position.
-    pub const VARIABLES: [&str; 3] = ["LONGSHORE_BATCH", "LONGSHORE_INDEX", "LONGSHORE_BATCH_SIZE"];
+    pub const VARIABLES: [&str; 3] = ["LONGSHORE_BATCH", Self::INDEX_VARIABLE, "LONGSHORE_BATCH_SIZE"];
 
     /// The variables that tell a member its position.
     #[must_use]

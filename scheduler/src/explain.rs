@@ -21,6 +21,7 @@ use crate::limits::{LimitFacts, LimitSelection, LimitsFacts};
 use crate::pauses::PauseTarget;
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
+use crate::run_on::{Parent, ParentFacts};
 use crate::state::State;
 use crate::step::PendingReason;
 pub use obstacles::Obstacle;
@@ -47,6 +48,8 @@ pub struct Explanation {
     pub lane_has_all: bool,
     /// Steps of priority that it has gained by waiting, if it waits and priorities age.
     pub aged_steps: Option<u64>,
+    /// Its members, if it runs on several workers.
+    pub parent: Option<ParentFacts>,
     /// All known workers, ordered by id.
     pub workers: Vec<WorkerVerdict>,
 }
@@ -70,6 +73,10 @@ pub struct WorkerVerdict {
     pub worker: WorkerId,
     /// The worker's name.
     pub name: Arc<str>,
+    /// Wall-clock time at which an operator revoked it.
+    pub revoked_at: Option<Timestamp>,
+    /// The member of the job that is pinned to the worker, or has it or had it.
+    pub member: Option<JobId>,
     /// The obstacles, if any.
     pub verdict: PlacementVerdict,
 }
@@ -95,9 +102,12 @@ impl Scheduler {
     pub fn explain(&self, now: Now, id: JobId) -> Option<Explanation> {
         let job = self.live_job(id)?;
         let definition = self.definitions.at(job.definition)?.clone();
+        let parent = self.parents.get(id);
         let workers = self.fleet.iter().map(|(worker, facts)| WorkerVerdict {
+            member: parent.and_then(|parent| parent.member_on(worker)),
             worker,
             name: facts.row.name.clone(),
+            revoked_at: facts.row.revoked_at,
             verdict: verdict(self, job, &definition, facts),
         });
         let workers = workers.collect();
@@ -128,6 +138,7 @@ impl Scheduler {
             lane_jobs: lane_jobs.map(|jobs| jobs as u64),
             lane_has_all,
             aged_steps,
+            parent: parent.map(Parent::facts),
             workers,
         })
     }

@@ -7,6 +7,8 @@
 //! `handlers::run_on` follows these rules; this module keeps which members there are, and where they have been.
 
 pub(crate) mod audit;
+mod facts;
+mod left_out;
 mod parents;
 
 use alloc::format;
@@ -16,6 +18,8 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Timestamp, WorkerId};
 
+pub use facts::ParentFacts;
+use left_out::LeftOut;
 pub(crate) use parents::Cursor;
 pub use parents::{Parent, Parents};
 

@@ -153,6 +153,10 @@ jobs:
     runtime: process
     command: ["sh", "-c", "echo $LONGSHORE_BATCH $LONGSHORE_INDEX/$LONGSHORE_BATCH_SIZE; test $LONGSHORE_INDEX -ne 1"]
   failing: {runtime: process, command: ["sh", "-c", "exit 3"]}
+  sweep:
+    runtime: process
+    params: { size: { type: integer, required: true }, key: { secret: true, default: hunter2 } }
+    command: [sh, -c, 'test $$1 -ne 2 || exit 3; echo "{\"square\": $$(($$1 * $$1))}" > $$LONGSHORE_RESULT', sh, "${params.size}"]
   held:
     runtime: process
     command:
@@ -216,6 +220,11 @@ async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
     assert_eq!(count("failed") + count("cancelled"), 2_000, "{batch}");
     let jobs = api.get("/api/jobs?batch=1&state=cancelled&limit=1").await;
     assert_eq!(jobs[0]["reason"], "batch max_failures reached");
+    assert_eq!(batch["max_failures_reached"], true);
+    assert!(said.contains("failed (stopped)"), "{said}");
+    assert!(said.contains("max_failures was reached: members that had not started were cancelled"), "{said}");
+    let (_, listed) = cli(&cluster, &["batches"]);
+    assert!(listed.contains("failed (stopped)"), "{listed}");
     let events = api.get_bytes("/api/events?batch=1&kind=batch.*&tail=10&follow=0").await;
     let events = String::from_utf8(events).unwrap();
     assert!(events.contains("\"batch.accepted\"") && events.contains("\"batch.ended\""), "{events}");
@@ -226,6 +235,56 @@ async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
         (&again["count"], &again["max_failures"], &again["retry_of"]),
         (&2_000.into(), &3.into(), &1.into())
     );
+}
+
+#[tokio::test]
+async fn the_results_of_all_members_are_printed_by_position() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let _server = cluster.start_server(&[]).await;
+    let _worker = cluster.start_worker("w1", &["--no-docker", "--allow-process", "--slots", "2"]);
+    let api = cluster.api();
+    api.wait_for_ready_worker("w1").await;
+    let each: Vec<serde_json::Value> =
+        (0..40).map(|size| serde_json::json!({"size": size, "key": "hunter3"})).collect();
+    let body = serde_json::json!({"each": each, "concurrency": 2});
+    assert_eq!(api.post("/api/jobs/sweep", Some(&body)).await["batch"], 1);
+    assert_eq!(cli(&cluster, &["batch", "1", "--wait"]).0, 1);
+
+    let (code, said) = cli(&cluster, &["batch", "1", "results"]);
+    assert_eq!(code, 0, "{said}");
+    let rows: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["INDEX", "JOB", "STATE", "PARAMS", "RESULT", "WHY"]);
+    assert_eq!(rows.len(), 41, "{said}");
+    assert_eq!(rows[4], ["3", "4", "succeeded", "key=***", "size=3", "{\"square\":9}"]);
+    assert_eq!(rows[3], ["2", "3", "failed", "key=***", "size=2", "exit", "code", "3"]);
+
+    let (code, said) = cli(&cluster, &["batch", "1", "results", "-o", "ndjson"]);
+    let mut members: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    members.reverse();
+    assert_eq!((code, members.len()), (0, 40));
+    assert_eq!((&members[39]["index"], &members[39]["result"]["square"]), (&39.into(), &1_521.into()));
+    assert_eq!((&members[2]["state"], &members[2]["exit_code"]), (&"failed".into(), &3.into()));
+    let (_, array) = cli(&cluster, &["batch", "1", "results", "-o", "json"]);
+    assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&array).unwrap(), members);
+    let (code, csv) = cli(&cluster, &["batch", "1", "results", "-o", "csv"]);
+    assert!(code == 0 && csv.starts_with("id,name,") && csv.lines().count() == 41, "{csv}");
+    assert!(csv.contains(",\"{\"\"square\"\":1521}\"\r\n"), "{csv}");
+    assert!(!csv.contains("hunter") && !array.contains("hunter"));
+
+    // A retry has the position of the member that it repeats.
+    assert_eq!(cli(&cluster, &["batch", "1", "retry", "-y", "--wait"]).0, 1);
+    let (_, again) = cli(&cluster, &["batch", "41", "results"]);
+    let row = again.lines().nth(1).unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row[..3], ["2", "41", "failed"], "{again}");
+
+    assert_eq!(cli(&cluster, &["batch", "99", "results"]).0, 4);
+    let (code, said) = cli(&cluster, &["batch", "1", "results", "--wait"]);
+    assert!(code == 2 && said.contains("--wait is not for results"), "{said}");
+    let page = String::from_utf8(api.get_bytes("/batches/1").await).unwrap();
+    assert!(page.contains("/jobs.csv?batch=1&amp;results=1"), "{page}");
+    let linked = String::from_utf8(api.get_bytes("/jobs.csv?batch=1&results=1").await).unwrap();
+    assert_eq!(linked, csv);
 }
 
 /// The output of running members is printed at once, that of many members in full, and the exit code says how the batch ended.

@@ -153,3 +153,58 @@ async fn what_runs_goes_on_and_what_sits_in_a_backlog_is_asked_back() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_jobs_of_a_removed_definition_can_be_paused_and_resumed() {
+    let running = Running::start(JOBS).await;
+    assert_eq!(running.verb(&["cordon", "only"]).code, 0);
+    let (job, _) = running.submit("plain").await;
+    let (backup, _) = running.submit("backup").await;
+    let without =
+        JOBS.lines().filter(|line| !["plain", "backup", "vacuum"].iter().any(|it| line.contains(it)));
+    std::fs::write(running.cluster.path("jobs.yaml"), without.collect::<Vec<_>>().join("\n")).unwrap();
+    assert_eq!(running.verb(&["reload"]).code, 0);
+
+    let paused = running.verb(&["pause", "plain"]);
+    assert_eq!((paused.code, paused.out.as_str()), (0, "plain paused\n"), "{paused:?}");
+    assert_eq!(running.verb(&["pause", "--group", "db"]).out, "group db paused\n");
+    let again = running.verb(&["pause", "plain"]);
+    assert_eq!((again.code, again.out.as_str()), (0, "plain was paused already\n"), "{again:?}");
+    assert_eq!(running.verb(&["uncordon", "only"]).code, 0);
+    running.runs("other").await;
+    running.is_paused(job).await;
+    running.is_paused(backup).await;
+    let pauses = running.api.get("/api/pauses").await;
+    assert_eq!((&pauses[0]["name"], &pauses[1]["name"]), (&json!("db"), &json!("plain")), "{pauses}");
+    let why = running.verb(&["explain", &job.to_string()]);
+    assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
+
+    assert_eq!(running.verb(&["resume", "plain"]).out, "plain resumed\n");
+    assert_eq!(running.verb(&["resume", "--group", "db"]).out, "group db resumed\n");
+    for id in [job, backup] {
+        running.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
+    }
+    assert_eq!(running.api.get("/api/pauses").await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_of_what_is_not_paused_says_so() {
+    let running = Running::start(JOBS).await;
+    for (words, said) in [
+        (vec!["resume", "other"], "other was not paused\n"),
+        (vec!["resume", "--group", "db"], "group db was not paused\n"),
+        (vec!["resume", "--schedules"], "all schedules were not paused\n"),
+        (vec!["resume", "--all"], "all jobs and schedules were not paused\n"),
+    ] {
+        let resumed = running.verb(&words);
+        assert_eq!((resumed.code, resumed.out.as_str()), (0, said), "{resumed:?}");
+    }
+    let json: Value = serde_json::from_str(&running.verb(&["resume", "other", "-o", "json"]).out).unwrap();
+    assert_eq!(
+        (&json["name"], &json["state"], &json["changed"]),
+        (&json!("other"), &json!("resumed"), &json!(false))
+    );
+    assert_eq!(running.verb(&["pause", "other"]).out, "other paused\n");
+    let json: Value = serde_json::from_str(&running.verb(&["resume", "other", "-o", "json"]).out).unwrap();
+    assert_eq!(json["changed"], true, "{json}");
+}

@@ -128,6 +128,25 @@ async fn the_output_of_all_members_is_followed_with_the_worker_of_each_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn connected_workers_that_get_no_member_are_named_with_the_reason() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    assert_eq!(fleet.verb(&["cordon", "w2"]).code, 0);
+    let id = made_by(&fleet.verb(&["run", "informed", "-o", "json"]));
+    fleet.ended(id).await;
+    assert_eq!(fleet.members(id).await, pairs(&[("w1", "succeeded")]));
+    let shown = fleet.verb(&["show", &id.to_string()]);
+    assert!(
+        shown.out.contains("workers left out") && shown.out.contains("no member for w2 (is cordoned)"),
+        "{shown:?}"
+    );
+    // A worker that the definition does not list is not expected to get one.
+    let id = made_by(&fleet.verb(&["run", "one", "-o", "json"]));
+    let timeline = fleet.ended(id).await["timeline"].to_string();
+    assert!(!timeline.contains("workers_left_out"), "{timeline}");
+    assert_eq!(fleet.members(id).await, pairs(&[("w1", "succeeded")]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
     let fleet = Fleet::start(&["w1", "w2", "w3"]).await;
     let gates = fleet.cluster.path("gates");

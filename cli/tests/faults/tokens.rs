@@ -68,3 +68,23 @@ async fn wrong_kind_of_token_is_named_in_the_error() {
     worker.terminate().await;
     server.terminate().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_warns_of_a_token_from_the_variable_that_commands_read() {
+    let cluster = Cluster::new("version: 1\njobs: { quick: { runtime: fake } }\n");
+    let file = cluster.path("api");
+    let options = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&file);
+    std::io::Write::write_all(&mut options.unwrap(), b"api-s3cret-s3cret-s3cret-s3cret").unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    let warning = "if it was set for them, unset it for the server";
+    for (flags, environment, warns) in [
+        (vec!["--api-token-file", &*file], vec![], false),
+        (vec![], vec![(API.to_owned(), file.clone())], true),
+    ] {
+        let spec = ProcessSpec { environment, ..cluster.server_spec(&flags) };
+        let mut server = spec.start();
+        cluster.api().wait_until_ready().await;
+        assert_eq!(server.log().contains(warning), warns, "{}", server.log());
+        server.terminate().await;
+    }
+}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, TypedDict
 
-# A job. `args` and the keys behind it are only in answers about a single job.
+# A job. `args` and the keys behind it are only in answers about a single job; `index`, `params` and `result` in lists with `results=1`.
 Job = TypedDict("Job", {
     "id": int, "name": str, "revision": str, "state": str, "queuing": bool, "running": bool, "success": bool,
     "priority": int, "labels": "dict[str, str]", "batch": int, "schedule": str, "scheduled_at": str, "timeout": Any,
     "created_at": str, "due_at": str, "expires_at": str, "started_at": str, "ended_at": str, "ran_ms": int,
     "attempt_count": int, "worker": "dict[str, Any]", "worker_unreachable_since": str, "phase": "dict[str, Any]",
     "outcome": str, "exit_code": int, "reason": str, "confirmed": bool, "stopping": str,
-    "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "retry_of": int,
+    "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "retry_of": int, "index": int,
     "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",
     "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool,

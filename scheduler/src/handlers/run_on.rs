@@ -59,7 +59,7 @@ pub(crate) fn begin(scheduler: &mut Scheduler, id: JobId) {
 
 fn resume(scheduler: &mut Scheduler, id: JobId) {
     let Some(parent) = scheduler.parents.get_mut(id) else { return };
-    parent.cursor = Cursor::default();
+    (parent.cursor, parent.left_out) = (Cursor::default(), Default::default());
     let settled = match parent.row.plan {
         MemberPlan::All => scheduler.stepped_at.map(|now| now + scheduler.config.intervals.lease),
         MemberPlan::Count { .. } | MemberPlan::Workers(_) => None,
@@ -129,6 +129,14 @@ fn make_members(scheduler: &mut Scheduler, now: Now, id: JobId, budget: &mut Bud
         let (next, pinned) = match next_member(scheduler, parent, job.definition) {
             NextMember::None => break true,
             NextMember::Skip(next) => (next, None),
+            NextMember::LeaveOut(next, worker, obstacle) => {
+                budget.looks -= 1;
+                leave_out(scheduler, id, worker, obstacle);
+                if let Some(parent) = scheduler.parents.get_mut(id) {
+                    parent.cursor = next;
+                }
+                continue;
+            }
             NextMember::Pinned(next, worker) => (next, Some(Some(worker))),
             NextMember::Anywhere => (parent.cursor, Some(None)),
         };
@@ -149,6 +157,10 @@ fn make_members(scheduler: &mut Scheduler, now: Now, id: JobId, budget: &mut Bud
     };
     if is_complete {
         scheduler.parents.complete(id);
+        if let Some(workers) = scheduler.parents.get_mut(id).and_then(|parent| parent.left_out.take_text()) {
+            let note = Note::WorkersLeftOut { workers };
+            scheduler.change(Change::Noted { job: id, at: now.utc, note });
+        }
     }
     if is_complete || scheduler.parents.get(id).map(|parent| parent.row.counts.total) != before {
         put_row(scheduler, id);
@@ -158,12 +170,26 @@ fn make_members(scheduler: &mut Scheduler, now: Now, id: JobId, budget: &mut Bud
     }
 }
 
+/// Remembers that a worker gets no member, with the reason.
+fn leave_out(scheduler: &mut Scheduler, parent: JobId, worker: WorkerId, obstacle: Obstacle) {
+    let name = scheduler.fleet.worker(worker).map(|worker| worker.row.name.clone());
+    let job = scheduler.jobs.get(&parent);
+    let definition = job.and_then(|job| scheduler.definition(job));
+    if let (Some(name), Some(definition), Some(parent)) =
+        (name, definition, scheduler.parents.get_mut(parent))
+    {
+        parent.left_out.add(&name, obstacle, &definition);
+    }
+}
+
 /// The member to be made next.
 enum NextMember {
     /// All are made.
     None,
     /// The worker at the cursor gets none.
     Skip(Cursor),
+    /// That worker gets none because of this obstacle.
+    LeaveOut(Cursor, WorkerId, Obstacle),
     /// It is pinned to this worker.
     Pinned(Cursor, WorkerId),
     /// It goes to any worker that no sibling has.
@@ -188,10 +214,13 @@ fn next_member(scheduler: &Scheduler, parent: &Parent, number: DefinitionNo) -> 
             let id = worker.row.worker;
             let next = Cursor { next: id.0 + 1 };
             let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
-            let is_wanted = !parent.has_used(id)
-                && worker.row.revoked_at.is_none()
-                && obstacles(scheduler, worker, lane).all(is_passing);
-            if is_wanted { NextMember::Pinned(next, id) } else { NextMember::Skip(next) }
+            if parent.has_used(id) || worker.row.revoked_at.is_some() {
+                return NextMember::Skip(next);
+            }
+            match obstacles(scheduler, worker, lane).find(|obstacle| !is_passing(*obstacle)) {
+                Some(obstacle) => NextMember::LeaveOut(next, id, obstacle),
+                None => NextMember::Pinned(next, id),
+            }
         }
     }
 }

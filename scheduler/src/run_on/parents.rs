@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Uptime, WorkerId};
 
-use super::{LiveParent, MemberPlan, MemberRow, ParentRow, SetRole, WorkerUse};
+use super::{LeftOut, LiveParent, MemberPlan, MemberRow, ParentRow, SetRole, WorkerUse};
 use crate::limits::keys::JobKeys;
 use crate::state::State;
 
@@ -44,11 +44,13 @@ pub struct Parent {
     /// Workers on which a member holds an attempt.
     pub(super) held: BTreeMap<WorkerId, JobId>,
     /// Workers that a member is pinned to, or has been on.
-    used: BTreeMap<WorkerId, JobId>,
+    pub(super) used: BTreeMap<WorkerId, JobId>,
     /// Position among the workers to look at next.
     pub(crate) cursor: Cursor,
+    /// Connected workers before that position that get no member of `all`.
+    pub(crate) left_out: LeftOut,
     /// Its entry in the table of parents that wait for workers to reconnect.
-    settling_until: Option<Uptime>,
+    pub(super) settling_until: Option<Uptime>,
 }
 
 /// The workers that were not looked at yet.
@@ -59,7 +61,7 @@ pub(crate) struct Cursor {
 }
 
 /// No job has this number.
-const NOBODY: JobId = JobId(0);
+pub(super) const NOBODY: JobId = JobId(0);
 
 impl Parent {
     fn new(row: ParentRow, keys: Option<Box<JobKeys>>) -> Self {
@@ -68,19 +70,13 @@ impl Parent {
             MemberPlan::All | MemberPlan::Workers(_) => BTreeMap::new(),
         };
         let (live, held, cursor) = (BTreeSet::new(), BTreeMap::new(), Cursor::default());
-        Self { row, keys, live, held, used, cursor, settling_until: None }
+        Self { row, keys, live, held, used, cursor, left_out: LeftOut::default(), settling_until: None }
     }
 
     /// A member may go to this worker: no sibling is or was there. `job` may be the parent, for members that were nowhere yet.
     #[must_use]
     pub fn lets(&self, job: JobId, worker: WorkerId) -> bool {
         [self.held.get(&worker), self.used.get(&worker)].into_iter().flatten().all(|there| *there == job)
-    }
-
-    /// A member is pinned to this worker, or one has been there.
-    #[must_use]
-    pub fn has_used(&self, worker: WorkerId) -> bool {
-        self.used.contains_key(&worker)
     }
 
     /// A worker holds an attempt of a member.

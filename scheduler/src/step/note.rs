@@ -31,6 +31,11 @@ pub enum Note {
         /// The parts and the reasons, in one line.
         why: String,
     },
+    /// Connected workers got no member of this parent (`run_on: all`).
+    WorkersLeftOut {
+        /// Some of them with the reasons, in one line.
+        workers: String,
+    },
     /// The worker of a lost attempt reported that its container is gone. For the last such attempt of a
     /// cancelled job that confirms the cancel.
     Confirmed {

@@ -37,6 +37,7 @@ pub(super) fn change(change: &Change) -> Option<String> {
             Note::Revived { token, worker } => format!("j{job} noted {token} revived on w{worker}"),
             Note::CancelRequested { by } => format!("j{job} noted cancel by {by}"),
             Note::Freed { by } => format!("j{job} noted freed by {by}"),
+            Note::WorkersLeftOut { workers } => format!("j{job} noted no member for {workers}"),
             Note::ResultLeftOut { why } => format!("j{job} noted left out {why}"),
             Note::Updated { by, due_at, priority } => {
                 format!("j{job} noted updated by {by}: due {} p{priority}", due_at.0)

@@ -68,6 +68,7 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             Note::CancelRequested { by } => format!("note j{job} cancel requested by {by}"),
             Note::Confirmed { token, worker } => format!("note j{job} {token} gone from worker {worker}"),
             Note::Freed { by } => format!("note j{job} released by {by}"),
+            Note::WorkersLeftOut { workers } => format!("note j{job} no member for {workers}"),
             Note::ResultLeftOut { why } => format!("note j{job} left out {why}"),
             Note::Updated { by, due_at, priority } => {
                 format!("note j{job} updated by {by}: due {} priority {priority}", at(due_at))

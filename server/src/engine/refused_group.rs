@@ -153,6 +153,7 @@ fn describe_note(note: &Note) -> String {
         Note::Freed { .. } => "released by an operator".to_owned(),
         Note::Updated { .. } => "changed by a client".to_owned(),
         Note::ResultLeftOut { .. } => "a part of its parent's result left out".to_owned(),
+        Note::WorkersLeftOut { .. } => "workers without a member".to_owned(),
         Note::Confirmed { token, worker } => format!("{token} gone from worker {worker}"),
         Note::LateReport { token, worker, said } => {
             format!("late report of {token} by worker {worker}: {said}")

@@ -194,7 +194,10 @@ impl Known {
         match note {
             Note::CancelRequested { by } => self.job_event(job, at, "job.cancel_requested", Some(by), sink),
             // Changes of their own say the same, or the job itself does.
-            Note::Freed { .. } | Note::Updated { .. } | Note::ResultLeftOut { .. } => {}
+            Note::Freed { .. }
+            | Note::Updated { .. }
+            | Note::ResultLeftOut { .. }
+            | Note::WorkersLeftOut { .. } => {}
             Note::Confirmed { token, worker } => {
                 self.attempt_event(token, *worker, at, "attempt.gone", None, sink);
             }

@@ -125,6 +125,15 @@ pub struct JobRecord {
     pub dependents: Vec<DependencyRecord>,
 }
 
+/// The parameters of a job in a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GivenParams {
+    /// The parameters that it was given.
+    pub params: Vec<JobParam>,
+    /// Its position among the members of a batch, if it repeats a member: that of the member.
+    pub index: Option<u64>,
+}
+
 /// Jobs before and after a job that are shown with it; [`super::Archive::pipeline`] has more.
 pub const DEPENDENCIES_SHOWN: usize = 100;
 

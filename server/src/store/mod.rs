@@ -32,7 +32,7 @@ pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
 pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{
-    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, HookRecord, JobFilter, JobRecord, JobRow,
+    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, JobFilter, JobRecord, JobRow,
     PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
@@ -185,6 +185,12 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError>;
+
+    /// The parameters of jobs for a list, in the order of `ids`. A job that is not kept has none.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn given_params(&self, ids: &[JobId]) -> Result<Vec<GivenParams>, ReadError>;
 
     /// Those of these attempts that were handed to this worker, in the order of `tokens`.
     ///

@@ -209,6 +209,7 @@ impl JobSpans<'_> {
                 Note::Freed { .. } => ("released", None),
                 Note::Updated { .. } => ("updated", None),
                 Note::ResultLeftOut { .. } => ("result_left_out", None),
+                Note::WorkersLeftOut { .. } => ("workers_left_out", None),
                 Note::Unreachable { token, .. } => ("worker_unreachable", Some(token.fence)),
                 Note::Revived { token, .. } => ("worker_returned", Some(token.fence)),
                 // They may come after the end.

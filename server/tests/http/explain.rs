@@ -14,17 +14,22 @@ use scheduler::pauses::PauseTarget;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::{Condition, LabelRule};
 use scheduler::reservation::ResourceKind;
-use scheduler::step::PendingReason;
+use scheduler::snapshot::WorkerState;
+use scheduler::step::{Note, PendingReason};
 use serde_json::{Value, json};
 
 use crate::support::Server;
 use crate::support::facts::{attempt, change_worker, definitions, snapshot};
 
-fn worker(id: u64, name: &str, verdict: PlacementVerdict) -> WorkerVerdict {
-    WorkerVerdict { worker: WorkerId(id), name: name.into(), verdict }
+pub(crate) fn worker(id: u64, name: &str, verdict: PlacementVerdict) -> WorkerVerdict {
+    WorkerVerdict { worker: WorkerId(id), name: name.into(), revoked_at: None, member: None, verdict }
 }
 
-fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<WorkerVerdict>) -> Explanation {
+pub(crate) fn explanation(
+    state: State,
+    pending: Option<PendingReason>,
+    workers: Vec<WorkerVerdict>,
+) -> Explanation {
     let mut definition = Definition::clone(&definitions()[0].definition);
     let condition = Condition::In(vec!["a".to_owned()]);
     definition.placement.requires = vec![LabelRule { label: "gpu".to_owned(), condition }];
@@ -38,6 +43,7 @@ fn explanation(state: State, pending: Option<PendingReason>, workers: Vec<Worker
         lane_jobs: None,
         lane_has_all: false,
         aged_steps: None,
+        parent: None,
         workers,
     }
 }
@@ -134,6 +140,8 @@ async fn each_worker_has_its_obstacles_to_a_waiting_job() {
     let codes: Vec<&Value> =
         why["workers"][1]["obstacles"].as_array().unwrap().iter().map(|it| &it["code"]).collect();
     assert_eq!(codes, ["pinned_elsewhere", "offline"]);
+    let pinned = why["workers"][1]["obstacles"][0]["text"].as_str().unwrap();
+    assert!(pinned.starts_with("the job may only run on w1: its last attempt was there"), "{pinned}");
     let excluded = &why["workers"][2]["obstacles"];
     let end = excluded[0]["until"].as_str().unwrap();
     assert!(excluded[0]["text"].as_str().unwrap().ends_with(&format!("until {end}")), "{excluded}");
@@ -172,6 +180,10 @@ async fn a_job_that_does_not_wait_in_line_has_a_reason_of_its_own() {
     }
     let cancelled = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(cancelled["reason"], json!({ "code": "ended", "text": "it has ended: cancelled" }));
+    let note = Note::CancelRequested { by: "ann".to_owned() };
+    server.stand.world().record(1).notes.push((Timestamp(9_000), note));
+    let cancelled = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(cancelled["reason"]["text"], "it has ended: cancelled, requested by ann");
     server.get("/api/jobs/9/explain").await.is_problem(404, "job_not_found");
     server.get("/api/jobs/1/explain?x=1").await.is_problem(400, "invalid_query");
     server.post("/api/jobs/1/explain", "").await.is_problem(405, "method_not_allowed");
@@ -193,11 +205,19 @@ async fn a_job_pinned_to_a_disconnected_worker_has_that_reason() {
             (last.worker, last.ended_at) = (WorkerId(holder), Some(protocol::Timestamp(2_000)));
         }
     }
-    let reason = async |job: u64| {
-        server.get(&format!("/api/jobs/{job}")).await.json()["pending_reason"]["code"].clone()
-    };
+    let shown =
+        async |job: u64| server.get(&format!("/api/jobs/{job}")).await.json()["pending_reason"].clone();
+    let reason = async |job: u64| shown(job).await["code"].clone();
     assert_eq!(reason(1).await, "busy", "nobody is pinned to worker 1");
     assert_eq!(reason(2).await, "pinned_worker_away");
+    server.stand.world().record(2).row.attempt.as_mut().unwrap().worker_name = "rack-2".into();
+    let text =
+        "it may only run on rack-2, which is not connected: its last attempt was there (retry.on: same)";
+    assert_eq!(shown(2).await["text"], text);
+    let away = vec![worker(2, "rack-2", PlacementVerdict::Unable(vec![Obstacle::Offline]))];
+    server.stand.world().explanation =
+        Some(explanation(State::Queued, Some(PendingReason::PinnedWorkerAway), away));
+    assert_eq!(server.get("/api/jobs/2/explain").await.json()["reason"]["text"], text);
     server.stand.world().record(2).row.attempt.as_mut().unwrap().outcome = Some(Outcome::Lost);
     assert_eq!(reason(2).await, "busy", "who was lost there is not pinned to it");
 }
@@ -290,4 +310,36 @@ async fn more_jobs_before_another_than_are_counted_are_told_as_such_and_give_no_
     let text = why["reason"]["text"].as_str().unwrap();
     assert!(text.ends_with("; more than 10000 jobs of its kind go before it"), "{text}");
     assert!(page.contains("Position beyond 10001 of 30000, among"), "{page}");
+}
+
+#[tokio::test]
+async fn a_revoked_worker_is_said_to_be_revoked() {
+    let server = Server::start().await;
+    for _ in 0..2 {
+        server.post("/api/jobs/resize", "").await;
+    }
+    server.stand.world().start(1);
+    let mut facts = snapshot();
+    let at = Timestamp(60_000);
+    change_worker(&mut facts, |worker| {
+        (worker.session, worker.state) = (None, WorkerState::Revoked);
+        (worker.since, worker.revoked_at) = (at, Some(at));
+    });
+    server.snapshot.send_replace(Arc::new(facts));
+    let listed = server.get("/api/jobs?state=running").await.json()[0].clone();
+    let reason = &listed["pending_reason"];
+    assert_eq!(reason["code"], "worker_unreachable");
+    let text = reason["text"].as_str().unwrap();
+    assert!(text.starts_with("its worker was revoked at 1970-01-01T00:01:00.000Z; about "), "{text}");
+    assert!(listed["worker_unreachable_since"].is_string(), "{listed}");
+
+    let away = PlacementVerdict::Unable(vec![Obstacle::Offline]);
+    let revoked = WorkerVerdict { revoked_at: Some(at), ..worker(1, "w1", away) };
+    server.stand.world().explanation =
+        Some(explanation(State::Queued, Some(PendingReason::NoWorker), vec![revoked]));
+    let why = server.get("/api/jobs/2/explain").await.json();
+    assert_eq!(
+        why["workers"][0]["text"],
+        "it was revoked at 1970-01-01T00:01:00.000Z, and can only join as a new worker"
+    );
 }

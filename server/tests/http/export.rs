@@ -4,7 +4,8 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
 use futures_util::StreamExt as _;
 use scheduler::job::State;
-use serde_json::Value;
+use scheduler::params::{JobParam, ParamValue};
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::support::{Answered, Server, within};
@@ -113,4 +114,79 @@ async fn the_list_of_the_dashboard_links_to_its_export() {
     assert_eq!(server.get("/jobs.ndjson").await.body.lines().count(), 3);
     let wrong = server.get("/jobs.csv?state=nope").await;
     assert!(wrong.status == 400 && wrong.body.starts_with("<!doctype html>"), "{wrong:?}");
+}
+
+/// A batch of three: with a result, with a text as result, and failed.
+async fn sweep(server: &Server) {
+    let body = r#"[{"name":"resize"},{"name":"resize"},{"name":"resize"}]"#;
+    assert_eq!(server.post("/api/jobs", body).await.status, 201);
+    for (id, exit_code, result) in [(1, 0, Some(r#"{"bytes":812}"#)), (2, 0, Some("=1+1")), (3, 3, None)] {
+        let state = if exit_code == 0 { State::Succeeded } else { State::Failed };
+        server.stand.world().start(id);
+        server.stand.world().end(id, state, exit_code);
+        let mut world = server.stand.world();
+        let record = world.record(id);
+        record.row.attempt.as_mut().expect("an attempt").result = result.map(str::to_owned);
+        let param = |name: &str, value, secret| JobParam { name: name.to_owned(), value, secret };
+        record.params = vec![
+            param("size", ParamValue::Integer(640), false),
+            param("key", ParamValue::Text("hunter2".to_owned()), true),
+        ];
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_results_has_parameters_results_and_positions() {
+    let server = Server::start().await;
+    sweep(&server).await;
+    let plain = server.get("/api/jobs?batch=1").await.json();
+    for field in ["index", "params", "result"] {
+        assert!(plain[0].get(field).is_none() && plain[2].get(field).is_none(), "{plain}");
+    }
+    let listed = server.get("/api/jobs?batch=1&results=1").await.json();
+    let short = |job: &Value| json!([job["index"], job["state"], job["result"]]);
+    assert_eq!(short(&listed[2]), json!([0, "succeeded", { "bytes": 812 }]), "{listed}");
+    assert_eq!(short(&listed[1]), json!([1, "succeeded", "=1+1"]), "{listed}");
+    assert_eq!(short(&listed[0]), json!([2, "failed", null]), "{listed}");
+    assert_eq!(listed[0]["reason"], "exit code 3");
+    assert_eq!(listed[0]["params"], json!({ "size": 640, "key": "***" }));
+
+    let csv = ask(&server, "?batch=1&results=1", "text/csv").await.body;
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].ends_with(",labels,index,params,result"), "{csv}");
+    assert!(lines[1].ends_with(",2,\"{\"\"key\"\":\"\"***\"\",\"\"size\"\":640}\","), "{csv}");
+    assert!(lines[2].ends_with(",\"'=1+1\""), "{csv}");
+    assert!(lines[3].ends_with(",\"{\"\"bytes\"\":812}\""), "{csv}");
+    let ndjson = ask(&server, "?batch=1&results=1", "application/x-ndjson").await.body;
+    let jobs: Vec<Value> = ndjson.lines().map(|line| serde_json::from_str(line).expect("a job")).collect();
+    assert_eq!(Value::from(jobs), listed);
+    assert!(!csv.contains("hunter2") && !ndjson.contains("hunter2"));
+    ask(&server, "?results=maybe", "application/json").await.is_problem(400, "invalid_query");
+}
+
+#[tokio::test]
+async fn a_page_with_long_results_ends_early_and_the_next_one_goes_on() {
+    let server = Server::start().await;
+    fill(&server, 300).await;
+    let long = format!("\"{}\"", "x".repeat(60_000));
+    for id in 1..=300 {
+        server.stand.world().start(id);
+        server.stand.world().end(id, State::Succeeded, 0);
+        server.stand.world().record(id).row.attempt.as_mut().expect("an attempt").result = Some(long.clone());
+    }
+    let (mut ids, mut path, mut pages) = (Vec::new(), "/api/jobs?limit=500&results=1".to_owned(), 0);
+    loop {
+        let answer = server.get(&path).await;
+        assert!(answer.body.len() < 8 << 20, "{} bytes", answer.body.len());
+        ids.extend(answer.json().as_array().unwrap().iter().map(|job| job["id"].as_u64().unwrap()));
+        pages += 1;
+        match answer.header("link").split_once('<').and_then(|(_, rest)| rest.split_once('>')) {
+            Some((next, _)) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    assert!(pages > 2, "{pages}");
+    assert_eq!(ids, (1..=300).rev().collect::<Vec<u64>>(), "without gap or repeat");
+    let all = ask(&server, "?results=1", "application/x-ndjson").await.body;
+    assert_eq!(all.lines().count(), 300);
 }

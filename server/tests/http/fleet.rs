@@ -7,6 +7,7 @@ use protocol::report::{Availability, Heartbeat};
 use protocol::{Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::input::Operation;
+use scheduler::job::State;
 use scheduler::snapshot::{Waiting, WorkerState};
 use scheduler::step::PendingReason;
 
@@ -155,7 +156,17 @@ async fn impossible_worker_operations_are_refused() {
         server.ask("POST", &format!("/api/workers/1/stop-unmanaged{query}"), &[], "").await
     };
     assert_eq!(stop("").await.status, 200, "there is nothing to stop");
-    stop("?job=1&fence=1").await.is_problem(404, "unknown_attempt");
+    let told = stop("?job=1&fence=1").await.is_problem(404, "unknown_attempt");
+    let text = told["detail"].as_str().unwrap();
+    assert!(text.starts_with("the worker has no unmanaged attempt 1 of job 1: it has ended"), "{told}");
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().start(1);
+    let told = stop("?job=1&fence=101").await.is_problem(404, "unknown_attempt");
+    assert_eq!(told["detail"], "attempt 101 of job 1 is one that this server gave to the worker");
+    assert_eq!(told["hint"], "to stop it, cancel job 1");
+    server.stand.world().end(1, State::Failed, 3);
+    let told = stop("?job=1&fence=101").await.is_problem(404, "unknown_attempt");
+    assert_eq!(told["detail"], "attempt 101 of job 1 has ended: failed at 1970-01-01T00:00:09.000Z");
     stop("?job=1").await.is_problem(400, "invalid_query");
     stop("?job=1&fence=x").await.is_problem(400, "invalid_query");
     server.ask("POST", "/api/workers/1/dance", &[], "").await.is_problem(404, "not_found");

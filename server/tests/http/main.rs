@@ -11,6 +11,7 @@ mod dashboard_forms;
 mod event_subjects;
 mod events;
 mod explain;
+mod explain_members;
 mod export;
 mod fleet;
 mod guards;

@@ -220,3 +220,38 @@ async fn a_definition_may_be_named_plan() {
     assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
     assert_eq!(server.get("/api/definitions/plan").await.json()["image"], "x");
 }
+
+#[tokio::test]
+async fn a_plan_shows_what_changes_of_a_schedule_but_no_secret_of_it() {
+    let server = Server::start().await;
+    let file = |schedule: &str| {
+        format!(
+            "jobs:\n  report:\n    image: report\n    params: {{ depth: {{type: integer, default: 1}}, key: {{secret: true, default: hunter1}} }}\n    \
+             schedule: {{ id: night, cron: '0 2 * * *', {schedule} }}\n"
+        )
+    };
+    std::fs::write(
+        &server.jobs_file,
+        file("jitter: 1m, start_at: '2026-01-01T00:00:00Z', params: {depth: 2, key: hunter2}"),
+    )
+    .unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let text = file("jitter: 90s, start_at: '2027-01-01T00:00:00Z', params: {depth: 3, key: hunter3}");
+    let planned = plan(&server, &text).await;
+    let keys = json!([
+        {"key": "schedules.night.jitter_ms", "old": 60_000, "new": 90_000},
+        {"key": "schedules.night.params.depth", "old": 2, "new": 3},
+        {"key": "schedules.night.start_at", "old": "2026-01-01T00:00:00.000Z", "new": "2027-01-01T00:00:00.000Z"},
+        {"key": "schedules.night.params.key", "hidden": true},
+    ]);
+    assert_eq!(planned["changed"][0]["keys"], keys, "{planned}");
+    // A changed default of the definition, which jobs of the schedule get too, is a change of the definition alone.
+    let default = file("jitter: 1m, start_at: '2026-01-01T00:00:00Z', params: {depth: 2, key: hunter2}")
+        .replace("default: 1", "default: 5");
+    let planned = plan(&server, &default).await;
+    assert_eq!(
+        planned["changed"][0]["keys"],
+        json!([{"key": "params.depth.default", "old": 1, "new": 5}]),
+        "{planned}"
+    );
+}

@@ -4,22 +4,21 @@
 //! the published snapshot, which is never older, and may be slightly younger.
 
 mod estimate;
+mod obstacle_text;
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use protocol::report::Availability;
-use protocol::{JobId, Now, RuntimeKind, Uptime};
-use scheduler::definition::Definition;
-use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
+use obstacle_text::{ObstacleText, name_of};
+use protocol::JobId;
+use scheduler::batches::{BY_BATCH, STOPPED};
+use scheduler::explain::{Explanation, JobsBefore, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State as JobState;
 use scheduler::limits::LimitFacts;
-use scheduler::placement::exclusion::Excluded;
-use scheduler::placement::rules::EXCLUSIVE;
-use scheduler::reservation::{Reservation, ResourceKind};
-use scheduler::snapshot::{Snapshot, WorkerFacts};
-use scheduler::step::PendingReason;
+use scheduler::run_on::ParentFacts;
+use scheduler::snapshot::Snapshot;
+use scheduler::step::{Note, PendingReason};
 
 use crate::clock;
 use crate::http::api::jobs::find;
@@ -28,10 +27,9 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, Presenter};
 use crate::http::present::shapes::{self, Pause, Reason, Time, WorkerRef};
 use crate::http::present::timeline::worker_of;
-use crate::http::present::worker::suspect_rule;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
-use crate::store::JobRow;
+use crate::store::{JobRecord, JobRow};
 
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
@@ -39,7 +37,9 @@ pub(crate) async fn job(
 ) -> Result<Json<shapes::Explanation>, Problem> {
     let explanation = state.services.engine.explain(JobId(id)).await?;
     // Read after the engine's answer, which is durable: a job that has left the scheduler has ended in the archive.
-    let row = find(&state, JobId(id)).await?.row;
+    let record = find(&state, JobId(id)).await?;
+    let requester = requester(&state, &record).await?;
+    let row = record.row;
     let explanation = explanation.filter(|_| !row.state.has_ended());
     let snapshot = state.services.engine.snapshot();
     let workers = explanation.as_ref().map(|it| verdicts(JobId(id), it, &snapshot)).unwrap_or_default();
@@ -52,7 +52,7 @@ pub(crate) async fn job(
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
-        reason: reason(&state.presenter(), &row, explanation.as_ref()),
+        reason: reason(&state.presenter(), &row, explanation.as_ref(), requester),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation
             .iter()
@@ -68,16 +68,46 @@ pub(crate) async fn job(
     }))
 }
 
+/// The requester of the cancel of a job that a worker had: its reason does not tell.
+///
+/// # Errors
+/// Those of a read.
+async fn requester(state: &AppState, record: &JobRecord) -> Result<Option<String>, Problem> {
+    let row = &record.row;
+    if row.state != JobState::Cancelled || row.reason != STOPPED {
+        return Ok(None);
+    }
+    let requested = record.notes.iter().rev().find_map(|(_, note)| match note {
+        Note::CancelRequested { by } => Some(by.clone()),
+        _ => None,
+    });
+    let (None, Some(first)) = (&requested, row.batch) else { return Ok(requested) };
+    // Its batch leaves no note.
+    let batch = state.read(move |archive| archive.batch(first)).await?;
+    let is_stopped = batch.is_some_and(|it| it.max_failures.is_some_and(|max| it.counts.failures() >= max));
+    Ok(is_stopped.then(|| BY_BATCH.to_owned()))
+}
+
 /// The reason of the job itself. The row is younger than the scheduler's answer, so the state may differ.
-fn reason(presenter: &Presenter, row: &JobRow, explanation: Option<&Explanation>) -> Reason {
+fn reason(
+    presenter: &Presenter,
+    row: &JobRow,
+    explanation: Option<&Explanation>,
+    requester: Option<String>,
+) -> Reason {
     let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
-    if let Some(pending) = queued.and_then(|it| it.pending) {
-        let mut reason = presenter::pending(pending);
-        if let Some(text) = queued.and_then(|it| pause_text(it, pending).or_else(|| limit_text(it, pending)))
-        {
+    if let Some((explanation, pending)) = queued.and_then(|it| Some((it, it.pending?))) {
+        let mut reason = match pending {
+            PendingReason::PinnedWorkerAway => {
+                presenter.pinned_worker_away(row, |only| Some(name_of(explanation, only)))
+            }
+            PendingReason::Members => members_reason(explanation.parent),
+            _ => presenter::pending(pending),
+        };
+        if let Some(text) = pause_text(explanation, pending).or_else(|| limit_text(explanation, pending)) {
             reason.text = text.into();
         }
-        if let Some(steps) = queued.and_then(|it| it.aged_steps).filter(|steps| *steps > 0) {
+        if let Some(steps) = explanation.aged_steps.filter(|steps| *steps > 0) {
             reason.text = format!("{}; {}", reason.text, age_text(row.priority, steps)).into();
         }
         return reason;
@@ -95,13 +125,32 @@ fn reason(presenter: &Presenter, row: &JobRow, explanation: Option<&Explanation>
                 row.attempts
             )
         }
+        None if !row.state.has_ended() => "one of its members has started".to_owned(),
         _ if row.reason.is_empty() || row.reason == row.state.name() => {
-            format!("it has ended: {}", row.state.name())
+            let requested = requester.map(|by| format!(", requested by {by}")).unwrap_or_default();
+            format!("it has ended: {}{requested}", row.state.name())
         }
         _ => format!("it has ended: {}, {}", row.state.name(), row.reason),
     };
     let code = if row.state.has_ended() { "ended" } else { row.state.name() };
     Reason { code: code.into(), text: text.into() }
+}
+
+/// The reason of a job on several workers of which no member has started.
+fn members_reason(parent: Option<ParentFacts>) -> Reason {
+    let reason = presenter::pending(PendingReason::Members);
+    let text = match parent {
+        Some(ParentFacts { settling_until: Some(until), .. }) => {
+            let now = clock::now();
+            let until = Time(now.utc + until.since(now.up));
+            format!(
+                "its members are made once workers that have just lost their connection are back, at {until} at the latest"
+            )
+        }
+        Some(ParentFacts { total: 0, is_complete: false, .. }) => "its members are being made".to_owned(),
+        _ => return reason,
+    };
+    Reason { text: text.into(), ..reason }
 }
 
 /// The priority that a job has gained by waiting.
@@ -152,21 +201,26 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
 
 fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
     let now = clock::now();
+    let is_late = explanation.parent.is_some_and(|parent| parent.is_for_all && parent.is_complete);
     let verdict = |it: &WorkerVerdict| {
         let facts = snapshot.workers.get(it.worker);
-        let texts = ObstacleText { now, job, definition: &explanation.definition, facts };
+        let texts = ObstacleText { now, job, explanation, worker: it, facts };
         let obstacles = match &it.verdict {
             PlacementVerdict::Unable(obstacles) => obstacles.iter().map(|it| texts.obstacle(*it)).collect(),
             PlacementVerdict::Holding | PlacementVerdict::Able | PlacementVerdict::LastResort => Vec::new(),
         };
-        let (verdict, text) = match it.verdict {
-            PlacementVerdict::Holding => ("has_it", "it has the job".into()),
-            PlacementVerdict::Able => ("able", "it could take the job now".into()),
-            PlacementVerdict::LastResort => (
+        let (verdict, text) = match (it.member, &it.verdict) {
+            (Some(member), _) => ("has_member", format!("its member is job {member}").into()),
+            (None, PlacementVerdict::Able) if is_late => {
+                ("unable", "the members were made before it could take one".into())
+            }
+            (None, PlacementVerdict::Holding) => ("has_it", "it has the job".into()),
+            (None, PlacementVerdict::Able) => ("able", "it could take the job now".into()),
+            (None, PlacementVerdict::LastResort) => (
                 "last_resort",
                 "the last attempt was here: it gets the job only if nobody else can take it".into(),
             ),
-            PlacementVerdict::Unable(_) => ("unable", joined(&obstacles)),
+            (None, PlacementVerdict::Unable(_)) => ("unable", joined(&obstacles)),
         };
         let worker = WorkerRef { id: it.worker.0, name: it.name.to_string() };
         shapes::Verdict { worker, verdict: verdict.into(), text, obstacles }
@@ -177,174 +231,6 @@ fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<s
 fn joined(obstacles: &[shapes::Obstacle]) -> shapes::Text {
     let texts: Vec<&str> = obstacles.iter().map(|obstacle| obstacle.text.as_ref()).collect();
     texts.join("; ").into()
-}
-
-/// The facts for the text of an obstacle.
-struct ObstacleText<'s> {
-    now: Now,
-    job: JobId,
-    definition: &'s Definition,
-    /// Absent for a worker that is disconnected and has no attempts.
-    facts: Option<&'s WorkerFacts>,
-}
-
-impl ObstacleText<'_> {
-    fn obstacle(&self, obstacle: Obstacle) -> shapes::Obstacle {
-        let until = match obstacle {
-            Obstacle::Excluded(_, until) => until.map(|until| self.instant(until)),
-            _ => None,
-        };
-        shapes::Obstacle { code: obstacle.name().into(), text: self.text(obstacle, until).into(), until }
-    }
-
-    /// A resource with the amounts that decide: what the job reserves, and what the worker offers and others have reserved.
-    fn resource(&self, kind: ResourceKind, with_use: bool) -> String {
-        let wanted = Reservation::of(&self.definition.container.resources);
-        let offer = self.facts.map(|facts| &facts.offer);
-        let used = self.facts.map(|facts| &facts.in_use).filter(|_| with_use);
-        let cores = |milli: u64| format!("{}.{:03}", milli / 1_000, milli % 1_000);
-        let (name, wanted, offered, used) = match kind {
-            ResourceKind::Cpus => (
-                "cpus".to_owned(),
-                cores(u64::from(wanted.cpus_milli)),
-                offer.and_then(|it| it.cpus_milli).map(|milli| cores(u64::from(milli))),
-                used.map(|it| cores(it.cpus_milli)),
-            ),
-            ResourceKind::Memory => (
-                "memory".to_owned(),
-                format!("{} bytes", wanted.memory_bytes),
-                offer.and_then(|it| it.memory_bytes).map(|bytes| bytes.to_string()),
-                used.map(|it| it.memory_bytes.to_string()),
-            ),
-            ResourceKind::Gpus => (
-                "gpus".to_owned(),
-                wanted.gpus.to_string(),
-                offer.map(|it| it.gpus.len().to_string()),
-                used.map(|it| it.gpus.len().to_string()),
-            ),
-            ResourceKind::Custom(index) => {
-                let (name, amount) = wanted.custom.get(usize::from(index)).cloned().unwrap_or_default();
-                let offered =
-                    offer.map(|it| it.custom.iter().find(|(of, _)| *of == name).map_or(0, |it| it.1));
-                let used = used.map(|it| it.custom.get(&name).copied().unwrap_or(0).to_string());
-                (name, amount.to_string(), offered.map(|amount| amount.to_string()), used)
-            }
-        };
-        let offered = offered.map(|offered| format!(", it offers {offered}")).unwrap_or_default();
-        let used = used.map(|used| format!(", {used} reserved")).unwrap_or_default();
-        format!("{name} (the job needs {wanted}{offered}{used})")
-    }
-
-    fn text(&self, obstacle: Obstacle, until: Option<Time>) -> String {
-        match obstacle {
-            Obstacle::PinnedElsewhere(only) => {
-                format!(
-                    "the job may only run on worker {only}: its last attempt was there (retry.on: same), or it is its own as a member (run_on)"
-                )
-            }
-            Obstacle::Offline => "it is not connected".into(),
-            Obstacle::Unreachable => match self.facts {
-                Some(facts) => format!("it has been unreachable since {}", Time(facts.since)),
-                None => "it is unreachable".into(),
-            },
-            Obstacle::Sibling => "another member of its parent is or was on it (run_on)".to_owned(),
-            Obstacle::NotListed => {
-                let names = self.definition.placement.workers.iter().map(ToString::to_string);
-                format!("the definition lists other workers: {}", names.collect::<Vec<_>>().join(", "))
-            }
-            Obstacle::NoRuntime => format!("it does not offer the runtime {}", self.runtime().name()),
-            Obstacle::Requirement(index) => self.requirement(index),
-            Obstacle::Exclusive => match self.label(EXCLUSIVE) {
-                Some(labels) => {
-                    format!("it takes only jobs that require each of its exclusive labels: {labels}")
-                }
-                None => "it takes only jobs that require each of its exclusive labels".into(),
-            },
-            Obstacle::TooLarge(kind) => format!("it offers too little {}", self.resource(kind, false)),
-            Obstacle::Resources(kind) => {
-                let set_aside = self.facts.and_then(|facts| facts.set_aside_for) == Some(self.job);
-                let note = if set_aside {
-                    "; it is set aside for this job: later ones get nothing that it needs"
-                } else {
-                    ""
-                };
-                format!("other jobs have reserved too much of its {}{note}", self.resource(kind, true))
-            }
-            Obstacle::RuntimeUnavailable => {
-                format!("its runtime {} does not work{}", self.runtime().name(), self.cause())
-            }
-            Obstacle::Draining => "it is draining: it finishes what it has, and leaves".into(),
-            Obstacle::Cordoned => "it is cordoned".into(),
-            Obstacle::Excluded(of, _) => {
-                let end = until.map_or("until it starts anew".to_owned(), |until| format!("until {until}"));
-                let rule = match of {
-                    Excluded::Suspect => format!(" ({})", suspect_rule()),
-                    Excluded::Anything | Excluded::Runtime(_) | Excluded::Revision(_) => String::new(),
-                };
-                format!("it is not offered {} {end}{rule}", excluded(of))
-            }
-            Obstacle::Probing => {
-                format!(
-                    "it is suspect: it gets one job at a time until a container has started ({})",
-                    suspect_rule()
-                )
-            }
-            Obstacle::Busy => match self.facts {
-                Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),
-                None => "its slots are taken".into(),
-            },
-            Obstacle::SetAside(job) => {
-                format!("it is set aside for job {job}, which goes first once there is room for it")
-            }
-            Obstacle::Joining => "it has just connected: what it holds is being settled".into(),
-        }
-    }
-
-    fn runtime(&self) -> RuntimeKind {
-        self.definition.runtime()
-    }
-
-    /// The condition that the worker does not meet, and what it has instead.
-    fn requirement(&self, index: u16) -> String {
-        let Some(rule) = self.definition.placement.requires.get(usize::from(index)) else {
-            return "it does not meet a condition".into();
-        };
-        match (self.facts, self.label(&rule.label)) {
-            (None, _) => format!("needs {rule}"),
-            (Some(_), Some(value)) => format!("needs {rule}, has {}={value}", rule.label),
-            (Some(_), None) => format!("needs {rule}, has no such label"),
-        }
-    }
-
-    fn label(&self, name: &str) -> Option<&str> {
-        self.facts?.label(name)
-    }
-
-    /// The cause for which its runtime is unavailable, with a leading colon.
-    fn cause(&self) -> String {
-        let runtime = self.runtime();
-        let told = self.facts.and_then(|facts| facts.runtimes.iter().find(|(kind, _)| *kind == runtime));
-        match told {
-            Some((_, Availability::Unavailable(why))) if !why.is_empty() => format!(": {why}"),
-            _ => String::new(),
-        }
-    }
-
-    /// Converts a monotonic time to wall-clock time by the present difference of both clocks.
-    fn instant(&self, up: Uptime) -> Time {
-        Time(self.now.utc + up.since(self.now.up))
-    }
-}
-
-const fn excluded(of: Excluded) -> &'static str {
-    match of {
-        Excluded::Anything => "anything, because it gave work back,",
-        Excluded::Suspect => {
-            "anything, because it is suspect: it failed to start jobs of several definitions,"
-        }
-        Excluded::Runtime(_) => "jobs of this runtime, because it gave one back,",
-        Excluded::Revision(_) => "this revision, which it could not start or does not allow,",
-    }
 }
 
 fn display_name(worker: &WorkerRef) -> String {

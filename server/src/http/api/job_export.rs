@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
-use super::job_list::{Slice, slice};
+use super::job_list::{Results, Slice, slice};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::csv;
-use crate::http::present::shapes::Job;
+use crate::http::present::shapes::ListedJob;
 use crate::http::request::job_filter;
 use crate::http::request::paging::LIMIT_MAX;
 use crate::http::request::query::{Query, invalid_query};
@@ -76,16 +76,16 @@ impl ExportFormat {
         }
     }
 
-    const fn heading(self) -> &'static str {
+    fn heading(self, results: Results) -> String {
         match self {
-            Self::Csv => csv::HEADING,
-            Self::Ndjson => "",
+            Self::Csv => csv::heading(results == Results::Shown),
+            Self::Ndjson => String::new(),
         }
     }
 
-    fn write(self, text: &mut String, job: &Job) -> serde_json::Result<()> {
+    fn write(self, text: &mut String, job: &ListedJob, results: Results) -> serde_json::Result<()> {
         match self {
-            Self::Csv => csv::write_job(text, job),
+            Self::Csv => csv::write_job(text, job, results == Results::Shown),
             Self::Ndjson => {
                 text.push_str(&serde_json::to_string(job)?);
                 text.push('\n');
@@ -109,10 +109,11 @@ pub(crate) async fn export(
     if left == 0 {
         return Err(invalid_query("limit", "it is a whole number from 1"));
     }
+    let results = Results::of(&mut query)?;
     query.finish()?;
-    let mut export = Export { state: Arc::clone(state), filter, left, format, is_over: false };
+    let mut export = Export { state: Arc::clone(state), filter, left, format, results, is_over: false };
     // Read before the answer begins: what fails here still gets a problem document.
-    let first = format!("{}{}", format.heading(), export.read().await?);
+    let first = format!("{}{}", format.heading(results), export.read().await?);
     let rest = stream::try_unfold(export, |mut export| async move {
         if export.is_over {
             return Ok(None);
@@ -134,6 +135,7 @@ struct Export {
     /// The number of jobs that may still be sent.
     left: u64,
     format: ExportFormat,
+    results: Results,
     is_over: bool,
 }
 
@@ -141,13 +143,13 @@ impl Export {
     /// Reads the next slice as text.
     async fn read(&mut self) -> Result<String, Problem> {
         let wanted = usize::try_from(self.left).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-        let Slice { jobs, last } = slice(&self.state, self.filter.clone(), wanted).await?;
+        let Slice { jobs, last } = slice(&self.state, self.filter.clone(), wanted, self.results).await?;
         self.left -= jobs.len() as u64;
         self.filter.before = last;
         self.is_over = last.is_none() || self.left == 0;
         let mut text = String::new();
         for job in &jobs {
-            self.format.write(&mut text, job).map_err(Problem::internal)?;
+            self.format.write(&mut text, job, self.results).map_err(Problem::internal)?;
         }
         Ok(text)
     }

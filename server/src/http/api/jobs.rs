@@ -15,7 +15,7 @@ use scheduler::step::{Answer, Rejection};
 use tokio::time::Instant;
 
 use super::job_export::{ExportFormat, export};
-use super::job_list::page;
+use super::job_list::listed_page;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
 use crate::http::middleware::code::Code;
@@ -40,7 +40,7 @@ pub(crate) async fn list(
     if let Some(format) = ExportFormat::of(&headers) {
         return export(&state, query, format).await;
     }
-    let page = page(&state, query).await?;
+    let page = listed_page(&state, query).await?;
     let next = page.next.map(|cursor| next_page(&state, "jobs", &uri, &cursor));
     let mut response = Json(page.jobs).into_response();
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));

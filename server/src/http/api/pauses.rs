@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
 use scheduler::pauses::{PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
+use scheduler::snapshot::Snapshot;
 use scheduler::step::{Answer, Rejection};
 
 use crate::auth::actor::Actor;
@@ -36,7 +38,7 @@ pub(crate) async fn pause(
     State(state): State<Arc<AppState>>,
     OriginalUri(uri): OriginalUri,
     request: Request,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let mut query = Query::of(&parts.uri)?;
     let group = query.text("group")?;
@@ -52,7 +54,7 @@ pub(crate) async fn pause_definition(
     State(state): State<Arc<AppState>>,
     NameAndVerb(name, verb): NameAndVerb,
     request: Request,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let paused = is_pause(&verb, "definitions")?;
     let mut query = Query::of(&parts.uri)?;
@@ -71,7 +73,7 @@ pub(crate) async fn pause_schedules(
     State(state): State<Arc<AppState>>,
     Name(verb): Name,
     request: Request,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let paused = is_pause(&verb, "schedules")?;
     body::none(request.into_body()).await?;
     perform(&state, PauseTarget::Schedules, paused).await
@@ -92,30 +94,40 @@ fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
 ///
 /// # Errors
 /// `out_of_scope`, `unknown_job`, `unknown_group`, `unknown_schedule`, and those of the engine.
-async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<StatusCode, Problem> {
+async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<Response, Problem> {
     note::object(target.to_string());
     let actor = Actor::current();
     match &target {
         PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => actor.check_scope(name)?,
         PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Schedules => actor.check_whole_scope()?,
     }
+    let snapshot = state.services.engine.snapshot();
     // A paused definition or group may have left jobs.yaml since.
-    if !state.services.engine.snapshot().pauses.contains(&target) {
-        check_known(state, &target)?;
+    let was_paused = snapshot.pauses.contains(&target);
+    if !was_paused {
+        check_known(state, &snapshot, &target)?;
     }
     match state.services.engine.pause(target.clone(), paused).await? {
-        Answer::Done => Ok(StatusCode::NO_CONTENT),
+        Answer::Done if was_paused == paused => Ok(UNCHANGED.into_response()),
+        Answer::Done => Ok(StatusCode::NO_CONTENT.into_response()),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 
-/// jobs.yaml has the definition or the group. The scheduler knows the schedules.
-fn check_known(state: &AppState, target: &PauseTarget) -> Result<(), Problem> {
+/// The answer to a pause of what is paused already, and to a resume of what is not.
+const UNCHANGED: (StatusCode, [(&str, &str); 1]) = (StatusCode::NO_CONTENT, [("pause-unchanged", "true")]);
+
+/// jobs.yaml or a job that has not ended has the definition or the group. The scheduler knows the schedules. Walks over all definitions, for
+/// a request of an operator.
+fn check_known(state: &AppState, snapshot: &Snapshot, target: &PauseTarget) -> Result<(), Problem> {
     let definitions = state.services.catalogue.current();
+    let mut in_use = snapshot.definitions.values();
     match target {
         PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Schedule(..) => Ok(()),
+        PauseTarget::Definition(name) if in_use.any(|it| *it.name == **name) => Ok(()),
+        PauseTarget::Group(name) if in_use.any(|it| group_of(it).as_ref() == Some(name)) => Ok(()),
         PauseTarget::Definition(name) => find(&definitions, name).map(|_| ()),
         PauseTarget::Group(name) => {
             let groups: Vec<Arc<str>> =

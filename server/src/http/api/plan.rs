@@ -3,6 +3,8 @@
 //! Definitions are compared in the form in which `GET /api/definitions` shows them, so a plan never shows more than that. Values that this
 //! form leaves out are compared by themselves and named without their values.
 
+mod schedule_keys;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -227,8 +229,7 @@ pub(crate) fn shown(entry: &Entry) -> BTreeMap<String, Value> {
         keys.remove(computed);
     }
     for schedule in &entry.definition.timetable.schedules {
-        let rule = format!("{} ({})", schedule.rule, schedule.zone.name());
-        keys.insert(format!("schedules.{}", schedule.id), rule.into());
+        schedule_keys::add_shown(schedule, &mut keys);
     }
     keys
 }
@@ -278,9 +279,8 @@ fn hidden_differences(old: &Entry, new: &Entry) -> BTreeSet<String> {
     }
     let schedules = &old.definition.timetable.schedules;
     for schedule in &new.definition.timetable.schedules {
-        let is_other = |old: &Schedule| old.id == schedule.id && old != schedule;
-        if schedules.iter().any(is_other) {
-            keys.insert(format!("schedules.{}", schedule.id));
+        if let Some(old) = schedules.iter().find(|old| old.id == schedule.id) {
+            schedule_keys::add_hidden(old, schedule, &mut keys);
         }
     }
     keys.extend(

@@ -7,11 +7,12 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use protocol::report::Outcome;
 use protocol::wire::SLOTS_MAX;
 use protocol::{Fence, JobId, WorkerId};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::input::Operation;
-use scheduler::step::Answer;
+use scheduler::step::{Answer, Rejection};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -167,6 +168,12 @@ async fn perform(state: &AppState, worker: WorkerId, operation: Operation) -> Re
                 tracing::warn!(%worker, ?which, "operator ordered a stop of unmanaged attempts; no job records this");
             }
         }
+        Answer::Rejected(Rejection::NotUnmanaged) => {
+            let Operation::StopUnmanaged(Some((job, fence))) = operation else {
+                return Err(Rejection::NotUnmanaged.into());
+            };
+            return Err(not_unmanaged(state, worker, job, fence).await?);
+        }
         Answer::Rejected(rejection) => return Err(rejection.into()),
         answer => return Err(Problem::unexpected_answer(&answer)),
     }
@@ -174,6 +181,39 @@ async fn perform(state: &AppState, worker: WorkerId, operation: Operation) -> Re
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(Json(find(state, worker).await?).into_response())
+}
+
+/// Says what became of an attempt that is not among the unmanaged ones of a worker.
+///
+/// # Errors
+/// Those of a read.
+async fn not_unmanaged(
+    state: &AppState,
+    worker: WorkerId,
+    job: JobId,
+    fence: Fence,
+) -> Result<Problem, Problem> {
+    let record = state.read(move |archive| archive.job(job)).await?;
+    let attempts = record.iter().flat_map(|record| record.past.iter().chain(&record.row.attempt));
+    let attempt = attempts.into_iter().find(|attempt| attempt.fence == fence && attempt.worker == worker);
+    let problem = |detail: String| Problem::new(Code::UnknownAttempt, detail);
+    Ok(match attempt {
+        Some(attempt) => match (attempt.ended_at, attempt.outcome) {
+            (None, _) => {
+                problem(format!("attempt {fence} of job {job} is one that this server gave to the worker"))
+                    .hint(format!("to stop it, cancel job {job}"))
+            }
+            (Some(at), outcome) => {
+                let outcome = outcome.map_or("ended", Outcome::name);
+                problem(format!("attempt {fence} of job {job} has ended: {outcome} at {}", Time(at)))
+                    .hint("nothing is left to stop")
+            }
+        },
+        None => problem(format!(
+            "the worker has no unmanaged attempt {fence} of job {job}: it has ended, or was never there"
+        ))
+        .hint("'unmanaged' of the worker lists those that still run"),
+    })
 }
 
 async fn find(state: &AppState, id: WorkerId) -> Result<shapes::Worker, Problem> {

@@ -35,6 +35,7 @@ fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
         progress: f64::from(ended) / f64::from(row.count.max(1)),
         eta: estimated_end(&row, ended, now).map(Time),
         max_failures: row.max_failures,
+        max_failures_reached: row.max_failures.is_some_and(|max| counts.failures() >= max),
         concurrency: row.concurrency,
         retry_of: row.retry_of.map(|of| of.0),
         retried_as: row.retried_as.map(|by| by.0),
@@ -78,6 +79,16 @@ mod tests {
             skipped: 0,
             counts: BatchCounts { queued: live, succeeded, ..BatchCounts::default() },
         }
+    }
+
+    #[test]
+    fn a_batch_in_which_too_many_failed_says_so() {
+        let reached = |max_failures, failed, lost| {
+            let counts = BatchCounts { failed, lost, ..BatchCounts::default() };
+            summary(BatchRow { max_failures, counts, ..row(0, 9) }).max_failures_reached
+        };
+        assert!(reached(Some(2), 1, 1) && reached(Some(2), 3, 0));
+        assert!(!reached(Some(2), 1, 0) && !reached(None, 9, 0));
     }
 
     #[test]

@@ -2,14 +2,25 @@
 //!
 //! Written by hand: it is one function of quoting, and no library here protects a spreadsheet from formulas.
 
-use super::shapes::Job;
+use serde_json::Value;
+
+use super::shapes::ListedJob;
 
 /// The names of the columns, in their order. New columns are appended, so that programs may count.
-pub(crate) const HEADING: &str = "id,name,state,outcome,exit_code,reason,created_at,started_at,ended_at,ran_ms,attempt_count,worker_id,\
-                                  worker,priority,schedule,scheduled_at,batch,retry_of,revision,labels\r\n";
+const HEADING: &str = "id,name,state,outcome,exit_code,reason,created_at,started_at,ended_at,ran_ms,attempt_count,worker_id,\
+                       worker,priority,schedule,scheduled_at,batch,retry_of,revision,labels";
 
-/// Appends the record of a job.
-pub(crate) fn write_job(csv: &mut String, job: &Job) {
+/// Further columns of a list with results.
+const RESULTS_HEADING: &str = ",index,params,result";
+
+/// The names of the columns.
+pub(crate) fn heading(with_results: bool) -> String {
+    format!("{HEADING}{}\r\n", if with_results { RESULTS_HEADING } else { "" })
+}
+
+/// Appends the record of a job. A result that is a text is written without quotes of JSON, so that it is a plain cell.
+pub(crate) fn write_job(csv: &mut String, listed: &ListedJob, with_results: bool) {
+    let job = &listed.job;
     let worker = job.worker.as_ref();
     let labels = if job.labels.is_empty() { None } else { serde_json::to_string(&job.labels).ok() };
     let cells = [
@@ -35,6 +46,18 @@ pub(crate) fn write_job(csv: &mut String, job: &Job) {
         text(labels.as_deref()),
     ];
     csv.push_str(&cells.join(","));
+    if with_results {
+        let params = if listed.params.is_empty() { None } else { serde_json::to_string(&listed.params).ok() };
+        let result = match &listed.result {
+            Some(number @ Value::Number(_)) => plain(Some(number)),
+            Some(Value::String(result)) => text(Some(result)),
+            result => text(result.as_ref().map(Value::to_string).as_deref()),
+        };
+        for cell in [plain(listed.index), text(params.as_deref()), result] {
+            csv.push(',');
+            csv.push_str(&cell);
+        }
+    }
     csv.push_str("\r\n");
 }
 
@@ -61,6 +84,7 @@ const FORMULA_STARTS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝',
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::shapes::Job;
     use super::*;
 
     /// A reader of RFC 4180, so that quoting is compared with something else than itself.
@@ -81,7 +105,7 @@ mod tests {
 
     fn column(csv: &str, name: &str) -> String {
         let cells = read(csv);
-        let names = read(HEADING);
+        let names = read(&heading(true));
         assert_eq!(cells.len(), names.len(), "{csv}");
         cells[names.iter().position(|known| known == name).expect("a column")].clone()
     }
@@ -97,7 +121,14 @@ mod tests {
             labels: BTreeMap::from([("team".to_owned(), "=web".to_owned())]),
             ..Job::default()
         };
-        write_job(&mut csv, &job);
+        let params = BTreeMap::from([("size".to_owned(), 640.into())]);
+        let result = Some("=HYPERLINK()".into());
+        write_job(&mut csv, &ListedJob { job: job.clone(), index: Some(3), params, result }, true);
+        assert_eq!(
+            (column(&csv, "index"), column(&csv, "params")),
+            ("3".to_owned(), r#"{"size":640}"#.to_owned())
+        );
+        assert_eq!(column(&csv, "result"), "'=HYPERLINK()");
         assert_eq!(column(&csv, "id"), "7");
         assert_eq!(column(&csv, "reason"), job.reason);
         assert_eq!((column(&csv, "exit_code"), column(&csv, "priority")), ("-1".to_owned(), "-5".to_owned()));
@@ -110,7 +141,8 @@ mod tests {
         for start in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"] {
             let mut csv = String::new();
             let reason = format!("{start},\"x\"");
-            write_job(&mut csv, &Job { reason: reason.clone(), ..Job::default() });
+            let job = Job { reason: reason.clone(), ..Job::default() };
+            write_job(&mut csv, &ListedJob { job, ..ListedJob::default() }, true);
             assert_eq!(column(&csv, "reason"), format!("'{reason}"));
         }
         assert_eq!(text(Some("exit code 3")), "exit code 3");

@@ -1,7 +1,7 @@
 //! Fills the JSON of jobs from rows and the snapshot: state and pending reason. `ending` says how a job ended, `timeline` tells their
 //! history.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, DependencyRecord, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
 
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
@@ -35,9 +35,18 @@ pub(crate) struct Presenter {
     lease: Duration,
 }
 
-/// The value of a parameter, unless it is secret.
-fn shown_param(param: &JobParam) -> serde_json::Value {
-    if param.secret { params::SECRET.into() } else { params::to_json(&param.value) }
+/// Parameters with their values, unless they are secret.
+fn shown_params(params: &[JobParam]) -> BTreeMap<String, serde_json::Value> {
+    let shown = |param: &JobParam| match param.secret {
+        true => params::SECRET.into(),
+        false => params::to_json(&param.value),
+    };
+    params.iter().map(|param| (param.name.clone(), shown(param))).collect()
+}
+
+/// A text as JSON. One that is not JSON is shown as text.
+fn shown_json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 impl AppState {
@@ -85,6 +94,17 @@ impl Presenter {
         }
     }
 
+    /// A job with what it was given and what it left.
+    pub(crate) fn with_result(&self, row: JobRow, given: &GivenParams) -> shapes::ListedJob {
+        let own_index = row.batch.and_then(|batch| row.job.0.checked_sub(batch.0));
+        shapes::ListedJob {
+            index: given.index.or(own_index),
+            params: shown_params(&given.params),
+            result: row.attempt.as_ref().and_then(|attempt| attempt.result.as_deref()).map(shown_json),
+            job: self.job(row),
+        }
+    }
+
     /// A job with attempts and timeline.
     pub(crate) fn full(&self, record: JobRecord) -> shapes::FullJob {
         let JobRecord {
@@ -106,11 +126,10 @@ impl Presenter {
             traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
             request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
             args: overrides.args,
-            params: params.iter().map(|param| (param.name.clone(), shown_param(param))).collect(),
-            input: overrides.input.map(|text| serde_json::from_str(&text).unwrap_or_else(|_| text.into())),
+            params: shown_params(&params),
+            input: overrides.input.as_deref().map(shown_json),
             environment: overrides.environment.into_iter().map(|(name, _)| name).collect(),
-            // A result that is not JSON is shown as text.
-            result: result.map(|text| serde_json::from_str(text).unwrap_or_else(|_| text.into())),
+            result: result.map(shown_json),
             cancel: timeline.is_cancelled_too_late().then(|| "too_late".into()),
             timeline: timeline.events(),
             late_reports: timeline.late_reports(),
@@ -139,6 +158,9 @@ impl Presenter {
                 let text = format!("{what} is not due before {}", Time(row.due_at)).into();
                 Some(shapes::Reason { text, ..pending(PendingReason::NotDue) })
             }
+            Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
+                self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
+            })),
             Some(reason) => Some(pending(reason)),
             None => {
                 let attempt = live(row)?;
@@ -147,14 +169,36 @@ impl Presenter {
         }
     }
 
+    /// The reason of a job that waits for the only worker that may run it.
+    pub(crate) fn pinned_worker_away(
+        &self,
+        row: &JobRow,
+        name: impl FnOnce(WorkerId) -> Option<String>,
+    ) -> shapes::Reason {
+        let reason = pending(PendingReason::PinnedWorkerAway);
+        let last = row.attempt.as_ref();
+        let (only, cause) = match (member_of(row).and_then(|member| member.pinned), last) {
+            (Some(own), _) => (own, "it is its own as a member (run_on)"),
+            (None, Some(last)) => (last.worker, "its last attempt was there (retry.on: same)"),
+            (None, None) => return reason,
+        };
+        let of_attempt = || last.filter(|last| last.worker == only).map(|last| last.worker_name.to_string());
+        let name = name(only).or_else(of_attempt).filter(|name| !name.is_empty());
+        let worker = name.unwrap_or_else(|| format!("worker {only}"));
+        let text = format!("it may only run on {worker}, which is not connected: {cause}").into();
+        shapes::Reason { text, ..reason }
+    }
+
     /// The text for an unreachable worker: since when, when the attempt is given up, and the consequence.
     fn absence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
         let since = self.unreachable_since(attempt)?;
+        let worker = self.worker(attempt)?;
         let then = self.definition(row).map(|definition| {
             let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
-            // The time counts from the last message, which was a lease before the worker became unreachable.
+            // The time counts from the last message, which was a lease before the worker became unreachable, or just before it was revoked.
             let after = definition.given_up_after(is_cancelled).unwrap_or_default();
-            let given_up = Time(since.0 - self.lease + after);
+            let silent_before = if worker.revoked_at == Some(since.0) { Duration::ZERO } else { self.lease };
+            let given_up = Time(since.0 - silent_before + after);
             let becomes = match definition.loss.on_lost {
                 _ if is_cancelled => "is cancelled",
                 OnLost::Retry => {
@@ -177,8 +221,11 @@ impl Presenter {
             };
             format!("; about {given_up} its attempt is given up, and the job {becomes}")
         });
-        let text =
-            format!("its worker has been unreachable since {since}{}", then.unwrap_or_default()).into();
+        let is_away = match worker.revoked_at {
+            Some(at) => format!("was revoked at {}", Time(at)),
+            None => format!("has been unreachable since {since}"),
+        };
+        let text = format!("its worker {is_away}{}", then.unwrap_or_default()).into();
         Some(shapes::Reason { code: "worker_unreachable".into(), text })
     }
 
@@ -251,7 +298,9 @@ impl Presenter {
 
     fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
         let worker = self.worker(attempt)?;
-        matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned).then_some(Time(worker.since))
+        let is_away =
+            matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned | WorkerState::Revoked);
+        is_away.then_some(Time(worker.since))
     }
 }
 

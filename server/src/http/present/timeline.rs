@@ -102,6 +102,7 @@ impl Timeline<'_> {
                 said("updated", format!("by {by}: due {}, priority {priority}", Time(*due_at)))
             }
             Note::ResultLeftOut { why } => said("result_left_out", why.clone()),
+            Note::WorkersLeftOut { workers } => said("workers_left_out", format!("no member for {workers}")),
             Note::Confirmed { token, worker } => {
                 let name = if self.is_confirmed_by(*token) { "cancel_confirmed" } else { "container_gone" };
                 of(token.fence, *worker, said(name, "its container is gone".into()))

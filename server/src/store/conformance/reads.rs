@@ -39,6 +39,7 @@ pub(in crate::store) fn late_notes_are_kept(backend: &mut dyn Backend) {
         Note::Freed { by: "someone".into() },
         Note::Updated { by: "someone".into(), due_at: Timestamp(-7), priority: -9 },
         Note::ResultLeftOut { why: "rows".into() },
+        Note::WorkersLeftOut { workers: "w3 (is cordoned)".into() },
         Note::Confirmed { token: token(1, 1), worker: WorkerId(2) },
     ];
     for (at, note) in (1..).zip(&notes) {

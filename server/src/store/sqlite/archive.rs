@@ -19,8 +19,8 @@ use super::connections::open_reader;
 use super::{batches, dependencies, faults, list, pending_batch, record, rows, run_on, schedules};
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
-    LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState,
+    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord,
+    JobRow, LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState,
     StoredDefinition,
 };
 
@@ -230,6 +230,10 @@ impl Archive for SqliteArchive {
             }
             Ok(bodies)
         })
+    }
+
+    fn given_params(&self, ids: &[JobId]) -> Result<Vec<GivenParams>, ReadError> {
+        self.read(|connection| ids.iter().map(|id| record::given_params(connection, *id)).collect())
     }
 
     fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {

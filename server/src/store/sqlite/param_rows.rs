@@ -5,6 +5,8 @@ use rusqlite::types::FromSqlError;
 use scheduler::params::{JobParam, JobParams, ParamValue};
 use serde::{Deserialize, Serialize};
 
+use super::json_column;
+
 /// A value as JSON: its own type tells the kind.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -53,13 +55,17 @@ pub(super) fn filled_in_json(params: &JobParams) -> Option<String> {
 
 /// The parameters in the columns `params` and `filled_in`, of which the first has this index.
 pub(super) fn read(row: &Row<'_>, index: usize) -> rusqlite::Result<JobParams> {
-    let given: Option<String> = row.get(index)?;
+    let given = read_given(row, index)?;
     let filled_in: Option<String> = row.get(index + 1)?;
-    let given: Vec<StoredParam> = given.map(|text| parse(&text)).transpose()?.unwrap_or_default();
-    let given = given.into_iter().map(param).collect();
     let Some(filled_in) = filled_in else { return Ok(JobParams { given, ..JobParams::default() }) };
     let StoredFilledIn { environment, variables, args } = parse(&filled_in)?;
     Ok(JobParams { given, environment, variables, args })
+}
+
+/// The values that the submission gave, in the column `params` with this index.
+pub(super) fn read_given(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<JobParam>> {
+    let given: Option<Vec<StoredParam>> = json_column::read(row, index)?;
+    Ok(given.unwrap_or_default().into_iter().map(param).collect())
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> rusqlite::Result<T> {

@@ -1,12 +1,13 @@
 //! A job with its attempts and notes, and the facts about a job that are rows of other tables.
 
 use protocol::{AttemptNo, JobId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
+use scheduler::batches::BatchMember;
 use scheduler::details::JobDetails;
 use scheduler::job::State;
 
-use super::{dependencies, hooks, rows, run_on, schedules};
-use crate::store::{DEPENDENCIES_SHOWN, JobRecord, JobRow, OutputLimits, SetPart};
+use super::{dependencies, hooks, json_column, param_rows, rows, run_on, schedules};
+use crate::store::{DEPENDENCIES_SHOWN, GivenParams, JobRecord, JobRow, OutputLimits, SetPart};
 
 /// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
@@ -76,6 +77,23 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
         after,
         dependents,
     }))
+}
+
+/// The parameters of a job, and the position that it was given if it repeats a member of a batch. Its input is not read.
+pub(super) fn given_params(connection: &Connection, id: JobId) -> rusqlite::Result<GivenParams> {
+    let mut statement = connection.prepare_cached(
+        "SELECT environment, params FROM details
+             WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1)",
+    )?;
+    let read = |row: &Row<'_>| {
+        let environment: Vec<(String, String)> = json_column::read(row, 0)?.unwrap_or_default();
+        let index = environment.iter().find(|(name, _)| name == BatchMember::INDEX_VARIABLE);
+        Ok(GivenParams {
+            params: param_rows::read_given(row, 1)?,
+            index: index.and_then(|(_, value)| value.parse().ok()),
+        })
+    };
+    Ok(statement.query_row([id.0.cast_signed()], read).optional()?.unwrap_or_default())
 }
 
 /// The output of a job is kept: it has not ended, or not before the instant for its definition.

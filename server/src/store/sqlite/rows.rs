@@ -192,6 +192,7 @@ pub(super) fn note_columns(note: &Note) -> NoteColumns<'_> {
             (7, (Some(due_at.0), Some(i64::from(*priority)), None), Some(by.as_str()))
         }
         Note::ResultLeftOut { why } => (8, (None, None, None), Some(why.as_str())),
+        Note::WorkersLeftOut { workers } => (9, (None, None, None), Some(workers.as_str())),
     };
     (kind, fence, nonce, worker, text)
 }
@@ -211,6 +212,7 @@ pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, No
         6 => Note::Confirmed { token: token()?, worker: worker()? },
         7 => Note::Updated { by: text(row, 5)?, due_at: Timestamp(row.get(2)?), priority: row.get(3)? },
         8 => Note::ResultLeftOut { why: text(row, 5)? },
+        9 => Note::WorkersLeftOut { workers: text(row, 5)? },
         other => return Err(FromSqlError::OutOfRange(other).into()),
     };
     Ok((Timestamp(row.get(0)?), note))

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, HourlyEnds, JobFilter, JobRecord, JobRow,
-    MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord,
+    JobRow, MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -90,6 +90,11 @@ impl Archive for StandInEngine {
 
     fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
         Ok(Vec::new())
+    }
+
+    fn given_params(&self, ids: &[JobId]) -> Result<Vec<GivenParams>, ReadError> {
+        let params = |id: &JobId| self.job(*id).map(|job| job.map(|job| job.params).unwrap_or_default());
+        ids.iter().map(|id| Ok(GivenParams { params: params(id)?, index: None })).collect()
     }
 
     fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {

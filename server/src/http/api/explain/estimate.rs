@@ -55,6 +55,11 @@ pub(super) async fn of(
         }
         _ => return Ok(None),
     };
+    // Its batch may allow fewer at once. The jobs before it are all of the same batch then.
+    let (at_once, condition) = match of_batch(&explanation.limits) {
+        Some(permits) if permits < at_once => (permits, "run at once in its batch"),
+        _ => (at_once, condition),
+    };
     let ended = read(state, name, &[JobState::Succeeded, JobState::Failed], SAMPLES).await?;
     let durations = ended.iter().filter_map(|row| ran_ms(row.attempt.as_ref()?)).collect();
     Ok(by_durations(before, at_once, condition, durations))
@@ -69,6 +74,12 @@ fn permits(limits: &[LimitFacts], lane_jobs: u64) -> Option<u32> {
     // Jobs of other definitions hold permits of a group, and take other times.
     let is_own = limit.id.kind != LimitKind::Group && limit.waiting == lane_jobs;
     (is_own && full.peek().is_none()).then_some(limit.permits)?
+}
+
+/// The members of its batch that may be on workers at once.
+fn of_batch(limits: &[LimitFacts]) -> Option<u64> {
+    let batch = limits.iter().find(|limit| limit.id.kind == LimitKind::Batch)?;
+    batch.permits.map(u64::from)
 }
 
 /// One permit or slot is free again after each part of a job's duration.

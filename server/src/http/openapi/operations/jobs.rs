@@ -71,8 +71,9 @@ pub(super) fn jobs() -> Vec<Operation> {
         Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
             .takes(&FILTERS)
             .takes(&PAGE)
+            .takes(&[query("results", Kind::Switch, "Each job has its parameters, its result, and as a member of a batch its position.")])
             .answers(200, "A page of jobs. With another Accept all jobs that fit.", {
-                let mut forms = list::<shapes::Job>(job()).or_text("text/csv", "id,name,state\r\n5,resize,succeeded\r\n");
+                let mut forms = list::<shapes::ListedJob>(job()).or_text("text/csv", "id,name,state\r\n5,resize,succeeded\r\n");
                 forms.push(text("application/x-ndjson", "{\"id\":5,\"name\":\"resize\"}\n"));
                 forms
             })

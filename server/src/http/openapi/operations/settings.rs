@@ -39,6 +39,7 @@ pub(super) fn schedules() -> Vec<Operation> {
         Operation::post(path, "definitions", id, summary)
             .takes(parameters)
             .answers(204, "It is done.", Vec::new())
+            .with_headers(&[("pause-unchanged", "`true` if it was so already.")])
             .problems(&[
                 &NO_BODY,
                 &[

@@ -33,6 +33,9 @@ pub struct BatchSummary {
     /// After this many failed members, those that have not started are cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<u32>,
+    /// True once so many members have failed: those that had not started were cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub max_failures_reached: bool,
     /// Members that may be on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,

@@ -70,7 +70,7 @@ pub struct Estimate {
 pub struct Verdict {
     /// The judged worker.
     pub worker: WorkerRef,
-    /// `has_it`, `able`, `last_resort` or `unable`.
+    /// `has_it`, `able`, `last_resort`, `unable`, or of a job on several workers `has_member`.
     #[schema(value_type = String)]
     pub verdict: Text,
     /// The verdict as a sentence.

@@ -116,6 +116,23 @@ pub struct Job {
     pub warning: Option<Reason>,
 }
 
+/// A job of a list; with `results=1` also what it was given and what it left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ListedJob {
+    /// The fields that each list shows.
+    #[serde(flatten)]
+    pub job: Job,
+    /// With `results=1`, for a member of a batch: its position from 0, as `LONGSHORE_INDEX` tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// With `results=1`: parameters that its submission gave, or results of earlier jobs; secret ones as `***`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, serde_json::Value>,
+    /// With `results=1`: the result that it left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<serde_json::Value>,
+}
+
 /// A job with attempts and timeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FullJob {
@@ -275,7 +292,7 @@ pub struct Event {
     /// The time of the event.
     pub at: Time,
     /// The kind: `accepted`, `assigned`, `started`, `attempt_ended`, `cancel_requested`, `cancel_confirmed`, `released`, `updated`,
-    /// `worker_unreachable`, `worker_returned`, `late_report`, `hook_made`, `hook_left_out`, `container_gone`, `quarantined`, or the name of the final state.
+    /// `worker_unreachable`, `worker_returned`, `late_report`, `hook_made`, `hook_left_out`, `result_left_out`, `workers_left_out`, `container_gone`, `quarantined`, or the name of the final state.
     #[schema(value_type = String)]
     pub event: Text,
     /// The number of the attempt concerned.

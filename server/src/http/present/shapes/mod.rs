@@ -42,7 +42,7 @@ pub use definition::{
     Definition, Expectation, Param, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
 };
 pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
-pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, OutputBytes, Parent, Phase};
+pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, ListedJob, OutputBytes, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};
 pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, TargetTest};

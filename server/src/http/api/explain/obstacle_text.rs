@@ -1,0 +1,198 @@
+//! The obstacles of workers as text.
+
+use protocol::report::Availability;
+use protocol::{JobId, Now, RuntimeKind, Uptime, WorkerId};
+use scheduler::definition::Definition;
+use scheduler::explain::{Explanation, Obstacle, WorkerVerdict};
+use scheduler::placement::exclusion::Excluded;
+use scheduler::placement::rules::EXCLUSIVE;
+use scheduler::reservation::{Reservation, ResourceKind};
+use scheduler::snapshot::WorkerFacts;
+
+use crate::http::present::shapes::{self, Time};
+use crate::http::present::worker::suspect_rule;
+
+/// The name of a worker, or its number if it was forgotten.
+pub(super) fn name_of(explanation: &Explanation, worker: WorkerId) -> String {
+    let named = explanation.workers.iter().find(|it| it.worker == worker);
+    named.map_or_else(|| format!("worker {worker}"), |it| it.name.to_string())
+}
+
+/// The facts for the text of an obstacle.
+pub(super) struct ObstacleText<'s> {
+    pub(super) now: Now,
+    pub(super) job: JobId,
+    pub(super) explanation: &'s Explanation,
+    /// The worker that has the obstacle.
+    pub(super) worker: &'s WorkerVerdict,
+    /// Absent for a worker that is disconnected and has no attempts.
+    pub(super) facts: Option<&'s WorkerFacts>,
+}
+
+impl ObstacleText<'_> {
+    /// The JSON of an obstacle.
+    pub(super) fn obstacle(&self, obstacle: Obstacle) -> shapes::Obstacle {
+        let until = match obstacle {
+            Obstacle::Excluded(_, until) => until.map(|until| self.instant(until)),
+            _ => None,
+        };
+        shapes::Obstacle { code: obstacle.name().into(), text: self.text(obstacle, until).into(), until }
+    }
+
+    /// A resource with the amounts that decide: what the job reserves, and what the worker offers and others have reserved.
+    fn resource(&self, kind: ResourceKind, with_use: bool) -> String {
+        let wanted = Reservation::of(&self.definition().container.resources);
+        let offer = self.facts.map(|facts| &facts.offer);
+        let used = self.facts.map(|facts| &facts.in_use).filter(|_| with_use);
+        let cores = |milli: u64| format!("{}.{:03}", milli / 1_000, milli % 1_000);
+        let (name, wanted, offered, used) = match kind {
+            ResourceKind::Cpus => (
+                "cpus".to_owned(),
+                cores(u64::from(wanted.cpus_milli)),
+                offer.and_then(|it| it.cpus_milli).map(|milli| cores(u64::from(milli))),
+                used.map(|it| cores(it.cpus_milli)),
+            ),
+            ResourceKind::Memory => (
+                "memory".to_owned(),
+                format!("{} bytes", wanted.memory_bytes),
+                offer.and_then(|it| it.memory_bytes).map(|bytes| bytes.to_string()),
+                used.map(|it| it.memory_bytes.to_string()),
+            ),
+            ResourceKind::Gpus => (
+                "gpus".to_owned(),
+                wanted.gpus.to_string(),
+                offer.map(|it| it.gpus.len().to_string()),
+                used.map(|it| it.gpus.len().to_string()),
+            ),
+            ResourceKind::Custom(index) => {
+                let (name, amount) = wanted.custom.get(usize::from(index)).cloned().unwrap_or_default();
+                let offered =
+                    offer.map(|it| it.custom.iter().find(|(of, _)| *of == name).map_or(0, |it| it.1));
+                let used = used.map(|it| it.custom.get(&name).copied().unwrap_or(0).to_string());
+                (name, amount.to_string(), offered.map(|amount| amount.to_string()), used)
+            }
+        };
+        let offered = offered.map(|offered| format!(", it offers {offered}")).unwrap_or_default();
+        let used = used.map(|used| format!(", {used} reserved")).unwrap_or_default();
+        format!("{name} (the job needs {wanted}{offered}{used})")
+    }
+
+    fn text(&self, obstacle: Obstacle, until: Option<Time>) -> String {
+        match obstacle {
+            Obstacle::PinnedElsewhere(only) => {
+                let only = name_of(self.explanation, only);
+                format!(
+                    "the job may only run on {only}: its last attempt was there (retry.on: same), or it is its own as a member (run_on)"
+                )
+            }
+            Obstacle::Offline => match self.worker.revoked_at {
+                Some(at) => format!("it was revoked at {}, and can only join as a new worker", Time(at)),
+                None => "it is not connected".into(),
+            },
+            Obstacle::Unreachable => match self.facts {
+                Some(facts) => format!("it has been unreachable since {}", Time(facts.since)),
+                None => "it is unreachable".into(),
+            },
+            Obstacle::Sibling => "another member of its parent is or was on it (run_on)".to_owned(),
+            Obstacle::NotListed => {
+                let names = self.definition().placement.workers.iter().map(ToString::to_string);
+                format!("the definition lists other workers: {}", names.collect::<Vec<_>>().join(", "))
+            }
+            Obstacle::NoRuntime => format!("it does not offer the runtime {}", self.runtime().name()),
+            Obstacle::Requirement(index) => self.requirement(index),
+            Obstacle::Exclusive => match self.label(EXCLUSIVE) {
+                Some(labels) => {
+                    format!("it takes only jobs that require each of its exclusive labels: {labels}")
+                }
+                None => "it takes only jobs that require each of its exclusive labels".into(),
+            },
+            Obstacle::TooLarge(kind) => format!("it offers too little {}", self.resource(kind, false)),
+            Obstacle::Resources(kind) => {
+                let set_aside = self.facts.and_then(|facts| facts.set_aside_for) == Some(self.job);
+                let note = if set_aside {
+                    "; it is set aside for this job: later ones get nothing that it needs"
+                } else {
+                    ""
+                };
+                format!("other jobs have reserved too much of its {}{note}", self.resource(kind, true))
+            }
+            Obstacle::RuntimeUnavailable => {
+                format!("its runtime {} does not work{}", self.runtime().name(), self.cause())
+            }
+            Obstacle::Draining => "it is draining: it finishes what it has, and leaves".into(),
+            Obstacle::Cordoned => "it is cordoned".into(),
+            Obstacle::Excluded(of, _) => {
+                let end = until.map_or("until it starts anew".to_owned(), |until| format!("until {until}"));
+                let rule = match of {
+                    Excluded::Suspect => format!(" ({})", suspect_rule()),
+                    Excluded::Anything | Excluded::Runtime(_) | Excluded::Revision(_) => String::new(),
+                };
+                format!("it is not offered {} {end}{rule}", excluded(of))
+            }
+            Obstacle::Probing => {
+                format!(
+                    "it is suspect: it gets one job at a time until a container has started ({})",
+                    suspect_rule()
+                )
+            }
+            Obstacle::Busy => match self.facts {
+                Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),
+                None => "its slots are taken".into(),
+            },
+            Obstacle::SetAside(job) => {
+                format!("it is set aside for job {job}, which goes first once there is room for it")
+            }
+            Obstacle::Joining => "it has just connected: what it holds is being settled".into(),
+        }
+    }
+
+    fn definition(&self) -> &Definition {
+        &self.explanation.definition
+    }
+
+    fn runtime(&self) -> RuntimeKind {
+        self.definition().runtime()
+    }
+
+    /// The condition that the worker does not meet, and what it has instead.
+    fn requirement(&self, index: u16) -> String {
+        let Some(rule) = self.definition().placement.requires.get(usize::from(index)) else {
+            return "it does not meet a condition".into();
+        };
+        match (self.facts, self.label(&rule.label)) {
+            (None, _) => format!("needs {rule}"),
+            (Some(_), Some(value)) => format!("needs {rule}, has {}={value}", rule.label),
+            (Some(_), None) => format!("needs {rule}, has no such label"),
+        }
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        self.facts?.label(name)
+    }
+
+    /// The cause for which its runtime is unavailable, with a leading colon.
+    fn cause(&self) -> String {
+        let runtime = self.runtime();
+        let told = self.facts.and_then(|facts| facts.runtimes.iter().find(|(kind, _)| *kind == runtime));
+        match told {
+            Some((_, Availability::Unavailable(why))) if !why.is_empty() => format!(": {why}"),
+            _ => String::new(),
+        }
+    }
+
+    /// Converts a monotonic time to wall-clock time by the present difference of both clocks.
+    fn instant(&self, up: Uptime) -> Time {
+        Time(self.now.utc + up.since(self.now.up))
+    }
+}
+
+const fn excluded(of: Excluded) -> &'static str {
+    match of {
+        Excluded::Anything => "anything, because it gave work back,",
+        Excluded::Suspect => {
+            "anything, because it is suspect: it failed to start jobs of several definitions,"
+        }
+        Excluded::Runtime(_) => "jobs of this runtime, because it gave one back,",
+        Excluded::Revision(_) => "this revision, which it could not start or does not allow,",
+    }
+}
