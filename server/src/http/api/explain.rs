@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use protocol::report::Availability;
-use protocol::{JobId, Now, RuntimeKind, Uptime};
+use protocol::report::{Availability, Outcome};
+use protocol::{JobId, Now, RuntimeKind, Uptime, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State as JobState;
@@ -31,7 +31,7 @@ use crate::http::present::timeline::worker_of;
 use crate::http::present::worker::suspect_rule;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
-use crate::store::JobRow;
+use crate::store::{AttemptRow, JobRecord, JobRow};
 
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
@@ -39,10 +39,11 @@ pub(crate) async fn job(
 ) -> Result<Json<shapes::Explanation>, Problem> {
     let explanation = state.services.engine.explain(JobId(id)).await?;
     // Read after the engine's answer, which is durable: a job that has left the scheduler has ended in the archive.
-    let row = find(&state, JobId(id)).await?.row;
+    let record = find(&state, JobId(id)).await?;
+    let row = &record.row;
     let explanation = explanation.filter(|_| !row.state.has_ended());
     let snapshot = state.services.engine.snapshot();
-    let workers = explanation.as_ref().map(|it| verdicts(JobId(id), it, &snapshot)).unwrap_or_default();
+    let workers = explanation.as_ref().map(|it| verdicts(&record, it, &snapshot)).unwrap_or_default();
     let estimate = match &explanation {
         Some(explanation) => estimate::of(&state, explanation).await?,
         None => None,
@@ -52,7 +53,7 @@ pub(crate) async fn job(
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
-        reason: reason(&state.presenter(), &row, explanation.as_ref()),
+        reason: reason(&state.presenter(), row, explanation.as_ref()),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation
             .iter()
@@ -150,11 +151,13 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     ))
 }
 
-fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
+fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
     let now = clock::now();
     let verdict = |it: &WorkerVerdict| {
         let facts = snapshot.workers.get(it.worker);
-        let texts = ObstacleText { now, job, definition: &explanation.definition, facts };
+        let refusal = last_refusal(record, it.worker);
+        let texts =
+            ObstacleText { now, job: record.row.job, definition: &explanation.definition, facts, refusal };
         let obstacles = match &it.verdict {
             PlacementVerdict::Unable(obstacles) => obstacles.iter().map(|it| texts.obstacle(*it)).collect(),
             PlacementVerdict::Holding | PlacementVerdict::Able | PlacementVerdict::LastResort => Vec::new(),
@@ -174,6 +177,15 @@ fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<s
     explanation.workers.iter().map(verdict).collect()
 }
 
+/// The last attempt that this worker gave back or failed to start.
+fn last_refusal(record: &JobRecord, worker: WorkerId) -> Option<&AttemptRow> {
+    let is_refusal = |attempt: &&AttemptRow| {
+        let outcome = attempt.outcome;
+        attempt.worker == worker && matches!(outcome, Some(Outcome::Released | Outcome::HostFailed))
+    };
+    record.row.attempt.iter().chain(record.past.iter().rev()).find(is_refusal)
+}
+
 fn joined(obstacles: &[shapes::Obstacle]) -> shapes::Text {
     let texts: Vec<&str> = obstacles.iter().map(|obstacle| obstacle.text.as_ref()).collect();
     texts.join("; ").into()
@@ -186,6 +198,8 @@ struct ObstacleText<'s> {
     definition: &'s Definition,
     /// Absent for a worker that is disconnected and has no attempts.
     facts: Option<&'s WorkerFacts>,
+    /// The last attempt of the job that this worker refused.
+    refusal: Option<&'s AttemptRow>,
 }
 
 impl ObstacleText<'_> {
@@ -281,7 +295,7 @@ impl ObstacleText<'_> {
                     Excluded::Suspect => format!(" ({})", suspect_rule()),
                     Excluded::Anything | Excluded::Runtime(_) | Excluded::Revision(_) => String::new(),
                 };
-                format!("it is not offered {} {end}{rule}", excluded(of))
+                format!("it is not offered {} {end}{rule}{}", excluded(of), self.refusal())
             }
             Obstacle::Probing => {
                 format!(
@@ -297,6 +311,14 @@ impl ObstacleText<'_> {
                 format!("it is set aside for job {job}, which goes first once there is room for it")
             }
             Obstacle::Joining => "it has just connected: what it holds is being settled".into(),
+        }
+    }
+
+    /// The message of its last refusal, if this job was refused; another job may have caused the exclusion.
+    fn refusal(&self) -> String {
+        match self.refusal.filter(|attempt| !attempt.message.is_empty()) {
+            Some(attempt) => format!("; attempt {} ended here: {}", attempt.number, attempt.message),
+            None => String::new(),
         }
     }
 
