@@ -88,7 +88,18 @@ struct Schedule {
     timezone: String,
     state: String,
     next: Vec<String>,
+    /// When these slots fire; empty without jitter.
+    #[serde(default)]
+    next_due: Vec<String>,
     last_fire: Option<LastFire>,
+}
+
+impl Schedule {
+    /// The next slots, each with the time at which it fires if that is another one.
+    fn slots(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let due = self.next_due.iter().map(|due| Some(due.as_str())).chain(std::iter::repeat(None));
+        self.next.iter().map(String::as_str).zip(due)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,7 +135,10 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         let last = it.last_fire.as_ref();
         let late = last.map(|last| duration::show(last.lateness_ms)).unwrap_or_default();
         let made = last.map(|last| format!("{} (job {})", last.slot, last.job)).unwrap_or_default();
-        let next = it.next.first().cloned().unwrap_or_default();
+        let mut next = it.next.first().cloned().unwrap_or_default();
+        if let Some(due) = it.next_due.first() {
+            next = format!("{next} (fires {due})");
+        }
         [&it.name, &it.id, &it.rule, &it.timezone, &it.state, &next, &made, &late].map(String::clone).to_vec()
     };
     let heading = ["NAME", "ID", "RULE", "ZONE", "STATE", "NEXT", "LAST", ">LATE"];
@@ -154,19 +168,31 @@ async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
     let from = flags.from.as_ref().map(|from| [("from", from)]);
     let json = api.json(api.get(&["api", "schedules"]).query(&query).query(&from)).await?;
     let schedules: Vec<Schedule> = api::parse(&api, &json)?;
-    let mut slots: Vec<(&String, &Schedule)> =
-        schedules.iter().flat_map(|it| it.next.iter().map(move |slot| (slot, it))).collect();
-    slots.sort_by_key(|(slot, _)| *slot);
+    let of = |it| Schedule::slots(it).map(move |(slot, due)| (slot, due, it));
+    let mut slots: Vec<(&str, Option<&str>, &Schedule)> = schedules.iter().flat_map(of).collect();
+    slots.sort_by_key(|(slot, ..)| *slot);
     slots.truncate(usize::from(flags.count));
     let local = |slot: &str, it: &Schedule| local_text(&it.timezone, slot).unwrap_or_default();
-    let shown = |(slot, it): &(&String, &Schedule)| json!({ "at": slot, "local": local(slot, it), "schedule": it.id });
+    let shown = |(slot, due, it): &(&str, Option<&str>, &Schedule)| {
+        let mut shown = json!({ "at": slot, "local": local(slot, it), "schedule": it.id });
+        if let Some(due) = due {
+            shown["due_at"] = json!(due);
+        }
+        shown
+    };
     if records::print(flags.common.format, &slots.iter().map(shown).collect::<Value>(), "at")? {
         return Ok(());
     }
-    let row = |(slot, it): (&String, &Schedule)| {
-        vec![slot.clone(), local(slot, it), it.id.clone(), it.state.clone()]
+    // Without jitter a slot fires at its instant.
+    let has_jitter = slots.iter().any(|(_, due, _)| due.is_some());
+    let row = |(slot, due, it): (&str, Option<&str>, &Schedule)| {
+        let mut row = vec![slot.to_owned(), local(slot, it), it.id.clone(), it.state.clone()];
+        row.extend(has_jitter.then(|| due.unwrap_or(slot).to_owned()));
+        row
     };
-    screen::table(&["AT", "LOCAL", "SCHEDULE", "STATE"], slots.into_iter().map(row).collect())
+    let heading = ["AT", "LOCAL", "SCHEDULE", "STATE", "FIRES"];
+    let columns = heading.len() - usize::from(!has_jitter);
+    screen::table(&heading[..columns], slots.into_iter().map(row).collect())
 }
 
 /// Shows rows of the fire ledger.

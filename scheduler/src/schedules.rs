@@ -17,9 +17,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use protocol::{JobId, Revision, Timestamp};
 
+use crate::definition::Definition;
 use crate::ids::{GroupNo, ScheduleNo};
 use crate::pauses::{PauseTarget, Pauses};
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
@@ -103,6 +105,17 @@ pub struct FireRow {
     pub verdict: FireVerdict,
     /// When the last of them was decided.
     pub at: Timestamp,
+}
+
+impl FireRow {
+    /// How long after the last slot was due it was decided. The jitter is part of when it is due, if the definition, as it is now, has the
+    /// schedule.
+    #[must_use]
+    pub fn lateness(&self, definition: Option<&Definition>) -> Duration {
+        let schedules = definition.map_or(&[][..], |definition| &definition.timetable.schedules);
+        let schedule = schedules.iter().find(|schedule| schedule.id == self.schedule);
+        self.at.since(schedule.map_or(self.to, |schedule| schedule.due_at(self.to)))
+    }
 }
 
 /// Verdict on a slot.

@@ -9,6 +9,7 @@ pub mod audit;
 mod denial;
 pub(crate) mod failures;
 pub mod first_token;
+mod lock_out;
 mod proof;
 pub mod proxy;
 pub mod records;
@@ -27,16 +28,19 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use actor::Actor;
+use audit::AuditLog;
 pub use denial::Denial;
-use failures::FailureLimiter;
-use proof::WorkerProof;
-use protocol::WORKER_SCHEME;
+use failures::{Failure, FailureLimiter, Fingerprint};
+use lock_out::LockOutReport;
+use proof::{WorkerProof, bearer, is_ours};
 use proxy::ProxyLogin;
 use role::{Permission, Role};
 use sessions::{SessionToken, Sessions};
 use site::Hosts;
 use tokens::Tokens;
 use workers::{SecretVerdict, WorkerRegistry};
+
+use crate::metrics::Metrics;
 
 /// The ground on which a request was admitted.
 #[derive(Clone, Debug)]
@@ -91,6 +95,8 @@ pub struct Access {
     proxy: Option<ProxyLogin>,
     hosts: Hosts,
     failures: FailureLimiter,
+    /// The records of lock-outs.
+    lock_outs: Option<LockOutReport>,
     sessions: Sessions,
     /// The actor of requests that need no token.
     anonymous: Arc<Actor>,
@@ -122,6 +128,7 @@ impl Access {
             proxy: None,
             hosts: Hosts::new(listen),
             failures: FailureLimiter::default(),
+            lock_outs: None,
             sessions: Sessions::default(),
             anonymous: Arc::new(Actor::anonymous()),
         }
@@ -167,6 +174,13 @@ impl Access {
     pub fn proxy(mut self, proxy: ProxyLogin) -> Self {
         self.requires_tokens = true;
         self.proxy = Some(proxy);
+        self
+    }
+
+    /// Records lock-outs of addresses in the audit log and in the metrics.
+    #[must_use]
+    pub fn report_lock_outs(mut self, audit: Arc<AuditLog>, metrics: Arc<Metrics>) -> Self {
+        self.lock_outs = Some(LockOutReport { audit, metrics });
         self
     }
 
@@ -256,7 +270,7 @@ impl Access {
         {
             return Ok(Admission { actor, proof: Proof::Proxy });
         }
-        let is_by_cookie = given.is_none() && sessions::cookie(headers).is_some();
+        let is_by_cookie = given.is_none() && self.sessions.cookie(headers).is_some();
         let actor = match permission != Permission::Connect && is_by_cookie {
             // A session was begun with a token. Its cookie cannot be guessed, so a wrong one is an old one, and no failure.
             true => self.holder_of_session(headers, now)?,
@@ -293,9 +307,26 @@ impl Access {
             (SecretVerdict::Revoked, _) => Err(Denial::WorkerRevoked),
             (_, Some(Err(denial))) => Err(denial),
             (_, None) => {
-                peer.inspect(|peer| self.failures.record(*peer, now));
+                let token = proof.token.as_deref().unwrap_or_default();
+                let shown = [&proof.worker.0.to_le_bytes()[..], &proof.secret, token];
+                self.record_failure(&shown, peer, now);
                 Err(Denial::InvalidToken)
             }
+        }
+    }
+
+    /// Counts a wrong token against its address, which may lock it out.
+    fn record_failure(&self, shown: &[&[u8]], peer: Option<IpAddr>, now: Instant) {
+        let Some(peer) = peer else { return };
+        let Failure::LocksOut { wait, is_news } = self.failures.record(peer, Fingerprint::of(shown), now)
+        else {
+            return;
+        };
+        if is_news {
+            lock_out::log(peer, wait);
+        }
+        if let Some(report) = &self.lock_outs {
+            report.record(peer);
         }
     }
 
@@ -317,7 +348,7 @@ impl Access {
         self.check_lock_out(peer, now)?;
         let Some(token) = given else { return Err(Denial::NoToken) };
         self.find(token).unwrap_or_else(|| {
-            peer.inspect(|peer| self.failures.record(*peer, now));
+            self.record_failure(&[token], peer, now);
             Err(Denial::InvalidToken)
         })
     }
@@ -344,17 +375,6 @@ struct ValidToken {
     actor: Arc<Actor>,
     /// The token, for the session that is begun with it.
     token: SessionToken,
-}
-
-/// The value is meant for this server. A proxy passes on what a browser has sent to it, such as `Basic`.
-fn is_ours(value: &[u8]) -> bool {
-    let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
-    [b"Bearer", WORKER_SCHEME.as_bytes()].iter().any(|ours| scheme.eq_ignore_ascii_case(ours))
-}
-
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
 fn has_token(query: &str) -> bool {

@@ -51,7 +51,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::ServerError;
 
-use auth::Access;
 use auth::first_token;
 use auth::records::AccessRecords;
 use catalogue::{Catalogue, Definitions};
@@ -195,6 +194,7 @@ impl Server {
         });
         tokio::spawn(notifications.clone().run(leaving.clone()));
         let retained = catalogue.clone();
+        let access = config.access(listener.address(), handles.cluster, &records, handles.metrics.clone());
         let services = http::Services {
             engine: handles.handle,
             events: handles.events,
@@ -206,7 +206,7 @@ impl Server {
             reloader: reloader.clone(),
             intervals: config.intervals,
             logs: logs.clone(),
-            access: Arc::new(access(&config, listener.address(), &records)),
+            access: Arc::new(access),
             records: records.clone(),
             notifications,
             base_path: config.base_path.to_string(),
@@ -341,24 +341,6 @@ fn mail_client(config: &Config) -> Result<Option<MailClient>, Box<dyn std::error
     let Some(server) = config.mail.clone() else { return Ok(None) };
     let tls = Arc::new(trust_the_system()?);
     MailClient::new(server, tls).map(Some)
-}
-
-fn access(config: &Config, address: SocketAddr, records: &AccessRecords) -> Access {
-    let mut access = Access::open(address).hosts(config.allowed_hosts.iter().cloned());
-    access = access.tokens(Arc::clone(&records.tokens)).workers(Arc::clone(&records.workers));
-    if config.requires_tokens {
-        access = access.require_tokens();
-    }
-    if let Some(proxy) = &config.proxy {
-        access = access.proxy(proxy.clone());
-    }
-    if let Some(token) = &config.api_token {
-        access = access.api_token(token.reveal());
-    }
-    if let Some(token) = &config.worker_token {
-        access = access.worker_token(token.reveal());
-    }
-    access
 }
 
 /// Connections of one address without a valid token. A client with a token leaves this count with its first request.

@@ -46,20 +46,27 @@ document.addEventListener("keydown", (event) => {
 });
 
 // Live updates: a summary of events means that this page may have changed, so it is read again, at most once a second and never while it
-// is hidden or someone is typing into it or has typed.
-let wanted = false, running = false;
+// is hidden, someone is typing into it or has typed, has selected text, or is in the middle of a click: a click needs its button to stay.
+let wanted = false, running = false, isPressed = false, events = null;
 function isChanged(field) {
-  if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+  if (field.type === "hidden" || field.type === "submit") return false;
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
   if (field.tagName !== "SELECT") return field.value !== field.defaultValue;
   return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
 }
 function isBusy() {
   const active = document.activeElement;
-  if ([...document.querySelectorAll("main form[method=post] :is(input, select, textarea)")].some(isChanged)) return true;
+  if ([...document.querySelectorAll("main form :is(input, select, textarea)")].some(isChanged)) return true;
+  const selected = getSelection();
+  if (isPressed || (!selected.isCollapsed && selected.rangeCount && selected.getRangeAt(0).intersectsNode(main))) return true;
   return document.hidden || (active && active.closest("main form")) || document.querySelector("main details[open], dialog[open]");
 }
+const PAUSED = "paused while you use this page";
 async function refresh() {
-  if (running || !wanted || isBusy()) return;
+  if (running || !wanted) return;
+  const isPaused = isBusy();
+  if (events) live.textContent = isPaused && !document.hidden ? PAUSED : live.textContent === PAUSED ? "live" : live.textContent;
+  if (isPaused) return;
   running = true;
   wanted = false;
   try {
@@ -67,7 +74,8 @@ async function refresh() {
     if (answer.ok && !answer.redirected) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
       const focused = document.activeElement.closest("main a")?.getAttribute("href");
-      if (fresh && !isBusy()) {
+      if (isBusy()) wanted = true;
+      else if (fresh) {
         main.replaceChildren(...fresh.childNodes);
         if (focused) [...main.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
       }
@@ -75,11 +83,18 @@ async function refresh() {
   } catch { /* The next event tries again. */ }
   setTimeout(() => { running = false; refresh(); }, 1000);
 }
-// Only the page that is looked at is connected: browsers allow six connections to a server, and each page that stays open would hold one.
-let events = null;
+// A change that came meanwhile is shown afterwards: behind the click that the release of the pointer makes.
+const press = (event) => { isPressed = event.button === 0; };
+const release = () => { if (isPressed) setTimeout(() => { isPressed = false; refresh(); }); };
+document.addEventListener("pointerdown", press, { capture: true, passive: true });
+for (const released of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(released, release, { capture: true, passive: true });
+addEventListener("blur", release);
+document.addEventListener("selectionchange", () => { if (wanted && getSelection().isCollapsed) refresh(); });
+document.addEventListener("focusout", () => { if (wanted) setTimeout(refresh); });
 // A search is not repeated by itself: it reads much.
 const isLive = !document.getElementById("output") && !main.querySelector(".login, [data-still]");
 const changed = () => { wanted = true; refresh(); };
+// Only the page that is looked at is connected: browsers allow six connections to a server, and each page that stays open would hold one.
 function connect() {
   if (!isLive || events || document.hidden) return;
   // The page of a job that has not ended is also told of samples of its resources.

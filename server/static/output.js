@@ -16,7 +16,8 @@ let unfinished = { stdout: null, stderr: null }, styles = {}, chars = 0, isFull 
 let wrap = false, times = false, atEnd = true, found = [], foundAt = -1, needle = "", marked = Number(location.hash.slice(2)) || 0;
 // A link from a search names a line by its stream and its position there in bytes: #stderr@81.
 let sought = /^#(stdout|stderr)@(\d+)$/.exec(location.hash);
-const isFromSearch = sought !== null;
+// A link to a line (#L120) leads there once the line has come, or at the end of a shorter output.
+let awaited = sought ? 0 : marked;
 let pinned = -1; // The line that stays in view until the reader moves.
 let offsets = [0]; // Rows before each line; with wrapping a line has several.
 
@@ -140,7 +141,7 @@ function pin(index) {
   pinned = index;
   atEnd = false;
 }
-for (const moved of ["wheel", "pointerdown", "touchstart", "keydown"]) view.addEventListener(moved, () => { pinned = -1; }, { passive: true });
+for (const moved of ["wheel", "pointerdown", "touchstart", "keydown"]) view.addEventListener(moved, () => { pinned = -1; awaited = 0; }, { passive: true });
 
 // Lines as they arrive. A line that is not finished grows.
 function push(text, kind, at) {
@@ -176,7 +177,13 @@ function output(stream, text, offset, at) {
     unfinished[stream] = null;
   });
   layout(from);
+  reachAwaited();
   draw();
+}
+function reachAwaited() {
+  if (!awaited || lines.length < awaited) return;
+  pin(awaited - 1);
+  awaited = 0;
 }
 // The part of this output in which the sought line begins; -1 if it does not. Bytes are counted only for a link from a search.
 function partSought(stream, text, offset) {
@@ -184,17 +191,18 @@ function partSought(stream, text, offset) {
   const bytes = new TextEncoder().encode(text), begin = Number(sought[2]) - offset;
   return begin < bytes.length ? bytes.subarray(0, begin).filter((byte) => byte === 10).length : -1;
 }
-const note = (text) => { push(text, "note"); draw(); };
-let stream = null;
+const note = (text) => { push(text, "note"); reachAwaited(); draw(); };
+let stream = null, isEnded = false;
 function fill() {
   if (isFull) return;
-  isFull = true;
+  isFull = isEnded = true;
   stream.close();
   note(`this page keeps ${lines.length.toLocaleString("en")} lines; download the output to see the rest`);
   showMarked();
 }
 function showMarked() {
-  if (marked && !isFromSearch) show(Math.min(marked, lines.length) - 1);
+  if (awaited && lines.length) show(lines.length - 1);
+  awaited = 0;
 }
 
 // The line above the output that says why it does not go on.
@@ -236,6 +244,7 @@ function start() {
     on("end", (data) => {
       if (data.text) note(data.text);
       stream.close();
+      isEnded = true;
       const state = document.getElementById("job-state");
       if (data.state && state) state.textContent = data.state;
       showMarked();
@@ -301,7 +310,8 @@ view.addEventListener("scroll", () => {
 });
 window.addEventListener("hashchange", () => {
   marked = Number(location.hash.slice(2)) || 0;
-  if (marked) show(Math.min(marked, lines.length) - 1);
+  awaited = marked > lines.length && !isEnded ? marked : 0;
+  if (marked && !awaited && lines.length) show(Math.min(marked, lines.length) - 1);
 });
 window.addEventListener("resize", () => { measure(); if (wrap) layout(); draw(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });

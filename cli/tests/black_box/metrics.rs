@@ -69,6 +69,7 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"POST\",status=\"2xx\"}", 3.0),
         ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"GET\",status=\"4xx\"}", 1.0),
         ("longshore_storage_low", 0.0),
+        ("longshore_address_lock_outs_total", 0.0),
     ];
     // Counters follow the answers a moment later, and a slot fires in its own time.
     let text = wait_for("the counters follow", async || {

@@ -1,7 +1,7 @@
 //! Tokens of one server among each other, with real processes: scopes of operators, and idempotency keys.
 
 use serde_json::Value;
-use testkit::{Cluster, Process, bearer, http};
+use testkit::{Cluster, Process, bearer, http, wait_until};
 
 const JOBS: &str = "version: 1
 jobs: { hello: { runtime: fake }, other: { runtime: fake }, fixed: { runtime: fake, allow: [run_at] } }
@@ -84,4 +84,28 @@ async fn an_idempotency_key_belongs_to_the_token_that_sent_it() {
     assert_eq!(submit(&admin, "other").await, (Some(3), false), "another request of another one");
     assert_eq!(submit(&one, "hello").await, (Some(1), true));
     assert_eq!(submit(&other, "hello").await, (Some(2), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_waits_ends_with_the_revocation_of_its_token() {
+    let (cluster, _server, admin) = start().await;
+    let reader = cluster.make_token(&admin, "reader", &["--role", "viewer"]);
+    assert_eq!(cluster.run_as(&admin, &["run", "hello"]).0, 0);
+    let client = http::client().build().unwrap();
+    let url = |path: &str| format!("http://{}{path}", cluster.address());
+    let waiting = client.get(url("/api/jobs/1?wait=5m")).header("authorization", bearer(&reader));
+    let waiting = tokio::spawn(waiting.send());
+    wait_until("the request was admitted", async || {
+        let tokens =
+            client.get(url("/api/tokens")).header("authorization", bearer(&admin)).send().await.unwrap();
+        let tokens: Value = tokens.json().await.unwrap();
+        let mut tokens = tokens.as_array().unwrap().iter();
+        tokens.any(|token| token["name"] == "reader" && token["last_used_at"].is_string())
+    })
+    .await;
+    assert_eq!(cluster.run_as(&admin, &["token", "revoke", "reader"]).0, 0);
+    let answer = waiting.await.unwrap().unwrap();
+    assert_eq!(answer.status(), 401);
+    let problem: Value = answer.json().await.unwrap();
+    assert_eq!(problem["code"], "invalid_token", "it was admitted before: {problem}");
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its browser fails")]
 
 mod busy_day;
+mod live;
 mod missing_output;
 mod output;
 mod proxy;

@@ -11,6 +11,8 @@ defaults: { runtime: process }
 jobs:
   million:
     command: [seq, '1000000']
+  counts:
+    command: [sh, -c, 'seq 20000; sleep 600']
   slow:
     command: [sh, -c, 'echo first; head -c 1000 /dev/zero | tr "\0" x; echo; sleep 1; echo "last of them"']
   palette:
@@ -95,6 +97,25 @@ async fn a_million_lines_are_read_with_few_of_them_in_the_page() {
     wait_until("the times are shown", async || number(&browser, timed).await > 20).await;
     assert!(elements(&browser).await < ELEMENTS_MAX);
     keep_picture(&browser, "output-million").await;
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_to_a_line_leads_there_before_the_job_ends() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start(JOBS_FILE).await;
+    let job = submit(&running.api, "counts").await;
+    running.api.wait_for_job(job, |job| job["state"] == "running").await;
+    let browser = Browser::start(false).await;
+    browser.resize(1280, 900).await;
+    browser.open(&format!("{}/jobs/{job}/output#L1200", running.base)).await;
+    let all = "return document.querySelector('#output .space').offsetHeight >= 20000 * 18 ? 1 : 0";
+    wait_until("all lines have come", async || number(&browser, all).await == 1).await;
+    wait_for_line(&browser, "1200").await;
+    let marked = "return document.querySelector('#output .marked > span').textContent";
+    assert_eq!(browser.run(marked).await, "1200");
     browser.quit().await;
 }
 

@@ -1,4 +1,5 @@
-//! The sentence in a plain-text answer of a server that does not speak the protocol, such as `this port speaks TLS`.
+//! The reason in the answer to a refused upgrade: the code of a problem document, or the sentence of a server that does not speak the
+//! protocol, such as `this port speaks TLS`.
 
 use crate::terminal::drives_terminal;
 
@@ -16,6 +17,16 @@ pub fn sentence_of_answer(content_type: Option<&[u8]>, body: &[u8]) -> Option<St
         .collect();
     let sentence = words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     Some(sentence).filter(|sentence| !sentence.is_empty())
+}
+
+/// Returns the code of a problem document (RFC 9457).
+pub(crate) fn code_of_problem(content_type: Option<&[u8]>, body: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Problem {
+        code: String,
+    }
+    content_type.filter(|kind| kind.starts_with(b"application/problem+json"))?;
+    serde_json::from_slice(body).ok().map(|Problem { code }| code)
 }
 
 /// Some lines of a terminal.

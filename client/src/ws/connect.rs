@@ -23,7 +23,7 @@ use tokio_util::either::Either;
 
 use super::tcp::{self, TcpError};
 use super::token::{self, TokenError};
-use super::{Address, sentence_of_answer};
+use super::{Address, code_of_problem, sentence_of_answer};
 use crate::tls;
 
 /// Address and token file of a server, and the certificates that prove it.
@@ -76,6 +76,11 @@ pub enum ConnectError {
         /// The text of a short plain-text answer.
         sentence: Option<String>,
     },
+    /// The server refuses this address before it looks at tokens.
+    #[error(
+        "{0} has locked out the address of this machine: too many requests from it had different wrong tokens. It refuses valid tokens, too, until these stop; we try again. \"longshore audit\" on the server shows the lock-out"
+    )]
+    LockedOut(Address),
     /// The server speaks another protocol.
     #[error("{0} does not speak {SUBPROTOCOL}: is it a Longshore server of this version?")]
     Subprotocol(Address),
@@ -221,6 +226,9 @@ impl Connector {
             tungstenite::Error::Http(response) => {
                 let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
                 let body = response.body().as_deref().unwrap_or_default();
+                if code_of_problem(kind, body).as_deref() == Some(LOCKED_OUT) {
+                    return ConnectError::LockedOut(address);
+                }
                 let sentence = sentence_of_answer(kind, body);
                 ConnectError::Status { address, status: response.status(), sentence }
             }
@@ -292,6 +300,9 @@ fn limits() -> WebSocketConfig {
         .max_frame_size(Some(1 << 20))
 }
 
+/// The code of the problem document for a locked-out address.
+const LOCKED_OUT: &str = "too_many_failures";
+
 /// Time for each step of a connection: TCP, TLS, the upgrade.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -315,6 +326,14 @@ mod tests {
         let error = connector.dial().await.expect_err("it is no server").to_string();
         peer.await.expect("no panic");
         error
+    }
+
+    #[tokio::test]
+    async fn a_lock_out_is_told_from_a_server_that_is_busy() {
+        let locked = said_of(b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 28\r\n\r\n{\"code\":\"too_many_failures\"}").await;
+        assert!(locked.contains("locked out the address of this machine"), "{locked}");
+        let busy = said_of(b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 15\r\n\r\n{\"code\":\"busy\"}").await;
+        assert!(busy.ends_with("it is busy or not ready; we try again"), "{busy}");
     }
 
     #[tokio::test]

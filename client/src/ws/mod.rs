@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use address::{Address, AddressError};
+pub(crate) use answer::code_of_problem;
 pub use answer::sentence_of_answer;
 pub use connect::{ConnectError, Connector};
 pub(crate) use event::ConnectionEvent;

@@ -65,6 +65,18 @@ pub enum CatchUpMode {
     All,
 }
 
+impl CatchUpMode {
+    /// As in jobs.yaml.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Latest => "latest",
+            Self::All => "all",
+        }
+    }
+}
+
 /// Why no slot of a range fires, whatever the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {

@@ -1,4 +1,4 @@
-//! The header `Authorization` of a worker that has joined: its own secret, and the token with which it could join anew.
+//! The header `Authorization`: a token, or for a worker that has joined its own secret and the token with which it could join anew.
 
 use data_encoding::BASE64URL_NOPAD;
 use protocol::{WORKER_SCHEME, WorkerId};
@@ -35,4 +35,16 @@ impl WorkerProof {
         }
         Some(Self { worker: worker?, secret: secret?, token })
     }
+}
+
+/// The value is meant for this server. A proxy passes on what a browser has sent to it, such as `Basic`.
+pub(super) fn is_ours(value: &[u8]) -> bool {
+    let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
+    [b"Bearer", WORKER_SCHEME.as_bytes()].iter().any(|ours| scheme.eq_ignore_ascii_case(ours))
+}
+
+/// The token of a header with the scheme `Bearer`.
+pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }

@@ -40,7 +40,7 @@ pub struct AccessRecords {
     /// The secrets of workers, and the tokens by which they join.
     pub workers: Arc<WorkerRegistry>,
     /// The requests that were not written yet.
-    pub audit: AuditLog,
+    pub audit: Arc<AuditLog>,
     /// Reads the audit log.
     pub archive: Arc<dyn AccessArchive>,
     writer: RecordWriter,
@@ -109,7 +109,7 @@ impl AccessRecords {
         Ok(Self {
             tokens,
             workers: Arc::default(),
-            audit: AuditLog::default(),
+            audit: Arc::default(),
             archive,
             writer,
             time: RetentionTime::unknown(),

@@ -102,7 +102,7 @@ fn a_token_of_the_store_has_its_role_and_may_have_ended() {
     assert_eq!(with_token(&access, Connect, "longshore_3_x"), Ok(Some(Role::Worker)));
     assert_eq!(with_token(&access, Read, "longshore_4_x"), Err(Denial::Expired));
     assert_eq!(with_token(&access, Read, "longshore_1_y"), Err(Denial::InvalidToken));
-    let cookie = format!("{}={}", sessions::COOKIE, access.sign_in("longshore_2_x", None).unwrap().0);
+    let cookie = format!("{}={}", access.session_cookie(), access.sign_in("longshore_2_x", None).unwrap().0);
     let by_cookie = |access| ask(access, Administer, "GET", &[("host", "x"), ("cookie", &cookie)]);
     assert_eq!(by_cookie(&access), Ok(Some(Role::Admin)));
     tokens.revoke(TokenId(2), Timestamp(9));
@@ -190,10 +190,59 @@ fn an_address_that_guesses_secrets_of_workers_is_locked_out() {
 }
 
 #[test]
+fn a_proof_that_a_misconfigured_worker_repeats_counts_once() {
+    let workers = Arc::new(WorkerRegistry::new(&[worker(1, None)]));
+    let access = access().worker_token("machines").workers(workers);
+    let peer = Some("10.0.0.1".parse().unwrap());
+    let ask = |value: &str| access.check(Connect, &parts("GET", "/x", &[("authorization", value)]), peer);
+    for _ in 0..50 {
+        assert_eq!(ask(&proof(7, 7, Some("old"))).unwrap_err(), Denial::InvalidToken);
+    }
+    assert!(ask(&proof(1, 1, None)).is_ok(), "a healthy worker at the same address");
+    for guess in 10..19 {
+        assert_eq!(ask(&proof(7, 7, Some(&guess.to_string()))).unwrap_err(), Denial::InvalidToken);
+    }
+    assert!(
+        matches!(ask(&proof(1, 1, None)), Err(Denial::TooManyFailures { .. })),
+        "other tokens are guesses"
+    );
+}
+
+#[test]
+fn a_lock_out_is_audited_with_its_address_and_counted() {
+    let (audit, metrics) = (Arc::<AuditLog>::default(), Arc::<crate::metrics::Metrics>::default());
+    let access = access().api_token("secret").report_lock_outs(Arc::clone(&audit), Arc::clone(&metrics));
+    let counted = || {
+        let snapshot = scheduler::snapshot::Snapshot::default();
+        let text = metrics.scrape(&crate::metrics::ScrapeFacts {
+            snapshot: &snapshot,
+            now: Timestamp(0),
+            event_readers: 0,
+            events_kept: 0,
+            database_bytes: (0, 0),
+            log_segments: (0, 0),
+            storage_is_low: false,
+            jobs_file_is_refused: false,
+            certificate_expires: None,
+        });
+        text.lines().any(|line| line == "longshore_address_lock_outs_total 1")
+    };
+    for guess in 0..10 {
+        assert!(audit.take(Timestamp(0), false).is_empty() && !counted());
+        assert!(access.sign_in(&guess.to_string(), Some("2001:db8::7".parse().unwrap())).is_err());
+    }
+    let rows = audit.take(Timestamp(0), false);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0].object.as_deref(), Some("address 2001:db8::"));
+    assert_eq!((rows[0].address, rows[0].status), (Some("2001:db8::7".parse().unwrap()), 429));
+    assert!(counted());
+}
+
+#[test]
 fn a_session_stands_for_the_token_it_was_begun_with_whatever_its_text_looks_like() {
     let access = access().api_token("longshore_1_of_the_file");
     let cookie =
-        format!("{}={}", sessions::COOKIE, access.sign_in("longshore_1_of_the_file", None).unwrap().0);
+        format!("{}={}", access.session_cookie(), access.sign_in("longshore_1_of_the_file", None).unwrap().0);
     let headers = [("host", "localhost"), ("cookie", cookie.as_str())];
     assert_eq!(ask(&access, Administer, "GET", &headers), Ok(Some(Role::Admin)));
 }

@@ -162,7 +162,9 @@ impl Known {
                     sink.add(group.at, "worker.forgotten", subject);
                 }
                 Change::Fire(row) => {
-                    self.metrics.slots_decided(row);
+                    let revision = self.current.as_ref().and_then(|names| names.get(&*row.definition));
+                    let definition = revision.and_then(|revision| self.published.definitions.get(revision));
+                    self.metrics.slots_decided(row, definition.map(|definition| &**definition));
                     let kind = match row.verdict {
                         FireVerdict::Fired(_) | FireVerdict::CaughtUp(_) | FireVerdict::Backfilled(_) => {
                             "schedule.fired"

@@ -17,6 +17,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use protocol::report::Outcome;
 use protocol::{Timestamp, Usage};
+use scheduler::definition::Definition;
 use scheduler::job::State;
 use scheduler::schedules::{FireRow, FireVerdict};
 
@@ -41,6 +42,7 @@ pub struct Metrics {
     requests: Family<Labels<3>, Counter>,
     request_time: Family<Labels<1>, Histogram, fn() -> Histogram>,
     notifications: Family<Labels<2>, Counter>,
+    lock_outs: Counter,
     #[cfg(feature = "otel")]
     traces: Family<Labels<1>, Counter>,
     gauges: Gauges,
@@ -70,6 +72,7 @@ impl Default for Metrics {
             requests: Family::default(),
             request_time: Family::new_with_constructor(|| Histogram::new(REQUEST_TIMES)),
             notifications: Family::default(),
+            lock_outs: Counter::default(),
             #[cfg(feature = "otel")]
             traces: Family::default(),
             gauges: Gauges::register(to),
@@ -92,7 +95,7 @@ impl Default for Metrics {
         );
         to.register(
             "schedule_lateness_seconds",
-            "From a slot of a schedule until its job was made",
+            "From when a slot of a schedule was due, jitter included, until its job was made",
             fire_lateness.clone(),
         );
         let Self { worker_changes, commit_time, group_changes, requests, request_time, .. } = &metrics;
@@ -113,6 +116,11 @@ impl Default for Metrics {
             "notification_tries",
             "Notifications that were sent, by kind of target and result",
             metrics.notifications.clone(),
+        );
+        to.register(
+            "address_lock_outs",
+            "Addresses that were locked out after too many wrong tokens; one that goes on guessing counts each time",
+            metrics.lock_outs.clone(),
         );
         #[cfg(feature = "otel")]
         to.register("job_traces", "Traces of ended jobs, by result", metrics.traces.clone());
@@ -149,6 +157,11 @@ impl Metrics {
     pub fn notification_sent(&self, kind: &'static str, is_delivered: bool) {
         let result = if is_delivered { "delivered" } else { "failed" };
         self.notifications.get_or_create(&[("kind", kind.into()), ("result", result.into())]).inc();
+    }
+
+    /// Counts a lock-out of an address.
+    pub fn address_locked_out(&self) {
+        self.lock_outs.inc();
     }
 
     /// Counts traces of ended jobs: `exported`, or `dropped`.
@@ -222,8 +235,8 @@ impl Metrics {
         (millis > 0).then_some(Timestamp(millis))
     }
 
-    /// Counts a verdict on slots of a schedule: on one, or on several at once.
-    pub fn slots_decided(&self, row: &FireRow) {
+    /// Counts a verdict on slots of a schedule: on one, or on several at once. The definition knows their jitter, which is no lateness.
+    pub fn slots_decided(&self, row: &FireRow, definition: Option<&Definition>) {
         // A row that marks a moment, or slots that nobody could count, is no reason for an alert.
         if row.count.count == 0 {
             return;
@@ -231,7 +244,7 @@ impl Metrics {
         self.fires.get_or_create(&[("verdict", row.verdict.name().into())]).inc();
         // A backfill is as late as somebody asked for it.
         if matches!(row.verdict, FireVerdict::Fired(_) | FireVerdict::CaughtUp(_)) {
-            self.fire_lateness.observe(row.at.since(row.to).as_secs_f64());
+            self.fire_lateness.observe(row.lateness(definition).as_secs_f64());
         }
     }
 
@@ -287,3 +300,39 @@ const WAITS: [f64; 12] =
 const REQUEST_TIMES: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "POST", "PATCH", "DELETE"];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use protocol::JobId;
+    use scheduler::schedule::catch_up::SlotCount;
+
+    use super::*;
+    use crate::config::jobs_file::{self, Environment};
+
+    #[test]
+    fn jitter_is_no_lateness() {
+        let text = "jobs: { a: { image: 'a:1', schedule: { id: s, cron: '0 * * * *', jitter: 10m } } }";
+        let file = jobs_file::parse(text, Path::new("jobs.yaml"), &Environment::default()).unwrap();
+        let definition = &file.definitions[0].definition;
+        let schedule = &definition.timetable.schedules[0];
+        let slots = (1..50).map(|hour| Timestamp(hour * 3_600_000));
+        let slot = slots.max_by_key(|slot| schedule.due_at(*slot).since(*slot)).unwrap();
+        assert!(schedule.due_at(slot).since(slot) > Duration::from_secs(60), "it is far beyond its jitter");
+        let row = FireRow {
+            definition: "a".into(),
+            schedule: schedule.id.clone(),
+            from: slot,
+            to: slot,
+            count: SlotCount { count: 1, exact: true },
+            verdict: FireVerdict::Fired(JobId(1)),
+            at: schedule.due_at(slot) + Duration::from_secs(2),
+        };
+        let metrics = Metrics::default();
+        metrics.slots_decided(&row, Some(definition));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &metrics.registry).unwrap();
+        assert!(text.contains("longshore_schedule_lateness_seconds_sum 2.0"), "{text}");
+    }
+}

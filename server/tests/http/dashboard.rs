@@ -311,8 +311,8 @@ async fn a_login_without_a_page_leads_to_the_overview_below_a_base_path() {
 #[tokio::test]
 async fn wrong_tokens_lock_the_login_out() {
     let server = Server::with(|access| access.api_token(TOKEN), "", Limits::default()).await;
-    for _ in 0..10 {
-        form(&server, "/login", "token=wrong").await;
+    for guess in 0..10 {
+        form(&server, "/login", &format!("token=wrong{guess}")).await;
     }
     let locked = form(&server, "/login", &format!("token={TOKEN}")).await;
     assert!(locked.header("set-cookie").is_empty() && locked.body.contains("too many"), "{locked:?}");

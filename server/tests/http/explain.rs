@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_server::store::AttemptRow;
 use protocol::report::Availability;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, RuntimeKind, Timestamp, WorkerId};
@@ -220,6 +221,39 @@ async fn a_job_pinned_to_a_disconnected_worker_has_that_reason() {
     assert_eq!(server.get("/api/jobs/2/explain").await.json()["reason"]["text"], text);
     server.stand.world().record(2).row.attempt.as_mut().unwrap().outcome = Some(Outcome::Lost);
     assert_eq!(reason(2).await, "busy", "who was lost there is not pinned to it");
+}
+
+#[tokio::test]
+async fn an_excluded_worker_is_told_with_the_message_of_its_refusal() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    {
+        let mut world = server.stand.world();
+        let record = world.record(1);
+        let refused = |number, worker, message: &str| AttemptRow {
+            worker: WorkerId(worker),
+            ended_at: Some(Timestamp(4_000)),
+            outcome: Some(Outcome::Released),
+            message: message.to_owned(),
+            ..attempt(number, 100 + u64::from(number))
+        };
+        record.row.attempts = AttemptNo(3);
+        record.row.attempt = Some(refused(3, 2, "the secret db is not there"));
+        record.past = vec![refused(1, 1, "too old"), refused(2, 1, "the image evil:1 is not allowed")];
+    }
+    let unable = || PlacementVerdict::Unable(vec![Obstacle::Excluded(Excluded::Revision(Revision(1)), None)]);
+    let workers = vec![worker(1, "w1", unable()), worker(2, "w2", unable()), worker(3, "w3", unable())];
+    server.stand.world().explanation =
+        Some(explanation(State::Queued, Some(PendingReason::Excluded), workers));
+    let why = server.get("/api/jobs/1/explain").await.json();
+    let text = |worker: usize| why["workers"][worker]["text"].as_str().expect("a text").to_owned();
+    assert!(text(0).ends_with("; attempt 2 ended here: the image evil:1 is not allowed"), "{why}");
+    assert!(text(1).ends_with("; attempt 3 ended here: the secret db is not there"), "{why}");
+    assert!(text(2).ends_with("until it starts anew"), "{why}");
+    assert!(
+        why["reason"]["text"].as_str().is_some_and(|text| text.ends_with("\"explain\" tells why")),
+        "{why}"
+    );
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ mod output_events;
 mod output_times;
 mod params;
 mod plan;
+mod refused_pages;
 mod retry;
 mod schedules;
 mod stored_size;

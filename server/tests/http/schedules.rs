@@ -122,3 +122,55 @@ async fn slots_are_shown_from_an_instant_on() {
     );
     server.get("/api/schedules?from=soon").await.is_problem(400, "invalid_query");
 }
+
+#[tokio::test]
+async fn a_schedule_shows_all_that_decides_about_its_jobs() {
+    let server = Server::start().await;
+    let jobs = "jobs: {report: {image: r, allow: [args, environment], catch_up: all, catch_up_window: 2h, catch_up_limit: 7, schedule:
+        [{id: spread, cron: '0 * * * *', jitter: 10m, start_at: 2026-01-01T00:00:00Z, end_at: 2100-01-01T00:00:00Z,
+          args: [--all], environment: {TOKEN: swordfish}}, {id: plain, cron: '0 * * * *'}]}}\n";
+    std::fs::write(&server.jobs_file, jobs).expect("a place for jobs.yaml");
+    let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+
+    let answer = server.get("/api/definitions/report").await;
+    assert!(!answer.body.contains("swordfish"), "{answer:?}");
+    let shown = answer.json();
+    assert_eq!(
+        (&shown["catch_up"], &shown["catch_up_window_ms"], &shown["catch_up_limit"]),
+        (&json!("all"), &json!(7_200_000), &json!(7))
+    );
+    let (spread, plain) = (&shown["schedules"][0], &shown["schedules"][1]);
+    for (key, value) in [
+        ("jitter_ms", json!(600_000)),
+        ("start_at", json!("2026-01-01T00:00:00.000Z")),
+        ("end_at", json!("2100-01-01T00:00:00.000Z")),
+        ("args", json!(["--all"])),
+        ("environment", json!(["TOKEN"])),
+    ] {
+        assert_eq!((&spread[key], plain.get(key)), (&value, None), "{key}");
+    }
+    let instants = |list: &Value| -> Vec<i64> {
+        let list = list.as_array().expect("a list").iter();
+        list.map(|at| at.as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond()).collect()
+    };
+    let (slots, due) = (instants(&spread["next"]), instants(&spread["next_due"]));
+    assert_eq!(slots.len(), due.len());
+    assert!(slots.iter().zip(&due).all(|(slot, due)| (0..=600_000).contains(&(due - slot))), "{spread}");
+    assert!(slots != due && plain.get("next_due").is_none(), "{shown}");
+    let page = server.get("/definitions/report").await.body;
+    for text in ["up to 10m", "arguments --all, variables TOKEN", "all within 2h", "at most 7", ">fires "] {
+        assert!(page.contains(text), "no {text} in {page}");
+    }
+
+    // A slot that fired when it was due is not late, here as in the last fire.
+    let (slot, due) = (Timestamp(slots[0]), Timestamp(due[0]));
+    let count = SlotCount { count: 1, exact: true };
+    let verdict = FireVerdict::Fired(JobId(1));
+    let (definition, schedule) = ("report".into(), ScheduleId::named("spread"));
+    let row =
+        FireRow { definition, schedule, from: slot, to: slot, count, verdict, at: Timestamp(due.0 + 3) };
+    server.stand.world().fires.push(FireRecord { id: 1, row });
+    let fires = server.get("/api/definitions/report/fires").await.json();
+    assert_eq!(fires[0]["lateness_ms"], 3, "{fires}");
+}

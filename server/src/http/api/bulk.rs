@@ -233,7 +233,13 @@ impl Operation {
             let is_member = matches!(row.set, SetPart::Member(_));
             self.verb == Verb::Retry && filter.parent.is_none() && is_member
         };
-        let mut chosen: Vec<JobId> = rows.iter().filter(|row| !is_left_out(row)).map(|row| row.job).collect();
+        let chosen = rows.iter().filter(|row| !is_left_out(row));
+        // A dry run counts what would be done; without it, each of the others is a refusal.
+        let actor = Actor::current();
+        let is_in_scope = |row: &&JobRow| !result.dry_run || actor.scope.includes(&row.definition);
+        let (chosen, outside): (Vec<&JobRow>, Vec<&JobRow>) = chosen.partition(is_in_scope);
+        let mut chosen: Vec<JobId> = chosen.into_iter().map(|row| row.job).collect();
+        result.out_of_scope += outside.len() as u64;
         if self.verb == Verb::Retry {
             chosen = self.to_retry(chosen, filter).await?;
         }

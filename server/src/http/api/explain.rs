@@ -11,7 +11,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use obstacle_text::{ObstacleText, name_of};
-use protocol::JobId;
+use protocol::report::Outcome;
+use protocol::{JobId, WorkerId};
 use scheduler::batches::{BY_BATCH, STOPPED};
 use scheduler::explain::{Explanation, JobsBefore, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State as JobState;
@@ -29,7 +30,7 @@ use crate::http::present::shapes::{self, Pause, Reason, Time, WorkerRef};
 use crate::http::present::timeline::worker_of;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
-use crate::store::{JobRecord, JobRow};
+use crate::store::{AttemptRow, JobRecord, JobRow};
 
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
@@ -39,10 +40,10 @@ pub(crate) async fn job(
     // Read after the engine's answer, which is durable: a job that has left the scheduler has ended in the archive.
     let record = find(&state, JobId(id)).await?;
     let requester = requester(&state, &record).await?;
-    let row = record.row;
+    let row = &record.row;
     let explanation = explanation.filter(|_| !row.state.has_ended());
     let snapshot = state.services.engine.snapshot();
-    let workers = explanation.as_ref().map(|it| verdicts(JobId(id), it, &snapshot)).unwrap_or_default();
+    let workers = explanation.as_ref().map(|it| verdicts(&record, it, &snapshot)).unwrap_or_default();
     let estimate = match &explanation {
         Some(explanation) => estimate::of(&state, explanation).await?,
         None => None,
@@ -52,7 +53,7 @@ pub(crate) async fn job(
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
-        reason: reason(&state.presenter(), &row, explanation.as_ref(), requester),
+        reason: reason(&state.presenter(), row, explanation.as_ref(), requester),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation
             .iter()
@@ -199,12 +200,13 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     ))
 }
 
-fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
+fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
     let now = clock::now();
     let is_late = explanation.parent.is_some_and(|parent| parent.is_for_all && parent.is_complete);
     let verdict = |it: &WorkerVerdict| {
         let facts = snapshot.workers.get(it.worker);
-        let texts = ObstacleText { now, job, explanation, worker: it, facts };
+        let refusal = last_refusal(record, it.worker);
+        let texts = ObstacleText { now, job: record.row.job, explanation, worker: it, facts, refusal };
         let obstacles = match &it.verdict {
             PlacementVerdict::Unable(obstacles) => obstacles.iter().map(|it| texts.obstacle(*it)).collect(),
             PlacementVerdict::Holding | PlacementVerdict::Able | PlacementVerdict::LastResort => Vec::new(),
@@ -226,6 +228,15 @@ fn verdicts(job: JobId, explanation: &Explanation, snapshot: &Snapshot) -> Vec<s
         shapes::Verdict { worker, verdict: verdict.into(), text, obstacles }
     };
     explanation.workers.iter().map(verdict).collect()
+}
+
+/// The last attempt that this worker gave back or failed to start.
+fn last_refusal(record: &JobRecord, worker: WorkerId) -> Option<&AttemptRow> {
+    let is_refusal = |attempt: &&AttemptRow| {
+        let outcome = attempt.outcome;
+        attempt.worker == worker && matches!(outcome, Some(Outcome::Released | Outcome::HostFailed))
+    };
+    record.row.attempt.iter().chain(record.past.iter().rev()).find(is_refusal)
 }
 
 fn joined(obstacles: &[shapes::Obstacle]) -> shapes::Text {

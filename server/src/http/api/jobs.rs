@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::job_export::{ExportFormat, export};
 use super::job_list::listed_page;
+use crate::auth::Denial;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
 use crate::http::middleware::code::Code;
@@ -61,7 +62,7 @@ pub(crate) async fn one(
     let job = JobId(id);
     let mut record = find(&state, job).await?;
     if let Some(timeout) = timeout.filter(|_| !record.row.state.has_ended()) {
-        wait_until_ended(&state, job, timeout).await;
+        wait_until_ended(&state, job, timeout).await?;
         record = find(&state, job).await?;
     }
     Ok(Json(state.full_job(record)))
@@ -165,12 +166,19 @@ pub(crate) fn requester(parts: &Parts) -> String {
 }
 
 /// Waits until a job has ended, the time is up, or the server shuts down.
-pub(crate) async fn wait_until_ended(state: &AppState, job: JobId, timeout: Duration) {
+///
+/// # Errors
+/// The token of the request was revoked, or has expired, meanwhile.
+pub(crate) async fn wait_until_ended(state: &AppState, job: JobId, timeout: Duration) -> Result<(), Denial> {
+    let actor = Actor::current();
     tokio::select! {
+        biased;
+        () = actor.revoked.cancelled() => return Err(Denial::NoToken),
         // The caller reads the job afterwards in any case.
         _ = tokio::time::timeout(timeout, retry_until_answered(|| state.services.engine.ended(job))) => {}
         () = state.services.leaving.cancelled() => {}
     }
+    Ok(())
 }
 
 /// Repeats a question to the engine until it is answered.

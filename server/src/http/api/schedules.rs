@@ -144,7 +144,9 @@ pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Re
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id)));
-    Ok(Ledger { fires: rows.iter().map(|record| fire(&record.row)).collect(), next })
+    let definitions = state.services.catalogue.current();
+    let definition = definitions.find(name).map(|entry| &*entry.definition);
+    Ok(Ledger { fires: rows.iter().map(|record| fire(&record.row, definition)).collect(), next })
 }
 
 /// Refuses names that neither jobs.yaml nor the ledger has at any time.

@@ -193,15 +193,18 @@ async fn answer(
         return Ok((status, headers, logs::follow(state, job)).into_response());
     }
     let Some(timeout) = params.wait else { return Ok(json(status, headers, &shown)) };
-    wait_until_ended(state, job, timeout).await;
-    match find_with_retries(state, job).await {
+    let found = match wait_until_ended(state, job, timeout).await {
+        Ok(()) => find_with_retries(state, job).await,
+        Err(denial) => Err(denial.into()),
+    };
+    match found {
         Ok(record) => {
             let mut full = state.full_job(record);
             full.job.warning = shown.warning;
             full.job.duplicate = shown.duplicate;
             Ok(json(status, headers, &full))
         }
-        // The job was accepted, and the status must say so.
+        // The job was accepted, and the status must say so, also if the token was revoked since.
         Err(_) => {
             let warning = shapes::Reason {
                 code: "not_looked_up".into(),

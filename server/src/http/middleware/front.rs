@@ -40,6 +40,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
     let actor = admitted.as_ref().ok().map(|admission| Arc::clone(&admission.actor));
     let mut audited =
         AuditedExchange::begin(&state, &request, permission, actor, route_name(&state, route.as_ref()), &id);
+    let asked_page = web::AskedPage::of(&request, admitted.as_ref().ok());
     let is_authenticated = admitted.as_ref().is_ok_and(Admission::is_authenticated);
     let is_unauthenticated_in_a_crowd = is_crowded(&request) && !is_authenticated;
     let allowed = admitted.and_then(|admission| {
@@ -64,6 +65,13 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
             if is_authenticated { cut_at_revocation::wrap(response, revoked) } else { response }
         }
     };
+    if let Some(asked) = asked_page
+        && let Some(problem) = problem_of(&mut response, is_for_workers)
+    {
+        let allow = response.headers_mut().remove(header::ALLOW);
+        response = asked.refuse(&state, problem).await;
+        response.headers_mut().extend(allow.map(|allow| (header::ALLOW, allow)));
+    }
     let mut problem_code = None;
     let request_id = id.to_str().unwrap_or_default();
     if let Some(ShownProblem(problem)) = response.extensions_mut().remove() {

@@ -336,7 +336,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "the container engine (runtime) of a worker that could run it does not answer"
         }
         PendingReason::Excluded => {
-            "the workers that could run it have refused it, or failed to start it: its attempts tell why"
+            "the workers that could run it have refused it, or failed to start it: \"explain\" tells why"
         }
         PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
         PendingReason::Limited => "all permits of a limit (concurrency) are in use",

@@ -47,7 +47,9 @@ impl AppState {
                 shapes::CommittedEvent { hook: Some(hook(row, None)), job_id: Some(row.parent.0), ..event }
             }
             Subject::Fire(row) => {
-                let (fire, name) = (Some(fire(row)), Some(row.definition.to_string()));
+                let definitions = self.services.catalogue.current();
+                let definition = definitions.find(&row.definition).map(|entry| &*entry.definition);
+                let (fire, name) = (Some(fire(row, definition)), Some(row.definition.to_string()));
                 shapes::CommittedEvent { fire, name, ..event }
             }
             Subject::Pause(target) => {

@@ -111,6 +111,9 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         limits: Vec::new(),
         schedules: Vec::new(),
         overlap: definition.timetable.overlap.name().into(),
+        catch_up: definition.timetable.catch_up.mode.name().into(),
+        catch_up_window_ms: shapes::millis(definition.timetable.catch_up.window),
+        catch_up_limit: definition.timetable.catch_up.limit,
         next_fire_at: None,
         last_ended: None,
     }

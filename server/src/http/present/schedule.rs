@@ -91,6 +91,13 @@ impl<'k> StoredSchedules<'k> {
                 job: last.job.0,
                 lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
             });
+        let next = self.shown_slots(definition, schedule);
+        let next_due = match schedule.jitter.is_zero() {
+            true => Vec::new(),
+            false => next.iter().map(|slot| Time(schedule.due_at(slot.0))).collect(),
+        };
+        let overrides = schedule.overrides.as_deref();
+        let variables = overrides.map_or(&[][..], |overrides| &overrides.environment).iter();
         let is_over = || self.slots(definition, schedule).next().is_none();
         // As the ledger tells it: a pause of a disabled schedule changes nothing.
         let state = match (definition.enabled, paused_since) {
@@ -107,7 +114,14 @@ impl<'k> StoredSchedules<'k> {
             timezone: schedule.zone.name().to_owned(),
             state: state.into(),
             paused_since: paused_since.map(Time),
-            next: self.shown_slots(definition, schedule),
+            start_at: schedule.start_at.map(Time),
+            end_at: schedule.end_at.map(Time),
+            jitter_ms: (!schedule.jitter.is_zero()).then(|| shapes::millis(schedule.jitter)),
+            args: overrides.map(|overrides| overrides.args.clone()).unwrap_or_default(),
+            environment: variables.map(|(name, _)| name.clone()).collect(),
+            input_bytes: overrides.and_then(|overrides| overrides.input.as_ref()).map(String::len),
+            next,
+            next_due,
             last_fire,
         }
     }
@@ -120,8 +134,8 @@ fn slots_after(schedule: &Schedule, mut slot: Timestamp) -> impl Iterator<Item =
     })
 }
 
-/// The JSON of a row of the ledger.
-pub(crate) fn fire(row: &FireRow) -> shapes::Fire {
+/// The JSON of a row of the ledger. The definition, as it is now, knows the jitter of its schedules.
+pub(crate) fn fire(row: &FireRow, definition: Option<&Definition>) -> shapes::Fire {
     shapes::Fire {
         schedule: row.schedule.to_string(),
         from: Time(row.from),
@@ -132,6 +146,6 @@ pub(crate) fn fire(row: &FireRow) -> shapes::Fire {
         reason: row.verdict.reason().map(Into::into),
         job: row.verdict.job().map(|job| job.0),
         decided_at: Time(row.at),
-        lateness_ms: shapes::millis(row.at.since(row.to)),
+        lateness_ms: shapes::millis(row.lateness(definition)),
     }
 }

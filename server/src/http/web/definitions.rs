@@ -191,6 +191,7 @@ fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
         ("timeout", optional(definition.timeout_ms)),
         ("retries", format!("{} ({})", definition.retry.max, definition.retry.when.join(", "))),
         ("overlap", definition.overlap.to_string()),
+        ("catch up", catch_up(definition)),
         ("on lost", format!("{} after {}", definition.on_lost, format::span_ms(definition.lost_after_ms))),
         ("memory", definition.memory_bytes.map(format::bytes).unwrap_or_default()),
         ("concurrency", definition.concurrency.as_ref().map(concurrency).unwrap_or_default()),
@@ -202,6 +203,17 @@ fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
     ];
     facts.retain(|(_, value)| !value.is_empty());
     facts
+}
+
+/// The treatment of slots that passed while no server ran; empty without schedules.
+fn catch_up(definition: &Definition) -> String {
+    let window = format::span_ms(definition.catch_up_window_ms);
+    match &*definition.catch_up {
+        _ if definition.schedules.is_empty() => String::new(),
+        "none" => "none".to_owned(),
+        "latest" => format!("latest, within {window}"),
+        mode => format!("{mode} within {window}, at most {}", definition.catch_up_limit),
+    }
 }
 
 fn expected(expect: &Expectation) -> String {

@@ -56,7 +56,7 @@ pub(crate) async fn sign_in(
             let secure = if is_tls { "; Secure" } else { "" };
             let cookie = format!(
                 "{}={session}; Path={}; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
-                sessions::COOKIE,
+                state.services.access.session_cookie(),
                 cookie_path(base),
                 sessions::LIFETIME.as_secs()
             );
@@ -79,7 +79,8 @@ pub(crate) async fn sign_out(State(state): State<Arc<AppState>>, headers: Header
     let base = &state.services.base_path;
     let mut response = see_other(base, "/login");
     let path = cookie_path(base);
-    let gone = format!("{}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0", sessions::COOKIE);
+    let cookie = state.services.access.session_cookie();
+    let gone = format!("{cookie}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0");
     if let Ok(cookie) = HeaderValue::try_from(gone) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

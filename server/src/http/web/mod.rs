@@ -24,6 +24,7 @@ mod output_search;
 mod overview;
 mod page;
 mod page_links;
+mod refusal;
 mod revisions;
 mod run;
 mod schedules;
@@ -38,6 +39,7 @@ use axum::routing::{get, post};
 
 use crate::http::state::AppState;
 pub(crate) use login::redirect_to_login;
+pub(crate) use refusal::AskedPage;
 
 /// The routes of the dashboard.
 pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {

@@ -1,20 +1,23 @@
 //! `/notifications`: targets that fail, the messages to all targets, and the form that tries them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
+use protocol::Timestamp;
 use serde_json::json;
 
 use super::actions::{field, request_for, split};
 use super::format::{self, Moment};
 use super::list_address::ListAddress;
 use super::page::{Frame, render};
+use crate::clock;
 use crate::http::api::notifications;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Notification, TargetTest};
+use crate::http::present::shapes::{Notification, TargetTest, Time};
 use crate::http::state::AppState;
 use crate::store::NotificationState;
 
@@ -25,6 +28,8 @@ struct Row {
     last: Moment,
     tried: Option<Moment>,
     due: Option<Moment>,
+    /// True if its time has come, but others to the same target go first.
+    is_behind: bool,
     /// True if the sender may send a test to the targets of its definition.
     may_test: bool,
 }
@@ -36,11 +41,19 @@ impl Row {
             last: format::moment(message.last_at),
             tried: message.tried_at.map(format::moment),
             due: message.due_at.map(format::moment),
+            is_behind: is_behind(message.due_at, clock::now().utc),
             may_test: may_test(frame, &message.definition),
             message,
         }
     }
 }
+
+fn is_behind(due_at: Option<Time>, now: Timestamp) -> bool {
+    due_at.is_some_and(|due| now.since(due.0) > TRY_WITHIN)
+}
+
+/// A message that is due is tried within this time, unless earlier ones to its target have failed.
+const TRY_WITHIN: Duration = Duration::from_secs(5);
 
 fn tone(message: &Notification) -> &'static str {
     match (&*message.state, &message.error) {
@@ -115,3 +128,16 @@ pub(crate) async fn test(State(state): State<Arc<AppState>>, request: Request) -
 
 /// Names that the field of a test suggests. Others can be typed.
 const TESTABLE_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_whose_time_has_long_come_waits_behind_others() {
+        let is_behind =
+            |due_at: Option<i64>| is_behind(due_at.map(|at| Time(Timestamp(at))), Timestamp(600_000));
+        assert!(is_behind(Some(300_000)));
+        assert!(!is_behind(Some(599_000)) && !is_behind(Some(900_000)) && !is_behind(None));
+    }
+}

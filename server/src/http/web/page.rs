@@ -25,7 +25,7 @@ pub(crate) struct Frame {
     pub(crate) section: &'static str,
     /// True if people sign in here, so that they can sign out.
     pub(crate) has_login: bool,
-    /// True on the page on which people sign in.
+    /// True on pages for people who have not signed in.
     is_login: bool,
     /// The sender of the request: the page offers only what the role allows.
     actor: Arc<Actor>,
@@ -47,7 +47,12 @@ impl Frame {
 
     /// The frame of the page on which people sign in.
     pub(crate) fn of_login(state: &AppState) -> Self {
-        Self { is_login: true, ..Self::new(state, "", "Sign in") }
+        Self::of_unauthenticated(state, "Sign in")
+    }
+
+    /// The frame of a page for somebody who is not signed in.
+    pub(crate) fn of_unauthenticated(state: &AppState, title: impl Into<String>) -> Self {
+        Self { is_login: true, ..Self::new(state, "", title) }
     }
 
     /// False on the login page of a server that needs a token: links to other pages, and the sign-out, are for people who have signed in.
@@ -146,19 +151,31 @@ pub(crate) async fn present(State(state): State<Arc<AppState>>, request: Request
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         response = problem_page(&state, problem);
     }
+    keep_foreign_content_out(&mut response);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
-    headers.insert(header::REFERRER_POLICY, SAME_ORIGIN);
-    headers.insert(CROSS_ORIGIN_OPENER_POLICY, SAME_ORIGIN);
     if !is_file || !is_read {
         headers.insert(header::CACHE_CONTROL, NO_STORE);
     }
     response
 }
 
-fn problem_page(state: &AppState, problem: Problem) -> Response {
+pub(super) fn keep_foreign_content_out(response: &mut Response) {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(header::REFERRER_POLICY, SAME_ORIGIN);
+    headers.insert(CROSS_ORIGIN_OPENER_POLICY, SAME_ORIGIN);
+}
+
+/// A page that shows a problem.
+pub(super) fn problem_page(state: &AppState, problem: Problem) -> Response {
+    let frame = Frame::new(state, "", problem.code().title());
+    problem_page_in(frame, problem)
+}
+
+/// A page that shows a problem, in this frame.
+pub(super) fn problem_page_in(frame: Frame, problem: Problem) -> Response {
     let page = ProblemPage {
-        frame: Frame::new(state, "", problem.code().title()),
+        frame,
         code: problem.code().name(),
         heading: problem.code().title(),
         field: problem.wrong_field().map(|field| field.trim_start_matches('?').to_owned()),

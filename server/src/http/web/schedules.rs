@@ -27,6 +27,12 @@ pub(crate) struct ScheduleRow {
     pub(crate) schedule: Schedule,
     pub(crate) tone: &'static str,
     pub(crate) next: Option<Moment>,
+    /// When that slot fires, if its jitter makes it later.
+    pub(crate) due: Option<Moment>,
+    /// Its jitter and its bounds, in words.
+    pub(crate) bounds: String,
+    /// The arguments and the variables of its jobs.
+    pub(crate) adds: String,
     pub(crate) last: Option<Moment>,
     pub(crate) lateness: String,
 }
@@ -36,6 +42,9 @@ impl ScheduleRow {
         Self {
             tone: format::tone(&schedule.state),
             next: schedule.next.first().copied().map(format::moment),
+            due: schedule.next_due.first().copied().map(format::moment),
+            bounds: bounds(&schedule),
+            adds: adds(&schedule),
             last: schedule.last_fire.as_ref().map(|fire| format::moment(fire.slot)),
             lateness: schedule
                 .last_fire
@@ -45,6 +54,20 @@ impl ScheduleRow {
             schedule,
         }
     }
+}
+
+fn bounds(schedule: &Schedule) -> String {
+    let jitter = schedule.jitter_ms.map(|jitter| format!("up to {} later", format::span_ms(jitter)));
+    let start = schedule.start_at.map(|start| format!("from {start}"));
+    let end = schedule.end_at.map(|end| format!("until {end}"));
+    jitter.into_iter().chain(start).chain(end).collect::<Vec<_>>().join(", ")
+}
+
+fn adds(schedule: &Schedule) -> String {
+    let of =
+        |name: &str, words: &[String]| (!words.is_empty()).then(|| format!("{name} {}", words.join(" ")));
+    let all = of("arguments", &schedule.args).into_iter().chain(of("variables", &schedule.environment));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// A row of the fire ledger.

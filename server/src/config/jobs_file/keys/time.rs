@@ -37,5 +37,8 @@ pub(in crate::config::jobs_file) const OVERLAPS: [(&str, Overlap); 4] = [
     (Overlap::Replace.name(), Overlap::Replace),
     (Overlap::Allow.name(), Overlap::Allow),
 ];
-pub(in crate::config::jobs_file) const CATCH_UPS: [(&str, CatchUpMode); 3] =
-    [("none", CatchUpMode::None), ("latest", CatchUpMode::Latest), ("all", CatchUpMode::All)];
+pub(in crate::config::jobs_file) const CATCH_UPS: [(&str, CatchUpMode); 3] = [
+    (CatchUpMode::None.name(), CatchUpMode::None),
+    (CatchUpMode::Latest.name(), CatchUpMode::Latest),
+    (CatchUpMode::All.name(), CatchUpMode::All),
+];

@@ -14,6 +14,8 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use protocol::JobId;
 
+use crate::auth::Denial;
+use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
 use crate::http::api::bulk;
 use crate::http::middleware::code::Code;
@@ -132,7 +134,10 @@ async fn wait_until_ended(state: &AppState, first: JobId, timeout: Duration) -> 
         }
         Ok(())
     };
+    let actor = Actor::current();
     tokio::select! {
+        biased;
+        () = actor.revoked.cancelled() => Err(Denial::NoToken.into()),
         ended = tokio::time::timeout(timeout, ended) => ended.unwrap_or(Ok(())),
         () = state.services.leaving.cancelled() => Ok(()),
     }

@@ -11,6 +11,7 @@ use scheduler::snapshot::WorkerFacts;
 
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::worker::suspect_rule;
+use crate::store::AttemptRow;
 
 /// The name of a worker, or its number if it was forgotten.
 pub(super) fn name_of(explanation: &Explanation, worker: WorkerId) -> String {
@@ -27,6 +28,8 @@ pub(super) struct ObstacleText<'s> {
     pub(super) worker: &'s WorkerVerdict,
     /// Absent for a worker that is disconnected and has no attempts.
     pub(super) facts: Option<&'s WorkerFacts>,
+    /// The last attempt of the job that this worker refused.
+    pub(super) refusal: Option<&'s AttemptRow>,
 }
 
 impl ObstacleText<'_> {
@@ -127,7 +130,7 @@ impl ObstacleText<'_> {
                     Excluded::Suspect => format!(" ({})", suspect_rule()),
                     Excluded::Anything | Excluded::Runtime(_) | Excluded::Revision(_) => String::new(),
                 };
-                format!("it is not offered {} {end}{rule}", excluded(of))
+                format!("it is not offered {} {end}{rule}{}", excluded(of), self.refusal())
             }
             Obstacle::Probing => {
                 format!(
@@ -148,6 +151,14 @@ impl ObstacleText<'_> {
 
     fn definition(&self) -> &Definition {
         &self.explanation.definition
+    }
+
+    /// The message of its last refusal, if this job was refused; another job may have caused the exclusion.
+    fn refusal(&self) -> String {
+        match self.refusal.filter(|attempt| !attempt.message.is_empty()) {
+            Some(attempt) => format!("; attempt {} ended here: {}", attempt.number, attempt.message),
+            None => String::new(),
+        }
     }
 
     fn runtime(&self) -> RuntimeKind {

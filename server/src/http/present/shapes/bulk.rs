@@ -18,6 +18,9 @@ pub struct BulkResult {
     pub stopping: u64,
     /// The number of jobs for which the operation was refused.
     pub refused: u64,
+    /// Of a dry run with filters: the number of jobs beside `matched` that the filters select, and that the token may not act on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub out_of_scope: u64,
     /// The first refusals, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
@@ -62,4 +65,9 @@ pub struct BulkEffect {
     /// The refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Box<Problem>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -212,6 +212,16 @@ pub struct Definition {
     #[serde(default)]
     #[schema(value_type = String)]
     pub overlap: Text,
+    /// The slots that make jobs although they passed while no server ran: `none`, `latest` or `all`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub catch_up: Text,
+    /// How long ago a slot may be and still be caught up.
+    #[serde(default)]
+    pub catch_up_window_ms: u64,
+    /// How many slots are caught up at most, the newest ones.
+    #[serde(default)]
+    pub catch_up_limit: u32,
     /// Its schedules with their next slots; only where one definition is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedules: Vec<Schedule>,

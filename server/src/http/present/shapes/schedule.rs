@@ -24,8 +24,29 @@ pub struct Schedule {
     /// Since when it, its definition, the group of that, or everything is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Time>,
+    /// No slot is earlier than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Time>,
+    /// No slot is later than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_at: Option<Time>,
+    /// A slot fires up to this much later, always by the same time for the same slot; absent: at the slot itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter_ms: Option<u64>,
+    /// The words that its jobs get behind the command of the definition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The names of the variables that its jobs get beside those of the definition. Values are never shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// The length of the input of its jobs, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_bytes: Option<usize>,
     /// The next slots.
     pub next: Vec<Time>,
+    /// When the slots of `next` fire, in their order; absent without jitter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_due: Vec<Time>,
     /// The last slot that became a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_fire: Option<LastFire>,
@@ -103,6 +124,6 @@ pub struct Fire {
     pub job: Option<u64>,
     /// When the last of them was decided.
     pub decided_at: Time,
-    /// How long after the last slot that was.
+    /// How long after the last of them was due that was: its jitter is no lateness while the schedule is in jobs.yaml.
     pub lateness_ms: u64,
 }

@@ -1,0 +1,100 @@
+//! Refusals of the access control: pages for browsers, problem documents for programs, and tokens that end while a request waits.
+
+use std::sync::Arc;
+
+use longshore_server::auth::actor::Scope;
+use longshore_server::auth::role::Role;
+use longshore_server::auth::tokens::Tokens;
+use longshore_server::listener::Limits;
+use longshore_server::store::{TokenId, TokenRow};
+use protocol::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::support::{Answered, Server};
+
+const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+
+/// A server with a token of the store, and the text of the token.
+async fn with_token(role: Role, scope: &[&str]) -> (Server, Arc<Tokens>, String) {
+    let text = "longshore_1_0123456789abcdef".to_owned();
+    let tokens = Arc::new(Tokens::default());
+    tokens.load(vec![TokenRow {
+        id: TokenId(1),
+        name: "one".into(),
+        hash: Sha256::digest(text.as_bytes()).into(),
+        role,
+        scope: Scope::new(scope.iter().map(|&pattern| pattern.to_owned()).collect()),
+        created_at: Timestamp(0),
+        created_by: String::new(),
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+        uses: None,
+        labels: Vec::new(),
+        joined: 0,
+    }]);
+    let known = Arc::clone(&tokens);
+    let server = Server::with(|access| access.tokens(known).require_tokens(), "", Limits::default()).await;
+    (server, tokens, text)
+}
+
+fn is_page(answer: &Answered, status: u16, text: &str) {
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (status, "text/html; charset=utf-8"),
+        "{answer:?}"
+    );
+    assert!(answer.header("content-security-policy").contains("default-src 'self'"), "{answer:?}");
+    assert!(answer.body.contains(text), "no {text:?} in {}", answer.body);
+}
+
+#[tokio::test]
+async fn a_form_of_an_ended_session_gets_a_page_with_the_login() {
+    let (server, _tokens, token) = with_token(Role::Viewer, &[]).await;
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    for path in ["/definitions/resize/run", "/jobs/1/cancel", "/notifications/test"] {
+        let ended =
+            server.ask("POST", path, &[BROWSER, form, ("cookie", "longshore_session=old")], "a=b").await;
+        is_page(&ended, 401, "Your session has ended");
+        assert!(ended.body.contains("href=\"/login\"") && ended.header("location").is_empty(), "{ended:?}");
+        assert!(!ended.body.contains("aria-label=\"Pages\""), "{ended:?}");
+        server.ask("POST", path, &[form], "a=b").await.is_problem(401, "invalid_token");
+        server.ask("POST", path, &[form, ("accept", "*/*")], "a=b").await.is_problem(401, "invalid_token");
+    }
+    let bearer = format!("Bearer {token}");
+    let viewer = ("authorization", bearer.as_str());
+    let forbidden = server.ask("POST", "/jobs/1/cancel", &[BROWSER, viewer], "").await;
+    is_page(&forbidden, 403, "the role viewer");
+    assert!(forbidden.body.contains("aria-label=\"Pages\"") && !forbidden.body.contains("href=\"/audit\""));
+    is_page(&server.ask("GET", "/nothing", &[BROWSER, viewer], "").await, 404, "nothing at this address");
+    is_page(&server.ask("GET", "/nothing", &[BROWSER], "").await, 401, "Not signed in");
+    server.ask("GET", "/nothing", &[viewer], "").await.is_problem(404, "not_found");
+    server.ask("GET", "/api/nothing", &[BROWSER, viewer], "").await.is_problem(404, "not_found");
+    let wrong = server.ask("DELETE", "/jobs", &[BROWSER, viewer], "").await;
+    assert!(wrong.status == 403 || !wrong.header("allow").is_empty(), "{wrong:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_only_jobs_in_the_scope_of_the_token() {
+    let (server, _tokens, token) = with_token(Role::Submitter, &["resize"]).await;
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    for _ in 0..3 {
+        assert_eq!(server.ask("POST", "/api/jobs/resize", &headers, "").await.status, 201);
+    }
+    for job in 2..=3 {
+        server.stand.world().record(job).row.definition = "backup".into();
+    }
+    let counted = server.ask("POST", "/api/jobs/cancel?state=queued&dry_run=1", &headers, "").await.json();
+    assert_eq!((&counted["matched"], &counted["out_of_scope"]), (&1.into(), &2.into()), "{counted}");
+    let form = [headers[0], ("content-type", "application/x-www-form-urlencoded")];
+    let page = server.ask("POST", "/jobs/bulk", &form, "verb=cancel&selection=state%3Dqueued").await;
+    is_page(&page, 200, "cancel 1 jobs");
+    assert!(page.body.contains("2 jobs that fit are left out"), "{}", page.body);
+    let done = server.ask("POST", "/api/jobs/cancel?state=queued", &headers, "").await.json();
+    assert_eq!(
+        (&done["matched"], &done["done"], &done["refused"]),
+        (&3.into(), &1.into(), &2.into()),
+        "{done}"
+    );
+}
