@@ -5,6 +5,7 @@
 //!
 //! [`Server::start`] opens everything and returns the address; [`Server::run`] serves until its shutdown token is cancelled.
 
+mod access;
 pub mod auth;
 pub mod backup;
 pub mod catalogue;

@@ -3,7 +3,6 @@
 //! [`Settings`] are texts as flags and variables give them; [`Settings::check`] turns them into a [`Config`] or names the wrong one by flag
 //! and variable. Inside of the server there are only parsed, valid values. The CLI decides between flags and `LONGSHORE_*`.
 
-mod access;
 mod address;
 mod auth_proxy;
 mod error;

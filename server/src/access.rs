@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use protocol::ClusterId;
 
-use super::Config;
 use crate::auth::Access;
 use crate::auth::records::AccessRecords;
+use crate::config::Config;
 use crate::metrics::Metrics;
 
 impl Config {
