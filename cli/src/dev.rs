@@ -42,7 +42,7 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         listen: flags.listen,
         data_dir: flags.data.join("server"),
         jobs_file: flags.jobs,
-        // Whoever tries out jobs has just edited the file.
+        // The file was probably edited just now, and its faults are what the user wants to see.
         faulty_jobs_file: FaultyJobsFile::Refuse,
         ..Settings::default()
     };

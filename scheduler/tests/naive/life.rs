@@ -8,7 +8,7 @@ use super::{Job, LiveState, Model, said};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, Timestamp, Token, Uptime, WorkerId};
-use crate::world::scheduler::definition::{Definition, OnLost, WaitLimits};
+use crate::world::scheduler::definition::{Definition, WaitLimits};
 use crate::world::scheduler::input::{CancelRequest, ReleaseRequest, UpdateRequest};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;

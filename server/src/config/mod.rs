@@ -9,6 +9,7 @@ mod error;
 mod intervals;
 mod job_counts;
 pub mod jobs_file;
+mod jobs_file_rules;
 mod mail;
 pub mod next_slots;
 mod private_file;
@@ -35,6 +36,7 @@ pub use address::BasePath;
 pub use auth_proxy::AuthProxySettings;
 pub use error::SettingsError;
 pub use intervals::intervals;
+pub use jobs_file_rules::{FaultyJobsFile, RemovedDefinitions};
 pub use mail::MailSettings;
 pub use private_file::PrivateFileError;
 pub use retention::{Retention, RetentionSettings};
@@ -144,26 +146,6 @@ impl Default for Settings {
             retention: RetentionSettings::default(),
         }
     }
-}
-
-/// Treatment of waiting jobs whose definition jobs.yaml no longer has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RemovedDefinitions {
-    /// They run as they were submitted.
-    #[default]
-    Run,
-    /// They are cancelled.
-    Cancel,
-}
-
-/// The start of a server whose jobs file has faults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FaultyJobsFile {
-    /// The server starts with the definitions that it accepted last. Without any it does not start.
-    #[default]
-    UseLast,
-    /// It does not start.
-    Refuse,
 }
 
 /// The server's settings, parsed and valid.
