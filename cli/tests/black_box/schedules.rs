@@ -161,7 +161,7 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
     }
     assert_eq!(
         running.json(&["pause", "tick"]),
-        json!({"name": "tick", "schedule": null, "group": null, "state": "paused"})
+        json!({"name": "tick", "schedule": null, "group": null, "state": "paused", "changed": true})
     );
     for (path, expected) in [
         ("/api/definitions/other/pause", (404, json!("unknown_job"))),

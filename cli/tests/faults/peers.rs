@@ -233,7 +233,7 @@ async fn peer_that_does_not_read_is_disconnected() {
     let mut server = cluster.start_server(&[]).await;
     let api = cluster.api();
     let mut slow = Peer::join(cluster.port(), "slow", 1).await;
-    let entry = json!({ "name": "quick", "args": ["x".repeat(100 << 10)] });
+    let entry = json!({ "name": "quick", "args": ["first", "x".repeat(100 << 10)] });
     for _ in 0..10 {
         api.post("/api/jobs", Some(&serde_json::Value::Array(vec![entry.clone(); 40]))).await;
     }

@@ -31,7 +31,7 @@ pub(crate) fn forget_worker(scheduler: &mut Scheduler, id: WorkerId) {
 
 /// Time after which a worker is forgotten that did not reconnect and holds nothing. Without a limit each discarded state directory would
 /// leave a row for ever.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Time after which a revoked worker is forgotten that holds nothing: as long as revoked tokens are kept. Its secret would be unknown, and no
 /// longer refused for good, after it.

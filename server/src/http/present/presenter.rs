@@ -203,8 +203,8 @@ impl Presenter {
                 _ if is_cancelled => "is cancelled",
                 OnLost::Retry => {
                     return format!(
-                        "; from about {given_up} on its attempt is given up as soon as another connected worker may run the job, \
-                         which is then tried again"
+                        "; about {given_up}, or once another connected worker may run the job, its attempt is given up, and the job \
+                         is tried again"
                     );
                 }
                 OnLost::Fail => "ends as lost",
