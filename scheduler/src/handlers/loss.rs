@@ -86,10 +86,6 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
         return None;
     }
     let again = limit.min(look);
-    // It has come back, and is about to send its inventory.
-    if holder.link.is_joining() {
-        return Some(again);
-    }
     let lane = placement::lane_after_loss(scheduler, job);
     scheduler.fleet.regroup();
     let is_possible = pending::why_waiting(scheduler, lane) >= PendingReason::Cordoned;

@@ -208,7 +208,6 @@ impl Model {
         let week = Duration::from_secs(7 * 24 * 60 * 60);
         let in_queue = definition.waits.queue.map(|queue| definition.loss.after + queue);
         let limit = holder.contact + in_queue.unwrap_or(week).min(week);
-        let is_joining = holder.session.is_some() && !holder.settled;
         let is_grouped = definition.limits.concurrency.as_ref().is_some_and(|rule| rule.group.is_some());
         let could_take = |it: &Worker| {
             it.session.is_some()
@@ -221,7 +220,7 @@ impl Model {
             && !matches!(stopping, Some(StopCause::Cancel | StopCause::Pinning))
             && !is_grouped
             && limit > now
-            && (is_joining || !self.workers.iter().any(could_take));
+            && !self.workers.iter().any(could_take);
         waits.then(|| limit.min(now + self.intervals.lease))
     }
 
