@@ -47,6 +47,7 @@ document.addEventListener("keydown", (event) => {
 
 // Live updates: a summary of events means that this page may have changed, so it is read again, at most once a second and never while it
 // is hidden, someone is typing into it or has typed, has selected text, or is in the middle of a click: a click needs its button to stay.
+const LIVE = "live";
 let wanted = false, running = false, isPressed = false, events = null;
 function isChanged(field) {
   if (field.type === "hidden" || field.type === "submit") return false;
@@ -61,11 +62,19 @@ function isBusy() {
   if (isPressed || (!selected.isCollapsed && selected.rangeCount && selected.getRangeAt(0).intersectsNode(main))) return true;
   return document.hidden || (active && active.closest("main form")) || document.querySelector("main details[open], dialog[open]");
 }
-const PAUSED = "paused while you use this page";
+// The foot of the page says that it is paused only as long as its connection is there.
+let connection = "";
+function showState(isPaused) {
+  live.textContent = isPaused && connection === LIVE ? "paused while you use this page" : connection;
+}
+function setConnection(text) {
+  connection = text;
+  showState(false);
+}
 async function refresh() {
   if (running || !wanted) return;
   const isPaused = isBusy();
-  if (events) live.textContent = isPaused && !document.hidden ? PAUSED : live.textContent === PAUSED ? "live" : live.textContent;
+  if (events) showState(isPaused && !document.hidden);
   if (isPaused) return;
   running = true;
   wanted = false;
@@ -101,11 +110,11 @@ function connect() {
   const sampled = main.querySelector("[data-usage]")?.dataset.usage;
   events = follow(() => base + "/api/events?summary=1" + (sampled ? "&usage=" + sampled : ""), (source) => {
     // What changed between the reading of the page and this connection is seen by one more reading.
-    source.onopen = () => { live.textContent = "live"; changed(); };
-    source.onerror = () => { live.textContent = "not connected: this page may be old"; };
+    source.onopen = () => { setConnection(LIVE); changed(); };
+    source.onerror = () => setConnection("not connected: this page may be old");
     source.addEventListener("summary", changed);
     source.addEventListener("usage", changed);
-  }, (answer) => { if (answer.isFinal) live.textContent = "not connected: reload the page"; });
+  }, (answer) => { if (answer.isFinal) setConnection("not connected: reload the page"); });
 }
 function disconnect() {
   events?.close();

@@ -85,7 +85,7 @@ fn note_absent(batch: &BatchSummary) {
     }
     if batch.removed > 0 {
         let members = screen::counted(batch.removed, "member");
-        screen::note(&format!("longshore: {members} of batch {} are no longer kept", batch.id));
+        screen::note(&format!("longshore: the server no longer keeps {members} of batch {}", batch.id));
     }
 }
 

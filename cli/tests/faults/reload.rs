@@ -150,3 +150,15 @@ async fn a_server_whose_jobs_file_became_faulty_starts_with_the_definitions_befo
     let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
     assert_eq!(ready, "ready\n");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_would_fail_for_the_copy_as_well_is_told_of() {
+    let cluster = Cluster::new("jobs: { job: { runtime: fake, env_file: job.env } }");
+    std::fs::write(cluster.path("job.env"), "A=b\n").unwrap();
+    let (_server, api) = (cluster.start_server(&[]).await, cluster.api());
+    // The copy names the same file.
+    std::fs::remove_file(cluster.path("job.env")).unwrap();
+    assert_eq!(cluster.run_cli(&["reload", "--server", &cluster.address()]).0, 2);
+    let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
+    assert!(ready.contains("are in force; a restart would fail"), "{ready}");
+}

@@ -215,9 +215,14 @@ fn run_to_end(dir: &AttemptDir, mut command: Command) -> Result<ProgramEnd, Erro
 
 /// Ends the processes that the program has left outside of its group.
 fn kill_orphans(dir: &AttemptDir) {
-    for process in orphans::kill_all() {
-        let process = orphans::describe(process);
-        print_error(&format!("{}: process {process} cannot be killed and goes on", dir.path().display()));
+    let left = orphans::kill_all();
+    let dir = dir.path().display();
+    for process in left.iter().take(NAMED_MAX) {
+        let process = orphans::describe(*process);
+        print_error(&format!("{dir}: process {process} cannot be killed and goes on"));
+    }
+    if let Some(more @ 1..) = left.len().checked_sub(NAMED_MAX) {
+        print_error(&format!("{dir}: {more} more processes cannot be killed and go on"));
     }
 }
 
@@ -259,6 +264,9 @@ fn print_error(text: &str) -> ExitCode {
 
 /// The directory of the secret files of a plain process.
 const SECRETS_VARIABLE: &str = "LONGSHORE_SECRETS_DIR";
+
+/// Processes that cannot be killed and are named. A program that makes them faster than they are killed leaves thousands.
+const NAMED_MAX: usize = 10;
 
 /// Pause between two tries to record the end.
 const TRY_AGAIN: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use protocol::ContainerSpec;
 use protocol::container::Resources;
 use worker::input::{Exit, StartFailure};
 
-use crate::support::{Desk, Outcome, show_ended, spec, stand_in};
+use crate::support::{Desk, Outcome, recorder, show_ended, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -14,15 +14,7 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_for_which_runc_would_hang_is_not_started() {
     let dir = tempfile::tempdir().expect("a directory");
-    let script = format!(
-        "case $1 in
-            run) echo run >> {}/calls;;
-            events) exec sleep 600;;
-            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
-        esac",
-        dir.path().display()
-    );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut desk = Desk::without_image(config(recorder(dir.path())));
     let (longest, too_long) = ("x".repeat(4_095), "x".repeat(4_096));
     let by_entrypoint = ContainerSpec { entrypoint: Some(vec![too_long.clone()]), ..spec(&["a"]) };
     for (job, spec, field) in [(1, spec(&[&too_long]), "command"), (2, by_entrypoint, "entrypoint")] {

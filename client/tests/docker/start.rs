@@ -13,7 +13,7 @@ use protocol::{ContainerSpec, RuntimeKind};
 use worker::input::{Exit, Restored, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
-use crate::support::{Desk, Outcome, launch, show_ended, spec, stand_in};
+use crate::support::{Desk, Outcome, launch, recorder, show_ended, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -100,15 +100,7 @@ async fn no_container_is_made_without_a_start_permit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_available() {
     let dir = tempfile::tempdir().expect("a directory");
-    let script = format!(
-        "case $1 in
-            run) echo run >> {}/calls;;
-            events) exec sleep 600;;
-            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
-        esac",
-        dir.path().display()
-    );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut desk = Desk::without_image(config(recorder(dir.path())));
     let (too_long, long) = ("x".repeat(140_000), "x".repeat(120_000));
     for launch in [
         launch(1, spec(&["echo", &too_long])),

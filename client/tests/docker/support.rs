@@ -294,6 +294,19 @@ pub(crate) fn stand_in(dir: &Path, script: &str) -> PathBuf {
     dir.join("docker")
 }
 
+/// Writes a stand-in that notes each `run` in the file `calls` beside it, and knows no container.
+pub(crate) fn recorder(dir: &Path) -> PathBuf {
+    let script = format!(
+        "case $1 in
+            run) echo run >> {}/calls;;
+            events) exec sleep 600;;
+            inspect) echo \"Error: No such container: $7\" >&2; exit 1;;
+        esac",
+        dir.display()
+    );
+    stand_in(dir, &script)
+}
+
 /// Shows a successful container of this attempt and worker.
 pub(crate) fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
     show_ended_at(desk, dir, (job, worker, code), "2026-01-01T00:00:01Z")

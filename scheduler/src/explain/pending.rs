@@ -10,9 +10,10 @@ use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::fleet::classes::Need;
 use crate::fleet::groups::{GroupCount, Intake, RuntimeState, WorkerGroup};
-use crate::ids::NeedId;
+use crate::ids::{DefinitionNo, NeedId};
 use crate::job::LiveState;
 use crate::limits::gate;
+use crate::limits::keys::KeySetNo;
 use crate::queue::LaneKey;
 use crate::state::State;
 use crate::step::PendingReason;
@@ -77,6 +78,30 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
     });
     let others = (scheduler.fleet.len() > count).then_some(PendingReason::NoMatch);
     nearest.max(others).unwrap_or(PendingReason::NoWorker)
+}
+
+/// True if a connected worker other than `holder` may run jobs of this definition, now or after something that passes: it is full, cordoned,
+/// excluded, or its runtime does not answer. The groups of workers must be up to date, as for [`why_waiting`].
+pub(crate) fn may_run_elsewhere(scheduler: &Scheduler, number: DefinitionNo, holder: WorkerId) -> bool {
+    let need = scheduler.fleet.classes().need_of(number);
+    let (Some(definition), Some((need_id, need))) = (scheduler.definitions.at(number), need) else {
+        return false;
+    };
+    let may_run = |reason: PendingReason| reason >= PendingReason::Cordoned;
+    if !need.workers.is_empty() {
+        let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
+        let mut listed = need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed));
+        return listed.any(|id| {
+            let worker = scheduler.fleet.worker(id).filter(|_| id != holder);
+            worker.is_some_and(|worker| may_run(reason_of(scheduler, worker, lane)))
+        });
+    }
+    let groups = scheduler.fleet.groups();
+    let own = groups.group_of(holder);
+    groups.of_revision(definition.revision).any(|(group, count)| {
+        let others = count.others + count.excluding - usize::from(own == Some(group));
+        others > 0 && may_run(reason_of_group(scheduler, group, definition.runtime(), (need_id, need)))
+    })
 }
 
 /// The same answer as that of [`why_waiting`], found by looking at each worker.

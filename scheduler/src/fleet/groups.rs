@@ -166,7 +166,7 @@ impl Groups {
         self.members.is_empty()
     }
 
-    /// The group that counts a worker, for the audit.
+    /// The group that counts a worker.
     #[must_use]
     pub fn group_of(&self, id: WorkerId) -> Option<&WorkerGroup> {
         self.members.get(&id).map(|member| &member.group)

@@ -173,7 +173,7 @@ fn make_job(
     {
         return Err(SkipReason::Limit);
     }
-    // Of those that are cancelled for it, some end at once.
+    // Only the check needed this. The earlier jobs that are cancelled below may end at once, and then it does not wait.
     new.waits_for_earlier = false;
     let job = JobId(scheduler.counters.job.0 + 1);
     if current.overlap == Overlap::Replace {

@@ -11,9 +11,8 @@ use crate::explain::pending;
 use crate::handlers::forget::FORGOTTEN_AFTER;
 use crate::handlers::{attempt_end, suspension};
 use crate::job::Job;
-use crate::placement;
 use crate::run_on::SetRole;
-use crate::step::{ClosedAttempt, PendingReason};
+use crate::step::ClosedAttempt;
 use crate::timers::Alarm;
 
 /// Declares an attempt of a silent worker lost, unless no successor is possible. It may still run; later reports about it are not believed.
@@ -66,30 +65,29 @@ fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
 /// Time of the next look for a worker that could take the place of a silent one; none if there is one now, or the attempt waits for none.
 /// To give up an attempt without a possible successor would only throw away its outcome.
 fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
+    scheduler.fleet.regroup();
     let job = scheduler.jobs.get(&id)?;
     let attempt = job.attempt()?;
     let definition = scheduler.definition(job)?;
-    // Nor does it wait for a worker that its definition does not list any more.
+    // `Pinning`: its definition does not list the worker any more.
     let is_given_up = matches!(attempt.stopping, Some(StopCause::Cancel | StopCause::Pinning));
     let is_retried = definition.loss.on_lost == OnLost::Retry && !is_given_up;
     if !is_retried || holds_shared_permits(scheduler, id) {
         return None;
     }
-    let look = now.up + scheduler.config.intervals.lease;
     // A revoked worker does not come back.
     let holder = scheduler.fleet.worker(attempt.worker).filter(|worker| worker.row.revoked_at.is_none())?;
-    let contact = holder.lease.contact;
     // It waits no longer for this worker than it may wait in the queue, or than a worker without attempts is remembered.
     let in_queue = definition.waits.queue.map(|queue| definition.loss_timeout() + queue);
-    let limit = contact + in_queue.unwrap_or(FORGOTTEN_AFTER).min(FORGOTTEN_AFTER);
+    let limit = holder.lease.contact + in_queue.unwrap_or(FORGOTTEN_AFTER).min(FORGOTTEN_AFTER);
     if limit <= now.up {
         return None;
     }
-    let again = limit.min(look);
-    let lane = placement::lane_after_loss(scheduler, job);
-    scheduler.fleet.regroup();
-    let is_possible = pending::why_waiting(scheduler, lane) >= PendingReason::Cordoned;
-    (!is_possible).then_some(again)
+    let look = now.up + scheduler.config.intervals.lease;
+    // Siblings of a member are left out of account: to look at each worker is too much for one attempt.
+    let has_successor = job.role().pinned_to().is_none()
+        && pending::may_run_elsewhere(scheduler, job.definition, attempt.worker);
+    (!has_successor).then(|| limit.min(look))
 }
 
 /// True if jobs that other workers may take wait for permits that this job holds: jobs of other definitions, or its siblings.

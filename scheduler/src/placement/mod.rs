@@ -73,16 +73,6 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
     }
 }
 
-/// The lane of a job whose attempt is lost: any worker that it may run on, but that of a member. Siblings are left out of account, because
-/// to look at each worker is too much for one lost attempt.
-pub(crate) fn lane_after_loss(scheduler: &Scheduler, job: &Job) -> LaneKey {
-    let keys = key_set_of(scheduler, job);
-    match job.role().pinned_to() {
-        Some(only) => LaneKey::Pinned(only, job.definition, keys),
-        None => LaneKey::Definition(job.definition, keys),
-    }
-}
-
 /// The lane of a member that is not pinned: that of the siblings which were nowhere yet, or one of its own, since it may go where it has been.
 fn distinct_lane(scheduler: &Scheduler, job: &Job) -> Option<LaneKey> {
     let SetRole::Member(MemberRow { job: id, parent, .. }) = job.role() else { return None };

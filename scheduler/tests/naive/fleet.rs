@@ -210,7 +210,8 @@ impl Model {
         let limit = holder.contact + in_queue.unwrap_or(week).min(week);
         let is_grouped = definition.limits.concurrency.as_ref().is_some_and(|rule| rule.group.is_some());
         let could_take = |it: &Worker| {
-            it.session.is_some()
+            it.id != holder.id
+                && it.session.is_some()
                 && is_listed(it, definition)
                 && (it.offers || it.runtime_broken)
                 && matches(it, definition)

@@ -34,8 +34,8 @@ pub enum Denial {
     /// The token is valid, but only for jobs of some definitions, and the request acts on more.
     #[error("the token is for certain definitions only, and this acts on more than these")]
     NeedsWholeScope,
-    /// Too many requests from its address had a wrong token.
-    #[error("too many requests from this address had a wrong token")]
+    /// Too many requests from its address had different wrong tokens.
+    #[error("too many requests from this address had different wrong tokens")]
     TooManyFailures {
         /// Seconds until the server checks a token of this address again.
         retry_after_s: u64,

@@ -22,8 +22,9 @@ pub(super) struct LockOutReport {
 }
 
 impl LockOutReport {
-    /// Counts a lock-out, and audits it: like ones of an address become a row an hour.
+    /// Counts a lock-out, and audits it: like ones of a network become a row an hour.
     pub(super) fn record(&self, address: IpAddr) {
+        let address = network(address);
         self.metrics.address_locked_out();
         let request = AuditedRequest {
             actor: None,
@@ -35,7 +36,7 @@ impl LockOutReport {
             problem: Some("too_many_failures"),
             request_id: "",
             note: AuditNote {
-                object: Some(format!("address {}", network(address))),
+                object: Some(format!("address {address}")),
                 detail: Some("too many different wrong tokens".to_owned()),
             },
         };

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
 use crate::config::{FaultyJobsFile, RemovedDefinitions};
 use crate::engine::{Busy, Handle};
-use crate::policy::{self, PolicyError};
+use crate::policy::{self, Policy, PolicyError};
 use crate::secrets::SecretsDir;
 
 /// Reads jobs.yaml again and replaces the current definitions.
@@ -211,7 +211,7 @@ impl Reloader {
             Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
             _ => self.replace().await,
         };
-        self.note_result(&result);
+        self.note_result(&result).await;
         match &result {
             Ok(reloaded) => tracing::info!(
                 definitions = reloaded.definitions,
@@ -231,17 +231,45 @@ impl Reloader {
         result
     }
 
-    fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
+    async fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
         let blocks_start = match result {
             Ok(_) => None,
             // The file was not looked at, so it is as good or as bad as before.
             Err(ReloadError::Unexpected { .. } | ReloadError::Busy) => return,
-            Err(ReloadError::Faults(_)) => Some(self.on_faults_at_start == FaultyJobsFile::Refuse),
+            Err(ReloadError::Faults(_)) => Some(!self.could_start_with_copy().await),
             Err(ReloadError::Policy(_) | ReloadError::Panicked(_)) => Some(true),
         };
         let at = clock::now().utc;
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) =
             blocks_start.map(|blocks_start| Refusal { at, blocks_start });
+    }
+
+    /// True if a start with the present file would use the copy of the last accepted one.
+    async fn could_start_with_copy(&self) -> bool {
+        let data_dir = self.data_dir.clone().filter(|_| self.on_faults_at_start == FaultyJobsFile::UseLast);
+        let Some(data_dir) = data_dir else { return false };
+        let (file, environment) = (self.jobs_file.clone(), self.environment_source());
+        let is_valid = move || {
+            let Ok((environment, _)) = environment() else { return false };
+            let copy = accepted::AcceptedFile::read(&data_dir, &file).ok().flatten();
+            copy.is_some_and(|copy| copy.load(&environment).is_ok())
+        };
+        tokio::task::spawn_blocking(is_valid).await.unwrap_or(false)
+    }
+
+    /// Reads the present policy, and returns it with the environment of definitions under it. The result blocks on the disk.
+    fn environment_source(&self) -> impl FnOnce() -> Result<(Environment, Arc<Policy>), PolicyError> + use<> {
+        let policy_file = self.policy_file.clone();
+        let (intervals, secrets, mail) = (self.intervals, self.secrets.clone(), self.mail);
+        move || {
+            let policy = policy::load_optional(policy_file.as_deref())?;
+            let environment = Environment::of_process()
+                .with_intervals(intervals)
+                .with_secrets(secrets)
+                .with_mail(mail)
+                .with_policy(policy.clone());
+            Ok((environment, policy))
+        }
     }
 
     /// The refusal of the file, because it or the policy of the server has faults, by the start or the last reload; none if it was accepted.
@@ -275,16 +303,10 @@ impl Reloader {
 
     /// Reads definitions under the present policy. Returns them with the warnings, each with its position.
     async fn read(&self, source: Source) -> Result<(Definitions, Vec<String>), ReloadError> {
-        let (file, policy_file) = (self.jobs_file.clone(), self.policy_file.clone());
-        let (intervals, secrets, mail) = (self.intervals, self.secrets.clone(), self.mail);
+        let (file, environment) = (self.jobs_file.clone(), self.environment_source());
         let kept_in = self.data_dir.clone().filter(|_| matches!(source, Source::File));
         let read = move || {
-            let policy = policy::load_optional(policy_file.as_deref())?;
-            let environment = Environment::of_process()
-                .with_intervals(intervals)
-                .with_secrets(secrets)
-                .with_mail(mail)
-                .with_policy(policy.clone());
+            let (environment, policy) = environment()?;
             let loaded = match source {
                 Source::File => jobs_file::load(&file, &environment),
                 Source::Proposed(text) => jobs_file::parse_proposed(&text, &file, &environment),

@@ -139,19 +139,24 @@ impl Oracle {
         let Some(row) = disk.row(closed.token.job).filter(|_| closed.message.starts_with(UNHEARD)) else {
             return;
         };
+        let Some(latest) = &row.latest else { return };
         let definition = workload.definition(row.revision);
-        let stopping = row.latest.as_ref().and_then(|latest| latest.stopping);
         // The cancel may be a part of the same step.
-        let is_cancelled = state == State::Cancelled || stopping == Some(StopCause::Cancel);
-        let is_grouped = definition.limits.concurrency.as_ref().is_some_and(|rule| rule.group.is_some());
+        let is_given_up = state == State::Cancelled
+            || matches!(latest.stopping, Some(StopCause::Cancel | StopCause::Pinning));
+        let is_member = disk.is_member(closed.token.job);
+        let concurrency = definition.limits.concurrency.as_ref();
+        let is_grouped = concurrency.is_some_and(|rule| is_member || rule.group.is_some());
         let holds_shared_permits = is_grouped || row.limited_by.is_some();
         let waits = definition.loss.on_lost == OnLost::Retry
             && definition.waits.queue.is_none()
-            && !is_cancelled
+            && !is_given_up
             && !holds_shared_permits;
-        let is_late = |at: Moment| scene.now.since(at) < LONGEST_DELAY * 2;
-        let is_connected = scheduler.worker_facts().any(|facts| facts.session.is_some());
-        if waits && !is_connected && !self.contacts.iter().any(|contact| contact.at.is_some_and(is_late)) {
+        let is_recent = |at: Moment| scene.now.since(at) < LONGEST_DELAY * 2;
+        let is_connected =
+            scheduler.worker_facts().any(|facts| facts.id != latest.worker && facts.session.is_some());
+        let mut others = self.contacts.iter().filter(|contact| contact.worker != latest.worker);
+        if waits && !is_connected && !others.any(|contact| contact.at.is_some_and(is_recent)) {
             let what = format!("{} is lost although no worker is there to take its place", closed.token);
             self.violated(scene.now, "I13 who cannot be replaced is waited for", what);
         }

@@ -42,7 +42,7 @@ impl Results {
 /// # Errors
 /// Those of [`listed_page`].
 pub(crate) async fn page(state: &AppState, query: Query) -> Result<Page<shapes::Job>, Problem> {
-    let Page { jobs, next } = listed_page(state, query).await?;
+    let Page { jobs, next } = read_page(state, query, Results::LeftOut).await?;
     Ok(Page { jobs: jobs.into_iter().map(|listed| listed.job).collect(), next })
 }
 
@@ -54,9 +54,17 @@ pub(crate) async fn listed_page(
     state: &AppState,
     mut query: Query,
 ) -> Result<Page<shapes::ListedJob>, Problem> {
+    let results = Results::of(&mut query)?;
+    read_page(state, query, results).await
+}
+
+async fn read_page(
+    state: &AppState,
+    mut query: Query,
+    results: Results,
+) -> Result<Page<shapes::ListedJob>, Problem> {
     let filter = job_filter::read(state, &mut query).await?;
     let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
-    let results = Results::of(&mut query)?;
     query.finish()?;
     let Slice { jobs, last } = slice(state, filter, limit, results).await?;
     Ok(Page { jobs, next: last.map(cursor::write) })

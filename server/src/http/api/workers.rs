@@ -204,9 +204,13 @@ async fn not_unmanaged(
                     .hint(format!("to stop it, cancel job {job}"))
             }
             (Some(at), outcome) => {
+                let hint = match outcome {
+                    Some(Outcome::Lost) => "it was given up: the worker is told to stop it when it is back",
+                    _ => "nothing is left to stop",
+                };
                 let outcome = outcome.map_or("ended", Outcome::name);
                 problem(format!("attempt {fence} of job {job} has ended: {outcome} at {}", Time(at)))
-                    .hint("nothing is left to stop")
+                    .hint(hint)
             }
         },
         None => problem(format!(

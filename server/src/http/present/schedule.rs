@@ -119,7 +119,6 @@ impl<'k> StoredSchedules<'k> {
             jitter_ms: (!schedule.jitter.is_zero()).then(|| shapes::millis(schedule.jitter)),
             args: overrides.map(|overrides| overrides.args.clone()).unwrap_or_default(),
             environment: variables.map(|(name, _)| name.clone()).collect(),
-            input_bytes: overrides.and_then(|overrides| overrides.input.as_ref()).map(String::len),
             next,
             next_due,
             last_fire,

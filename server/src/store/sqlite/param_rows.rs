@@ -1,7 +1,6 @@
 //! The parameters of a job as JSON columns.
 
 use rusqlite::Row;
-use rusqlite::types::FromSqlError;
 use scheduler::params::{JobParam, JobParams, ParamValue};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +24,7 @@ enum StoredValue {
 #[derive(Serialize, Deserialize)]
 struct StoredParam(String, StoredValue, #[serde(default)] bool);
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct StoredFilledIn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     environment: Vec<(String, String)>,
@@ -56,9 +55,8 @@ pub(super) fn filled_in_json(params: &JobParams) -> Option<String> {
 /// The parameters in the columns `params` and `filled_in`, of which the first has this index.
 pub(super) fn read(row: &Row<'_>, index: usize) -> rusqlite::Result<JobParams> {
     let given = read_given(row, index)?;
-    let filled_in: Option<String> = row.get(index + 1)?;
-    let Some(filled_in) = filled_in else { return Ok(JobParams { given, ..JobParams::default() }) };
-    let StoredFilledIn { environment, variables, args } = parse(&filled_in)?;
+    let filled_in: StoredFilledIn = json_column::read(row, index + 1)?.unwrap_or_default();
+    let StoredFilledIn { environment, variables, args } = filled_in;
     Ok(JobParams { given, environment, variables, args })
 }
 
@@ -66,10 +64,6 @@ pub(super) fn read(row: &Row<'_>, index: usize) -> rusqlite::Result<JobParams> {
 pub(super) fn read_given(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<JobParam>> {
     let given: Option<Vec<StoredParam>> = json_column::read(row, index)?;
     Ok(given.unwrap_or_default().into_iter().map(param).collect())
-}
-
-fn parse<T: serde::de::DeserializeOwned>(text: &str) -> rusqlite::Result<T> {
-    serde_json::from_str(text).map_err(|error| FromSqlError::Other(Box::new(error)).into())
 }
 
 fn stored(param: &JobParam) -> StoredParam {

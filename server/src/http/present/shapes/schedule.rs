@@ -39,9 +39,6 @@ pub struct Schedule {
     /// The names of the variables that its jobs get beside those of the definition. Values are never shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
-    /// The length of the input of its jobs, if it has one of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_bytes: Option<usize>,
     /// The next slots.
     pub next: Vec<Time>,
     /// When the slots of `next` fire, in their order; absent without jitter.
