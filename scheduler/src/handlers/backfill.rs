@@ -70,11 +70,11 @@ fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rej
         return Err(Rejection::LedgerReadingTooOld);
     }
     let asked = request.slots.len();
-    // Its jobs have consecutive numbers, so none can be left out.
+    // The jobs of a backfill have consecutive numbers, so no duplicate among them could be left out.
     let is_unique =
         scheduler.definitions.at(definition).is_some_and(|definition| definition.limits.unique.is_some());
     if is_unique {
-        return Err(Rejection::TooManyUnique { max: 1 });
+        return Err(Rejection::UniqueBackfill);
     }
     if asked > SLOTS_MAX || !submit::has_room(scheduler, asked) {
         return Err(Rejection::QueueFull { jobs_max: scheduler.config.jobs_max, asked });

@@ -87,6 +87,8 @@ pub enum Rejection {
         /// Jobs of one request.
         max: usize,
     },
+    /// A definition with unique keys has no backfill.
+    UniqueBackfill,
     /// This job, which others of the request are to come after, has ended or does not exist: ask the archive again.
     PredecessorEnded(JobId),
     /// The job has ended or does not exist: ask the archive.

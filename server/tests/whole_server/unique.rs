@@ -13,6 +13,7 @@ jobs:
   refused: {image: busybox, unique: {key: labels.tenant, on_duplicate: reject}}
   newest: {image: busybox, unique: {key: all, on_duplicate: replace}}
   plain: {image: busybox}
+  hourly: {image: busybox, unique: {}, schedule: {every: 1h}}
 ";
 
 async fn submit(server: &RunningServer, name: &str, body: Value) -> (String, Value) {
@@ -115,5 +116,19 @@ async fn members_of_a_batch_that_are_duplicates_are_left_out_and_counted() {
     assert_eq!((&batch["first"], &batch["count"], &batch["duplicates"]), (&json!(3), &json!(0), &json!(2)));
     let (head, problem) = submit(&server, "tenant", json!({"count": 100_000})).await;
     assert!(head.starts_with("http/1.1 422") && problem["code"] == "unique_batch", "{head} {problem}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_backfill_is_refused_and_the_remedy_is_possible() {
+    let home = tempfile::tempdir().expect("a place");
+    let server = start(home.path()).await;
+    for dry_run in ["", "&dry_run=1"] {
+        let path = format!("/api/definitions/hourly/backfill?from=2020-01-01T00:00:00Z{dry_run}");
+        let (head, problem) = server.ask("POST", &path, "").await;
+        assert!(head.starts_with("http/1.1 422") && problem["code"] == "unique_batch", "{head} {problem}");
+        assert_eq!(problem["detail"], "definitions with \"unique\" cannot be backfilled");
+        assert_eq!(problem["hint"], "submit the jobs one by one");
+    }
     server.stop().await;
 }

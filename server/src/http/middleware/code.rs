@@ -116,7 +116,7 @@ codes! {
     OutOfRange "out_of_range" 422 "a number is out of range";
     ReservedName "reserved_name" 422 "the name is reserved";
     TooLong "too_long" 422 "a text or a list is too long";
-    UniqueBatch "unique_batch" 422 "too many jobs at once for a definition with unique keys";
+    UniqueBatch "unique_batch" 422 "too many jobs at once, or a backfill, for a definition with unique keys";
     UnknownField "unknown_field" 422 "the body has an unknown field";
     UnknownName "unknown_name" 422 "there is no definition of that name";
     UpgradeRequired "upgrade_required" 426 "this address wants a WebSocket";

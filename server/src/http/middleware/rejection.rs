@@ -76,6 +76,10 @@ impl From<Rejection> for Problem {
                 format!("the definition has \"unique\", and such a request makes {max} jobs at most"),
             )
             .hint("divide the request"),
+            Rejection::UniqueBackfill => {
+                Self::new(Code::UniqueBatch, "definitions with \"unique\" cannot be backfilled")
+                    .hint("submit the jobs one by one")
+            }
             Rejection::NoWorker(reason) => Self::new(Code::NoWorker, pending_text(reason)).retry_after(5),
             Rejection::NotLive => Self::new(Code::JobNotFound, "there is no such job"),
             Rejection::NothingToRelease(state) => Self::new(
