@@ -1,6 +1,7 @@
 //! `longshore dev`: a server and a worker in one process, for trying out and developing jobs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use server::config::{FaultyJobsFile, Settings};
 use tokio_util::sync::CancellationToken;
@@ -60,7 +61,7 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         let worker = working::config(&server.address().to_string(), worker_args, flags.runtimes)?;
         let signals = client::leave_signals()?;
         let serving_ended = tokio::spawn(server.run());
-        let working_ended = tokio::spawn(client::run(worker, signals));
+        let working_ended = tokio::spawn(client::run(worker, signals, Arc::default()));
         tokio::pin!(serving_ended, working_ended);
         tokio::select! {
             ended = &mut working_ended => ended?.map_err(working::failure_from)?,

@@ -1,5 +1,5 @@
-//! Reports to systemd, for units with `Type=notify`: READY=1 once the engine has made its first turn, WATCHDOG=1 while it goes on to make
-//! turns, STOPPING=1 at the first signal to leave.
+//! Reports to systemd, for units with `Type=notify`: READY=1 once the main loop (the server's engine, the worker's loop) has made its first
+//! turn, WATCHDOG=1 while it goes on to make turns, STOPPING=1 at the first signal to leave.
 //!
 //! Without `NOTIFY_SOCKET` in the environment nothing is done.
 
@@ -12,7 +12,7 @@ use sd_notify::NotifyState;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// Starts to report what `last_turn` says: the uptime in nanoseconds of the engine's last turn, zero before the first.
+/// Starts to report what `last_turn` says: the uptime in nanoseconds of the main loop's last turn, zero before the first.
 pub(crate) fn report(last_turn: Arc<AtomicU64>) {
     if is_wanted() {
         tokio::spawn(keep_reporting(last_turn));
@@ -49,15 +49,15 @@ async fn keep_reporting(last_turn: Arc<AtomicU64>) {
         if !is_silent {
             notify(&NotifyState::Watchdog);
         } else if was_silent {
-            tracing::error!(?silent_for, "the engine makes no turns: systemd will restart this process");
+            tracing::error!(?silent_for, "the main loop makes no turns: systemd will restart this process");
         }
-        // A machine that was suspended counts that time as silence: its engine makes a turn within seconds.
+        // A machine that was suspended counts that time as silence: its main loop makes a turn within seconds.
         sleep(if is_silent && !was_silent { SILENCE_MIN.min(interval / 4) } else { interval / 2 }).await;
         was_silent = is_silent;
     }
 }
 
-/// Returns true if an engine that has made no turn for so long counts as alive.
+/// Returns true if a main loop that has made no turn for so long counts as alive.
 fn is_alive(silent_for: Duration, interval: Duration) -> bool {
     silent_for < SILENCE_MIN.max(interval / 2)
 }
@@ -72,9 +72,9 @@ fn notify(state: &NotifyState<'_>) {
     }
 }
 
-/// The first turn comes within milliseconds, but for a store or an engine that is slow.
+/// The first turn comes within milliseconds, but for a store or a container engine that is slow.
 const FIRST_TURN_EVERY: Duration = Duration::from_millis(20);
-/// An idle engine makes a turn every 5 s.
+/// An idle main loop makes a turn every 5 s.
 const SILENCE_MIN: Duration = Duration::from_secs(15);
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_engine_is_alive_and_a_stuck_one_is_not() {
+    fn an_idle_loop_is_alive_and_a_stuck_one_is_not() {
         let seconds = Duration::from_secs;
         assert!(is_alive(seconds(6), seconds(1)));
         assert!(is_alive(seconds(29), seconds(60)));

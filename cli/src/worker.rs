@@ -1,6 +1,7 @@
 //! `longshore worker`: the flags of a worker, its start and its shutdown.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::config::{Config, ConfigError, OnTerm, parse_image_gc, parse_label};
@@ -26,7 +27,7 @@ use crate::{core_dumps, join, systemd, workers};
   longshore worker --slots 8 --label zone=b --allow-mount /srv/data
   longshore worker --no-docker --allow-process      plain processes only
 
-The first SIGTERM (or Ctrl-C) does what --on-term says, the second one stops the jobs, the third one exits at once.")]
+The first SIGTERM (or Ctrl-C) does what --on-term says. Each further one goes one step on: drain, interrupt, detach.")]
 pub(crate) struct Flags {
     #[command(subcommand)]
     verb: Option<WorkerVerb>,
@@ -188,8 +189,9 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let signals = systemd::announce_stop(client::leave_signals()?);
-        systemd::report(config.last_turn.clone());
-        client::run(config, signals).await.map_err(failure_from)
+        let last_turn = Arc::default();
+        systemd::report(Arc::clone(&last_turn));
+        client::run(config, signals, last_turn).await.map_err(failure_from)
     });
     shutdown_runtime(runtime);
     outcome

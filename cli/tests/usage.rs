@@ -131,7 +131,10 @@ fn wrong_usage_exits_with_2_and_a_hint() {
         (&["worker", "--backlog", "some"], "'--backlog <N>': not a number from 0 to 10000"),
         (&["dev", "--slots", "1.5"], "'--slots <N>': not a number from 0 to 10000"),
         (&["worker", "--allow-docker-socket"], "unexpected argument '--allow-docker-socket'"),
-        (&["worker", "--label", "gpu"], "--label: `gpu` is not KEY=VALUE"),
+        (
+            &["worker", "--label", "gpu"],
+            "--label: `gpu` must be KEY=VALUE in one line, each at most 253 bytes",
+        ),
         (&["worker", "--no-docker"], "no runtime is left"),
         (&["worker", "--no-docker", "--allow-process", "--log", "x=banana"], "--log"),
     ] {

@@ -1,8 +1,6 @@
 //! A worker's settings, checked once. They come from flags, variables or tests.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use protocol::resources::OfferedResources;
 use protocol::wire::{LABELS_MAX, SLOTS_MAX};
@@ -28,7 +26,8 @@ pub struct Config {
     pub client_certificate: Option<ClientCertificateFiles>,
     /// Directory of the identity and the attempts.
     pub state_dir: PathBuf,
-    /// A tmpfs for secrets; `None`: `/dev/shm`. An engine that sees other file systems than the worker must see it at the same path.
+    /// A tmpfs for secrets; `None`: `/dev/shm`. A container engine that sees other file systems than the
+    /// worker must see it at the same path.
     pub secrets_tmpfs: Option<PathBuf>,
     /// Several workers of this host share the state directory; each takes the first free `slot-N` in it.
     pub share_state_dir: bool,
@@ -40,7 +39,7 @@ pub struct Config {
     pub backlog: u32,
     /// Number of images that are pulled at once.
     pub pull_slots: u32,
-    /// Shares of the engine's disk at which images are removed; `None`: images stay.
+    /// Shares of the container engine's disk at which images are removed; `None`: images stay.
     pub image_gc: Option<Watermarks>,
     /// Labels that jobs may require.
     pub labels: Vec<(String, String)>,
@@ -52,9 +51,6 @@ pub struct Config {
     pub on_term: OnTerm,
     /// A file that holds the end of the lease: see [`health`](crate::health).
     pub health_file: Option<PathBuf>,
-    /// Uptime in nanoseconds at which the worker's engine last made a turn; zero before the first. It makes one every
-    /// few seconds, also without a server.
-    pub last_turn: Arc<AtomicU64>,
 }
 
 /// The runtimes that a worker offers.
@@ -70,7 +66,7 @@ pub struct Runtimes {
     pub fake: bool,
 }
 
-/// The reaction to the first SIGTERM. A second one interrupts, a third one detaches.
+/// The reaction to the first SIGTERM. Each further one goes one step on, in the order of these variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnTerm {
     /// Finish what runs, give back the rest.
@@ -108,11 +104,11 @@ pub enum ConfigError {
     ImageGcWithoutDocker,
     /// The disk cannot be measured.
     #[error(
-        "--image-gc: this worker does not see its engine's disks, because it runs in a container or the engine is on another machine"
+        "--image-gc: this worker does not see its container engine's disks, because it runs in a container or the engine is on another machine"
     )]
     ImageGcBlind,
-    /// The label is not `key=value`.
-    #[error("--label: `{}` is not KEY=VALUE", .0.escape_debug())]
+    /// The label is not `key=value`, or is too long.
+    #[error("--label: `{}` must be KEY=VALUE in one line, each at most {LABEL_BYTES_MAX} bytes", .0.escape_debug())]
     Label(String),
     /// The key is given twice.
     #[error("--label: `{}` is given twice", .0.escape_debug())]
@@ -161,7 +157,6 @@ impl Config {
             },
             on_term: OnTerm::default(),
             health_file: None,
-            last_turn: Arc::default(),
         })
     }
 
@@ -204,7 +199,7 @@ impl Config {
 /// Reads `key=value`.
 ///
 /// # Errors
-/// There is no `=`, or no key before it.
+/// There is no `=`, no key before it, a control character, or a key or value of more than 253 bytes.
 pub fn parse_label(text: &str) -> Result<(String, String), ConfigError> {
     match text.split_once('=') {
         Some((key, value)) if is_label(key, value) => Ok((key.to_owned(), value.to_owned())),
@@ -353,5 +348,14 @@ mod tests {
         assert_eq!(parse_label("gpu="), Ok(("gpu".into(), String::new())));
         assert!(parse_label("gpu").is_err());
         assert!(parse_label("=a100").is_err());
+    }
+
+    #[test]
+    fn a_refused_label_says_what_labels_are() {
+        let long = format!("a={}", "x".repeat(254));
+        for text in ["gpu", "a=x\ny", &long] {
+            let error = parse_label(text).expect_err("refused").to_string();
+            assert!(error.ends_with("must be KEY=VALUE in one line, each at most 253 bytes"), "{error}");
+        }
     }
 }

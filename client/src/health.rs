@@ -26,7 +26,7 @@ impl HealthFile {
     }
 
     /// Records the end of the lease. Nothing else of the worker depends on it.
-    pub(crate) fn keep(&self, until: Option<Uptime>) {
+    pub(crate) fn record_lease_end(&self, until: Option<Uptime>) {
         if let Some(until) = until {
             self.file.record(until);
         }
@@ -91,7 +91,7 @@ mod tests {
         assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))));
         let file = HealthFile::at(path.clone());
         let now = clock::now().up;
-        file.keep(None);
+        file.record_lease_end(None);
         assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "not connected yet");
         let checked = async |expected: fn(&Result<(), HealthCheckError>) -> bool| {
             let wait = async {
@@ -101,9 +101,9 @@ mod tests {
             };
             tokio::time::timeout(LIMIT, wait).await.expect("written in time");
         };
-        file.keep(Some(now + Duration::from_secs(600)));
+        file.record_lease_end(Some(now + Duration::from_secs(600)));
         checked(Result::is_ok).await;
-        file.keep(Some(now - Duration::from_secs(7)));
+        file.record_lease_end(Some(now - Duration::from_secs(7)));
         checked(|it| matches!(it, Err(HealthCheckError::LeaseExpired(since)) if since.as_secs() >= 7)).await;
         file.close(LIMIT).await;
         assert!(matches!(check(&path), Err(HealthCheckError::Absent(_))), "it has left");

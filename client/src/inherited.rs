@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// # Panics
 /// It is called outside of a runtime with signals.
 pub(crate) fn withhold_from_programs() {
-    // The mark does not close anything here: a lock that the starter holds through this process stays held.
+    // Close-on-exec closes nothing in this process: a lock that the starter holds through this process stays held.
     close_fds::CloseFdsBuilder::new().threadsafe(true).cloexecfrom(FIRST_OTHER);
     for number in ignored_signals() {
         // A handled signal gets its default action in a new program. Here the handler does nothing, so the signal stays ignored.
@@ -22,7 +22,7 @@ pub(crate) fn withhold_from_programs() {
     }
 }
 
-/// The signals that this process ignores, but for SIGPIPE, which every program of this language ignores.
+/// The signals that this process ignores, but for SIGPIPE, which every Rust program ignores.
 fn ignored_signals() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();

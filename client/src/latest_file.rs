@@ -85,7 +85,7 @@ async fn write_each<T: Copy + PartialEq + Send + Sync + 'static, E: std::error::
         }
     }
     if at_close == AtClose::Remove {
-        // If the file stays, its content is soon out of date.
+        // A failure does no harm: the time in the file is soon over.
         let _ = tokio::task::spawn_blocking(move || fs::remove_file(path)).await;
     }
 }

@@ -8,7 +8,6 @@ pub mod boot;
 pub mod client_certificate;
 pub mod clock;
 pub mod config;
-mod engine;
 mod error_chain;
 mod file_system;
 pub mod health;
@@ -25,10 +24,12 @@ pub mod tls;
 #[cfg(test)]
 mod unprivileged;
 pub mod usage;
+mod worker_loop;
 pub mod ws;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use protocol::RuntimeKind;
 use protocol::report::Availability;
@@ -40,7 +41,6 @@ use worker::{Input, Worker};
 
 use attempt_dir::AttemptStore;
 pub use config::{Config, ConfigError, OnTerm, check_name};
-use engine::{Engine, EngineInputs};
 use health::HealthFile;
 use identity::{Identity, IdentityError};
 use latest_file::LatestFile;
@@ -54,6 +54,7 @@ use runtime::process::{self, Process};
 use runtime::{Events, Runtime};
 use secrets::{SecretDirs, SecretDirsError};
 use usage::UsageSampler;
+use worker_loop::{LoopInputs, WorkerLoop};
 use ws::{Connector, TokenError};
 
 /// A worker cannot be started.
@@ -82,12 +83,19 @@ pub enum Error {
     Random(#[source] rand::rngs::SysError),
 }
 
-/// Runs a worker until it has left. Each item of `leave_requests` asks it to leave: the first one does what `on_term` says, the second one
-/// stops running attempts, the third one leaves at once. An unreachable server is no error: the worker tries again for ever.
+/// Runs a worker until it has left. Each item of `leave_requests` asks it to leave: the first one does what `on_term` says, and each further
+/// one goes one step on: drain, interrupt, detach. An unreachable server is no error: the worker tries again for ever.
+///
+/// The worker's loop stores in `last_turn` when it last made a turn: the uptime in nanoseconds, zero before the first turn. It makes one every
+/// few seconds, also without a server.
 ///
 /// # Errors
 /// The worker cannot be started.
-pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(), Error> {
+pub async fn run(
+    config: Config,
+    leave_requests: mpsc::Receiver<()>,
+    last_turn: Arc<AtomicU64>,
+) -> Result<(), Error> {
     config.check()?;
     inherited::withhold_from_programs();
     let mut connector = Connector::new(config.server.clone(), config.token_file.clone());
@@ -110,14 +118,14 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
     let store = with_secrets(AttemptStore::open(identity.dir())?, &config, &identity)?;
     let (sampler, usage) = UsageSampler::new();
     let (wanted, wanted_images) = WantedImages::channel();
-    let OfferedRuntimes { runtimes, engine } =
+    let OfferedRuntimes { runtimes, engine_id } =
         start_runtimes(&config, &store, (&events, &logs, &sampler), wanted).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let disk_space = DiskSpace::of(identity.dir());
     let storage_fault = store.watch_fault();
-    let engine = Engine {
-        worker: worker_state(&config, &identity, engine, availabilities)?,
-        contact: LatestFile::at(identity.contact_path(), None, identity::CONTACT_WRITER),
+    let worker_loop = WorkerLoop {
+        worker: worker_state(&config, &identity, engine_id, availabilities)?,
+        last_answer_file: LatestFile::at(identity.contact_path(), None, identity::CONTACT_WRITER),
         membership: LatestFile::at(
             identity.membership_path(),
             identity.membership(),
@@ -129,15 +137,15 @@ pub async fn run(config: Config, leave_requests: mpsc::Receiver<()>) -> Result<(
         connector,
         logs,
         on_term: config.on_term,
-        inputs: EngineInputs { runtime, output_done, usage, storage_fault, wanted_images, leave_requests },
+        inputs: LoopInputs { runtime, output_done, usage, storage_fault, wanted_images, leave_requests },
         connection: None,
         leave_requests: 0,
         exit: false,
         disk_space,
         health: config.health_file.map(HealthFile::at),
-        last_turn: config.last_turn,
+        last_turn,
     };
-    engine.run(first).await;
+    worker_loop.run(first).await;
     Ok(())
 }
 
@@ -178,8 +186,8 @@ pub fn leave_signals() -> io::Result<mpsc::Receiver<()>> {
 /// The runtimes of this worker.
 struct OfferedRuntimes {
     runtimes: Vec<Arc<dyn Runtime>>,
-    /// The Docker engine's own id, if it answers.
-    engine: Option<String>,
+    /// The container engine's own id, if it answers.
+    engine_id: Option<String>,
 }
 
 async fn start_runtimes(
@@ -189,7 +197,7 @@ async fn start_runtimes(
     wanted: WantedImages,
 ) -> OfferedRuntimes {
     let mut runtimes: Vec<Arc<dyn Runtime>> = Vec::new();
-    let mut engine = None;
+    let mut engine_id = None;
     if let Some(program) = &config.runtimes.docker {
         let program = program.clone();
         let mut allow = config.runtimes.allow.clone();
@@ -203,7 +211,7 @@ async fn start_runtimes(
         let image_gc = config.image_gc.map(gc);
         let settings = docker::Config { program, allow, usage, image_gc, ..docker::Config::default() };
         let docker = Docker::new(settings, store.clone(), logs.clone(), events.clone());
-        engine = docker.engine_id().await;
+        engine_id = docker.engine_id().await;
         runtimes.push(Arc::new(docker));
     }
     if config.runtimes.process {
@@ -213,7 +221,7 @@ async fn start_runtimes(
     if config.runtimes.fake {
         runtimes.push(Arc::new(Fake::new(events.clone(), logs.clone())));
     }
-    OfferedRuntimes { runtimes, engine }
+    OfferedRuntimes { runtimes, engine_id }
 }
 
 /// Finds what an earlier process has left; also how each runtime is.
@@ -248,7 +256,7 @@ fn policy_of(config: &Config) -> worker::Policy {
 fn worker_state(
     config: &Config,
     identity: &Identity,
-    engine: Option<String>,
+    engine_id: Option<String>,
     runtimes: Vec<(RuntimeKind, Availability)>,
 ) -> Result<Worker, Error> {
     let draw = || SysRng.try_next_u64().map_err(Error::Random);
@@ -260,7 +268,7 @@ fn worker_state(
         rejoin: config.rejoin,
         incarnation: identity.incarnation(),
         process,
-        engine,
+        engine: engine_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         slots: config.slots,
         backlog: config.backlog,

@@ -23,9 +23,9 @@ use protocol::report::{Chunk, OutputLengths, Stream};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::attempt_dir::{self, AttemptDir, ReplayRange};
+use crate::attempt_dir::{self, AttemptDir, OutputProgress, ReplayRange};
 
-use files::Files;
+use files::{Files, KeepLimits};
 pub(crate) use follower::OutputFollower;
 pub use queue::{ACKNOWLEDGE_TIMEOUT, MEMORY_BYTES_MAX};
 use queue::{NextAction, Queue};
@@ -46,7 +46,7 @@ struct Shared {
 
 impl Logs {
     /// An empty queue, and a channel of attempts whose output is fully acknowledged or given up: each one once, after its `finish` or
-    /// `abandon`.
+    /// `give_up`.
     #[must_use]
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Token>) {
         let (done, finished) = mpsc::unbounded_channel();
@@ -83,13 +83,26 @@ impl Logs {
         }
         let (progress, replayed) = (dir.progress()?, dir.replayed()?);
         let files = Arc::new(Files::open(dir.clone(), patterns)?);
-        // In this order no growth is missed.
         self.shared.watch.add(&self.shared, token, &files);
         let lengths = files.lengths();
-        let limits = files::KeepLimits::new(bytes_max, progress, replayed).with_margin(files.margin());
-        self.queue().follow(token, files, limits, progress, lengths);
-        self.shared.wake.notify_one();
+        let limits = KeepLimits::new(bytes_max, progress, replayed).with_margin(files.margin());
+        self.begin_to_send(token, files, limits, progress, lengths);
         Ok(())
+    }
+
+    /// Queues files that the watch knows. `lengths` are those of a moment ago.
+    fn begin_to_send(
+        &self,
+        token: Token,
+        files: Arc<Files>,
+        limits: KeepLimits,
+        progress: OutputProgress,
+        lengths: [u64; 2],
+    ) {
+        self.queue().follow(token, files, limits, progress, lengths);
+        // Growth since then may have been noticed before the queue knew the attempt, and was ignored.
+        watch::look_at(&self.shared, token);
+        self.shared.wake.notify_one();
     }
 
     /// Marks the offsets from which the files hold bytes of the engine's log.
@@ -106,9 +119,9 @@ impl Logs {
     }
 
     /// Gives up the unacknowledged output of this attempt. The server gets its length once, as a gap.
-    pub fn abandon(&self, token: Token) {
+    pub fn give_up(&self, token: Token) {
         self.shared.watch.forget(token);
-        let done = self.queue().abandon(token);
+        let done = self.queue().give_up(token);
         self.report_done(done);
         self.shared.wake.notify_one();
     }
@@ -137,7 +150,7 @@ impl Logs {
                         return vec![chunk];
                     }
                 }
-                NextAction::GiveUp(tokens) => tokens.into_iter().for_each(|token| self.abandon(token)),
+                NextAction::GiveUp(tokens) => tokens.into_iter().for_each(|token| self.give_up(token)),
                 NextAction::Wait(None) => woken.await,
                 // Woken or due: ask the queue again.
                 NextAction::Wait(Some(at)) => drop(tokio::time::timeout_at(at, woken).await),

@@ -65,8 +65,8 @@ pub enum Effect {
         /// Give up output that the server does not have.
         give_up_output: bool,
     },
-    /// Stop and remove the container of another worker on this engine.
-    Evict(Token),
+    /// Stop and remove a foreign container: one of another worker, on this worker's container engine.
+    RemoveForeign(Token),
     /// The runtime starts nothing: try a container like this until it works, then report the runtime as
     /// available.
     Probe {

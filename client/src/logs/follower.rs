@@ -27,10 +27,10 @@ struct Shared {
     dir: AttemptDir,
     /// The definition, with the rules for its output.
     spec: Arc<ContainerSpec>,
+    /// Locked over each call of [`Logs`], so that the files are never followed again after the end.
     state: Mutex<State>,
 }
 
-/// Held over each call of [`Logs`], so that the files are never followed again after the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     New,
@@ -129,15 +129,15 @@ mod tests {
     use protocol::report::{ChunkData, Stream};
     use protocol::{ContainerSpec, JobId, Revision};
     use std::io::Write as _;
+    use std::path::Path;
     use worker::step::Launch;
 
     use super::*;
-    use crate::attempt_dir::AttemptStore;
+    use crate::attempt_dir::{AttemptStore, OutputProgress};
+    use crate::logs::files::{Files, KeepLimits};
 
-    #[tokio::test]
-    async fn output_is_not_lost_if_its_files_cannot_be_opened_at_the_start() {
-        let state = tempfile::tempdir().expect("a directory");
-        let store = AttemptStore::open(state.path()).expect("a store");
+    fn attempt(state: &Path) -> (Token, AttemptDir) {
+        let store = AttemptStore::open(state).expect("a store");
         let token = Token { job: JobId(1), ..Token::default() };
         let launch = Launch {
             token,
@@ -148,7 +148,13 @@ mod tests {
             time_left: None,
             secrets: Default::default(),
         };
-        let dir = store.create(&launch).expect("made");
+        (token, store.create(&launch).expect("made"))
+    }
+
+    #[tokio::test]
+    async fn output_is_not_lost_if_its_files_cannot_be_opened_at_the_start() {
+        let state = tempfile::tempdir().expect("a directory");
+        let (token, dir) = attempt(state.path());
         dir.output(Stream::Stdout).expect("opened").write_all(b"hello\n").expect("written");
         let (file, aside) = (dir.path().join("stderr"), dir.path().join("aside"));
         std::fs::rename(&file, &aside).expect("gone for a while");
@@ -161,5 +167,22 @@ mod tests {
 
         let chunks = logs.next().await;
         assert_eq!(chunks[0].data, ChunkData::Bytes(b"hello\n".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn growth_before_the_queue_knows_the_attempt_is_sent_without_another_growth() {
+        let state = tempfile::tempdir().expect("a directory");
+        let (token, dir) = attempt(state.path());
+        let files = Arc::new(Files::open(dir.clone(), &[]).expect("opened"));
+        let lengths = files.lengths();
+        dir.output(Stream::Stdout).expect("opened").write_all(b"a line\n").expect("written");
+
+        let (logs, _done) = Logs::new();
+        logs.shared.watch.add(&logs.shared, token, &files);
+        let limits = KeepLimits::new(0, OutputProgress::default(), None);
+        logs.begin_to_send(token, files, limits, OutputProgress::default(), lengths);
+
+        let chunks = tokio::time::timeout(Duration::from_secs(10), logs.next()).await.expect("it is sent");
+        assert_eq!(chunks[0].data, ChunkData::Bytes(b"a line\n".to_vec()));
     }
 }

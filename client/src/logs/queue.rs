@@ -32,7 +32,7 @@ pub(super) struct Queue {
     attempts: HashMap<Token, Attempt>,
     /// Attempts that may have something to send, in order.
     ready: VecDeque<Token>,
-    /// Gaps of abandoned attempts that still have to be sent once.
+    /// Gaps of given up attempts that still have to be sent once.
     final_gaps: VecDeque<Chunk>,
     /// Ended attempts by the time at which their output is given up. An acknowledgement moves that time, so each entry is checked when due.
     waiting: VecDeque<(Instant, Token)>,
@@ -206,7 +206,7 @@ impl Queue {
     }
 
     /// Drops an attempt; its unsent output becomes a gap. Returns the token if the attempt was known.
-    pub(super) fn abandon(&mut self, token: Token) -> Option<Token> {
+    pub(super) fn give_up(&mut self, token: Token) -> Option<Token> {
         let attempt = self.remove(token)?;
         for (stream, state) in Stream::ALL.into_iter().zip(&attempt.streams) {
             let bytes = state.written - state.sent;

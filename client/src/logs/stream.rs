@@ -7,7 +7,7 @@ use protocol::report::ChunkData;
 /// Offsets of one stream. Always `acknowledged <= sent <= written`.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    /// The server has all bytes before.
+    /// The server has all bytes before this offset.
     pub(super) acknowledged: u64,
     /// Sent in this session, or acknowledged.
     pub(super) sent: u64,
@@ -61,7 +61,7 @@ impl StreamState {
         }
     }
 
-    /// The next bytes at `sent`, at most `room` of them. Pushed output only.
+    /// The next bytes at `sent`, at most `room` of them, or the whole of a gap. Pushed output only.
     pub(super) fn pending(&self, room: usize) -> Option<ChunkData> {
         let piece = self.pieces.iter().find(|piece| piece.end() > self.sent)?;
         let skipped = self.sent.saturating_sub(piece.offset);

@@ -136,11 +136,11 @@ async fn invalid_marks_are_ignored() {
 }
 
 #[tokio::test]
-async fn abandoning_frees_memory() {
+async fn giving_up_frees_memory() {
     let (logs, mut done) = Logs::new();
     logs.push(token(1), Stream::Stdout, &vec![0; MEMORY_BYTES_MAX]);
     logs.push(token(2), Stream::Stdout, b"too much");
-    logs.abandon(token(1));
+    logs.give_up(token(1));
     assert_eq!(done.recv().await, Some(token(1)));
     logs.push(token(3), Stream::Stdout, b"fits");
     let frame = logs.next().await;

@@ -20,7 +20,7 @@ use super::files::Files;
 #[derive(Default)]
 pub(super) struct GrowthWatch {
     followed: Mutex<Followed>,
-    notices: OnceLock<Option<Arc<GrowthNotices>>>,
+    source: OnceLock<Option<Arc<GrowthSource>>>,
 }
 
 #[derive(Default)]
@@ -29,25 +29,26 @@ struct Followed {
     by_watch: HashMap<i32, Token>,
 }
 
-/// Sources that the thread waits for.
-struct GrowthNotices {
+/// The descriptors that the thread waits for.
+struct GrowthSource {
     /// Growth of watched files.
     growth: OwnedFd,
-    /// Wakes the thread: a file without a watch was added, or the queue is gone.
+    /// Wakes the thread: a file without a watch was added, or the [`GrowthWatch`] was dropped.
     wakeup: OwnedFd,
 }
 
 impl GrowthWatch {
-    /// Starts to notice growth of these files. Growth before this call is not noticed.
+    /// Starts to notice growth of these files, by a watch of their directory. Growth before this call is not noticed, and growth before the
+    /// queue knows the attempt is ignored: the caller looks at the files once more when it does.
     pub(super) fn add(&self, shared: &Arc<Shared>, token: Token, files: &Arc<Files>) {
-        let Some(notices) = self.notices.get_or_init(|| start(shared)) else { return };
+        let Some(source) = self.source.get_or_init(|| start(shared)) else { return };
         let flags = inotify::WatchFlags::MODIFY;
-        let watch = inotify::add_watch(&notices.growth, files.dir().path(), flags).ok();
+        let watch = inotify::add_watch(&source.growth, files.dir().path(), flags).ok();
         let mut followed = self.followed();
         followed.files.insert(token, (Arc::clone(files), watch));
         match watch {
             Some(watch) => drop(followed.by_watch.insert(watch, token)),
-            None => notices.wake(),
+            None => source.wake(),
         }
     }
 
@@ -61,9 +62,9 @@ impl GrowthWatch {
         let mut followed = self.followed();
         let Some((_, Some(watch))) = followed.files.remove(&token) else { return };
         followed.by_watch.remove(&watch);
-        if let Some(Some(notices)) = self.notices.get() {
+        if let Some(Some(source)) = self.source.get() {
             // The watch is gone already if the directory is.
-            let _ = inotify::remove_watch(&notices.growth, watch);
+            let _ = inotify::remove_watch(&source.growth, watch);
         }
     }
 
@@ -93,13 +94,13 @@ impl GrowthWatch {
 
 impl Drop for GrowthWatch {
     fn drop(&mut self) {
-        if let Some(Some(notices)) = self.notices.get() {
-            notices.wake();
+        if let Some(Some(source)) = self.source.get() {
+            source.wake();
         }
     }
 }
 
-impl GrowthNotices {
+impl GrowthSource {
     fn open() -> rustix::io::Result<Self> {
         Ok(Self {
             growth: inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?,
@@ -129,13 +130,13 @@ impl GrowthNotices {
     }
 }
 
-fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthNotices>> {
-    let (weak, started) = (Arc::downgrade(shared), GrowthNotices::open());
-    let spawned = started.map_err(std::io::Error::from).and_then(|notices| {
-        let notices = Arc::new(notices);
-        let for_thread = Arc::clone(&notices);
+fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthSource>> {
+    let (weak, started) = (Arc::downgrade(shared), GrowthSource::open());
+    let spawned = started.map_err(std::io::Error::from).and_then(|source| {
+        let source = Arc::new(source);
+        let for_thread = Arc::clone(&source);
         std::thread::Builder::new().name("output".into()).spawn(move || run(&weak, &for_thread))?;
-        Ok(notices)
+        Ok(source)
     });
     spawned
         .inspect_err(
@@ -144,10 +145,10 @@ fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthNotices>> {
         .ok()
 }
 
-fn run(shared: &Weak<Shared>, notices: &GrowthNotices) {
+fn run(shared: &Weak<Shared>, source: &GrowthSource) {
     loop {
         let polls = shared.upgrade().is_some_and(|shared| shared.watch.has_unwatched());
-        let watches = notices.wait(polls.then_some(POLL_EVERY));
+        let watches = source.wait(polls.then_some(POLL_EVERY));
         let Some(shared) = shared.upgrade() else { return };
         for token in shared.watch.tokens(&watches) {
             look_at(&shared, token);
@@ -158,7 +159,8 @@ fn run(shared: &Weak<Shared>, notices: &GrowthNotices) {
     }
 }
 
-fn look_at(shared: &Shared, token: Token) {
+/// Passes the present lengths of these files on to the queue.
+pub(super) fn look_at(shared: &Shared, token: Token) {
     let Some(files) = shared.watch.files(token) else { return };
     let lengths = files.lengths();
     let freeing = shared.queue().grown(token, lengths);

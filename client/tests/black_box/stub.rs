@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -195,7 +196,7 @@ impl Worker {
         let mut config = config(stub, &dir);
         change(&mut config);
         let (terms, wishes) = mpsc::channel(4);
-        Self { task: tokio::spawn(longshore_client::run(config, wishes)), terms, dir }
+        Self { task: tokio::spawn(longshore_client::run(config, wishes, Arc::default())), terms, dir }
     }
 
     pub(crate) async fn term(&self) {

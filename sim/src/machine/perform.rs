@@ -74,7 +74,7 @@ impl World {
                 );
                 self.forget_task(no, token);
             }
-            Effect::Evict(token) => self.evict(no, token),
+            Effect::RemoveForeign(token) => self.remove_foreign(no, token),
             Effect::Probe { .. } => {
                 let life = self.machines[usize::from(no)].life;
                 self.probe(no, life, 0);

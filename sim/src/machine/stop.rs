@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Stops and removes what another worker has left, if the engine answers; else that is ordered again.
-    pub(super) fn evict(&mut self, no: u16, token: Token) {
+    pub(super) fn remove_foreign(&mut self, no: u16, token: Token) {
         let machine = &self.machines[usize::from(no)];
         let ours = machine.directory.membership.map(|it| it.worker);
         let is_anothers = machine.engine.container(token).is_some_and(|it| Some(it.worker) != ours);

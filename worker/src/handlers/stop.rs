@@ -36,7 +36,7 @@ pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
 fn cancel_unheld(worker: &mut Worker, cancel: &Cancel) {
     let is_foreign = worker.foreign.iter().any(|foreign| foreign.token == cancel.token);
     if is_foreign && cancel.cause == StopCause::Superseded {
-        worker.effects.push(Effect::Evict(cancel.token));
+        worker.effects.push(Effect::RemoveForeign(cancel.token));
     } else {
         worker.notices.status.push((cancel.token, Phase::Unknown));
     }

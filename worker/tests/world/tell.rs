@@ -31,7 +31,7 @@ pub(crate) fn effect(effect: &Effect) -> String {
         Effect::Forget { token, give_up_output, .. } => {
             format!("forget {token}{}", if *give_up_output { ", giving up its output" } else { "" })
         }
-        Effect::Evict(token) => format!("evict {token}"),
+        Effect::RemoveForeign(token) => format!("remove foreign {token}"),
         Effect::Probe { like, why } => format!("probe {} like {}: {why}", like.runtime, like.image),
         Effect::Joined { cluster, worker } => format!("joined {cluster} as {worker}"),
         Effect::Reconnect { after, reason, .. } => format!("reconnect after {after:?}: {reason}"),

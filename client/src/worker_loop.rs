@@ -24,10 +24,11 @@ use crate::runtime::docker::image_gc::WantedQuestion;
 use crate::runtime::{Membership, Runtime};
 use crate::ws::{Address, Connection, ConnectionEvent, Connector};
 
-/// The state of the engine's task.
-pub(crate) struct Engine {
+/// The loop of a worker process, with all that it owns.
+pub(crate) struct WorkerLoop {
     pub(crate) worker: Worker,
-    pub(crate) contact: LatestFile<Uptime>,
+    /// The time of the last message that the server answered: see [`Effect::Contact`].
+    pub(crate) last_answer_file: LatestFile<Uptime>,
     pub(crate) membership: LatestFile<Membership>,
     /// Locks the state directory.
     pub(crate) identity: Identity,
@@ -36,17 +37,18 @@ pub(crate) struct Engine {
     pub(crate) connector: Connector,
     pub(crate) logs: Logs,
     pub(crate) on_term: OnTerm,
-    pub(crate) inputs: EngineInputs,
+    pub(crate) inputs: LoopInputs,
     pub(crate) connection: Option<Connection>,
     pub(crate) leave_requests: u32,
     pub(crate) exit: bool,
     pub(crate) disk_space: DiskSpace,
     pub(crate) health: Option<HealthFile>,
+    /// See [`run`](crate::run).
     pub(crate) last_turn: Arc<AtomicU64>,
 }
 
 /// Sources of inputs beside the connection.
-pub(crate) struct EngineInputs {
+pub(crate) struct LoopInputs {
     pub(crate) runtime: mpsc::UnboundedReceiver<RuntimeEvent>,
     pub(crate) output_done: mpsc::UnboundedReceiver<Token>,
     /// Samples of running attempts.
@@ -59,7 +61,7 @@ pub(crate) struct EngineInputs {
     pub(crate) leave_requests: mpsc::Receiver<()>,
 }
 
-impl Engine {
+impl WorkerLoop {
     /// Runs until the state machine says that the process may end.
     pub(crate) async fn run(mut self, first: Input) {
         self.step(first);
@@ -71,7 +73,7 @@ impl Engine {
             let said = self.worker.flush(now);
             self.perform(now, said.effects);
             if let Some(file) = &self.health {
-                file.keep(self.worker.lease_end());
+                file.record_lease_end(self.worker.lease_end());
             }
             if self.exit {
                 break;
@@ -88,7 +90,11 @@ impl Engine {
                 health.close(CLOSE_TIMEOUT).await;
             }
         };
-        tokio::join!(self.contact.close(CLOSE_TIMEOUT), self.membership.close(CLOSE_TIMEOUT), removed);
+        tokio::join!(
+            self.last_answer_file.close(CLOSE_TIMEOUT),
+            self.membership.close(CLOSE_TIMEOUT),
+            removed
+        );
         tracing::info!("the worker has left");
     }
 
@@ -185,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// A request to leave. Each one is stronger than the one before.
+    /// A request to leave. Each one goes one step further than the one before: drain, interrupt, detach.
     fn leave_requested(&mut self) {
         self.leave_requests += 1;
         let leave = self.leave();
@@ -212,7 +218,7 @@ impl Engine {
         for effect in effects {
             match effect {
                 Effect::Send(report) => self.send_report(report),
-                Effect::Contact(at) => self.contact.record(at),
+                Effect::Contact(at) => self.last_answer_file.record(at),
                 Effect::Start(launch) => {
                     tracing::debug!(attempt = %launch.token, name = %launch.name, "starting an attempt");
                     if let Some(runtime) = self.runtime(launch.spec.runtime) {
@@ -237,14 +243,14 @@ impl Engine {
                 }
                 Effect::Forget { token, runtime, give_up_output } => {
                     if give_up_output {
-                        self.logs.abandon(token);
+                        self.logs.give_up(token);
                     }
                     if let Some(runtime) = self.runtime(runtime) {
                         runtime.forget(token);
                     }
                 }
-                Effect::Evict(token) => {
-                    tracing::warn!(attempt = %token, "removing a container of another worker, by order of the server");
+                Effect::RemoveForeign(token) => {
+                    tracing::warn!(attempt = %token, "removing a foreign container, by order of the server");
                     self.runtimes.iter().for_each(|runtime| runtime.remove_foreign(token));
                 }
                 Effect::Probe { like, why } => {
@@ -321,9 +327,9 @@ impl Engine {
 const REVOKED: &str = "worker_revoked";
 /// Inputs of one kind that are stepped before reports are sent.
 const BATCH: usize = 4096;
-/// The engine looks at the clock at least this often: a suspended machine wakes up late.
+/// The loop looks at the clock at least this often, because timers stand still while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// Time for the last reports and for the server's close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for the last removals: 20 ms each, or 5 ms in a batch.
+/// Time for the last removals: enough for some 250 containers, each of which takes up to 20 ms.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(5);
