@@ -22,15 +22,25 @@ pub enum SettingsError {
     /// Only one of two tokens is given. Every client that may act as a worker receives every job with its secrets.
     #[error(
         "only one of --api-token-file (LONGSHORE_API_TOKEN_FILE) and --worker-token-file (LONGSHORE_WORKER_TOKEN_FILE) is given, and \
-         --insecure-no-auth would open the other side to everybody: leave one of the two flags out"
+         --insecure-no-auth would open the other side to everybody: give the other token file too, or leave out --insecure-no-auth"
     )]
     OneToken,
     /// Only one of certificate and key is given.
-    #[error("{0} is given and {1} is not: TLS needs a certificate and its key")]
-    HalfOfTls(&'static str, &'static str),
+    #[error("{given} is given and {missing} is not: TLS needs a certificate and its key")]
+    HalfOfTls {
+        /// The flag that is given.
+        given: &'static str,
+        /// The flag that it needs.
+        missing: &'static str,
+    },
     /// Only one of two settings of e-mail is given.
-    #[error("{0} is given and {1} is not: e-mail needs both")]
-    HalfOfMail(&'static str, &'static str),
+    #[error("{given} is given and {missing} is not: e-mail needs both")]
+    HalfOfMail {
+        /// The flag that is given.
+        given: &'static str,
+        /// The flag that it needs.
+        missing: &'static str,
+    },
     /// A token file is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),

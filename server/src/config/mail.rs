@@ -28,10 +28,12 @@ impl MailSettings {
             let stray = [(self.from.is_some(), FROM), (self.user.is_some(), USER)];
             let password = (self.password_file.is_some(), PASSWORD_FILE);
             let given = stray.into_iter().chain([password]).find(|(is_given, _)| *is_given);
-            return given.map_or(Ok(None), |(_, flag)| Err(SettingsError::HalfOfMail(flag.name, SMTP.name)));
+            return given.map_or(Ok(None), |(_, flag)| {
+                Err(SettingsError::HalfOfMail { given: flag.name, missing: SMTP.name })
+            });
         };
         let (encryption, host, port) = parse_url(url.trim())?;
-        let from = self.from.ok_or(SettingsError::HalfOfMail(SMTP.name, FROM.name))?;
+        let from = self.from.ok_or(SettingsError::HalfOfMail { given: SMTP.name, missing: FROM.name })?;
         let sender = Sender::parse(from.trim()).ok_or_else(|| {
             FROM.wrong(format!("{from:?} is not an address such as longshore@example.org, or 'Longshore <longshore@example.org>'"))
         })?;
@@ -44,8 +46,12 @@ impl MailSettings {
                 Some(Login::new(user, password.ok_or_else(|| PASSWORD_FILE.wrong(text()))?))
             }
             (None, None) => None,
-            (Some(_), None) => return Err(SettingsError::HalfOfMail(USER.name, PASSWORD_FILE.name)),
-            (None, Some(_)) => return Err(SettingsError::HalfOfMail(PASSWORD_FILE.name, USER.name)),
+            (Some(_), None) => {
+                return Err(SettingsError::HalfOfMail { given: USER.name, missing: PASSWORD_FILE.name });
+            }
+            (None, Some(_)) => {
+                return Err(SettingsError::HalfOfMail { given: PASSWORD_FILE.name, missing: USER.name });
+            }
         };
         if login.is_some() && encryption == Encryption::None && !is_loopback(&host) {
             return Err(SMTP.wrong(

@@ -16,10 +16,12 @@ pub(super) fn files(
     let clients = client_certificates(client_ca, client_auth)?;
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key, clients })),
-        (None, None) if clients.is_some() => Err(SettingsError::HalfOfTls(TLS_CLIENT_CA, TLS_CERT)),
+        (None, None) if clients.is_some() => {
+            Err(SettingsError::HalfOfTls { given: TLS_CLIENT_CA, missing: TLS_CERT })
+        }
         (None, None) => Ok(None),
-        (Some(_), None) => Err(SettingsError::HalfOfTls(TLS_CERT, TLS_KEY)),
-        (None, Some(_)) => Err(SettingsError::HalfOfTls(TLS_KEY, TLS_CERT)),
+        (Some(_), None) => Err(SettingsError::HalfOfTls { given: TLS_CERT, missing: TLS_KEY }),
+        (None, Some(_)) => Err(SettingsError::HalfOfTls { given: TLS_KEY, missing: TLS_CERT }),
     }
 }
 

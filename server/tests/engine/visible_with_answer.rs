@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::support::{RunningEngine, definitions};
 
-/// More than fit between two snapshots that nobody waits for.
+/// So many that a periodic snapshot cannot have shown them all.
 const TIMES: u64 = 20;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -76,7 +76,7 @@ pub(crate) async fn retry(
     if !text.is_empty() {
         return Err(Problem::new(Code::UnknownField, "this request has no body"));
     }
-    let key = parse_key(&parts, &format!("pipeline {}", revision.fingerprint_text(id)), &text)?;
+    let key = parse_key(&parts, &format!("pipeline {}", revision.target_text(id)), &text)?;
     let jobs = match repetitions(&state, JobId(id), revision).await {
         Ok(jobs) => jobs,
         // An earlier request with this key may have made the jobs: nothing is left to repeat then.

@@ -55,8 +55,8 @@ impl ScheduleChoice {
         }
     }
 
-    /// The part of the fingerprint behind an idempotency key that names the target of the request.
-    pub(crate) fn fingerprint_text(&self, name: &str) -> String {
+    /// The target of the request as its idempotency key stands for it: jobs of this definition, made in this way.
+    pub(crate) fn target_text(&self, name: &str) -> String {
         match self {
             Self::None => name.to_owned(),
             Self::Only => format!("{name} as scheduled"),

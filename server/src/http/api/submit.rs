@@ -54,11 +54,11 @@ pub(crate) async fn one(
     actor.check_scope(&name)?;
     let mut request = job_request::read_submission(&text)?;
     let trace = TraceContext::read(&parts.headers);
-    let key = parse_key(&parts, &schedule.fingerprint_text(&name), &text)?;
-    if let Some(array) = request.array.take() {
+    let key = parse_key(&parts, &schedule.target_text(&name), &text)?;
+    if let Some(batch) = request.batch.take() {
         params.check_batch()?;
         schedule.check_batch()?;
-        return array::submit(&state, &name, request, *array, &trace, params.require_worker, key).await;
+        return array::submit(&state, &name, request, *batch, &trace, params.require_worker, key).await;
     }
     let definitions = state.services.catalogue.current();
     match admission::find_to_run(&definitions, &name, request.job.timeout, actor.role) {
@@ -88,7 +88,7 @@ pub(crate) async fn retry(
     let cleared = ClearedFields::read(&mut query)?;
     let params = SubmitParams::read(query)?;
     let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
-    let target = cleared.fingerprint_text(members.fingerprint_text(&revision.fingerprint_text(id)));
+    let target = cleared.append_to(members.append_to(revision.target_text(id)));
     let mut changes = job_request::read_one(&text)?;
     changes.cleared.extend(cleared);
     let key = parse_key(&parts, &target, &text)?;

@@ -81,8 +81,8 @@ impl ClearedFields {
         }
     }
 
-    /// Adds the fields to the text of the fingerprint behind an idempotency key.
-    pub(crate) fn fingerprint_text(&self, target: String) -> String {
+    /// Adds the fields to the text of a target that an idempotency key stands for.
+    pub(crate) fn append_to(&self, target: String) -> String {
         let names = self.fields.iter().map(|field| field.name().to_owned());
         let names: Vec<String> =
             names.chain(self.params.iter().map(|name| format!("{PARAM}{name}"))).collect();

@@ -62,8 +62,8 @@ impl RevisionChoice {
         }
     }
 
-    /// The part of the fingerprint behind an idempotency key that names the target of the request.
-    pub(crate) fn fingerprint_text(self, job: u64) -> String {
+    /// The target of the request as its idempotency key stands for it: the retry of this job, with this revision.
+    pub(crate) fn target_text(self, job: u64) -> String {
         match self {
             Self::Current => format!("retry {job}"),
             Self::Original => format!("retry {job} original"),
@@ -89,10 +89,10 @@ impl MembersChoice {
         }
     }
 
-    /// Adds the choice of members to the text of [`RevisionChoice::fingerprint_text`].
-    pub(crate) fn fingerprint_text(self, target: &str) -> String {
+    /// Adds the choice of members to the text of [`RevisionChoice::target_text`].
+    pub(crate) fn append_to(self, target: String) -> String {
         match self {
-            Self::All => target.to_owned(),
+            Self::All => target,
             Self::Failed => format!("{target} failed"),
         }
     }

@@ -7,14 +7,16 @@ use rusqlite::{Connection, Row, params};
 use scheduler::limits::keys::JobKeys;
 use scheduler::limits::{LimitId, LimitKind, RateRow};
 
-/// The keys of a job from two columns; absent if both are null.
+/// The keys of a job from the columns `first` (of concurrency) and the next one (of the rate); absent if both are null. The permits of a batch
+/// are no column of the job: they follow from its batch, which the scheduler has.
 pub(super) fn keys(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Box<JobKeys>>> {
     let text = |index| row.get::<_, Option<String>>(index).map(|text| text.map(Arc::from));
     let keys = JobKeys { concurrency: text(first)?, rate: text(first + 1)?, batch: None };
     Ok((keys != JobKeys::default()).then(|| Box::new(keys)))
 }
 
-/// Writes when a rate has recovered, and deletes some rows of rates that have.
+/// Stores the time at which a rate will have recovered, and deletes at most two rows of rates that have. That is one more than is written, so
+/// the table shrinks.
 pub(super) fn put_rate(
     connection: &Connection,
     id: &LimitId,
@@ -36,7 +38,7 @@ pub(super) fn put_rate(
     Ok(())
 }
 
-/// The state of all rates that may not have recovered.
+/// The state of all rates that are stored. Some may have recovered since.
 pub(super) fn rates(connection: &Connection) -> rusqlite::Result<Vec<RateRow>> {
     let mut statement = connection
         .prepare("SELECT name, has_key, key, recovered_at FROM rates ORDER BY name, has_key, key")?;

@@ -6,7 +6,7 @@ use protocol::Epoch;
 use rusqlite::Connection;
 use rusqlite::OptionalExtension;
 
-use super::connections::{WRITER_TIMEOUT, open_reader};
+use super::connections::{BUSY_TIMEOUT, open_reader};
 use super::faults;
 use super::reserve::Reserve;
 use super::wal::{self, WalKeeper};
@@ -96,7 +96,7 @@ fn tolerate(moved: Result<(), CommitError>) -> Result<(), CommitError> {
 pub(super) fn close(connection: &Connection, epoch: Epoch) {
     let closed = connection
         .execute("UPDATE installation SET clean = 1 WHERE epoch = ?1", [epoch.0.cast_signed()])
-        .and_then(|_| wal::restart_wal(connection, "TRUNCATE", WRITER_TIMEOUT));
+        .and_then(|_| wal::restart_wal(connection, "TRUNCATE", BUSY_TIMEOUT));
     if let Err(error) = closed {
         tracing::warn!(%error, "the store was not closed in good order; the next start recovers it");
     }

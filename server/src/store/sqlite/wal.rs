@@ -18,7 +18,7 @@ use rusqlite::Connection;
 
 use super::archive::Pool;
 use super::checkpointer::Checkpointer;
-use super::connections::WRITER_TIMEOUT;
+use super::connections::BUSY_TIMEOUT;
 use super::faults;
 use super::wal_state::WalState;
 use crate::store::CommitError;
@@ -155,7 +155,7 @@ impl WalKeeper {
 pub(super) fn restart_wal(connection: &Connection, kind: &str, timeout: Duration) -> rusqlite::Result<bool> {
     connection.busy_timeout(timeout)?;
     let log = WalState::of(connection, kind);
-    connection.busy_timeout(WRITER_TIMEOUT)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(log?.was_not_blocked)
 }
 

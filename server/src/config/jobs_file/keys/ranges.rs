@@ -24,11 +24,11 @@ pub(in crate::config::jobs_file) const PIDS: Range = range(2, 4_194_304);
 pub(in crate::config::jobs_file) const GPUS: Range = range(1, 64);
 pub(in crate::config::jobs_file) const AMOUNTS: Range = range(1, 1_000_000);
 
-/// The longest duration anywhere.
+/// The longest duration, unless a key says otherwise.
 pub(in crate::config::jobs_file) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// The longest duration of an expectation: a yearly job has a month to spare.
 pub(in crate::config::jobs_file) const EXPECT_MAX: Duration = Duration::from_secs(400 * 86_400);
-/// The shortest duration anywhere.
+/// The shortest duration, unless a key says otherwise.
 pub(in crate::config::jobs_file) const DURATION_MIN: Duration = Duration::from_secs(1);
 /// The shortest wait before another attempt.
 pub(in crate::config::jobs_file) const BACKOFF_MIN: Duration = Duration::from_millis(10);

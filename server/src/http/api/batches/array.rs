@@ -16,7 +16,7 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, submit_with_key};
-use crate::http::request::job_request::{ArrayRequest, JobRequest, MANY_MAX};
+use crate::http::request::job_request::{BatchFields, JobRequest, MANY_MAX};
 use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submission;
 use crate::http::request::trace_context::TraceContext;
@@ -31,12 +31,12 @@ pub(crate) async fn submit(
     state: &Arc<AppState>,
     name: &str,
     request: JobRequest<'_>,
-    array: ArrayRequest,
+    batch: BatchFields,
     trace: &TraceContext,
     require_worker: bool,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Response, Problem> {
-    let ArrayRequest { count, each, options } = array;
+    let BatchFields { count, each, options } = batch;
     note::object(format!("definition {name}"));
     note::detail("several jobs");
     let definitions = state.services.catalogue.current();

@@ -203,7 +203,7 @@ pub(crate) fn read_many(
     };
     match form {
         Form::Lines => job_request::read_lines(text, take)?,
-        Form::Json => job_request::read_array(text, take)?,
+        Form::Json => job_request::read_list(text, take)?,
     }
     names.resolve(&mut jobs)?;
     match jobs.is_empty() {

@@ -68,7 +68,7 @@ const WRONG_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{read_array, read_lines};
+    use super::super::{read_lines, read_list};
     use super::*;
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
         let lines = read_lines(b"{\"name\":\"a\"}\n\n{\"priority\":200}", |_| Ok(())).unwrap_err();
         let text = format!("{lines:?}");
         assert!(text.contains("jobs[1].priority") && text.contains("line 3"), "{text}");
-        let array = read_array(br#"[{"name":"a"},{"args":[1]}]"#, |_| Ok(())).unwrap_err();
+        let array = read_list(br#"[{"name":"a"},{"args":[1]}]"#, |_| Ok(())).unwrap_err();
         assert!(format!("{array:?}").contains("jobs[1].args"), "{array:?}");
     }
 
@@ -102,11 +102,11 @@ mod tests {
         assert_eq!(fields, ["jobs[1].priority", "jobs[1].x", "jobs[2]", "jobs[3].name", "jobs[4].args"]);
         assert_eq!(taken, 2);
         let array = br#"[{"priority":200},{"name":"a"},{"x":1}]"#;
-        let (detail, fields) = of_list(read_array(array, |_| Ok(())));
+        let (detail, fields) = of_list(read_list(array, |_| Ok(())));
         assert!(detail.ends_with("; 1 more entry is wrong"), "{detail}");
         assert_eq!(fields, ["jobs[0].priority", "jobs[2].x"]);
         let ended = br#"[{"priority":200},{"args":1},{"x":1}]"#;
-        assert!(of_list(read_array(ended, |_| Ok(()))).0.ends_with("; at least 1 more entry is wrong"));
+        assert!(of_list(read_list(ended, |_| Ok(()))).0.ends_with("; at least 1 more entry is wrong"));
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
         let (detail, _) = of_list(read_lines(wrong(5_000).as_bytes(), |_| Ok(())));
         assert!(detail.contains("; at least 999 more entries are wrong"), "{detail}");
         let many = format!("[{}]", wrong(5_000).trim_end().replace('\n', ","));
-        assert_eq!(of_list(read_array(many.as_bytes(), |_| Ok(()))).0, detail.replace("line 1: ", ""));
+        assert_eq!(of_list(read_list(many.as_bytes(), |_| Ok(()))).0, detail.replace("line 1: ", ""));
         let mut left = 3;
         let (detail, _) = of_list(read_lines("{}\n".repeat(9).as_bytes(), |_| {
             left -= 1;

@@ -6,7 +6,7 @@ use scheduler::dependencies::RequiredEnd;
 use scheduler::new_jobs::NewJob;
 use serde_json::Value;
 
-use super::array::ArrayRequest;
+use super::batch_fields::BatchFields;
 use crate::http::request::cleared_fields::ClearedFields;
 
 /// A parsed request for one job; its revision is not known yet.
@@ -25,5 +25,5 @@ pub(crate) struct JobRequest<'b> {
     /// Fields that a retry does not take over from the earlier job.
     pub(crate) cleared: ClearedFields,
     /// Present if it asks for several jobs.
-    pub(crate) array: Option<Box<ArrayRequest>>,
+    pub(crate) batch: Option<Box<BatchFields>>,
 }

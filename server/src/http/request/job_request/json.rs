@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 
 use super::after::After;
-use super::array::ArrayRequest;
+use super::batch_fields::BatchFields;
 use super::collector::FaultCollector;
 use super::entry_faults::EntryFaults;
 use super::fields::{EntryKind, FIELDS};
@@ -87,7 +87,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
         let collector = self.collector;
         let mut request = JobRequest::default();
         let mut details = JobDetails::default();
-        let mut array = ArrayRequest::default();
+        let mut batch = BatchFields::default();
         let mut seen = 0_u32;
         let mut starts = 0;
         while let Some(field) = map.next_key_seed(FieldName { kind: self.kind })? {
@@ -144,11 +144,11 @@ impl<'de> Visitor<'de> for Entry<'_> {
                     }
                     details.overrides.input = Some(input.to_string());
                 }
-                "count" => array.count = collector.count(name, map.next_value()?),
-                "each" => array.each = Some(map.next_value_seed(Each { collector })?),
-                "batch_name" => array.options.name = Some(map.next_value_seed(Text)?.into_owned()),
-                "concurrency" => array.options.concurrency = collector.count(name, map.next_value()?),
-                "max_failures" => array.options.max_failures = collector.count(name, map.next_value()?),
+                "count" => batch.count = collector.count(name, map.next_value()?),
+                "each" => batch.each = Some(map.next_value_seed(Each { collector })?),
+                "batch_name" => batch.options.name = Some(map.next_value_seed(Text)?.into_owned()),
+                "concurrency" => batch.options.concurrency = collector.count(name, map.next_value()?),
+                "max_failures" => batch.options.max_failures = collector.count(name, map.next_value()?),
                 _ => details.labels = map.next_value_seed(Pairs { of: name, collector })?,
             }
         }
@@ -156,9 +156,9 @@ impl<'de> Visitor<'de> for Entry<'_> {
             collector.two_starts();
         }
         collector.check(&details);
-        if array != ArrayRequest::default() {
-            collector.array(&array);
-            request.array = Some(Box::new(array));
+        if batch != BatchFields::default() {
+            collector.check_batch(&batch);
+            request.batch = Some(Box::new(batch));
         }
         if !details.is_empty() {
             request.job.details = Some(Box::new(details));

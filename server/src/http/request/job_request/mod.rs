@@ -1,10 +1,11 @@
 //! Parses a job request: JSON text to [`NewJob`], with all faults at once.
 //!
 //! The text is read in one pass; only the overrides of the job are kept, so that a batch of many small entries is cheap. Broken JSON, a
-//! repeated key or deep nesting ends the parse at once. Wrong values are recorded, and the parse goes on.
+//! repeated key or deep nesting ends the parse at once. Other wrong values are recorded, and the parse goes on. A value of a wrong type ends
+//! the pass as well; then the fields of a single job are read once more, each by itself.
 
 mod after;
-mod array;
+mod batch_fields;
 mod collector;
 mod described;
 mod entry_faults;
@@ -23,7 +24,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::field_errors;
 use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
 pub(crate) use after::AFTER_MAX;
-pub(crate) use array::ArrayRequest;
+pub(crate) use batch_fields::BatchFields;
 use collector::FaultCollector;
 pub(crate) use described::{JobChanges, Member, Submission};
 use entry_faults::EntryFaults;
@@ -54,8 +55,9 @@ fn read_as(text: &[u8], kind: EntryKind) -> Result<JobRequest<'_>, Problem> {
         return Ok(JobRequest::default());
     }
     let collector = FaultCollector::default();
-    match read_object(text, &collector, Entry { kind, collector: &collector }) {
+    match parse_object_of_entry(text, &collector, Entry { kind, collector: &collector }) {
         Ok(request) => Ok(request),
+        // serde stops at a value of a wrong type: look at each field alone, so that all faults are told.
         Err(problem) if problem.code() == Code::InvalidType => {
             Err(field_by_field(text, kind).unwrap_or(problem))
         }
@@ -91,11 +93,11 @@ pub(crate) fn check_size_with_predecessors(overrides: &Overrides) -> Result<(), 
         .map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
 }
 
-/// The faults of each field by itself.
+/// The faults of all fields, each read as if it were the only one. Returns none if no field has one.
 fn field_by_field(text: &[u8], kind: EntryKind) -> Option<Problem> {
     field_errors::check_each_field(text, |alone| {
         let collector = FaultCollector::default();
-        read_object(alone, &collector, Entry { kind, collector: &collector }).err()
+        parse_object_of_entry(alone, &collector, Entry { kind, collector: &collector }).err()
     })
 }
 
@@ -130,21 +132,21 @@ pub(crate) fn read_lines(
 /// Parses a JSON array and hands each entry to `take`.
 ///
 /// # Errors
-/// The faults of the wrong entries. A value of the wrong type ends the reading.
-pub(crate) fn read_array<'b>(
+/// The faults of the wrong entries. Broken JSON, a repeated key, deep nesting and a value of the wrong type end the reading.
+pub(crate) fn read_list<'b>(
     text: &'b [u8],
     take: impl FnMut(JobRequest<'b>) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
     let (collector, mut faults) = (FaultCollector::default(), EntryFaults::default());
     let entries = Entries { collector: &collector, faults: &mut faults, take };
-    if let Err(problem) = read_object(text, &collector, entries) {
+    if let Err(problem) = parse_object_of_entry(text, &collector, entries) {
         faults.end(problem);
     }
     faults.finish()
 }
 
-/// Parses an object, and adds the entry of the list to its faults.
-fn read_object<'b, S: DeserializeSeed<'b>>(
+/// Parses a text that may be an entry of a list, and names that entry in its faults.
+fn parse_object_of_entry<'b, S: DeserializeSeed<'b>>(
     text: &'b [u8],
     collector: &FaultCollector,
     seed: S,
@@ -366,7 +368,7 @@ mod tests {
         })
         .unwrap();
         let mut from_array = Vec::new();
-        read_array(br#"[{"name":"a"},{"name":"b","args":["1"]}]"#, |request| {
+        read_list(br#"[{"name":"a"},{"name":"b","args":["1"]}]"#, |request| {
             from_array.push((request.name.unwrap().into_owned(), request.job.details));
             Ok(())
         })
@@ -380,7 +382,7 @@ mod tests {
         fn no_text_makes_the_parser_panic(text in r#"[\[\]{}:,"\\\PC]{0,60}"#, bytes: Vec<u8>) {
             for text in [text.as_bytes(), &bytes] {
                 // A panic is the only failure.
-                let _ = (read_one(text), read_lines(text, |_| Ok(())), read_array(text, |_| Ok(())));
+                let _ = (read_one(text), read_lines(text, |_| Ok(())), read_list(text, |_| Ok(())));
             }
         }
 

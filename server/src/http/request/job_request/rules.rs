@@ -11,7 +11,7 @@ use scheduler::details::JobDetails;
 use scheduler::job::AttemptTimeout;
 use scheduler::new_jobs::StartTime;
 
-use super::array::ArrayRequest;
+use super::batch_fields::BatchFields;
 use super::collector::FaultCollector;
 use super::fields::{EntryKind, FIELDS};
 use crate::excerpt::excerpt;
@@ -40,18 +40,18 @@ impl FaultCollector {
     }
 
     /// Checks what a request says about its jobs together.
-    pub(super) fn array(&self, array: &ArrayRequest) {
+    pub(super) fn check_batch(&self, batch: &BatchFields) {
         let fault = |field: &str, detail: String, hint: &str| {
             self.fault(Code::InvalidBatch, field.into(), detail, Some(hint.into()));
         };
-        if array.count.is_some() && array.each.is_some() {
+        if batch.count.is_some() && batch.each.is_some() {
             fault(
                 "each",
                 "count and each exclude each other".into(),
                 "the list says how many jobs there are",
             );
         }
-        if let Some(Err((detail, hint))) = array.options.name.as_deref().map(batch_name) {
+        if let Some(Err((detail, hint))) = batch.options.name.as_deref().map(batch_name) {
             fault("batch_name", detail, &hint);
         }
     }

@@ -1,11 +1,11 @@
-//! Requests for several jobs of one definition.
+//! The fields of a submission that make a batch of it.
 
 use scheduler::batches::BatchOptions;
 use serde_json::Value;
 
-/// The part of a request that makes several jobs of it.
+/// The fields of one object that make several jobs of one definition. A list of objects is another form: see [`read_list`](super::read_list).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ArrayRequest {
+pub(crate) struct BatchFields {
     /// So many jobs that are all alike.
     pub(crate) count: Option<u32>,
     /// A job for each of these, whose parameters are laid over those of the request.
