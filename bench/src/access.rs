@@ -1,9 +1,9 @@
-//! The cost of tokens and of TLS: single POSTs, in turns with a server that is open, as ratios of processor time.
+//! The cost of tokens and of TLS: single POSTs, in turns with a server without access control, as ratios of processor time.
 
 use crate::record::Record;
 use crate::singles::CONNECTIONS;
 use crate::stage::{Access, BenchEnv};
-use crate::throughput::{self, Run};
+use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::Workload;
 
@@ -11,7 +11,7 @@ use crate::workload::Workload;
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Access::Open, Access::Tokens, Access::Tls];
     let [[open], [tokens], [tls]] = medians(kinds, async |access| {
-        let load = (jobs, 1, CONNECTIONS);
+        let load = LoadSize { jobs, batch: 1, connections: CONNECTIONS };
         let workload = Workload::Talkative;
         let run = Run { bench: "access", load, workload, history: 0, tuned: true, access, is_watched: false };
         Ok([throughput::take(env, run).await?.server_cpu_us])
@@ -21,8 +21,8 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     record.set("jobs", jobs);
     record.set("turns", TURNS);
     record.figure("open_server_cpu_us_per_job", open);
-    record.figure("tokens_to_open", tokens / open);
-    record.figure("tls_to_open", tls / open);
+    record.figure("cpu_ratio_tokens", tokens / open);
+    record.figure("cpu_ratio_tls", tls / open);
     record.print();
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::listeners::Listeners;
 use crate::load::{Connection, JSON, Retries};
 use crate::record::{Record, tell};
 use crate::stage::{Access, BenchEnv, WorkerPool};
-use crate::throughput::{self, Run};
+use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::{BATCH, CONNECTIONS, Workload};
 
@@ -19,7 +19,7 @@ use crate::workload::{BATCH, CONNECTIONS, Workload};
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     quiet(env).await?;
     let [[alone], [watched]] = medians([false, true], async |is_watched| {
-        let load = (jobs, BATCH, CONNECTIONS);
+        let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
         let (workload, access) = (Workload::Silent, Access::Open);
         let run = Run { bench: "followers", load, workload, history: 0, tuned: true, access, is_watched };
         Ok([throughput::take(env, run).await?.jobs_per_s])

@@ -3,7 +3,7 @@
 
 use crate::record::Record;
 use crate::stage::{Access, BenchEnv};
-use crate::throughput::{self, Run};
+use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::{BATCH, CONNECTIONS, DEFINITIONS, Workload};
 
@@ -12,7 +12,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Workload::Silent, Workload::Many, Workload::Ruled];
     let [[one_cost, one_rate], [many_cost, many_rate], [ruled_cost, ruled_rate]] =
         medians(kinds, async |workload| {
-            let load = (jobs, BATCH, CONNECTIONS);
+            let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
             let access = Access::Open;
             let run =
                 Run { bench: "rules", load, workload, history: 0, tuned: true, access, is_watched: false };

@@ -1,12 +1,12 @@
 //! Single submissions: a request per job, over 64 kept-alive connections.
 
 use crate::stage::{Access, BenchEnv};
-use crate::throughput::{self, Run};
+use crate::throughput::{self, LoadSize, Run};
 
 /// Takes all figures of single POSTs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     for (tuned, workload, history) in throughput::variants(history) {
-        let load = (jobs, 1, CONNECTIONS);
+        let load = LoadSize { jobs, batch: 1, connections: CONNECTIONS };
         let access = Access::Open;
         let run = Run { bench: "singles", load, workload, history, tuned, access, is_watched: false };
         throughput::take(env, run).await?;

@@ -18,8 +18,8 @@ use crate::workload::{self, BATCH, CONNECTIONS, ROOM, SILENT, TALKATIVE, Workloa
 pub(crate) struct Run {
     /// Name of the run in the results.
     pub(crate) bench: &'static str,
-    /// How many jobs, jobs in a batch, and connections.
-    pub(crate) load: (u64, u64, u64),
+    /// The submissions.
+    pub(crate) load: LoadSize,
     /// The definitions and the output of the jobs.
     pub(crate) workload: Workload,
     /// Ended jobs in the store before it begins.
@@ -30,6 +30,17 @@ pub(crate) struct Run {
     pub(crate) access: Access,
     /// True if a dashboard is open and metrics are scraped meanwhile.
     pub(crate) is_watched: bool,
+}
+
+/// The size of the submissions of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadSize {
+    /// Number of jobs.
+    pub(crate) jobs: u64,
+    /// Jobs in one request.
+    pub(crate) batch: u64,
+    /// Number of connections.
+    pub(crate) connections: u64,
 }
 
 /// Figures that runs are compared by.
@@ -43,7 +54,7 @@ pub(crate) struct RunFigures {
 
 /// Measures each variant with batches of 1,000 jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
-    let load = (jobs, BATCH, CONNECTIONS);
+    let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
     for (tuned, workload, history) in variants(history) {
         let access = Access::Open;
         let run = Run { bench: "throughput", load, workload, history, tuned, access, is_watched: false };
@@ -77,7 +88,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     let mut listeners =
         if run.is_watched { Some(Listeners::dashboard(&server.endpoint).await?) } else { None };
 
-    let (jobs, batch, connections) = run.load;
+    let LoadSize { jobs, batch, connections } = run.load;
     let output_bytes_per_job = run.workload.output_bytes_per_job();
     let has_output = output_bytes_per_job > 0;
     let name = if has_output { TALKATIVE } else { SILENT };

@@ -47,7 +47,7 @@ enum Verb {
         /// Start no round after this many minutes.
         #[arg(long, value_name = "N")]
         minutes: Option<u64>,
-        /// Seed of the first round.
+        /// Seed from which the seeds of the rounds are drawn [default: a random one]. The result of a round has its own seed.
         #[arg(long, env = "LONGSHORE_SEED")]
         seed: Option<u64>,
     },

@@ -1,7 +1,7 @@
 //! Workers as table rows, and all fields of one worker.
 
 use jiff::Timestamp;
-use server::http::present::shapes::{Runtime, Worker, WorkerRef, WorkerResources};
+use server::http::present::shapes::{Exclusion, Runtime, Worker, WorkerRef, WorkerResources};
 
 use super::{optional, pairs, since};
 use crate::screen;
@@ -20,10 +20,10 @@ pub(crate) trait WorkerView {
     /// A row with more columns than [`WorkerView::row`].
     fn wide_row(&self, now: Timestamp) -> Vec<String>;
 
-    /// All fields by name; a field without a value is empty.
+    /// The fields that fit a line, by name; a field without a value is empty. Attempts that nobody assigned and copies of the worker are warnings.
     fn fields(&self) -> Vec<(&'static str, String)>;
 
-    /// The state, with drain deadline and cordon.
+    /// The state, with the deadline of a drain, a cordon, or the job that it is set aside for.
     fn state_text(&self) -> String;
 }
 
@@ -73,6 +73,7 @@ impl WorkerView for Worker {
             ("queued", used_of(self.queued, self.backlog)),
         ];
         fields.extend(self.runtimes.iter().map(|runtime| ("runtime", runtime_text(runtime))));
+        fields.extend(self.exclusions.iter().map(|exclusion| ("excluded", exclusion_text(exclusion))));
         fields.extend([
             ("engine", optional(self.engine_id.as_ref())),
             ("load", self.load_milli.map(load_average).unwrap_or_default()),
@@ -81,6 +82,7 @@ impl WorkerView for Worker {
             ("set aside", self.set_aside_for.map(|job| format!("for job {job}")).unwrap_or_default()),
             ("labels", pairs(&self.labels)),
             ("granted", pairs(&self.labels_granted)),
+            ("set", pairs(&self.labels_set)),
             ("revoked", optional(self.revoked_at.as_ref())),
             ("version", self.version.clone()),
             ("address", self.address.clone()),
@@ -158,6 +160,19 @@ fn runtime_name(runtime: &Runtime) -> String {
     if runtime.available { runtime.name.to_string() } else { format!("{} (unavailable)", runtime.name) }
 }
 
+/// The jobs that the worker is not offered, until when and why: `definition resize until 2026-01-02T03:04:05.000Z: 3 starts failed`.
+fn exclusion_text(exclusion: &Exclusion) -> String {
+    let jobs = match (exclusion.of.as_ref(), &exclusion.name, &exclusion.revision) {
+        ("anything", ..) => "all jobs".to_owned(),
+        ("runtime", Some(name), _) => format!("runtime {name}"),
+        (_, Some(name), _) => format!("definition {name}"),
+        (_, None, Some(revision)) => format!("revision {revision}"),
+        (of, None, None) => of.to_owned(),
+    };
+    let until = exclusion.until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
+    format!("{jobs}{until}: {}", exclusion.reason)
+}
+
 /// The runtime, with the reason if it is unavailable.
 fn runtime_text(runtime: &Runtime) -> String {
     match &runtime.reason {
@@ -203,5 +218,27 @@ mod tests {
         ]}));
         let runtimes = fields.iter().filter(|(name, _)| *name == "runtime").map(|(_, text)| text.as_str());
         assert_eq!(runtimes.collect::<Vec<_>>(), ["docker (unavailable): no answer within 5 s", "fake"]);
+    }
+
+    #[test]
+    fn what_keeps_jobs_away_has_a_line_each() {
+        let fields = fields(&serde_json::json!({"labels_set": {"rack": "7"}, "exclusions": [
+            {"of": "revision", "name": "resize", "revision": "0f", "reason": "its host failed",
+                "until": "2026-01-02T03:05:05.000Z"},
+            {"of": "revision", "revision": "0e", "reason": "its policy refuses them"},
+            {"of": "runtime", "name": "docker", "reason": "no answer"},
+            {"of": "anything", "reason": "it lacks memory"},
+        ]}));
+        assert!(fields.contains(&("set", "rack=7".to_owned())), "{fields:?}");
+        let excluded = fields.iter().filter(|(name, _)| *name == "excluded").map(|(_, text)| text.as_str());
+        assert_eq!(
+            excluded.collect::<Vec<_>>(),
+            [
+                "definition resize until 2026-01-02T03:05:05.000Z: its host failed",
+                "revision 0e: its policy refuses them",
+                "runtime docker: no answer",
+                "all jobs: it lacks memory",
+            ]
+        );
     }
 }

@@ -1,14 +1,9 @@
-//! Jobs that are followed and have nothing to show: jobs that wait again, and jobs that were replaced. And verbs
-//! that read standard input or relative times.
-
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
-
-use std::fs::File;
+//! Jobs that are followed and have nothing to show: jobs that wait again, and jobs that were replaced. And output of which a part is missing.
 
 use testkit::{Process, wait_until};
 
 use crate::running::Running;
-use crate::stub::{CliOutput, JSON, Stub, job, longshore, run};
+use crate::stub::{JSON, Stub, job, longshore, run};
 
 const JOBS_FILE: &str = "
 defaults: { runtime: process }
@@ -16,16 +11,7 @@ jobs:
   fails: { command: [sh, -c, exit 3], retry: { max: 1, backoff: { kind: fixed, initial: 2h, jitter: none } } }
   newest: { command: [sleep, '600'], stop_grace_period: 1s, unique: { key: all, on_duplicate: replace } }
   nowhere: { command: ['true'], working_dir: /no/such/directory }
-  tick: { command: ['true'], schedule: { every: 1h } }
 ";
-
-/// Runs the program with this text on its standard input.
-fn verb_with_input(running: &Running, arguments: &[&str], text: &str) -> CliOutput {
-    let file = running.cluster.path("input");
-    std::fs::write(&file, text).unwrap();
-    let address = format!("http://{}", running.cluster.address());
-    run(longshore(arguments).env("LONGSHORE_SERVER", address).stdin(File::open(file).unwrap()))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_without_output_of_its_own_says_why() {
@@ -33,6 +19,7 @@ async fn a_job_without_output_of_its_own_says_why() {
     let mut follower = longshore(&["run", "fails", "--follow"]);
     follower.env("LONGSHORE_SERVER", format!("http://{}", running.cluster.address()));
     let follower = Process::spawn(follower, &running.cluster.path("follower.log")).unwrap();
+    // The worker is called `only`.
     let told = "attempt 1 on only failed: exit code 3; job 1 waits again: ";
     wait_until("it says that the job waits again", async || follower.log().contains(told)).await;
     assert_eq!(follower.log().matches("waits again").count(), 1, "{}", follower.log());
@@ -53,46 +40,6 @@ async fn a_replaced_job_names_its_successor() {
     let first = running.api.wait_for_job(1, |job| job["ended_at"].is_string()).await;
     assert_eq!(first["reason"], "cancelled: replaced by job 2 of the same unique key", "{first}");
     running.server.terminate().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn verbs_take_standard_input_and_relative_times() {
-    let running = Running::start(JOBS_FILE).await;
-    let wrong = "jobs:\n  a: { imgae: x }\n";
-    let planned = verb_with_input(&running, &["plan", "-"], wrong);
-    assert!(planned.code == 2 && planned.err.starts_with("standard input:2:8: unknown_field"), "{planned:?}");
-    let file = running.cluster.path("mine.yaml");
-    std::fs::write(&file, wrong).unwrap();
-    let planned = running.verb(&["plan", file.to_str().unwrap()]);
-    assert!(planned.err.starts_with(&format!("{}:2:8: ", file.display())), "{planned:?}");
-    let planned = verb_with_input(&running, &["plan", "-"], JOBS_FILE);
-    assert!(planned.code == 0 && planned.out.contains("0 changed"), "{planned:?}");
-    let checked = verb_with_input(&running, &["validate", "-"], wrong);
-    assert!(checked.code == 2 && checked.err.starts_with("standard input:2:8: unknown_field"), "{checked:?}");
-    let checked = verb_with_input(&running, &["validate", "-"], JOBS_FILE);
-    assert_eq!(
-        (checked.code, checked.out.as_str()),
-        (0, "standard input: 4 jobs, no faults\n"),
-        "{checked:?}"
-    );
-
-    running.verb(&["cordon", "only"]);
-    let audited = async || running.verb(&["audit", "--since", "1h"]).out.contains("/api/workers/");
-    wait_until("the audit log has the request", audited).await;
-    let wrong = running.verb(&["audit", "--since", "soon"]);
-    assert!(wrong.code == 2 && wrong.err.contains("or a duration before now"), "{wrong:?}");
-    let slots = running.verb(&["backfill", "tick", "--from", "150m", "--dry-run"]);
-    // As many full hours lie between; three in the first half of an hour.
-    let has_count = ["2 jobs would be made", "3 jobs would be made"].iter().any(|it| slots.err.contains(it));
-    assert!(slots.code == 0 && has_count, "{slots:?}");
-
-    let untargeted = running.verb(&["notify", "test", "tick"]);
-    assert!(
-        untargeted.code == 1 && untargeted.err.contains("tick has no targets; add `notify`"),
-        "{untargeted:?}"
-    );
-    let unknown = running.verb(&["notify", "test", "tikc"]);
-    assert!(unknown.code == 4 && unknown.err.contains("did you mean \"tick\"?"), "{unknown:?}");
 }
 
 #[test]

@@ -50,6 +50,7 @@ mod systemd;
 mod tls;
 mod top;
 mod upgrade_check;
+mod verb_arguments;
 mod verbs;
 mod whole;
 mod worker_identity;

@@ -8,7 +8,7 @@ use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::hooks::Hooks;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 
-/// One has no limits, one a limit for each tenant, and two share a group; these have rates.
+/// Limits by number. 0: none; 1: one job at once for each tenant; 2 and 3: two at once in one group, and a rate.
 pub(super) fn limits(number: usize) -> LimitRules {
     let tenant = || Some(KeySource::Label("tenant".into()));
     let size = || Some(KeySource::Param("size".into()));
@@ -32,7 +32,7 @@ pub(super) fn limits(number: usize) -> LimitRules {
     }
 }
 
-/// Rules of the definitions for new jobs: their `on_full`, if they have a limit of permits, and their `max_queued`.
+/// Rules of the definitions for new jobs: `on_full` (where there is a concurrency limit) and `max_queued`.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     on_full: Vec<OnFull>,
@@ -40,7 +40,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// A definition with these rules.
+    /// Sets these rules in the definition of this number.
     pub(super) fn apply(&self, number: usize, definition: &mut Definition) {
         definition.limits.queued_max = self.queued_max[number];
         if let Some(rule) = &mut definition.limits.concurrency {

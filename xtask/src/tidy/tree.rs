@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Paths relative to the workspace, with `/`, and the text of each file; no text if it is not UTF-8.
+/// Paths relative to the workspace, with `/`, and the text of each file; an empty text if it is not UTF-8. Files whose names are not UTF-8 are
+/// left out.
 #[derive(Debug, Default)]
 pub(super) struct Tree(BTreeMap<String, String>);
 
