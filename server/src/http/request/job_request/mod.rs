@@ -1,8 +1,7 @@
 //! Parses a job request: JSON text to [`NewJob`], with all faults at once.
 //!
 //! The text is read in one pass; only the overrides of the job are kept, so that a batch of many small entries is cheap. Broken JSON, a
-//! repeated key or deep nesting ends the parse at once. Other wrong values are recorded, and the parse goes on. A value of a wrong type ends
-//! the pass as well; then the fields of a single job are read once more, each by itself.
+//! repeated key, deep nesting or a value of a wrong type ends the parse. Other wrong values are recorded, and the parse goes on.
 
 mod after;
 mod batch_fields;
