@@ -132,3 +132,21 @@ async fn a_backfill_is_refused_and_the_remedy_is_possible() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_list_with_an_order_of_its_own_is_refused_whole_for_a_duplicate() {
+    let home = tempfile::tempdir().expect("a place");
+    let server = start(home.path()).await;
+    let post = async |list: Value| server.ask("POST", "/api/jobs", &list.to_string()).await;
+    let (head, batch) = post(json!([{"name": "same"}, {"name": "same"}, {"name": "plain"}])).await;
+    assert!(head.starts_with("http/1.1 201"), "{head} {batch}");
+    assert_eq!((&batch["count"], &batch["duplicates"]), (&json!(2), &json!(1)), "{batch}");
+    server.ask("POST", "/api/jobs/1/cancel", "").await;
+    let named =
+        json!([{"name": "same", "as": "x"}, {"name": "same", "as": "y"}, {"name": "plain", "after": ["x"]}]);
+    let (head, problem) = post(named).await;
+    assert!(head.starts_with("http/1.1 409") && problem["code"] == "duplicate_job", "{head} {problem}");
+    let (head, _) = server.get("/api/jobs/3").await;
+    assert!(head.starts_with("http/1.1 404"), "nothing was made: {head}");
+    server.stop().await;
+}
