@@ -37,7 +37,7 @@ pub struct Config {
     pub incarnation: Incarnation,
     /// Random number of this process.
     pub process: u64,
-    /// Id of the Docker engine, if there is one.
+    /// Id of the container engine, if there is one.
     pub engine: Option<String>,
     /// Version of the program.
     pub version: String,

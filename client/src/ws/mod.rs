@@ -42,7 +42,7 @@ impl Connection {
                 Ok(socket) => session::run(socket, &events_tx, reports_rx, logs).await,
                 Err(error) => (error_chain(&error), false),
             };
-            // The engine has dropped this connection.
+            // The worker's loop has dropped this connection.
             let _ = events_tx.send(ConnectionEvent::Lost { why, message_refused }).await;
         }));
         Self { events, reports, task }
@@ -76,5 +76,5 @@ impl Connection {
     }
 }
 
-/// Frames read ahead of the engine. If they pile up, the socket is not read further, and the server notices.
+/// Frames read ahead of the worker's loop. If they pile up, the socket is not read further, and the server notices.
 const ORDERS_WAITING_MAX: usize = 64;
