@@ -209,7 +209,7 @@ async fn an_error_behind_the_first_slice_of_ids_is_the_refusal_of_those_that_are
 
 #[tokio::test]
 async fn a_request_that_selects_nothing_is_refused() {
-    let server = with_jobs(1).await;
+    let server = with_jobs(2).await;
     for verb in ["cancel", "retry", "release"] {
         let path = format!("/api/jobs/{verb}");
         post(&server, &path, "").await.is_problem(422, "missing_field");
