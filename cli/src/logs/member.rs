@@ -71,7 +71,7 @@ impl Member {
 
     /// Prints lines with the name of the job.
     pub(super) fn print(&self, stream: Stream, lines: &str) -> anyhow::Result<()> {
-        let mut look = JobOutput { has_prefixes: true, ..JobOutput::default() };
+        let mut look = JobOutput::new(true);
         screen::output(stream, self.prefixed(lines).as_bytes(), &mut look)?;
         screen::end_output(stream, &mut look)
     }

@@ -17,8 +17,7 @@ pub(crate) struct JobOutputs {
 impl JobOutputs {
     /// Output whose lines have a prefix if `has_prefixes` says so.
     pub(crate) fn new(has_prefixes: bool) -> Self {
-        let [stdout, stderr] = [(); 2].map(|()| JobOutput { has_prefixes, ..JobOutput::default() });
-        Self { stdout, stderr }
+        Self { stdout: JobOutput::new(has_prefixes), stderr: JobOutput::new(has_prefixes) }
     }
 
     /// The look of a stream.
@@ -40,10 +39,15 @@ pub(crate) struct JobOutput {
     /// A colour or another style is set.
     is_styled: bool,
     /// Lines have a prefix, which a carriage return would overwrite.
-    pub(crate) has_prefixes: bool,
+    has_prefixes: bool,
 }
 
 impl JobOutput {
+    /// Output whose lines have a prefix if `has_prefixes` says so.
+    pub(crate) fn new(has_prefixes: bool) -> Self {
+        Self { has_prefixes, ..Self::default() }
+    }
+
     /// The text that a terminal gets for these bytes.
     pub(super) fn for_terminal(&mut self, bytes: &[u8]) -> String {
         let text = self.text.decode(bytes);
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn a_progress_bar_may_return_to_the_start_of_its_line_but_not_to_that_of_a_prefix() {
         assert_eq!(filtered(&["10 %\r20 %\r\n"], true), "10 %\r20 %\r\n");
-        let mut prefixed = JobOutput { has_prefixes: true, ..JobOutput::default() };
+        let mut prefixed = JobOutput::new(true);
         assert_eq!(prefixed.filter("12:00 10 %\r20 %\r\n", true), "12:00 10 %␍20 %\n");
         assert_eq!(prefixed.filter("a\r", true) + &prefixed.filter("\nb\r", true) + &prefixed.end(), "a\nb␍");
     }
