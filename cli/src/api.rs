@@ -240,18 +240,10 @@ fn wrong_address(why: &str) -> Failure {
 }
 
 fn read_token(path: &Path) -> anyhow::Result<HeaderValue> {
-    let shown = path.display();
-    let wrong = |why: String| Failure::new(Exit::Usage, format!("token file {shown}: {why}"));
-    let found =
-        std::fs::metadata(path).map_err(|error| wrong(error.to_string()).hint("check --token-file"))?;
-    let mode = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(wrong(format!("readable by other users (mode {mode:04o})"))
-            .hint(format!("run: chmod 600 {shown}"))
-            .into());
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    Ok(bearer(text.trim()).ok_or_else(|| wrong("it must contain one line of printable ASCII".to_owned()))?)
+    let wrong = |why: String| Failure::new(Exit::Usage, why).hint("check --token-file");
+    let token = client::ws::read_token_file(path)
+        .map_err(|error| wrong(format!("{:#}", anyhow::Error::new(error))))?;
+    bearer(&token).ok_or_else(|| wrong(format!("the token file {} holds no token", path.display())).into())
 }
 
 /// The given key, or a random one, with which a request without an answer can be sent again.

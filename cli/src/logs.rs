@@ -30,9 +30,9 @@ use crate::failure::{Exit, Failure};
 use crate::outage::{Awaited, Outage};
 use crate::records;
 use crate::screen;
+use crate::screen::job_output::JobOutputs;
 use crate::sse::Events;
 use crate::stream::Stream;
-use crate::utf8::Utf8Streams;
 use crate::view::{self, JobView as _};
 
 /// Show the output of a job.
@@ -45,7 +45,9 @@ use crate::view::{self, JobView as _};
   longshore logs 12 --attempt 1 --stream stderr
   longshore logs 12 > out 2> err       the two streams, byte for byte
 
-A job on several workers (run_on) has the output of its members; each line then begins with the worker.")]
+A job on several workers (run_on) has the output of its members; each line then begins with the worker.
+
+On a terminal, colours and progress bars look as the job wrote them, unless NO_COLOR is set. Other control characters are shown as symbols.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -164,8 +166,8 @@ struct ResumeState {
     was_connected: bool,
     /// The failed connections since the last event.
     outage: Outage,
-    /// Incomplete characters at the end of each stream.
-    texts: Utf8Streams,
+    /// The look of each stream, with incomplete characters at its end.
+    looks: JobOutputs,
     /// The job, if others are printed beside it.
     member: Option<Member>,
     /// Its incomplete lines.
@@ -199,7 +201,8 @@ async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u3
     // A verb that prints from the first byte has made the job, so it reached the server before.
     let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
     let member = wanted.member.clone();
-    let mut resume = ResumeState { last, was_connected, member, ..ResumeState::default() };
+    let looks = JobOutputs::new(wanted.timestamps);
+    let mut resume = ResumeState { last, was_connected, looks, member, ..ResumeState::default() };
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {

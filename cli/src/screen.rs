@@ -1,7 +1,9 @@
 //! Output of verbs: tables and JSON on standard output, notes on standard error, safe for terminals.
 //!
-//! Names, reasons and job output could contain control sequences. Tables always show control characters as symbols. Job output is changed
-//! only if it goes to a terminal. A closed standard output (`longshore ls, piped into head`) is not an error.
+//! Names, reasons and job output could contain control sequences. Tables always show control characters as symbols. [Job output](job_output)
+//! is changed only if it goes to a terminal. A closed standard output (`longshore ls, piped into head`) is not an error.
+
+pub(crate) mod job_output;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -9,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use client::terminal::drives_terminal;
 use comfy_table::{CellAlignment, Table, presets};
 
+use self::job_output::JobOutput;
 use crate::failure::{Exit, Failure};
 use crate::stream::Stream;
 use crate::utf8::Utf8Stream;
@@ -97,12 +100,33 @@ pub(crate) fn fields(fields: &[(&str, String)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes job output unchanged to a file, or with visible control characters to a terminal.
-pub(crate) fn output(stream: Stream, bytes: &[u8], text: &mut Utf8Stream) -> anyhow::Result<()> {
-    match stream {
-        Stream::Stdout => print_response(&mut io::stdout().lock(), io::stdout().is_terminal(), bytes, text),
-        Stream::Stderr => print_response(&mut io::stderr().lock(), io::stderr().is_terminal(), bytes, text),
-    }
+/// Writes job output unchanged to a file, or without what could drive it to a terminal.
+pub(crate) fn output(stream: Stream, bytes: &[u8], look: &mut JobOutput) -> anyhow::Result<()> {
+    with_stream(stream, |to, is_terminal| {
+        if is_terminal { to.write_all(look.for_terminal(bytes).as_bytes()) } else { to.write_all(bytes) }
+    })
+}
+
+/// Ends the colours of job output on a terminal.
+pub(crate) fn end_output(stream: Stream, look: &mut JobOutput) -> anyhow::Result<()> {
+    with_stream(stream, |to, is_terminal| {
+        let end = look.end();
+        if is_terminal { to.write_all(end.as_bytes()) } else { Ok(()) }
+    })
+}
+
+fn with_stream(
+    stream: Stream,
+    write: impl FnOnce(&mut dyn Write, bool) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    let written = match stream {
+        Stream::Stdout => {
+            let (mut to, is_terminal) = (io::stdout().lock(), io::stdout().is_terminal());
+            write(&mut to, is_terminal).and_then(|()| to.flush())
+        }
+        Stream::Stderr => write(&mut io::stderr().lock(), io::stderr().is_terminal()),
+    };
+    written.map_err(ended)
 }
 
 /// Writes records unchanged to a file, or with visible control characters to a terminal.
@@ -111,23 +135,8 @@ pub(crate) fn records(bytes: &[u8], text: &mut Utf8Stream) -> anyhow::Result<()>
         return raw(bytes);
     }
     // CSV ends its lines with CRLF; a terminal needs no CR.
-    let shown: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != b'\r').collect();
-    output(Stream::Stdout, &shown, text)
-}
-
-fn print_response(
-    to: &mut dyn Write,
-    is_terminal: bool,
-    bytes: &[u8],
-    text: &mut Utf8Stream,
-) -> anyhow::Result<()> {
-    let written = if is_terminal {
-        let text = text.decode(bytes);
-        to.write_all(shown(&text, |c| c == '\n' || c == '\t').as_bytes())
-    } else {
-        to.write_all(bytes)
-    };
-    written.and_then(|()| to.flush()).map_err(ended)
+    let text = text.decode(bytes).replace('\r', "");
+    raw(shown(&text, |c| c == '\n' || c == '\t').as_bytes())
 }
 
 /// Prints a line to standard error, beside the result.
@@ -221,27 +230,5 @@ mod tests {
     fn sizes_are_told_in_the_unit_that_fits() {
         let told = [0, 1_023, 1_024, 1_535, 5 << 20, 3 << 40].map(size);
         assert_eq!(told, ["0 B", "1023 B", "1.0 KiB", "1.4 KiB", "5.0 MiB", "3.0 TiB"]);
-    }
-
-    #[test]
-    fn output_for_a_file_stays_as_it_is_and_for_a_terminal_is_made_safe() {
-        let (mut file, mut text) = (Vec::new(), Utf8Stream::default());
-        print_response(&mut file, false, b"\x1b]0;x\x07\xff\n", &mut text).unwrap();
-        assert_eq!(file, b"\x1b]0;x\x07\xff\n");
-        let mut terminal = Vec::new();
-        print_response(&mut terminal, true, b"\x1b]0;x\x07\xff\tok\n", &mut text).unwrap();
-        assert_eq!(String::from_utf8(terminal).unwrap(), "␛]0;x␇\u{fffd}\tok\n");
-    }
-
-    #[test]
-    fn half_a_character_waits_for_its_rest_on_a_terminal_and_not_in_a_file() {
-        let (first, second) = "€\n".as_bytes().split_at(2);
-        for (is_terminal, at_once) in [(true, &b""[..]), (false, first)] {
-            let (mut shown, mut text) = (Vec::new(), Utf8Stream::default());
-            print_response(&mut shown, is_terminal, first, &mut text).unwrap();
-            assert_eq!(shown, at_once);
-            print_response(&mut shown, is_terminal, second, &mut text).unwrap();
-            assert_eq!(String::from_utf8(shown).unwrap(), "€\n");
-        }
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! At most three bytes of an incomplete character wait for the next chunk of their stream.
 
-use crate::stream::Stream;
-
 /// The decoder of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Stream {
@@ -23,23 +21,6 @@ impl Utf8Stream {
     /// Returns the incomplete character at the end as U+FFFD, because its remaining bytes will not come.
     pub(crate) fn flush(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned()
-    }
-}
-
-/// The decoders of both streams.
-#[derive(Debug, Default)]
-pub(crate) struct Utf8Streams {
-    stdout: Utf8Stream,
-    stderr: Utf8Stream,
-}
-
-impl Utf8Streams {
-    /// The decoder of a stream.
-    pub(crate) const fn of(&mut self, stream: Stream) -> &mut Utf8Stream {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        }
     }
 }
 

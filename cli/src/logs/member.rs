@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::outage::Awaited;
 use crate::screen;
+use crate::screen::job_output::JobOutput;
 use crate::stream::Stream;
-use crate::utf8::Utf8Stream;
 
 /// A job whose output is printed beside that of others.
 #[derive(Clone, Debug)]
@@ -71,7 +71,9 @@ impl Member {
 
     /// Prints lines with the name of the job.
     pub(super) fn print(&self, stream: Stream, lines: &str) -> anyhow::Result<()> {
-        screen::output(stream, self.prefixed(lines).as_bytes(), &mut Utf8Stream::default())
+        let mut look = JobOutput::new(true);
+        screen::output(stream, self.prefixed(lines).as_bytes(), &mut look)?;
+        screen::end_output(stream, &mut look)
     }
 
     /// Adds the job to a JSON line about it.

@@ -60,9 +60,9 @@ pub(super) fn output(
     if output.replayed && !resume.replayed.contains(&output.stream) {
         note_replayed(wanted, output.stream, resume);
     }
-    let text = resume.texts.of(output.stream);
+    let look = resume.looks.of(output.stream);
     if wanted.as_json {
-        let text = text.decode(&bytes);
+        let text = look.text.decode(&bytes);
         return json_text(output.stream, &text, output.received_at.as_deref(), resume);
     }
     let bytes = if wanted.timestamps {
@@ -72,10 +72,10 @@ pub(super) fn output(
         bytes
     };
     if let Some(member) = &resume.member {
-        let lines = resume.lines.push(output.stream, &text.decode(&bytes));
+        let lines = resume.lines.push(output.stream, &look.text.decode(&bytes));
         return member.print(output.stream, &lines);
     }
-    screen::output(output.stream, &bytes, text)
+    screen::output(output.stream, &bytes, look)
 }
 
 /// Notes once per stream and attempt that the output comes from the engine's log instead of the container. With JSON, every line has a flag
@@ -88,10 +88,10 @@ fn note_replayed(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
     }
 }
 
-/// Prints an incomplete character, because its remaining bytes will not come.
+/// Prints an incomplete character, because its remaining bytes will not come, and ends colours.
 fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
-    let text = resume.texts.of(stream);
-    let rest = text.flush();
+    let look = resume.looks.of(stream);
+    let rest = look.text.flush();
     if wanted.as_json {
         return json_text(stream, &rest, None, resume);
     }
@@ -99,14 +99,15 @@ fn flush_partial(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) 
         let lines = resume.lines.push(stream, &rest) + &resume.lines.take(stream);
         return member.print(stream, &lines);
     }
-    screen::output(stream, rest.as_bytes(), text)
+    screen::output(stream, rest.as_bytes(), look)?;
+    screen::end_output(stream, look)
 }
 
 /// Ends a printed line whose rest will not come, so that the next output does not look like its end. Lines of members are whole, and JSON
 /// needs no line breaks.
 fn end_line(stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
     if resume.printed.end(stream) && resume.member.is_none() {
-        return screen::output(stream, b"\n", resume.texts.of(stream));
+        return screen::output(stream, b"\n", resume.looks.of(stream));
     }
     Ok(())
 }

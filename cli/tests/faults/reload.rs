@@ -101,8 +101,21 @@ async fn waiting_jobs_of_a_removed_definition_are_cancelled_if_the_operator_want
     api.post("/api/jobs/older", None).await;
     server.terminate().await;
     std::fs::write(cluster.path("jobs.yaml"), "jobs: { kept: { runtime: fake } }").unwrap();
-    let _server = cluster.start_server(&flags).await;
+    let mut server = cluster.start_server(&flags).await;
     api.wait_for_job(4, |job| job["state"] == "cancelled").await;
+    assert_eq!(api.get("/api/jobs/3").await["state"], "queued");
+    server.terminate().await;
+
+    // An empty file without a copy of the one before, as after a restore, is no wish to cancel everything.
+    std::fs::remove_file(cluster.path("data/accepted-jobs.json")).unwrap();
+    std::fs::write(cluster.path("jobs.yaml"), "jobs: {}").unwrap();
+    let server = cluster.start_server(&flags).await;
+    std::fs::write(cluster.path("jobs.yaml"), "jobs: { kept: { runtime: fake } }").unwrap();
+    server.signal(Signal::HUP);
+    wait_for("the repaired file", async || {
+        api.get("/api/definitions").await.as_array().is_some_and(|all| all.len() == 1).then_some(())
+    })
+    .await;
     assert_eq!(api.get("/api/jobs/3").await["state"], "queued");
 }
 
@@ -139,9 +152,14 @@ async fn a_server_whose_jobs_file_became_faulty_starts_with_the_definitions_befo
     }
 
     // The operator may prefer no server to one with the definitions before.
-    let mut refused = cluster.spawn_server(&["--faulty-jobs-file", "refuse"]);
-    assert_eq!(refused.wait_for_exit().await.code(), Some(2), "{}", refused.log());
-    assert!(refused.log().contains("cannot_read"), "{}", refused.log());
+    for (break_file, fault) in [(breaks[2], "cannot_read"), (breaks[1], "no_jobs")] {
+        // The last one has left no file.
+        std::fs::write(&file, good).unwrap();
+        break_file(&file);
+        let mut refused = cluster.spawn_server(&["--faulty-jobs-file", "refuse"]);
+        assert_eq!(refused.wait_for_exit().await.code(), Some(2), "{}", refused.log());
+        assert!(refused.log().contains(fault), "{}", refused.log());
+    }
 
     // A repaired file ends the warning.
     let server = cluster.start_server(&[]).await;

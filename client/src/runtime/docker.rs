@@ -11,6 +11,7 @@ mod container;
 mod engine;
 mod engine_location;
 mod engine_paths;
+mod engine_process;
 mod engine_sockets;
 mod events;
 mod foreign;
@@ -77,7 +78,8 @@ pub struct Config {
     pub program: PathBuf,
     /// Operations that jobs may use.
     pub allow: Allow,
-    /// `true` if the engine sees the same file systems as the worker: not in a container, and not with a remote engine.
+    /// `true` if the engine sees the same file systems as the worker: not with a remote engine, nor from a container without an engine of its
+    /// own.
     pub sees_engine_disks: bool,
     /// The container that the worker runs in, if it is known. The engine tells what it has mounted into it.
     pub own_container: Option<OwnContainer>,

@@ -19,7 +19,7 @@ pub(crate) use answer::code_of_problem;
 pub use answer::sentence_of_answer;
 pub use connect::{ConnectError, Connector};
 pub(crate) use event::ConnectionEvent;
-pub use token::TokenError;
+pub use token::{TokenError, read as read_token_file};
 
 use crate::error_chain::error_chain;
 use crate::logs::Logs;

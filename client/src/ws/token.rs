@@ -1,6 +1,6 @@
 //! The bearer token in its file. It is read at each connection and never shown.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,10 @@ pub enum TokenError {
 }
 
 /// Reads the token and trims it.
-pub(super) fn read(file: &Path) -> Result<String, TokenError> {
+///
+/// # Errors
+/// It is no regular file with one token in it, or others can read or change it.
+pub fn read(file: &Path) -> Result<String, TokenError> {
     let unreadable = |cause| TokenError::Unreadable { file: file.to_owned(), cause };
     // Opening a pipe would block until its other end is opened.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -47,7 +50,7 @@ pub(super) fn read(file: &Path) -> Result<String, TokenError> {
         return Err(TokenError::NotAFile(file.to_owned()));
     }
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & OTHERS != 0 {
+    if is_exposed(file, mode) {
         return Err(TokenError::Exposed { file: file.to_owned(), mode });
     }
     let mut content = Vec::new();
@@ -62,8 +65,26 @@ pub(super) fn read(file: &Path) -> Result<String, TokenError> {
     Ok(String::from_utf8_lossy(token).into_owned())
 }
 
-/// Read and write permission of group and others.
-const OTHERS: u32 = 0o066;
+/// Others can read or change the file. Secrets of jobs, Docker and Podman can be read by every user of the container, because its user may be
+/// anyone, but nobody outside of it can reach them.
+fn is_exposed(file: &Path, mode: u32) -> bool {
+    mode & OTHERS_MAY_WRITE != 0 || mode & OTHERS_MAY_READ != 0 && !is_out_of_reach(file)
+}
+
+/// The file is a secret of this container, or only its owner may enter a directory above it.
+fn is_out_of_reach(file: &Path) -> bool {
+    let Ok(file) = fs::canonicalize(file) else { return false };
+    let is_closed = |directory: &Path| {
+        fs::metadata(directory).is_ok_and(|it| it.permissions().mode() & OTHERS_MAY_ENTER == 0)
+    };
+    file.starts_with(CONTAINER_SECRETS) || file.ancestors().skip(1).any(is_closed)
+}
+
+const OTHERS_MAY_READ: u32 = 0o044;
+const OTHERS_MAY_WRITE: u32 = 0o022;
+const OTHERS_MAY_ENTER: u32 = 0o011;
+/// Directory in which container managers mount secrets.
+const CONTAINER_SECRETS: &str = "/run/secrets";
 /// The longest token that a header may hold.
 const TOKEN_BYTES_MAX: usize = 1024;
 /// A longer file holds no token.
@@ -71,8 +92,6 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn with(content: &str, mode: u32) -> Result<String, String> {
@@ -80,6 +99,7 @@ mod tests {
         let file = dir.path().join("token");
         fs::write(&file, content).expect("writes");
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("sets");
         read(&file).map_err(|error| error.to_string())
     }
 
@@ -87,6 +107,25 @@ mod tests {
     fn blanks_around_a_token_do_not_matter() {
         assert_eq!(with(" ls_abc \n", 0o600), Ok("ls_abc".to_owned()));
         assert_eq!(with("ls_abc", 0o400), Ok("ls_abc".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_fine_where_nobody_else_may_go() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir(root.path().join("files")).expect("created");
+        let (files, token) = (root.path().join("files"), root.path().join("files/token"));
+        fs::write(&token, "ls_abc").expect("writes");
+        let set =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("sets");
+        set(&token, 0o444);
+        set(&files, 0o755);
+        for (root_mode, is_read) in [(0o700, true), (0o710, false), (0o701, false), (0o755, false)] {
+            set(root.path(), root_mode);
+            assert_eq!(read(&token).is_ok(), is_read, "{root_mode:o}");
+        }
+        set(root.path(), 0o700);
+        set(&token, 0o446);
+        assert!(read(&token).is_err(), "others may change it");
     }
 
     #[test]

@@ -52,6 +52,15 @@ async fn an_engine_that_has_mounted_the_state_directory_gives_jobs_their_input()
     assert!(why.contains("mounted into the container of this worker"), "{why}");
 }
 
+/// These tests run beside their engine: on a machine, or in a container that has an engine of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_beside_the_worker_gives_jobs_their_input_in_a_container_too() {
+    let Some(mut desk) = Desk::with(Config::default()) else { return };
+    let outcome = desk.run(1, with_input()).await;
+    let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(result, ResultFile::Json(r#"{"pages":2}"#.into()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_is_copied_again_until_the_engine_gives_it_or_says_that_there_is_none() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -81,7 +81,8 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
 }
 
 /// True if a connected worker other than `holder` may run jobs of this definition, now or after something that passes: it is full, cordoned,
-/// excluded, or its runtime does not answer. The groups of workers must be up to date, as for [`why_waiting`].
+/// excluded, or its runtime does not answer. One that is leaving takes nothing any more. The groups of workers must be up to date, as for
+/// [`why_waiting`].
 pub(crate) fn may_run_elsewhere(scheduler: &Scheduler, number: DefinitionNo, holder: WorkerId) -> bool {
     let need = scheduler.fleet.classes().need_of(number);
     let (Some(definition), Some((need_id, need))) = (scheduler.definitions.at(number), need) else {
@@ -92,13 +93,16 @@ pub(crate) fn may_run_elsewhere(scheduler: &Scheduler, number: DefinitionNo, hol
         let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
         let mut listed = need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed));
         return listed.any(|id| {
-            let worker = scheduler.fleet.worker(id).filter(|_| id != holder);
+            let worker = scheduler.fleet.worker(id).filter(|worker| id != holder && !worker.is_draining());
             worker.is_some_and(|worker| may_run(reason_of(scheduler, worker, lane)))
         });
     }
     let groups = scheduler.fleet.groups();
     let own = groups.group_of(holder);
-    groups.of_revision(definition.revision).any(|(group, count)| {
+    let is_leaving =
+        |group: &WorkerGroup| matches!(group, WorkerGroup::Connected { intake: Intake::Leaving, .. });
+    let mut staying = groups.of_revision(definition.revision).filter(|(group, _)| !is_leaving(group));
+    staying.any(|(group, count)| {
         let others = count.others + count.excluding - usize::from(own == Some(group));
         others > 0 && may_run(reason_of_group(scheduler, group, definition.runtime(), (need_id, need)))
     })
@@ -187,7 +191,7 @@ fn reason_of_group(
         _ if !has_labels() => PendingReason::NoMatch,
         _ if !is_large_enough() => PendingReason::TooLarge,
         (RuntimeState::Unavailable, _) => PendingReason::RuntimeUnavailable,
-        (_, Intake::Withdrawn) => PendingReason::Cordoned,
+        (_, Intake::Leaving | Intake::Cordoned) => PendingReason::Cordoned,
         (RuntimeState::Excluded, _) | (_, Intake::Probing) => PendingReason::Excluded,
         (RuntimeState::Available, Intake::Full) => PendingReason::Busy,
         (RuntimeState::Available, intake) => match reservation {

@@ -43,8 +43,10 @@ pub enum RuntimeState {
 /// Readiness of a worker for further attempts; the obstacle that takes longest to overcome is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Intake {
-    /// It is cordoned or draining.
-    Withdrawn,
+    /// It is draining: it finishes its attempts, and leaves.
+    Leaving,
+    /// It is cordoned.
+    Cordoned,
     /// It is suspect, and a job probes it.
     Probing,
     /// Its slots are taken. Jobs that wait cannot have its backlog either, or they would be there.
@@ -69,7 +71,8 @@ impl WorkerGroup {
             () => RuntimeState::Available,
         };
         let intake = match () {
-            () if worker.is_draining() || worker.row.cordoned => Intake::Withdrawn,
+            () if worker.is_draining() => Intake::Leaving,
+            () if worker.row.cordoned => Intake::Cordoned,
             () if worker.health.breaker.probe().is_some() => Intake::Probing,
             () if !worker.has_free_slot() => Intake::Full,
             () if worker.set_aside_for().is_some() => Intake::SetAside,

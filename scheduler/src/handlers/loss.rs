@@ -85,7 +85,8 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     }
     let look = now.up + scheduler.config.intervals.lease;
     // Siblings of a member are left out of account: to look at each worker is too much for one attempt.
-    let has_successor = job.role().pinned_to().is_none()
+    let has_successor = !scheduler.ready.is_paused(job.definition)
+        && job.role().pinned_to().is_none()
         && pending::may_run_elsewhere(scheduler, job.definition, attempt.worker);
     (!has_successor).then(|| limit.min(look))
 }

@@ -201,7 +201,7 @@ impl Model {
     }
 
     /// When to look again for a worker that could take the place of `holder`, which is silent: there is none now. Workers that are only
-    /// full, cordoned or excluded could.
+    /// full, cordoned or excluded could; those that are leaving could not, and none could as long as the definition is paused.
     pub(super) fn next_look(&self, job: &Job, holder: &Worker) -> Option<Uptime> {
         let (definition, now) = (&job.definition, self.now.up);
         let stopping = job.attempt().and_then(|attempt| attempt.stopping);
@@ -212,6 +212,7 @@ impl Model {
         let could_take = |it: &Worker| {
             it.id != holder.id
                 && it.session.is_some()
+                && !(it.leaving || it.drain.is_some())
                 && is_listed(it, definition)
                 && (it.offers || it.runtime_broken)
                 && matches(it, definition)
@@ -221,7 +222,7 @@ impl Model {
             && !matches!(stopping, Some(StopCause::Cancel | StopCause::Pinning))
             && !is_grouped
             && limit > now
-            && !self.workers.iter().any(could_take);
+            && (self.is_paused(definition) || !self.workers.iter().any(could_take));
         waits.then(|| limit.min(now + self.intervals.lease))
     }
 

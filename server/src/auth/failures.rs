@@ -106,15 +106,7 @@ impl FailingNetworks {
 impl FailureLimiter {
     /// The time that this address still has to wait; `None` if its token may be compared.
     pub(super) fn lock_out(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
-        let mut networks = self.networks();
-        if let Some(failing) = networks.failing.get(&network(peer)) {
-            return failing.wait(now);
-        }
-        if networks.failing.len() >= NETWORKS_MAX {
-            networks.purge(now);
-        }
-        // Too many networks fail at once: unknown ones wait until some entries have expired.
-        (networks.failing.len() >= NETWORKS_MAX).then_some(FAILURE_INTERVAL)
+        self.networks().failing.get(&network(peer))?.wait(now)
     }
 
     /// Counts a failure of this address, unless the same token has failed before.
@@ -122,6 +114,11 @@ impl FailureLimiter {
         let mut networks = self.networks();
         if networks.failing.len() >= NETWORKS_MAX / 2 {
             networks.purge(now);
+        }
+        // Too many networks fail at once. Others are not counted until some entries have expired: to lock all of them out would hand the
+        // server to whoever has many addresses, and no number of guesses finds a token of 128 bits.
+        if networks.failing.len() >= NETWORKS_MAX && !networks.failing.contains_key(&network(peer)) {
+            return Failure::Tolerated;
         }
         let failing = networks.failing.entry(network(peer)).or_insert_with(|| FailingNetwork::new(now));
         if failing.remember(token) {
@@ -254,14 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_networks_locks_out_unknown_ones_until_entries_expire() {
+    fn a_flood_of_networks_locks_out_nobody_else_and_takes_no_more_memory() {
         let failures = FailureLimiter::default();
         let now = Instant::now();
-        for number in 0..u32::try_from(NETWORKS_MAX).unwrap() {
+        let first = "10.0.0.1".parse().unwrap();
+        fail_often(&failures, first, now);
+        for number in 0..2 * u32::try_from(NETWORKS_MAX).unwrap() {
             failures.record(IpAddr::from(number.to_be_bytes()), token(0), now);
         }
+        assert_eq!(failures.networks().failing.len(), NETWORKS_MAX);
         let other = "192.0.2.1".parse().unwrap();
-        assert_eq!(failures.lock_out(other, now), Some(FAILURE_INTERVAL));
-        assert_eq!(failures.lock_out(other, now + FAILURE_INTERVAL), None, "nobody has failed since");
+        assert_eq!(failures.lock_out(other, now), None, "it may have a valid token");
+        assert!(failures.lock_out(first, now).is_some(), "a known guesser stays locked out");
+        let later = now + FAILURE_INTERVAL * (FAILURES_BURST + 1);
+        fail_often(&failures, other, later);
+        assert!(failures.lock_out(other, later).is_some(), "there is room again");
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -63,10 +63,18 @@ pub(crate) fn keep(data_dir: &Path, jobs_file: &Path, text: &str) {
     }
 }
 
-/// The path from the root, so that the directory in which the server is started does not matter. Links are not followed: the copy of a
-/// file that is gone has the same path.
+/// The path from the root and without `..`, so that neither the directory in which the server is started nor the spelling matters. Links are
+/// not followed: the copy of a file that is gone has the same path.
 fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.components().fold(PathBuf::new(), |mut whole, component| {
+        match component {
+            // Nothing is above the root.
+            Component::ParentDir => drop(whole.pop()),
+            component => whole.push(component),
+        }
+        whole
+    })
 }
 
 /// The name of the copy.
@@ -88,6 +96,9 @@ mod tests {
         let copy = read("/etc/jobs.yaml").unwrap().expect("the copy");
         assert_eq!(copy.load(&Environment::default()).expect("valid").definitions.len(), 1);
         assert!(read("/etc/other.yaml").unwrap().is_none());
+        assert!(
+            read("/etc/x/./..//jobs.yaml").unwrap().is_some() && read("/../etc/jobs.yaml").unwrap().is_some()
+        );
     }
 
     #[test]

@@ -83,9 +83,13 @@ impl Reloader {
         Ok(())
     }
 
-    /// Names of definitions that jobs refer to and the present file does not have.
+    /// Names of definitions that jobs refer to and the present file does not have. None if it has no jobs at all: a reload to such a file is
+    /// refused as a mistake, and a start with one is no wish to cancel everything either.
     fn removed_names(&self) -> BTreeSet<String> {
         let current = self.catalogue.current();
+        if current.iter().next().is_none() {
+            return BTreeSet::new();
+        }
         let snapshot = self.engine.snapshot();
         let in_use = snapshot.definitions.values().map(|definition| &definition.name);
         in_use.filter(|name| current.find(name).is_none()).cloned().collect()

@@ -15,25 +15,31 @@ pub(crate) struct StartDefinitions {
     pub(crate) refusal: Option<Refusal>,
 }
 
+impl StartDefinitions {
+    const fn of_file(loaded: LoadedFile) -> Self {
+        Self { loaded, refusal: None }
+    }
+}
+
 /// Loads the jobs file. If it has faults, or no jobs although the accepted one had some, the copy is loaded, unless the configuration
 /// forbids that. Blocks on the disk.
 ///
 /// # Errors
-/// The faults of the jobs file: there is no copy of it, or the copy cannot be used.
+/// The faults of the jobs file: there is no copy of it, or the copy cannot or must not be used. A file without jobs has none if there is no
+/// copy: it may be the first start.
 pub(crate) fn load(config: &Config, environment: &Environment) -> Result<StartDefinitions, Faults> {
     let loaded = jobs_file::load(&config.jobs_file, environment);
-    if loaded.as_ref().is_ok_and(|loaded| !loaded.definitions.is_empty())
-        || config.faulty_jobs_file == FaultyJobsFile::Refuse
-    {
-        return loaded.map(|loaded| StartDefinitions { loaded, refusal: None });
+    if loaded.as_ref().is_ok_and(|loaded| !loaded.definitions.is_empty()) {
+        return loaded.map(StartDefinitions::of_file);
     }
-    let Some(copy) = read_copy(config) else {
-        return loaded.map(|loaded| StartDefinitions { loaded, refusal: None });
-    };
+    let Some(copy) = read_copy(config) else { return loaded.map(StartDefinitions::of_file) };
     let faults = match loaded.and_then(LoadedFile::require_jobs) {
-        Ok(loaded) => return Ok(StartDefinitions { loaded, refusal: None }),
+        Ok(loaded) => return Ok(StartDefinitions::of_file(loaded)),
         Err(faults) => faults,
     };
+    if config.faulty_jobs_file == FaultyJobsFile::Refuse {
+        return Err(faults);
+    }
     match copy.load(environment) {
         Ok(loaded) => {
             tracing::error!(

@@ -209,7 +209,7 @@ async fn an_error_behind_the_first_slice_of_ids_is_the_refusal_of_those_that_are
 
 #[tokio::test]
 async fn a_request_that_selects_nothing_is_refused() {
-    let server = with_jobs(1).await;
+    let server = with_jobs(2).await;
     for verb in ["cancel", "retry", "release"] {
         let path = format!("/api/jobs/{verb}");
         post(&server, &path, "").await.is_problem(422, "missing_field");
@@ -221,10 +221,36 @@ async fn a_request_that_selects_nothing_is_refused() {
             .is_problem(400, "invalid_query");
         post(&server, &format!("{path}?name=resiez"), "").await.is_problem(422, "unknown_name");
         post(&server, &format!("{path}?stat=queued&name=resize"), "").await.is_problem(400, "invalid_query");
+        // A cursor only says where a request goes on.
+        let cursor = format!("{path}?cursor={}", cursor_of_a_list(&server).await);
+        post(&server, &cursor, "").await.is_problem(422, "missing_field");
+        post(&server, &cursor, r#"{"ids":[1]}"#).await.is_problem(400, "invalid_query");
+        post(&server, &path, r#"{"ids":[1,"#).await.is_problem(400, "invalid_json");
         let many = json!({ "ids": vec![1; 10_001] }).to_string();
         post(&server, &path, &many).await.is_problem(422, "too_long");
         server.get(&path).await.is_problem(400, "invalid_id");
     }
+}
+
+/// A cursor that the list of jobs gave.
+async fn cursor_of_a_list(server: &Server) -> String {
+    let link = server.get("/api/jobs?limit=1").await.header("link").to_owned();
+    let cursor = link.split("cursor=").nth(1).expect("a next page");
+    cursor.split(['>', '&']).next().expect("its cursor").to_owned()
+}
+
+#[tokio::test]
+async fn a_body_beside_filters_is_read_and_refused_if_it_says_something() {
+    let server = with_jobs(2).await;
+    for (body, status, code) in [
+        (r#"{"ids":[1,"#, 400, "invalid_json"),
+        (r#"{"id":[1]}"#, 422, "unknown_field"),
+        (r#"{"params":{"size":"small"}}"#, 422, "unknown_field"),
+        (r#"{"ids":[1]}"#, 400, "invalid_query"),
+    ] {
+        post(&server, "/api/jobs/cancel?name=resize", body).await.is_problem(status, code);
+    }
+    assert_eq!(done(&server, "/api/jobs/cancel?name=resize&dry_run=1", "{}").await["matched"], 2);
 }
 
 #[tokio::test]

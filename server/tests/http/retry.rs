@@ -125,6 +125,33 @@ async fn a_request_that_was_accepted_is_answered_again_when_its_definition_is_go
 }
 
 #[tokio::test]
+async fn a_request_that_was_accepted_is_answered_again_when_its_definition_has_changed() {
+    let server = Server::start().await;
+    let ask = async |path: &str, key: &str, body: &str| {
+        let headers = [("idempotency-key", key), ("content-type", "application/json")];
+        server.ask("POST", path, &headers, body).await
+    };
+    reload(&server, "{resize: {image: resize:1, params: {size: {type: integer}}}}").await;
+    let requests = [
+        ("/api/jobs/resize", "one", r#"{"params":{"size":5}}"#),
+        ("/api/jobs/resize", "copies", r#"{"params":{"size":5},"count":2}"#),
+        ("/api/jobs/resize", "each", r#"{"each":[{"size":5}]}"#),
+        ("/api/jobs", "many", r#"[{"name":"resize","params":{"size":5}}]"#),
+    ];
+    for (path, key, body) in requests {
+        assert_eq!(ask(path, key, body).await.status, 201, "{key}");
+    }
+    reload(&server, "{resize: {image: resize:1, params: {size: {type: integer, max: 4}}}}").await;
+    for (path, key, body) in requests {
+        let again = ask(path, key, body).await;
+        assert!(is_replay(&again), "{key}: {again:?}");
+        ask(path, "another", body).await.is_problem(422, "invalid_param");
+        ask(path, key, &body.replace('5', "6")).await.is_problem(422, "invalid_param");
+    }
+    assert_eq!(server.stand.world().jobs.len(), 5);
+}
+
+#[tokio::test]
 async fn a_batch_that_was_accepted_is_answered_again_when_its_definition_is_disabled_or_gone() {
     let server = Server::start().await;
     let ask = async |key: &str, body: &str| {

@@ -15,6 +15,13 @@ jobs:
   rests: { runtime: process, command: [sleep, '600'] }
 ";
 
+const COLOURS: &str = "version: 1
+jobs:
+  builds:
+    runtime: process
+    command: [printf, '\\033[31mred\\033[0m\\n10 %%\\r20 %%\\n\\033]0;owned\\007\\033[2J\\033[1mbold\\n']
+";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_appear_as_they_change_and_can_be_looked_at_and_cancelled() {
     let running = Running::start(JOBS).await;
@@ -121,6 +128,27 @@ fn one_frame_is_text_and_says_when_there_is_more() {
     assert!(lines[0].ends_with("running 0   waiting 1   workers 0   slots 0/0"), "{said:?}");
     assert!(lines[3].starts_with(" 7  resize  queued"), "{said:?}");
     assert_eq!((lines.len(), said.out.contains('\x1b')), (4, false), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_keeps_its_colours_and_nothing_else_that_drives_a_terminal() {
+    let running = Running::start(COLOURS).await;
+    let address = running.cluster.address();
+    let job = running.api.post("/api/jobs/builds", None).await["id"].as_u64().unwrap();
+    running.api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+    let job = job.to_string();
+    let logs = |more: &[&str], no_color: &str| {
+        let arguments: Vec<&str> = ["logs", &job].into_iter().chain(more.iter().copied()).collect();
+        let variables = [("TERM", "xterm"), ("NO_COLOR", no_color), ("LONGSHORE_SERVER", address.as_str())];
+        // The terminal itself makes CRLF of each line break.
+        pty::written(&arguments, &variables).replace("\r\n", "\n")
+    };
+    assert_eq!(logs(&[], ""), "\x1b[31mred\x1b[0m\n10 %\r20 %\n␛]0;owned␇␛[2J\x1b[1mbold\n\x1b[0m");
+    assert_eq!(logs(&[], "1"), "red\n10 %\r20 %\n␛]0;owned␇␛[2Jbold\n");
+    let stamped = logs(&["--timestamps"], "1");
+    assert!(stamped.contains("Z 10 %␍20 %\n"), "nothing overwrites a time: {stamped:?}");
+    let plain = running.verb(&["logs", &job]).out;
+    assert!(plain.contains("\x1b]0;owned\x07\x1b[2J"), "a file gets the bytes as they are: {plain:?}");
 }
 
 #[test]

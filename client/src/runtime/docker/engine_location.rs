@@ -6,6 +6,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::engine_process::listens_here;
+use super::engine_sockets::socket_of;
+
 /// `true` in a container of Docker, Podman or Kubernetes, as far as files and environment tell. Containers that hold a whole system (LXC,
 /// systemd-nspawn, WSL) do not count: their engine runs beside the worker.
 #[must_use]
@@ -30,11 +33,26 @@ const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// Values of the variable `container` that managers of containers with one program set.
 const CONTAINER_MANAGERS: [&str; 4] = ["docker", "podman", "oci", "kube"];
 
-/// `true` if the engine sees the same file systems: not from a container, and not if the engine is on another machine.
+/// `true` if the engine sees the same file systems: not if the engine is on another machine, and from a container only if the engine runs
+/// in the same one.
 #[must_use]
 pub fn sees_engine_disks() -> bool {
-    !in_container() && is_here(&env::var_os, current_context)
+    is_here(&env::var_os, current_context)
+        && (!in_container() || own_socket(&env::var_os).is_some_and(|socket| listens_here(&socket)))
 }
+
+/// The socket of the engine, if it is Docker's or named by `DOCKER_HOST`. One of Podman's own variables tells nothing about Docker's socket.
+fn own_socket(variable: &dyn Fn(&'static str) -> Option<OsString>) -> Option<PathBuf> {
+    let given = |name| variable(name).filter(|value| !value.is_empty());
+    match (given("CONTAINER_HOST"), given("DOCKER_HOST")) {
+        (Some(_), _) => None,
+        (None, Some(address)) => socket_of(&address),
+        (None, None) => Some(DEFAULT_SOCKET.into()),
+    }
+}
+
+/// Docker's socket, unless an address or a context names another.
+const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 
 /// `true` if the engine is on this machine. As with `docker`, an address goes before a context, and a named context before the configured
 /// one. Every context but the default counts as remote, and so does every named connection of Podman.
@@ -138,6 +156,20 @@ mod tests {
             !is_seen(&[("CONTAINER_CONNECTION", "far"), ("CONTAINER_HOST", "unix:///run/podman.sock")]),
             "a connection goes before an address"
         );
+    }
+
+    #[test]
+    fn the_socket_of_the_engine_is_that_of_docker_host_or_the_usual_one() {
+        let socket = |set: &[(&str, &str)]| {
+            own_socket(&|name| set.iter().find(|it| it.0 == name).map(|it| OsString::from(it.1)))
+        };
+        assert_eq!(socket(&[]), Some(DEFAULT_SOCKET.into()));
+        assert_eq!(
+            socket(&[("DOCKER_HOST", "unix:///run/user/7/docker.sock")]),
+            Some("/run/user/7/docker.sock".into())
+        );
+        assert_eq!(socket(&[("DOCKER_HOST", "tcp://10.0.0.7:2376")]), None);
+        assert_eq!(socket(&[("CONTAINER_HOST", "unix:///run/podman/podman.sock")]), None);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn context_socket(metadata: &[u8]) -> Option<PathBuf> {
 }
 
 /// The path in an address such as `unix:///run/docker.sock`; `None` for one without a path.
-fn socket_of(address: &OsStr) -> Option<PathBuf> {
+pub(super) fn socket_of(address: &OsStr) -> Option<PathBuf> {
     let path = address.as_bytes().strip_prefix(b"unix:")?;
     let path = OsStr::from_bytes(path.strip_prefix(b"//").unwrap_or(path));
     // Linux also knows sockets that have a name and no file.

@@ -67,12 +67,19 @@ pub(crate) async fn not_an_id() -> Problem {
     Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
 }
 
-/// The body of a bulk request.
-#[derive(Debug, Deserialize, ToSchema)]
+/// The body of a bulk request; with filters in the query it has no numbers.
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Selection {
     /// The numbers of the jobs, at most 10,000.
-    ids: Vec<u64>,
+    ids: Option<Vec<u64>>,
+}
+
+impl Selection {
+    /// Reads a body, which may be missing. One that cannot be read is refused also beside filters: it may hold what the client meant.
+    fn read(text: &[u8]) -> Result<Self, Problem> {
+        if text.trim_ascii().is_empty() { Ok(Self::default()) } else { body::parse(text) }
+    }
 }
 
 /// The effect of an operation on one job.
@@ -91,14 +98,15 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     let (parts, body) = request.into_parts();
     let (text, _held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let has_filter = parts.uri.query().is_some_and(|query| names_a_filter(query, verb));
-    let has_ids =
-        serde_json::from_slice::<serde_json::Value>(&text).is_ok_and(|body| body.get("ids").is_some());
-    if !has_filter && !has_ids {
+    let names_jobs =
+        || serde_json::from_slice::<serde_json::Value>(&text).is_ok_and(|body| body.get("ids").is_some());
+    if !has_filter && !names_jobs() {
         let is_counted = parts.uri.query().is_some_and(|query| query.contains("dry_run"));
         if !is_counted && state.services.catalogue.current().find(verb.name()).is_some() {
             let request = Request::from_parts(parts, text.into());
             return submit::one(state, Name(verb.name().to_owned()), request).await;
         }
+        Selection::read(&text)?;
         let detail = "it needs filters in the query, or \"ids\" in the body";
         return Err(Problem::new(Code::MissingField, detail)
             .field("ids")
@@ -108,6 +116,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
         Actor::current().check(Permission::Operate)?;
     }
     let State(state) = state;
+    let Selection { ids } = Selection::read(&text)?;
     let mut query = Query::of(&parts.uri)?;
     let dry_run = query.switch("dry_run")?;
     // A filter by revision has 32 digits; a retry chooses one by a word.
@@ -121,12 +130,11 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
     let operation = Arc::new(Operation { state, verb, revision, by, request_id, key });
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
-    if has_ids {
+    if let Some(ids) = ids {
         note::object("jobs by number");
-        if has_filter {
+        if has_filter || filter.before.is_some() {
             return Err(Problem::new(Code::InvalidQuery, "ids and filters exclude each other").field("ids"));
         }
-        let Selection { ids } = body::parse(&text)?;
         if ids.len() > IDS_MAX {
             let detail = format!("{} ids are too many (max {IDS_MAX})", ids.len());
             return Err(Problem::new(Code::TooLong, detail).field("ids"));

@@ -29,7 +29,9 @@ use crate::http::present::presenter::{self, job_in_state, pending};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::cleared_fields::ClearedFields;
-use crate::http::request::idempotency_key::{explain_pruned, find_accepted, parse_key, submit_with_key};
+use crate::http::request::idempotency_key::{
+    explain_pruned, find_accepted, find_repeated, parse_key, submit_with_key,
+};
 use crate::http::request::job_request;
 use crate::http::request::path::{Id, Name};
 use crate::http::request::query::Query;
@@ -65,7 +67,13 @@ pub(crate) async fn one(
         Ok(entry) => {
             let definition = &entry.definition;
             let checker = Checker::new(&definition.submission.params);
-            let mut job = schedule.complete(request, definition, &checker)?;
+            let completed = schedule.complete(request, definition, &checker);
+            let mut job = match completed {
+                Ok(job) => job,
+                Err(refusal) => {
+                    return replay(&state, find_repeated(&state, key, refusal).await?, params).await;
+                }
+            };
             trace.add_to(&mut job);
             drop(text);
             submit_and_answer(&state, definition, job, key, params, held).await

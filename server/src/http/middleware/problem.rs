@@ -324,7 +324,9 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::PinnedWorkerAway => {
             "it may only run on one worker, which is not connected: that of its last attempt (retry.on: same), or its own as a member (run_on)"
         }
-        PendingReason::NoRuntime => "workers are connected, but none offers its runtime",
+        PendingReason::NoRuntime => {
+            "workers are connected, but none offers its runtime: docker needs an engine there, process the flag --allow-process"
+        }
         PendingReason::NoMatch => {
             "no connected worker is allowed to run it: its labels or name do not fit the definition"
         }

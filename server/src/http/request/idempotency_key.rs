@@ -109,6 +109,24 @@ pub(crate) async fn find_accepted(
     find_holder(state, key).await?.ok_or(refusal)
 }
 
+/// Finds the job of an earlier request with the same key before a refusal of what the request says: its definition may have changed since
+/// that request was accepted.
+///
+/// # Errors
+/// The refusal, unless this very request was accepted under its key.
+pub(crate) async fn find_repeated(
+    state: &AppState,
+    key: Option<(Arc<str>, u128)>,
+    refusal: Problem,
+) -> Result<KeyHolder, Problem> {
+    match find_holder(state, key).await {
+        Ok(Some(holder)) => Ok(holder),
+        Ok(None) => Err(refusal),
+        Err(problem) if problem.code() == Code::IdempotencyMismatch => Err(refusal),
+        Err(problem) => Err(problem),
+    }
+}
+
 /// Finds the job of an earlier request with the same key, without submitting anything.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::http::api::admission;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::definition;
-use crate::http::request::idempotency_key::{find_accepted, submit_with_key};
+use crate::http::request::idempotency_key::{find_accepted, find_repeated, submit_with_key};
 use crate::http::request::job_request::{BatchFields, JobRequest, MANY_MAX};
 use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submission;
@@ -46,12 +46,18 @@ pub(crate) async fn submit(
     }
     let request = JobRequest { name: None, ..request };
     let jobs = match (count, each) {
-        (Some(count), _) => copies(&definitions, name, request, trace, count)?,
+        (Some(count), _) => copies(&definitions, name, request, trace, count),
         (None, Some(each)) => {
             let (name, request, trace) = (name.to_owned(), into_owned(request), trace.clone());
-            state.parse_blocking(move || one_for_each(&definitions, &name, &request, &trace, each)).await?
+            state.parse_blocking(move || one_for_each(&definitions, &name, &request, &trace, each)).await
         }
         (None, None) => return Err(needs_jobs(&options)),
+    };
+    let jobs = match jobs {
+        Ok(jobs) => jobs,
+        Err(refusal) => {
+            return find_repeated(state, key, refusal).await.map(|holder| replayed(state, holder));
+        }
     };
     let asked = jobs.len();
     answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, asked)

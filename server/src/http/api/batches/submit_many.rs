@@ -27,7 +27,7 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::content_type::{self, Form};
 use crate::http::request::definition;
-use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
+use crate::http::request::idempotency_key::{find_accepted, find_repeated, parse_key, submit_with_key};
 use crate::http::request::job_request::{self, JobRequest, MANY_BYTES_MAX, MANY_MAX};
 use crate::http::request::predecessors::EntryNames;
 use crate::http::request::query::Query;
@@ -75,7 +75,9 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
         {
             return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
         }
-        Err(refusal) => return Err(refusal),
+        Err(refusal) => {
+            return find_repeated(&state, key, refusal).await.map(|holder| replayed(&state, holder));
+        }
     };
     // The body may have taken minutes to arrive; check the disk again.
     state.check_disk_space()?;

@@ -50,11 +50,11 @@ impl Verb {
     }
 }
 
-/// True if a query selects jobs.
+/// True if a query selects jobs. A cursor alone does not: it is the place where a request with the same filters goes on.
 pub(super) fn names_a_filter(query: &str, verb: Verb) -> bool {
     let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
     names.any(|name| match name {
-        "cursor" => true,
+        "cursor" => false,
         // A retry chooses the definition by it.
         "revision" => verb != Verb::Retry,
         // Of a submission that takes the place of a schedule.
