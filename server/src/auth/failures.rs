@@ -115,8 +115,8 @@ impl FailureLimiter {
         if networks.failing.len() >= NETWORKS_MAX / 2 {
             networks.purge(now);
         }
-        // Too many networks fail at once. Others are not counted until some entries have expired: to lock all of them out would hand the
-        // server to whoever has many addresses, and no number of guesses finds a token of 128 bits.
+        // Too many networks fail at once. Others are not counted until some entries have expired: to lock all of them out would let
+        // one guesser with many addresses shut the server, and no number of guesses finds a token of 128 bits.
         if networks.failing.len() >= NETWORKS_MAX && !networks.failing.contains_key(&network(peer)) {
             return Failure::Tolerated;
         }

@@ -7,6 +7,7 @@
 mod by_number;
 pub(crate) mod keys;
 pub(crate) mod retried;
+pub(crate) mod selection;
 mod verb;
 
 use std::sync::Arc;
@@ -20,9 +21,7 @@ use protocol::JobId;
 use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 use scheduler::step::{Answer, Rejection};
-use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
@@ -45,6 +44,7 @@ use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
 use keys::{fingerprint_text, key_of};
+use selection::Selection;
 use verb::{Verb, names_a_filter};
 
 /// `POST /api/jobs/cancel`
@@ -65,21 +65,6 @@ pub(crate) async fn release(state: State<Arc<AppState>>, request: Request) -> Re
 /// `GET` of these paths: the name of an operation is not the id of a job.
 pub(crate) async fn not_an_id() -> Problem {
     Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
-}
-
-/// The body of a bulk request; with filters in the query it has no numbers.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Selection {
-    /// The numbers of the jobs, at most 10,000.
-    ids: Option<Vec<u64>>,
-}
-
-impl Selection {
-    /// Reads a body, which may be missing. One that cannot be read is refused also beside filters: it may hold what the client meant.
-    fn read(text: &[u8]) -> Result<Self, Problem> {
-        if text.trim_ascii().is_empty() { Ok(Self::default()) } else { body::parse(text) }
-    }
 }
 
 /// The effect of an operation on one job.

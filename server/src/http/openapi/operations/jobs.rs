@@ -8,7 +8,7 @@ use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
 };
-use crate::http::api::bulk::Selection;
+use crate::http::api::bulk::selection::Selection;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
 use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};

@@ -1,0 +1,22 @@
+//! The body of a bulk request.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::http::middleware::problem::Problem;
+use crate::http::request::body;
+
+/// The body of a bulk request; with filters in the query it has no numbers.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Selection {
+    /// The numbers of the jobs, at most 10,000.
+    pub(super) ids: Option<Vec<u64>>,
+}
+
+impl Selection {
+    /// Reads a body, which may be missing. One that cannot be read is refused also beside filters: it may hold what the client meant.
+    pub(super) fn read(text: &[u8]) -> Result<Self, Problem> {
+        if text.trim_ascii().is_empty() { Ok(Self::default()) } else { body::parse(text) }
+    }
+}
