@@ -51,5 +51,6 @@ mod tls;
 mod top;
 mod upgrade_check;
 mod verbs;
+mod whoami;
 mod whole;
 mod worker_identity;
