@@ -29,8 +29,8 @@ pub(crate) struct Flags {
     /// Only those with this text in what they acted on or changed.
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
-    /// Only those at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// Only those at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
     /// Only those that were refused.
     #[arg(long)]

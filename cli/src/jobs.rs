@@ -78,17 +78,17 @@ pub(crate) struct Filters {
     /// Only ended jobs with this text in their reason.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Only jobs accepted at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// Only jobs accepted at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
-    /// Only jobs accepted before this time (RFC 3339), or longer ago than this.
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// Only jobs accepted before this time (RFC 3339), until this date (UTC), or longer ago than this.
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     until: Option<String>,
     /// Only jobs that ended at or after this instant, or so long ago at most.
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     ended_since: Option<String>,
     /// Only jobs that ended before this instant, or longer ago than this.
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     ended_until: Option<String>,
 }
 

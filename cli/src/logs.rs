@@ -66,8 +66,8 @@ pub(crate) struct Flags {
     /// Start with the last lines of both streams together.
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
-    /// Start with the output that the server received at this instant (RFC 3339), or so long ago (90s, 1h30m, 7d).
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// Start with the output that the server received at this instant (RFC 3339), from this date on (UTC), or so long ago (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
     /// Begin each line with the time at which the server received it, in UTC; `-` if it is unknown.
     #[arg(short = 't', long)]

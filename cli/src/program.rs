@@ -11,8 +11,8 @@ use crate::settings::{self, Invocation, Overridden};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
     health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
-    run, schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, worker,
-    workers,
+    run, schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, whoami,
+    worker, workers,
 };
 
 /// A job server with remote workers.
@@ -82,6 +82,7 @@ pub(crate) enum Verb {
     UpgradeCheck(upgrade_check::Flags),
     Cert(cert::Flags),
     Token(tokens::Flags),
+    Whoami(whoami::Flags),
     Audit(audit::Flags),
     Notify(notify::Flags),
     Backup(backup::Flags),
@@ -168,6 +169,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::UpgradeCheck(flags) => block_on(upgrade_check::check(flags, parse_for_check)),
         Verb::Cert(flags) => cert::cert(&flags),
         Verb::Token(flags) => block_on(tokens::token(flags)),
+        Verb::Whoami(flags) => block_on(whoami::whoami(flags)),
         Verb::Audit(flags) => block_on(audit::audit(flags)),
         Verb::Notify(flags) => block_on(notify::notify(flags)),
         Verb::Backup(flags) => backup::backup(flags),

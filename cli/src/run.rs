@@ -235,6 +235,14 @@ pub(crate) fn instant(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads the bound of a span of time: a date, or as [`instant_or_ago`]. The text of a date is sent: the server takes it as a whole day.
+pub(crate) fn date_or_instant_or_ago(text: &str) -> Result<String, String> {
+    match jiff::civil::Date::strptime("%Y-%m-%d", text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => instant_or_ago(text),
+    }
+}
+
 /// Reads an instant, or a duration before now such as `1h`, as an instant.
 pub(crate) fn instant_or_ago(text: &str) -> Result<String, String> {
     if let Ok(instant) = instant(text) {

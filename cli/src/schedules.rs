@@ -69,11 +69,11 @@ pub(crate) struct FiresFlags {
     /// Only slots of the schedule with this id.
     #[arg(long, value_name = "ID")]
     schedule: Option<String>,
-    /// Only slots at or after this instant (RFC 3339), or so long ago at most (90s, 1h30m, 7d).
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// Only slots at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
     /// Only slots before this instant, or longer ago than this.
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     until: Option<String>,
     /// How many rows; 1 to 500.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]

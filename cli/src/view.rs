@@ -11,9 +11,9 @@ use jiff::Timestamp;
 pub(crate) use server::http::present::shapes::BatchCounts;
 use server::http::present::shapes::Time;
 pub(crate) use server::http::present::shapes::{
-    Attempt, AuditEntry, Batch, BatchSummary, Definition, Dependency, Event, Explanation, FullBatch, FullJob,
-    Hook, Job, Limit, Members, NewToken, Notification, Param, Parent, Pipeline, PipelineJob, Reloaded,
-    RetriedBatch, TargetTest, Timeout, Token, Verdict, Worker,
+    Attempt, AuditEntry, Batch, BatchSummary, Caller, Definition, Dependency, Event, Explanation, FullBatch,
+    FullJob, Hook, Job, Limit, Members, NewToken, Notification, Param, Parent, Pipeline, PipelineJob,
+    Reloaded, RetriedBatch, TargetTest, Timeout, Token, Verdict, Worker,
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};

@@ -55,6 +55,7 @@ const VERBS: &[&str] = &[
     "upgrade-check",
     "cert",
     "token",
+    "whoami",
     "audit",
     "notify",
     "backup",

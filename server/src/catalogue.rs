@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use protocol::Revision;
 use scheduler::definition::Definition;
+use scheduler::params::Param;
 use sha2::{Digest, Sha256};
 
 use crate::notifications::target::{Target, Targets};
@@ -21,6 +22,8 @@ pub struct Entry {
     pub definition: Arc<Definition>,
     /// The form that the store keeps with the definition's jobs.
     pub stored: Arc<StoredDefinition>,
+    /// The names of its parameters in the order of the file, in which people see them. The definition has them by name.
+    pub params_in_order: Vec<String>,
     /// Free text, shown by the API.
     pub description: Option<String>,
     /// Free text: the person or team to ask.
@@ -31,6 +34,17 @@ pub struct Entry {
     pub notify: Targets,
     /// The rule for its ended jobs.
     pub retention: RetentionRule,
+}
+
+impl Entry {
+    /// The parameters in the order of the file; those that it does not name come last, by name.
+    #[must_use]
+    pub fn params(&self) -> Vec<&Param> {
+        let place = |param: &&Param| self.params_in_order.iter().position(|name| *name == param.name);
+        let mut params: Vec<&Param> = self.definition.submission.params.declared.iter().collect();
+        params.sort_by_cached_key(|param| place(param).unwrap_or(usize::MAX));
+        params
+    }
 }
 
 /// Hashes the text that is written to it.
@@ -95,12 +109,24 @@ impl Definitions {
         *self.revision.get_or_init(|| {
             let mut hash = Hash(Sha256::new());
             let written = self.iter().try_for_each(|entry| {
-                let Entry { definition, stored: _, description, owner, tags, notify, retention } = &**entry;
+                let Entry {
+                    definition,
+                    stored: _,
+                    params_in_order,
+                    description,
+                    owner,
+                    tags,
+                    notify,
+                    retention,
+                } = &**entry;
                 let Definition { name, revision, expect, timetable, .. } = &**definition;
                 let targets: Vec<_> = notify.iter().map(Target::rule).collect();
                 // The form for debugging has all of a value. It only has to be the same while this program runs.
                 write!(hash, "{name:?} {revision:?} {expect:?} {timetable:?} ")?;
-                write!(hash, "{description:?} {owner:?} {tags:?} {targets:?} {retention:?}")
+                write!(
+                    hash,
+                    "{params_in_order:?} {description:?} {owner:?} {tags:?} {targets:?} {retention:?}"
+                )
             });
             debug_assert_eq!(written, Ok(()), "a hash takes any text");
             let hash = hash.0.finalize();

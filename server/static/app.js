@@ -5,7 +5,7 @@ const base = document.body.dataset.base;
 const main = document.getElementById("main");
 const live = document.getElementById("live");
 
-// Relative times.
+// Times: relative ones, or for those who ask for them the exact ones, in the zone of the browser.
 function relative(at, now) {
   const seconds = Math.abs(now - at) / 1000;
   const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
@@ -16,10 +16,36 @@ function relative(at, now) {
   if (units[first + 1] && name !== "m") text += " " + Math.floor((seconds % size) / units[first + 1][1]) + units[first + 1][0];
   return at > now ? "in " + text : text + " ago";
 }
+const zoneName = new Intl.DateTimeFormat("en", { timeZoneName: "short" });
+function exact(text) {
+  const at = new Date(text);
+  if (isNaN(at)) return text;
+  const two = (number) => String(number).padStart(2, "0");
+  const zone = zoneName.formatToParts(at).find((part) => part.type === "timeZoneName").value;
+  const [day, time] = [[at.getMonth() + 1, at.getDate()], [at.getHours(), at.getMinutes(), at.getSeconds()]];
+  return `${at.getFullYear()}-${day.map(two).join("-")} ${time.map(two).join(":")} ${zone}`;
+}
+const EXACT = "exact-times";
+const timesButton = document.getElementById("times");
+let showsExact = false;
+try { showsExact = sessionStorage.getItem(EXACT) === "1"; } catch { /* The choice lasts for this page. */ }
 function refreshTimes() {
   const now = Date.now();
-  for (const time of document.querySelectorAll("time[datetime]")) time.textContent = relative(Date.parse(time.dateTime), now);
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    time.textContent = showsExact ? exact(time.dateTime) : relative(Date.parse(time.dateTime), now);
+    time.toggleAttribute("data-exact", showsExact);
+  }
+  for (const instant of document.querySelectorAll("[data-instant]")) instant.textContent = exact(instant.dataset.instant);
 }
+function toggleTimes() {
+  showsExact = !showsExact;
+  try { sessionStorage.setItem(EXACT, showsExact ? "1" : "0"); } catch { /* As above. */ }
+  timesButton.setAttribute("aria-pressed", showsExact);
+  refreshTimes();
+}
+timesButton.addEventListener("click", toggleTimes);
+timesButton.setAttribute("aria-pressed", showsExact);
+timesButton.hidden = false;
 setInterval(refreshTimes, 5000);
 
 // Confirmations.
@@ -38,6 +64,7 @@ document.addEventListener("keydown", (event) => {
   if (leading && pages[event.key]) location.href = base + pages[event.key];
   else if (event.key === "/") document.getElementById("search")?.focus();
   else if (event.key === "?") document.getElementById("help").showModal();
+  else if (event.key === "t") toggleTimes();
   else if (event.key === "j" && rows.length) rows[Math.min(at + 1, rows.length - 1)].focus();
   else if (event.key === "k" && rows.length) rows[Math.max(at - 1, 0)].focus();
   else { leading = event.key === "g"; return; }
@@ -86,6 +113,7 @@ async function refresh() {
       if (isBusy()) wanted = true;
       else if (fresh) {
         main.replaceChildren(...fresh.childNodes);
+        refreshTimes();
         if (focused) [...main.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
       }
     }

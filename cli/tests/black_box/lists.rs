@@ -63,6 +63,8 @@ fn ls_accepts_a_duration_as_a_time() {
     let elapsed =
         jiff::Timestamp::now().as_second() - instant.parse::<jiff::Timestamp>().unwrap().as_second();
     assert!((172_800..172_860).contains(&elapsed), "{ago}: {elapsed}");
+    let date = asked(&["ls", "--since", "2026-11-28", "--until", "2026-11-28"]);
+    assert!(date.contains("since=2026-11-28&until=2026-11-28"), "the server takes it as a whole day: {date}");
     let wrong = run(&mut stub.longshore(&["ls", "--since", "yesterday"]));
     assert!(wrong.code == 2 && wrong.err.contains("a duration before now"), "{wrong:?}");
 }

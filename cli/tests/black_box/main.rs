@@ -52,5 +52,6 @@ mod top;
 mod upgrade_check;
 mod verb_arguments;
 mod verbs;
+mod whoami;
 mod whole;
 mod worker_identity;

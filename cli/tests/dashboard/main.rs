@@ -156,6 +156,16 @@ async fn an_operator_sees_and_steers_jobs_in_a_browser() {
     browser.enter("#help button", "\n").await;
     wait_until("the list of keys is closed", async || number(&browser, open).await == 0).await;
     browser.open(&format!("{base}/jobs")).await;
+    // Exact times without a pointer, also on the next page.
+    let exact = "return [...document.querySelectorAll('main time')].every((it) => /^\\d{4}-\\d\\d-\\d\\d /.test(it.textContent)) ? 1 : 0";
+    assert_eq!(number(&browser, exact).await, 0, "times are relative");
+    browser.enter("body", "t").await;
+    assert_eq!(number(&browser, exact).await, 1, "times are exact");
+    browser.open(&format!("{base}/jobs/{long}")).await;
+    wait_until("the next page has exact times", async || number(&browser, exact).await == 1).await;
+    browser.click("#times").await;
+    wait_until("times are relative again", async || number(&browser, exact).await == 0).await;
+    browser.open(&format!("{base}/jobs")).await;
     browser.enter("body", "j").await;
     let focused = "return document.activeElement.classList.contains('row') ? 1 : 0";
     assert_eq!(number(&browser, focused).await, 1);
@@ -272,6 +282,7 @@ async fn every_page_fits_its_window_and_can_be_read() {
         page("workers", "/workers"),
         page("worker", "/workers/1"),
         page("notifications", "/notifications"),
+        page("account", "/account"),
         page("api", "/api-docs"),
         page("search", "/logs/search?q=chapter&since=2026-01-01T00:00:00Z"),
         page("search-form", "/logs/search"),

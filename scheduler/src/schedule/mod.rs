@@ -180,6 +180,12 @@ impl Schedule {
     /// For people: the rule in words, with its zone.
     #[must_use]
     pub fn describe(&self) -> String {
+        if let Rule::Once { at } = &self.rule
+            && self.zone != Zone::utc()
+            && let Some(local) = self.zone.civil(*at)
+        {
+            return alloc::format!("once at {} ({})", local.strftime("%F %T"), self.zone.name());
+        }
         let zone = if self.rule.depends_on_zone() { self.zone.name() } else { "" };
         let words = self.rule.describe();
         let phrase = words.trim_end_matches('.');
@@ -244,6 +250,15 @@ mod tests {
         assert_eq!((count.count, count.exact), (catch_up::COUNTED_MAX, false));
         let count = cron("0 * * * *").count_slots(Timestamp(0), Timestamp(86_400_000));
         assert_eq!((count.count, count.exact), (24, true));
+    }
+
+    #[test]
+    fn a_single_time_is_described_in_the_zone_of_the_schedule() {
+        let rule = Rule::Once { at: Timestamp(1_772_357_400_000) };
+        let oslo = Zone::named("Europe/Oslo").expect("a zone");
+        let schedule = |zone| Schedule::new("resize", None, rule.clone(), zone);
+        assert_eq!(schedule(oslo).describe(), "once at 2026-03-01 10:30:00 (Europe/Oslo)");
+        assert_eq!(schedule(Zone::utc()).describe(), "once at 2026-03-01T09:30:00Z");
     }
 
     #[test]

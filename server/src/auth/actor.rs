@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::WorkerId;
+use protocol::{Timestamp, WorkerId};
 use scheduler::input::JoinPermit;
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +43,8 @@ pub struct Actor {
     pub role: Role,
     /// The definitions on whose jobs the actor may act.
     pub scope: Scope,
+    /// From when the token is no longer valid; absent: it does not expire.
+    pub expires_at: Option<Timestamp>,
     /// The right of a worker to join that connects as this actor.
     pub join: JoinPermit,
     /// Cancelled when the token is revoked or expires: open streams and sockets end.
@@ -57,6 +59,7 @@ impl Actor {
             token: None,
             role: Role::Admin,
             scope: Scope::default(),
+            expires_at: None,
             join: JoinPermit::default(),
             revoked: CancellationToken::new(),
         }

@@ -35,6 +35,20 @@ impl Role {
         }
     }
 
+    /// The requests that the role allows, for people: behind "may".
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Worker => "connect as a worker",
+            Self::Viewer => "read everything except for tokens and the audit log",
+            Self::Submitter => "read, and submit, change, cancel and retry jobs",
+            Self::Operator => {
+                "do what a submitter may, and release jobs, operate workers, pause jobs and schedules, and reload jobs.yaml"
+            }
+            Self::Admin => "do everything, and make tokens",
+        }
+    }
+
     /// Finds a role by its name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {

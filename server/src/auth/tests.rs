@@ -224,6 +224,7 @@ fn a_lock_out_is_audited_with_its_address_and_counted() {
             storage_is_low: false,
             jobs_file_is_refused: false,
             certificate_expires: None,
+            token_expires: None,
         });
         text.lines().any(|line| line == "longshore_address_lock_outs_total 1")
     };

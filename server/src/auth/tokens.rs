@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use protocol::Timestamp;
@@ -37,8 +38,8 @@ struct Entry {
 impl Entry {
     fn new(row: TokenRow) -> Arc<Self> {
         let join = JoinPermit::Granted { token: Some(JoinTokenId(row.id.0)), labels: Vec::new() };
-        let actor =
-            Actor { scope: row.scope.clone(), join, ..Actor::with_token(Arc::clone(&row.name), row.role) };
+        let (scope, expires_at) = (row.scope.clone(), row.expires_at);
+        let actor = Actor { scope, expires_at, join, ..Actor::with_token(Arc::clone(&row.name), row.role) };
         if row.revoked_at.is_some() {
             actor.revoked.cancel();
         }
@@ -125,6 +126,22 @@ impl Tokens {
         found.find(|entry| entry.row.revoked_at.is_none()).map(|entry| entry.row())
     }
 
+    /// Tokens in use that will expire, the next one first: valid ones that were used within the last [`USED_WITHIN`]. A token that was made
+    /// for no longer than that is meant to end.
+    #[must_use]
+    pub fn expiring(&self, now: Timestamp) -> Vec<(Timestamp, TokenRow)> {
+        let entries = self.read();
+        let of_entry = |entry: &Arc<Entry>| {
+            let end = entry.row.expires_at.filter(|_| entry.check(now).is_ok())?;
+            let used = Timestamp(entry.last_used.load(Ordering::Relaxed));
+            let is_in_use = used.0 > i64::MIN && now.since(used) < USED_WITHIN;
+            (is_in_use && end.since(entry.row.created_at) > USED_WITHIN).then(|| (end, entry.row()))
+        };
+        let mut expiring: Vec<_> = entries.values().filter_map(of_entry).collect();
+        expiring.sort_by_key(|(end, row)| (*end, row.id));
+        expiring
+    }
+
     /// The number of the next token.
     pub(super) fn next_id(&self) -> TokenId {
         TokenId(self.read().last_key_value().map_or(0, |(id, _)| id.0) + 1)
@@ -205,6 +222,9 @@ pub(super) fn id_of(text: &[u8]) -> Option<TokenId> {
     std::str::from_utf8(&rest[..end]).ok()?.parse().ok().map(TokenId)
 }
 
+/// A token that was used within this time is in use.
+pub const USED_WITHIN: Duration = Duration::from_secs(7 * 24 * 3_600);
+
 /// By it scanners for secrets recognize a token.
 const PREFIX: &str = "longshore_";
 
@@ -278,6 +298,32 @@ mod tests {
             [(TokenId(1), Timestamp(99))],
             "its last use is still to be written"
         );
+    }
+
+    #[test]
+    fn tokens_in_use_that_expire_are_listed_but_for_short_lived_ones() {
+        let (tokens, day) = (Tokens::default(), 86_400_000);
+        let made = |id, name: &str, end: i64, used: Option<i64>| TokenRow {
+            expires_at: Some(Timestamp(end * day)),
+            last_used_at: used.map(|used| Timestamp(used * day)),
+            ..row(id, name, name)
+        };
+        let revoked = TokenRow { revoked_at: Some(Timestamp(0)), ..made(6, "revoked", 101, Some(99)) };
+        let endless = TokenRow { expires_at: None, ..made(7, "endless", 0, Some(99)) };
+        let short = TokenRow { created_at: Timestamp(98 * day), ..made(8, "short", 103, Some(99)) };
+        tokens.load(vec![
+            made(1, "later", 130, Some(95)),
+            made(2, "next", 102, Some(99)),
+            made(3, "idle", 101, Some(92)),
+            made(4, "unused", 101, None),
+            made(5, "expired", 99, Some(98)),
+            revoked,
+            endless,
+            short,
+        ]);
+        let names =
+            tokens.expiring(Timestamp(100 * day)).into_iter().map(|(end, row)| (end.0 / day, row.name));
+        assert_eq!(names.collect::<Vec<_>>(), [(102, "next".into()), (130, "later".into())]);
     }
 
     #[test]

@@ -272,7 +272,7 @@ fn read_named(pair: &Pair, defaults: Option<&Map>, reader: &mut Reader<'_>) -> O
 
 /// Makes the entry, unless the file is refused. The length counts in any case, which bounds the work on a hostile file.
 fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Entry> {
-    let Job { mut definition, description, owner, tags, notify, retention } = job;
+    let Job { mut definition, params_in_order, description, owner, tags, notify, retention } = job;
     reader.hooks.add_job(&definition);
     let stored = stored::store(&mut definition);
     if stored.entry.len() > ENTRY_BYTES_MAX {
@@ -306,7 +306,7 @@ fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> 
         reader.fault(at, Code::ForbiddenByPolicy, text);
     }
     let (definition, stored) = (Arc::new(definition), Arc::new(stored));
-    let entry = Entry { definition, stored, description, owner, tags, notify, retention };
+    let entry = Entry { definition, stored, params_in_order, description, owner, tags, notify, retention };
     reader.collector.is_clean().then_some(entry)
 }
 

@@ -22,7 +22,7 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, pauses, pipelines, plan, reload, schedules, submit, tokens, usage, workers,
+    notifications, pauses, pipelines, plan, reload, schedules, submit, tokens, usage, whoami, workers,
 };
 use middleware::{compression, deprecation, front};
 use request::query;
@@ -77,6 +77,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/schedules/{verb}", post(pauses::pause_schedules))
         .route("/api/notifications/test", post(notifications::test))
         .route("/api/tokens", get(tokens::list).post(tokens::create))
+        .route("/api/whoami", get(whoami::show))
         .route("/metrics", get(metrics::scrape))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

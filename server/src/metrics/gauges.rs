@@ -35,6 +35,8 @@ pub struct ScrapeFacts<'s> {
     pub jobs_file_is_refused: bool,
     /// The end of the TLS certificate in use; none without TLS.
     pub certificate_expires: Option<Timestamp>,
+    /// The end of the token in use that expires next; none if none expires.
+    pub token_expires: Option<Timestamp>,
 }
 
 /// All gauges.
@@ -58,6 +60,7 @@ pub(super) struct Gauges {
     storage_low: Gauge,
     jobs_file_refused: Gauge,
     certificate_expires: Gauge,
+    token_expires: Gauge,
     expectations_missed: Family<Labels<2>, Gauge>,
 }
 
@@ -83,6 +86,7 @@ impl Gauges {
             storage_low: Gauge::default(),
             jobs_file_refused: Gauge::default(),
             certificate_expires: Gauge::default(),
+            token_expires: Gauge::default(),
             expectations_missed: Family::default(),
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
@@ -111,6 +115,8 @@ impl Gauges {
         to.register("jobs_file_refused", refused, all.jobs_file_refused.clone());
         let expires = "Unix time at which the TLS certificate in use expires; 0 without TLS";
         to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());
+        let expires = "Unix time at which the next token in use expires; 0 if none does";
+        to.register("token_expires_timestamp_seconds", expires, all.token_expires.clone());
         let missed = "1 while a definition is stale or slow, by definition; 0 while it is as expected";
         to.register("expectation_missed", missed, all.expectations_missed.clone());
         all
@@ -141,7 +147,9 @@ impl Gauges {
         self.log_bytes.set(number(facts.log_segments.1));
         self.storage_low.set(facts.storage_is_low.into());
         self.jobs_file_refused.set(facts.jobs_file_is_refused.into());
-        self.certificate_expires.set(facts.certificate_expires.map_or(0, |at| at.0.div_euclid(1_000)));
+        let seconds = |at: Option<Timestamp>| at.map_or(0, |at| at.0.div_euclid(1_000));
+        self.certificate_expires.set(seconds(facts.certificate_expires));
+        self.token_expires.set(seconds(facts.token_expires));
     }
 
     fn set_workers(&self, snapshot: &Snapshot) {

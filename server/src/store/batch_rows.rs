@@ -33,6 +33,14 @@ pub struct BatchRow {
     pub counts: BatchCounts,
 }
 
+impl BatchRow {
+    /// True once so many members have failed that those which had not started were cancelled.
+    #[must_use]
+    pub fn has_reached_max_failures(&self) -> bool {
+        self.max_failures.is_some_and(|max| self.counts.failures() >= max)
+    }
+}
+
 /// Members by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the states of a job")]

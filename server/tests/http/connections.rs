@@ -136,3 +136,25 @@ async fn freed(server: &Server) {
     };
     within(asking).await;
 }
+
+#[tokio::test]
+async fn a_request_has_one_host() {
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+    let server = Server::with(|access| access.api_token(TOKEN), "", Limits::default()).await;
+    let ask = async |path: &str, version: &str, hosts: &str| {
+        let head =
+            format!("GET {path} HTTP/{version}\r\nauthorization: Bearer {TOKEN}\r\nconnection: close\r\n");
+        server.say(format!("{head}{hosts}\r\n").as_bytes()).await
+    };
+    assert_eq!(ask("/api/jobs", "1.1", "host: localhost\r\n").await.status, 200);
+    assert_eq!(ask("/api/jobs", "1.0", "").await.status, 200, "such clients send none");
+    for (path, hosts) in [
+        ("/api/jobs", ""),
+        ("/healthz", ""),
+        ("/api/workers/connect", ""),
+        ("/api/jobs", "host: localhost\r\nhost: localhost\r\n"),
+    ] {
+        let problem = ask(path, "1.1", hosts).await.is_problem(400, "invalid_request");
+        assert_eq!(problem["field"], "Host", "{path} {hosts:?}");
+    }
+}

@@ -77,7 +77,9 @@ async fn the_run_form_has_a_fitting_field_for_each_parameter() {
         );
         let format = field(&page.body, "params.format");
         all_say(format, &[" required", "<option value=\"png\">", "<option value=\"webp\">"]);
-        all_say(field(&page.body, "params.draft"), &["<option value=\"\">false</option>", "value=\"true\""]);
+        let draft = field(&page.body, "params.draft");
+        all_say(draft, &["<option value=\"\">false (default)</option>", "value=\"true\""]);
+        assert!(!draft.contains("value=\"false\""), "the default stands there once: {draft}");
         all_say(field(&page.body, "params.sites"), &["type=\"checkbox\"", "value=\"lisbon\""]);
         all_say(field(&page.body, "params.files"), &["textarea", "one item a line"]);
         all_say(field(&page.body, "params.token"), &["type=\"password\"", " required"]);
@@ -169,6 +171,11 @@ async fn run_again_is_filled_with_what_the_job_had() {
         "labels":{"team":"web"},"args":["--first"],"environment":{"MODE":"secret-mode"},"timeout":"90m"}"#;
     assert_eq!(server.post("/api/jobs/resize", body).await.status, 201);
     server.stand.world().end(1, State::Failed, 1);
+    let given = r#"{"params":{"format":"png","draft":false,"token":"abc"}}"#;
+    assert_eq!(server.post("/api/jobs/resize", given).await.status, 201);
+    let page = server.get("/jobs/2/again").await.body;
+    all_say(field(&page, "params.draft"), &["<option value=\"false\" selected>", "false (default)"]);
+    server.stand.world().jobs.pop();
     let page = server.get("/jobs/1/again").await.body;
     all_say(field(&page, "params.size"), &["value=\"5\"", "placeholder=\"640\""]);
     all_say(field(&page, "params.format"), &["value=\"png\" selected"]);
@@ -218,4 +225,94 @@ async fn run_again_is_filled_with_what_the_job_had() {
     let refused = form(&server, "/jobs/1/again", &[("params.size", "0")]).await;
     assert_eq!(refused.status, 422, "{refused:?}");
     all_say(field(&refused.body, "params.size"), &["value=\"0\"", "out of range"]);
+}
+
+/// The idempotency key of the form that leads to this address.
+fn key_of<'p>(page: &'p str, action: &str) -> &'p str {
+    let from =
+        page.find(&format!("action=\"{action}\"")).unwrap_or_else(|| panic!("no form to {action}: {page}"));
+    let form = page[from..].split("</form>").next().unwrap_or_default();
+    let value =
+        form.split("name=\"idempotency_key\" value=\"").nth(1).unwrap_or_else(|| panic!("no key: {form}"));
+    value.split('"').next().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn fields_stand_in_the_order_of_the_file() {
+    let server = server().await;
+    let page = server.get("/definitions/resize/run").await.body;
+    let names: Vec<&str> =
+        page.split("name=\"params.").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let mut shown = names.clone();
+    // An item of a list is a field of its own.
+    shown.dedup();
+    assert_eq!(shown, ["size", "files", "format", "draft", "sites", "token"], "{page}");
+    let definition = server.get("/api/definitions/resize").await.json();
+    let names: Vec<&str> = definition["params"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|param| param["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, shown);
+    // Another order is another file, and the same definition.
+    let other = JOBS
+        .replace("      draft: { type: boolean, default: false }\n", "")
+        .replace("      size: {", "      draft: { type: boolean, default: false }\n      size: {");
+    let headers = [("content-type", "text/plain")];
+    let plan = server.ask("POST", "/api/definitions/plan", &headers, &other).await.json();
+    assert_eq!(plan["changed"][0]["keys"], json!([{"key": "params", "hidden": true}]), "{plan}");
+    assert_ne!(plan["revision"], plan["current_revision"]);
+    std::fs::write(&server.jobs_file, other).unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let after = server.get("/api/definitions/resize").await.json();
+    assert_eq!((&after["params"][0]["name"], &after["revision"]), (&json!("draft"), &definition["revision"]));
+}
+
+#[tokio::test]
+async fn a_form_that_is_sent_twice_makes_one_job() {
+    let server = server().await;
+    let page = server.get("/definitions/resize").await.body;
+    let (action, again) = ("/definitions/resize/run", server.get("/definitions/resize").await.body);
+    let key = key_of(&page, action);
+    assert_ne!(key, key_of(&again, action), "each rendering has its own");
+    let typed = [("idempotency_key", key), ("params.format", "png"), ("params.token", "abc")];
+    for _ in 0..2 {
+        let made = form(&server, action, &typed).await;
+        assert_eq!((made.status, made.header("location")), (303, "/jobs/1"), "{made:?}");
+    }
+    // The form after a step back, with another value.
+    let other = [("idempotency_key", key), ("params.format", "webp"), ("params.token", "abc")];
+    let refused = form(&server, action, &other).await;
+    assert_eq!(refused.status, 409, "{refused:?}");
+    all_say(&refused.body, &["role=\"alert\"", "This form was sent before", "value=\"webp\" selected"]);
+    let next = key_of(&refused.body, action);
+    let other = [("idempotency_key", next), ("params.format", "webp"), ("params.token", "abc")];
+    assert_eq!(form(&server, action, &other).await.header("location"), "/jobs/2");
+    // A refusal keeps the key, as the job may have been made.
+    let wrong = [("idempotency_key", "kept"), ("params.format", "gif")];
+    assert_eq!(key_of(&form(&server, action, &wrong).await.body, action), "kept");
+    let bad = form(&server, action, &[("idempotency_key", "a b"), ("params.format", "png")]).await;
+    assert_eq!(bad.status, 400, "{bad:?}");
+    assert_eq!(server.stand.world().jobs.len(), 2);
+}
+
+#[tokio::test]
+async fn buttons_that_make_jobs_make_them_once() {
+    let server = server().await;
+    let page = server.get("/definitions/fixed").await.body;
+    let key = key_of(&page, "/definitions/fixed/run");
+    for _ in 0..2 {
+        let made = form(&server, "/definitions/fixed/run", &[("idempotency_key", key)]).await;
+        assert_eq!(made.header("location"), "/jobs/1", "{made:?}");
+    }
+    server.stand.world().end(1, State::Failed, 1);
+    for (shown_by, action) in [("/jobs/1", "/jobs/1/retry"), ("/jobs/1/again", "/jobs/1/again")] {
+        let page = server.get(shown_by).await.body;
+        let fields = [("idempotency_key", key_of(&page, action))];
+        let (first, second) = (form(&server, action, &fields).await, form(&server, action, &fields).await);
+        assert_eq!(first.status, 303, "{action}: {first:?}");
+        assert_eq!(first.header("location"), second.header("location"), "{action}");
+    }
+    assert_eq!(server.stand.world().jobs.len(), 3);
 }

@@ -61,9 +61,9 @@ async fn parameters_are_checked_stored_and_shown_without_secrets() {
     let definition = server.get("/api/definitions/resize").await.json();
     let command = json!(["resize", "--size", "${params.size}", "${params.files}"]);
     assert_eq!((&definition["command"], &definition["environment"]), (&command, &json!(["MODE", "TOKEN"])));
-    assert_eq!(definition["params"][1]["allowed"], "a whole number from 1 to 4000");
+    assert_eq!(definition["params"][0]["allowed"], "a whole number from 1 to 4000");
     assert_eq!(
-        (&definition["params"][1]["default"], &definition["params"][2]["required"]),
+        (&definition["params"][0]["default"], &definition["params"][2]["required"]),
         (&json!(640), &json!(true))
     );
 }

@@ -32,6 +32,7 @@ use crate::retention_rule::RetentionRule;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) definition: Definition,
+    pub(super) params_in_order: Vec<String>,
     pub(super) description: Option<String>,
     pub(super) owner: Option<String>,
     pub(super) tags: Vec<String>,
@@ -104,6 +105,7 @@ fn read_checked(
             secrets,
             container,
         },
+        params_in_order: params::names_in_order(scope),
         description: short_text(scope, "description", DESCRIPTION_BYTES_MAX, reader),
         owner: short_text(scope, "owner", OWNER_BYTES_MAX, reader),
         tags: tags(scope, reader),

@@ -60,6 +60,20 @@ pub(super) fn read(
     SubmissionRules { params, allow: scope.find("allow").map(|node| allow(node, reader)), defaults }
 }
 
+/// The names of the parameters in the order of the file: first those of the defaults that the job does not replace, then its own. The order
+/// is for people: it is no part of the definition, and does not change its revision.
+pub(super) fn names_in_order(scope: Scope<'_>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for node in scope.find_both("params") {
+        let Value::Map(map) = &node.value else { continue };
+        for pair in &map.pairs {
+            names.retain(|name| *name != pair.key);
+            names.push(pair.key.clone());
+        }
+    }
+    names
+}
+
 fn allow(node: &Node, reader: &mut Reader<'_>) -> Vec<Field> {
     let fields = reader.texts(node);
     fields

@@ -36,6 +36,23 @@ fn both_forms_make_the_same_definition() {
 }
 
 #[test]
+fn parameters_keep_the_order_of_the_file_beside_the_definition() {
+    let parse = |text: &str| parse(text, Path::new("jobs.yaml"), &Environment::default()).expect(text);
+    let of = |params: &str| {
+        let defaults =
+            "defaults: {image: busybox, params: {zone: {required: false}, both: {required: false}}}";
+        parse(&format!("{defaults}\njobs: {{hello: {{params: {{{params}}}}}}}\n"))
+    };
+    let (one, other) = (of("size: {}, both: {}, area: {}"), of("area: {}, both: {}, size: {}"));
+    let (one, other) = (&one.definitions[0], &other.definitions[0]);
+    let names =
+        |entry: &Entry| entry.params().into_iter().map(|param| param.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(one), ["zone", "size", "both", "area"], "the job's own stand where it has them");
+    assert_eq!(names(other), ["zone", "area", "both", "size"]);
+    assert_eq!((&one.definition, &one.stored), (&other.definition, &other.stored), "no other revision");
+}
+
+#[test]
 fn policy_faults_do_not_show_variables() {
     let directory = tempfile::tempdir().expect("a directory");
     let policy = directory.path().join("policy.yaml");

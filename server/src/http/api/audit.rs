@@ -45,7 +45,7 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Pro
         token: query.text("by")?,
         target: query.text("path")?,
         about: query.text("about")?,
-        since: query.instant("since")?,
+        since: query.since("since")?,
         refused: query.switch("refused")?,
         before: before.map(|JobId(id)| id),
         // One extra row shows whether there is a next page.

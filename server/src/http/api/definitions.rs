@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderName, Uri, header};
+use axum::http::{HeaderName, Uri};
 
 use crate::catalogue::Entry;
 use crate::http::api::{limits, schedules};
@@ -26,7 +26,7 @@ pub(crate) async fn list(
     let tag = query.text("tag")?;
     query.finish()?;
     let definitions = state.services.catalogue.current();
-    let etag = format!("\"{}\"", definitions.revision());
+    let revision = definitions.revision().to_string();
     let fits = |entry: &&Arc<Entry>| tag.as_ref().is_none_or(|tag| entry.tags.contains(tag));
     let fitting: Vec<_> = definitions.iter().filter(fits).collect();
     let has_schedules = fitting.iter().any(|entry| !entry.definition.timetable.schedules.is_empty());
@@ -39,8 +39,11 @@ pub(crate) async fn list(
     for (shown, entry) in shown.iter_mut().zip(fitting) {
         shown.next_fire_at = stored.next_fire(&entry.definition);
     }
-    Ok(([(header::ETAG, etag)], Json(shown)))
+    Ok(([(DEFINITIONS_REVISION, revision)], Json(shown)))
 }
+
+/// The header with the revision of all definitions. It is no `ETag`: the body also has what waits, and the next slots.
+const DEFINITIONS_REVISION: HeaderName = HeaderName::from_static("longshore-definitions-revision");
 
 /// The JSON of definitions without the next slots of their schedules.
 pub(crate) fn all<'d>(

@@ -85,7 +85,7 @@ async fn requester(state: &AppState, record: &JobRecord) -> Result<Option<String
     let (None, Some(first)) = (&requested, row.batch) else { return Ok(requested) };
     // Its batch leaves no note.
     let batch = state.read(move |archive| archive.batch(first)).await?;
-    let is_stopped = batch.is_some_and(|it| it.max_failures.is_some_and(|max| it.counts.failures() >= max));
+    let is_stopped = batch.is_some_and(|batch| batch.has_reached_max_failures());
     Ok(is_stopped.then(|| BY_BATCH.to_owned()))
 }
 

@@ -24,9 +24,10 @@ fn text(state: &AppState) -> String {
     let segments = services.logs.segments();
     let sealed_bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
     let snapshot = services.engine.snapshot();
+    let now = clock::now().utc;
     let facts = ScrapeFacts {
         snapshot: &snapshot,
-        now: clock::now().utc,
+        now,
         event_readers: services.events.readers(),
         events_kept: services.events.kept(),
         database_bytes: services.storage.database_bytes(),
@@ -34,6 +35,7 @@ fn text(state: &AppState) -> String {
         storage_is_low: services.storage.is_low(),
         jobs_file_is_refused: services.reloader.refusal().is_some(),
         certificate_expires: services.certificate.as_ref().map(CertificateExpiry::not_after),
+        token_expires: services.records.tokens.expiring(now).first().map(|(end, _)| *end),
     };
     services.metrics.scrape(&facts)
 }

@@ -30,4 +30,5 @@ pub(crate) mod submission_answer;
 pub(crate) mod submit;
 pub(crate) mod tokens;
 pub(crate) mod usage;
+pub(crate) mod whoami;
 pub(crate) mod workers;

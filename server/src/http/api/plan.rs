@@ -253,6 +253,16 @@ fn flatten(path: &str, map: Map<String, Value>, keys: &mut BTreeMap<String, Valu
     }
 }
 
+/// The parameters that both have stand in another order, which people see in forms.
+fn has_other_order(old: &Entry, new: &Entry) -> bool {
+    let both = |entry: &Entry, other: &Entry| -> Vec<String> {
+        let of_other = &other.params_in_order;
+        entry.params_in_order.iter().filter(|name| of_other.contains(name)).cloned().collect()
+    };
+    // An entry of the store has no order.
+    both(old, new) != both(new, old)
+}
+
 /// Keys whose values differ and are not shown by the API.
 fn hidden_differences(old: &Entry, new: &Entry) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
@@ -267,6 +277,9 @@ fn hidden_differences(old: &Entry, new: &Entry) -> BTreeSet<String> {
         if params.iter().any(|old| is_same(&old)) {
             keys.insert(format!("params.{}.default", param.name));
         }
+    }
+    if has_other_order(old, new) {
+        keys.insert("params".to_owned());
     }
     if old.definition.container.input != new.definition.container.input {
         keys.insert("input".to_owned());

@@ -130,8 +130,8 @@ pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Re
     let filter = FireFilter {
         before: query.text("cursor")?.map(|text| cursor::read(&text)).transpose()?.map(|last| last.0),
         schedule: query.text("schedule")?,
-        since: query.instant("since")?,
-        until: query.instant("until")?,
+        since: query.since("since")?,
+        until: query.until("until")?,
     };
     query.finish()?;
     let (asked, wanted) = (name.to_owned(), filter.clone());

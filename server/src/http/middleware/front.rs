@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -157,6 +157,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         let detail = "the request has both a Transfer-Encoding and a Content-Length";
         return Err(Problem::new(Code::InvalidRequest, detail).header(header::CONNECTION, CLOSE));
     }
+    check_host(request)?;
     // Workers and health checks are served even without free connections: workers keep running jobs going, and a failed check would restart
     // the server.
     if !matches!(permission, Permission::Open | Permission::Connect) && is_crowded(request) {
@@ -167,6 +168,20 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         peer.permit.mark_authenticated();
     }
     Ok(admission)
+}
+
+/// Refuses a request in HTTP/1.1 without exactly one `Host` (RFC 9112, section 3.2): something on the way may read it as one for another
+/// host. Older clients send none, and HTTP/2 has the host elsewhere.
+fn check_host(request: &Request) -> Result<(), Problem> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    let detail = match hosts {
+        1 => return Ok(()),
+        0 if request.version() != Version::HTTP_11 => return Ok(()),
+        0 => "the request has no Host".to_owned(),
+        _ => format!("the request has {hosts} Host headers"),
+    };
+    let hint = "a request in HTTP/1.1 has one header Host with the name of the server";
+    Err(Problem::new(Code::InvalidRequest, detail).field("Host").hint(hint))
 }
 
 /// Refuses a request whose `Accept` excludes every type of the answer.

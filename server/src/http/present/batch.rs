@@ -35,7 +35,7 @@ fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
         progress: f64::from(ended) / f64::from(row.count.max(1)),
         eta: estimated_end(&row, ended, now).map(Time),
         max_failures: row.max_failures,
-        max_failures_reached: row.max_failures.is_some_and(|max| counts.failures() >= max),
+        max_failures_reached: row.has_reached_max_failures(),
         concurrency: row.concurrency,
         retry_of: row.retry_of.map(|of| of.0),
         retried_as: row.retried_as.map(|by| by.0),

@@ -52,7 +52,7 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         command: command(definition),
         environment: variables(definition),
         secrets: secrets(definition),
-        params: definition.submission.params.declared.iter().map(param).collect(),
+        params: entry.params().into_iter().map(param).collect(),
         allow: definition
             .submission
             .allow

@@ -1,6 +1,7 @@
 //! Answers as JSON: `shapes` declares them, the other modules fill them from rows of the store and the snapshot.
 
 pub(crate) mod batch;
+pub(crate) mod caller;
 mod committed;
 pub(crate) mod csv;
 pub(crate) mod definition;

@@ -159,7 +159,8 @@ pub(crate) fn explain_pruned(problem: Problem, holder: &KeyHolder) -> Problem {
     }
 }
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header that has the key.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 const KEY_BYTES_MAX: usize = 255;
 

@@ -51,15 +51,15 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         revision: query.text("revision")?.as_deref().map(|text| revision("revision", text)).transpose()?,
         outcomes: query.text("outcome")?.as_deref().map_or(Ok(Vec::new()), outcomes)?,
         exit_code: query.text("exit_code")?.as_deref().map(exit_code).transpose()?,
-        ended_since: query.instant("ended_since")?,
-        ended_until: query.instant("ended_until")?,
+        ended_since: query.since("ended_since")?,
+        ended_until: query.until("ended_until")?,
         text: query.text("text")?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         ..JobFilter::default()
     };
-    let (since, until) = (query.instant("since")?, query.instant("until")?);
-    filter.since = query.instant("accepted_since")?.or(since);
-    filter.until = query.instant("accepted_until")?.or(until);
+    let (since, until) = (query.since("since")?, query.until("until")?);
+    filter.since = query.since("accepted_since")?.or(since);
+    filter.until = query.until("accepted_until")?.or(until);
     if let Some(names) = names {
         let resolved = resolve(state, &names).await?;
         let is_any = names.split(',').any(|name| name == "*");
@@ -76,11 +76,29 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
     Ok(filter)
 }
 
-/// The names of definitions that fit these names and patterns. Never empty: a pattern that fits none is kept, and no job has its name.
-async fn resolve(state: &AppState, names: &str) -> Result<Vec<String>, Problem> {
+/// The names of all definitions, also of those of which only jobs are left.
+async fn known_names(state: &AppState) -> Result<BTreeSet<String>, Problem> {
     let mut known: BTreeSet<String> =
         state.read(|archive| archive.definition_names()).await?.into_iter().collect();
     known.extend(state.services.catalogue.current().iter().map(|entry| entry.definition.name.clone()));
+    Ok(known)
+}
+
+/// The pattern of the definitions that have this text in their names; `None` if there are none, or the text is a pattern or a list.
+///
+/// # Errors
+/// Those of a read.
+pub(crate) async fn pattern_of_part(state: &AppState, part: &str) -> Result<Option<String>, Problem> {
+    if part.is_empty() || part.contains(['*', ',']) {
+        return Ok(None);
+    }
+    let is_part = known_names(state).await?.iter().any(|name| name.contains(part));
+    Ok(is_part.then(|| format!("*{part}*")))
+}
+
+/// The names of definitions that fit these names and patterns. Never empty: a pattern that fits none is kept, and no job has its name.
+async fn resolve(state: &AppState, names: &str) -> Result<Vec<String>, Problem> {
+    let known = known_names(state).await?;
     let mut resolved = BTreeSet::new();
     for name in names.split(',') {
         if name.contains('*') {

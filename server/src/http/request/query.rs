@@ -7,7 +7,9 @@ use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::Response;
 use jiff::SpanRelativeTo;
+use jiff::civil::Date;
 use jiff::fmt::friendly::SpanParser;
+use jiff::tz::TimeZone;
 use protocol::Timestamp;
 
 use crate::excerpt::excerpt;
@@ -92,15 +94,44 @@ impl Query {
     /// `invalid_query` for another value.
     pub(crate) fn instant(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        // A plus sign that was not encoded arrives as a space: the last one, because a space may also stand between date and time.
-        let with_plus = || {
-            let (before, after) = text.rsplit_once(' ')?;
-            format!("{before}+{after}").parse::<jiff::Timestamp>().ok()
+        let fault = || invalid_query(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z");
+        instant(&text).map(Some).ok_or_else(fault)
+    }
+
+    /// Reads the beginning of a span of time: an instant, or a date, which is its midnight in UTC.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn since(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
+        self.bound(name, Some)
+    }
+
+    /// Reads the end of a span of time, which does not belong to it: an instant, or a date, the whole of which in UTC lies before the end.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn until(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
+        self.bound(name, |date| date.tomorrow().ok())
+    }
+
+    fn bound(
+        &mut self,
+        name: &'static str,
+        midnight_of: impl Fn(Date) -> Option<Date>,
+    ) -> Result<Option<Timestamp>, Problem> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let midnight = |text: &str| {
+            let date = midnight_of(Date::strptime("%Y-%m-%d", text).ok()?)?;
+            let midnight = TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0)).ok()?;
+            Some(Timestamp(midnight.as_millisecond()))
         };
-        match text.parse::<jiff::Timestamp>().ok().or_else(with_plus) {
-            Some(instant) => Ok(Some(Timestamp(instant.as_millisecond()))),
-            None => Err(invalid_query(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z")),
-        }
+        let fault = || {
+            invalid_query(
+                name,
+                "it is a date in UTC such as 2026-03-01, or an instant with its zone such as 2026-03-01T09:30:00Z",
+            )
+        };
+        instant(&text).or_else(|| midnight(&text)).map(Some).ok_or_else(fault)
     }
 
     /// Reads a duration of at most `max`.
@@ -153,6 +184,17 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 pub(crate) async fn none(request: Request, next: Next) -> Result<Response, Problem> {
     Query::of(request.uri())?.finish()?;
     Ok(next.run(request).await)
+}
+
+/// Parses an instant with its zone.
+fn instant(text: &str) -> Option<Timestamp> {
+    // A plus sign that was not encoded arrives as a space: the last one, because a space may also stand between date and time.
+    let with_plus = || {
+        let (before, after) = text.rsplit_once(' ')?;
+        format!("{before}+{after}").parse::<jiff::Timestamp>().ok()
+    };
+    let instant = text.parse::<jiff::Timestamp>().ok().or_else(with_plus)?;
+    Some(Timestamp(instant.as_millisecond()))
 }
 
 /// The query of these pairs.
@@ -211,6 +253,23 @@ mod tests {
             let instant = query(&format!("since={text}")).instant("since").unwrap();
             assert_eq!(instant, Some(Timestamp(1_772_357_400_000)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_date_is_a_whole_day_of_a_span() {
+        let read = |text: &str| {
+            let mut query = query(&format!("since={text}&until={text}"));
+            (query.since("since").ok().flatten(), query.until("until").ok().flatten())
+        };
+        let midnight = 1_772_323_200_000;
+        let day = (Some(Timestamp(midnight)), Some(Timestamp(midnight + 86_400_000)));
+        assert_eq!(read("2026-03-01"), day);
+        let instant = Some(Timestamp(midnight + 34_200_000));
+        assert_eq!(read("2026-03-01T09:30:00Z"), (instant, instant));
+        for wrong in ["2026-02-30", "2026-03", "01.03.2026", "2026-03-01T09:30", "2026-03-01Z", "today"] {
+            assert_eq!(read(wrong), (None, None), "{wrong}");
+        }
+        assert_eq!(read("9999-12-31").1, None, "no calendar has the day after it");
     }
 
     #[test]

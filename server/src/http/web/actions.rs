@@ -17,6 +17,7 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Batch, BulkResult, Job, RetriedBatch};
 use crate::http::request::body;
+use crate::http::request::idempotency_key::IDEMPOTENCY_KEY;
 use crate::http::request::path::{Id, IdAndVerb, Name, NameAndVerb};
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
@@ -59,13 +60,40 @@ pub(super) fn request_for(request: &Request, query: &str, json: Option<&Value>) 
     made
 }
 
+/// A new idempotency key for a form: what the same rendering of it makes is made once, also by two clicks or a repeated request.
+pub(super) fn new_key() -> String {
+    format!("form-{:032x}", rand::random::<u128>())
+}
+
+/// The idempotency key of a form; `None` if it was sent without one.
+pub(super) fn key_of(fields: &Fields) -> Option<&str> {
+    Some(field(fields, KEY)).filter(|key| !key.is_empty())
+}
+
+/// Adds the idempotency key of a form to the request for a handler of the API, which checks it.
+///
+/// # Errors
+/// `invalid_idempotency_key` if it cannot be a header.
+pub(super) fn with_key(mut request: Request, fields: &Fields) -> Result<Request, Problem> {
+    if let Some(key) = key_of(fields) {
+        let value = HeaderValue::from_str(key)
+            .map_err(|_| Problem::new(Code::InvalidIdempotencyKey, "it has characters that no header has"))?;
+        request.headers_mut().insert(IDEMPOTENCY_KEY, value);
+    }
+    Ok(request)
+}
+
+/// The field of a form that has its idempotency key.
+const KEY: &str = "idempotency_key";
+
 /// `POST /jobs/{id}/{verb}`: cancel, release or retry; or retry the pipeline, or the members that did not succeed.
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked = request_for(&request, "", None);
+    let (shell, fields) = split(request).await?;
+    let asked = with_key(request_for(&shell, "", None), &fields)?;
     match verb.as_str() {
         "cancel" => drop(jobs::cancel(State(Arc::clone(&state)), Id(id), asked).await?),
         "release" => drop(jobs::release(State(Arc::clone(&state)), Id(id), asked).await?),
@@ -78,7 +106,7 @@ pub(crate) async fn job(
             return to_job(&state, made).await;
         }
         "retry-members" => {
-            let asked = request_for(&request, "members=failed", None);
+            let asked = with_key(request_for(&shell, "members=failed", None), &fields)?;
             let made = submit::retry(State(Arc::clone(&state)), Id(id), asked).await?;
             return to_job(&state, made).await;
         }
@@ -108,7 +136,8 @@ pub(crate) async fn batch(
     if verb != "retry" {
         return Err(no_such_verb(&verb));
     }
-    let asked = request_for(&request, "", None);
+    let (shell, fields) = split(request).await?;
+    let asked = with_key(request_for(&shell, "", None), &fields)?;
     let answer = batches::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
     let answer: RetriedBatch = read_answer(answer).await?;
     match (answer.batch.filter(|new| new.count > 0), answer.refusals.first()) {
@@ -207,7 +236,7 @@ pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -
     let (verb, selection) = (field(&fields, "verb").to_owned(), field(&fields, "selection").to_owned());
     let counts_only = field(&fields, "confirmed").is_empty();
     let query = if counts_only { format!("{selection}&dry_run=1") } else { selection.clone() };
-    let asked = request_for(&shell, &query, None);
+    let asked = with_key(request_for(&shell, &query, None), &fields)?;
     let answer = match verb.as_str() {
         "cancel" => bulk::cancel(State(Arc::clone(&state)), asked).await?,
         "retry" => bulk::retry(State(Arc::clone(&state)), asked).await?,

@@ -2,6 +2,7 @@
 //! scans waiting jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use protocol::Timestamp;
 use scheduler::expectations::ExpectationRow;
@@ -13,12 +14,16 @@ use super::format;
 use super::jobs::first_page;
 use super::last_day;
 use super::workers::WorkerRow;
+use crate::auth::actor::Actor;
+use crate::auth::role::Permission;
+use crate::clock;
 use crate::http::api::{health, notifications};
 use crate::http::middleware::problem::{Problem, pending_text};
 use crate::http::present::shapes::{Pause, Worker};
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use crate::rfc3339::Time;
+use crate::store::TokenRow;
 
 /// Something that a person should look at.
 pub(super) struct Attention {
@@ -36,6 +41,8 @@ const FAILING_TARGETS: usize = 5;
 const PAUSES: usize = 10;
 /// Workers, and definitions with a missed expectation, that are named.
 const NAMED: usize = 20;
+/// Tokens in use that expire within this time are named.
+const TOKEN_EXPIRES_WITHIN: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Definitions that the text about waiting jobs names, and that its link selects.
 const WAITING_NAMED: usize = 3;
 
@@ -49,6 +56,9 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
     let snapshot = state.services.engine.snapshot();
     let mut all: Vec<Attention> =
         health::server_warnings(state).into_iter().map(|text| entry("bad", text, "")).collect();
+    if Actor::current().role.allows(Permission::Administer) {
+        all.extend(capped(tokens(state), "/audit", "more tokens in use expire soon"));
+    }
     all.extend(capped(workers(all_workers), "/workers", "more workers need attention"));
     all.extend(waiting(&snapshot));
     for message in notifications::failing(state).await?.into_iter().take(FAILING_TARGETS) {
@@ -113,6 +123,19 @@ fn capped(mut entries: Vec<Attention>, link: &str, others: &str) -> Vec<Attentio
         entries.push(entry("warn", format!("{left_out} {others}"), link));
     }
     entries
+}
+
+/// Tokens in use that expire soon. Their names are for administrators, who can make others.
+fn tokens(state: &AppState) -> Vec<Attention> {
+    let now = clock::now().utc;
+    let expiring = state.services.records.tokens.expiring(now).into_iter();
+    let soon = expiring.take_while(|(end, _)| end.since(now) < TOKEN_EXPIRES_WITHIN);
+    let line = |(end, row): (Timestamp, TokenRow)| {
+        let left = format::span(end.since(now));
+        let text = format!("the token {} ({}) is in use and expires in {left}", row.name, row.role);
+        entry("warn", text, &format!("/audit?by={}", row.name))
+    };
+    soon.map(line).collect()
 }
 
 fn workers(workers: &[Worker]) -> Vec<Attention> {

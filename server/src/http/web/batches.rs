@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use protocol::JobId;
 
+use super::chart::{self, Bar, Share};
 use super::format::{self, Moment};
 use super::jobs::Row;
 use super::list_address::ListAddress;
@@ -29,11 +30,14 @@ struct BatchRow {
     eta: Option<Moment>,
     ended: u32,
     failures: u32,
+    /// Its members by what became of them, without those that wait.
+    shares: Vec<Share>,
 }
 
 impl BatchRow {
     fn of(batch: BatchSummary) -> Self {
         Self {
+            shares: shares(&batch),
             tone: format::tone(&batch.state),
             created: format::moment(batch.created_at),
             ended_at: batch.ended_at.map(format::moment),
@@ -43,6 +47,45 @@ impl BatchRow {
             batch,
         }
     }
+
+    /// The bar of the shares.
+    fn bars(&self) -> Vec<Bar> {
+        chart::shares(&self.shares, u64::from(self.batch.count))
+    }
+
+    /// Members that are neither on workers nor have ended.
+    const fn waiting(&self) -> u32 {
+        let counts = &self.batch.counts;
+        counts.live().saturating_sub(counts.running + counts.assigned)
+    }
+
+    /// The shares in words, for the label of the bar.
+    fn in_words(&self) -> String {
+        let words: Vec<&str> = self.shares.iter().map(|share| share.words.as_str()).collect();
+        format!(
+            "{} members: {}",
+            self.batch.count,
+            if words.is_empty() { "all wait".to_owned() } else { words.join(", ") }
+        )
+    }
+}
+
+/// The members that have ended or are on workers. They have the colours of their states, but cancelled ones differ from waiting ones.
+fn shares(batch: &BatchSummary) -> Vec<Share> {
+    let counts = &batch.counts;
+    let all = [
+        ("good", counts.succeeded, "succeeded", "succeeded"),
+        ("bad", counts.failures(), "failed", "failed,expired,lost"),
+        ("warn", counts.cancelled, "cancelled", "cancelled"),
+        ("live", counts.running + counts.assigned, "on workers", "running,assigned"),
+    ];
+    let share = |(tone, count, word, states): (&'static str, u32, &str, &str)| Share {
+        tone,
+        count: u64::from(count),
+        words: format!("{count} {word}"),
+        link: format!("/jobs?{}", encode([("batch", batch.id.to_string().as_str()), ("state", states)])),
+    };
+    all.into_iter().filter(|(_, count, ..)| *count > 0).map(share).collect()
 }
 
 #[derive(Template)]

@@ -30,6 +30,52 @@ const GAP: u64 = 3;
 /// A bar of a very short run can still be seen and hit.
 const HEIGHT_MIN: u64 = 4;
 
+/// A part of a whole: the jobs of some states.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// The class that colours it.
+    pub(crate) tone: &'static str,
+    pub(crate) count: u64,
+    /// The number in words, for those who do not see the colours.
+    pub(crate) words: String,
+    /// The page behind it, below the base path; empty if there is none.
+    pub(crate) link: String,
+}
+
+/// Bars behind each other in one line, as wide as their share of the whole. A share that is not empty can be seen.
+pub(crate) fn shares(shares: &[Share], whole: u64) -> Vec<Bar> {
+    let whole = whole.max(1);
+    let width =
+        |share: &Share| (share.count.saturating_mul(SHARES_WIDTH) / whole).clamp(SHARE_MIN, SHARES_WIDTH);
+    let mut widths: Vec<u64> = shares.iter().map(width).collect();
+    // The widest one gives what the narrow ones have too much.
+    let excess = widths.iter().sum::<u64>().saturating_sub(SHARES_WIDTH);
+    if let Some(widest) = widths.iter_mut().max() {
+        *widest = widest.saturating_sub(excess);
+    }
+    let mut x = 0;
+    let bars = shares.iter().zip(widths).map(|(share, width)| {
+        let bar = Bar {
+            x,
+            y: 0,
+            width,
+            height: SHARES_HEIGHT,
+            tone: share.tone,
+            title: share.words.clone(),
+            link: share.link.clone(),
+        };
+        x += width;
+        bar
+    });
+    bars.collect()
+}
+
+/// Size of the line of shares in its own units.
+const SHARES_WIDTH: u64 = 1_000;
+const SHARES_HEIGHT: u64 = 20;
+/// The smallest width of a share: one failure of thousands of members is seen.
+const SHARE_MIN: u64 = 15;
+
 /// How many jobs ended within one hour, by their state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hour {
@@ -128,6 +174,24 @@ pub(crate) fn summary(runs: &[Job]) -> Option<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_as_wide_as_their_part_and_a_small_one_is_seen() {
+        let bars = |counts: &[u64], whole| -> Vec<(u64, u64)> {
+            let share = |count: &u64| Share {
+                tone: "good",
+                count: *count,
+                words: String::new(),
+                link: String::new(),
+            };
+            let of: Vec<Share> = counts.iter().map(share).collect();
+            shares(&of, whole).iter().map(|bar| (bar.x, bar.width)).collect()
+        };
+        assert_eq!(bars(&[5, 3], 10), [(0, 500), (500, 300)], "the rest has not ended");
+        assert_eq!(bars(&[99_999, 1], 100_000), [(0, 985), (985, 15)]);
+        assert_eq!(bars(&[1], 100_000), [(0, 15)]);
+        assert_eq!(bars(&[], 0), []);
+    }
 
     #[test]
     fn bars_of_an_hour_stand_on_each_other_within_the_chart() {

@@ -9,7 +9,7 @@ use axum::response::Response;
 use scheduler::pauses::PauseTarget;
 
 use super::chart::{self, Bar, Summary};
-use super::format::{self, Moment};
+use super::format::{self, Moment, ShownValue};
 use super::jobs::Row;
 use super::limits::{self, LimitRow};
 use super::page::{Frame, render};
@@ -124,7 +124,7 @@ struct DefinitionPage {
     runs: Vec<Row>,
     schedules: Vec<ScheduleRow>,
     /// The definition's facts, each with its name.
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<(&'static str, ShownValue)>,
     /// All its keys with their values.
     keys: String,
     /// It is paused itself.
@@ -164,7 +164,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         is_paused: definition.pauses.iter().any(|pause| pause.of == "definition"),
         paused_by: definition.pauses.iter().map(Pause::words).collect(),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
-        facts: facts(&definition),
+        facts: facts(&definition).into_iter().map(|(name, value)| (name, ShownValue::of(value))).collect(),
         keys: revisions::keys(entry),
         missed: missed(&definition),
         stale_since: expect.and_then(|expect| expect.stale_since).map(format::moment),
@@ -172,7 +172,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         slow_job: expect.and_then(|expect| expect.slow_job),
         expected: expect.map(expected).unwrap_or_default(),
         needs_params: definition.params.iter().any(|param| param.required),
-        form: RunForm::of_definition(&entry.definition),
+        form: RunForm::of_definition(entry),
         definition,
     })
 }

@@ -15,6 +15,45 @@ pub(crate) struct Moment {
     pub(crate) relative: String,
 }
 
+impl Moment {
+    /// The exact instant for people, to the second: `2026-03-01 09:30:00 UTC`. The script writes it in the zone of the browser.
+    pub(crate) fn text(&self) -> String {
+        let to_the_second = self.exact.split('.').next().unwrap_or_default();
+        format!("{} UTC", to_the_second.trim_end_matches('Z').replace('T', " "))
+    }
+}
+
+/// A value on a page of details: a long one is folded.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownValue {
+    pub(crate) text: String,
+    /// The beginning of a long value, and its size; empty for a short one.
+    pub(crate) summary: String,
+}
+
+impl ShownValue {
+    pub(crate) fn of(text: String) -> Self {
+        let lines = text.lines().count();
+        let is_long = lines > LINES_MAX || text.chars().nth(CHARS_MAX).is_some();
+        let summary = is_long.then(|| {
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            let size = bytes(text.len() as u64);
+            let size = if lines > 1 { format!("{lines} lines, {size}") } else { size };
+            match first.char_indices().nth(SUMMARY_CHARS) {
+                Some((end, _)) => format!("{}… ({size})", &first[..end]),
+                None => format!("{first} … ({size})"),
+            }
+        });
+        Self { summary: summary.unwrap_or_default(), text }
+    }
+}
+
+/// A value that is longer is folded.
+const LINES_MAX: usize = 10;
+const CHARS_MAX: usize = 600;
+/// Characters of its beginning that stand for it.
+const SUMMARY_CHARS: usize = 60;
+
 /// The moment of an instant, as seen now.
 pub(crate) fn moment(time: Time) -> Moment {
     Moment { exact: time.to_string(), relative: relative(time.0, clock::now().utc) }
@@ -90,6 +129,21 @@ mod tests {
         assert_eq!(relative(Timestamp(1_000_000 + 7_800_000), now), "in 2h 10m");
         assert_eq!(relative(Timestamp(940_000), now), "1m ago");
         assert_eq!(relative(Timestamp(1_005_500), now), "in 5s");
+    }
+
+    #[test]
+    fn a_moment_is_also_written_in_full() {
+        let moment = moment(Time(Timestamp(1_772_357_400_120)));
+        assert_eq!(moment.text(), "2026-03-01 09:30:00 UTC");
+    }
+
+    #[test]
+    fn a_long_value_has_a_summary() {
+        let summary = |text: String| ShownValue::of(text).summary;
+        assert_eq!(summary("a\n".repeat(10)), "");
+        assert_eq!(summary("a\n".repeat(11)), "a … (11 lines, 22 B)");
+        assert_eq!(summary("é".repeat(600)), "");
+        assert_eq!(summary("é".repeat(601)), format!("{}… (1.1 KiB)", "é".repeat(60)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::JobId;
 use scheduler::step::PendingReason;
 use serde_json::Value;
 
-use super::format::{self, Moment};
+use super::format::{self, Moment, ShownValue};
 use super::jobs::Row;
 use super::page::{Frame, render};
 use super::usage::{self, Curves};
@@ -63,7 +63,10 @@ struct JobPage {
     events: Vec<EventRow>,
     parts: Vec<Part>,
     /// Its parameters, each with its value as text.
-    params: Vec<(String, String)>,
+    params: Vec<(String, ShownValue)>,
+    args: ShownValue,
+    /// The names of its variables.
+    variables: ShownValue,
     input: Option<Document>,
     result: Option<Document>,
     timeout: String,
@@ -111,7 +114,13 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),
         events: full.timeline.iter().cloned().map(event_row).collect(),
         parts: parts(&full),
-        params: full.params.iter().map(|(name, value)| (name.clone(), value_text(value))).collect(),
+        params: full
+            .params
+            .iter()
+            .map(|(name, value)| (name.clone(), ShownValue::of(value_text(value))))
+            .collect(),
+        args: ShownValue::of(full.args.join(" ")),
+        variables: ShownValue::of(full.environment.join(", ")),
         input: full.input.as_ref().map(document),
         result: full.result.as_ref().map(document),
         timeout: match full.job.timeout {
@@ -155,7 +164,7 @@ fn wait_lines(explanation: &Explanation) -> Vec<String> {
 
 /// A value in JSON for people; its first part, if it is long.
 struct Document {
-    text: String,
+    value: ShownValue,
     is_cut: bool,
 }
 
@@ -168,7 +177,7 @@ fn document(value: &Value) -> Document {
     if is_cut {
         text.truncate(text.floor_char_boundary(DOCUMENT_BYTES_MAX));
     }
-    Document { text, is_cut }
+    Document { value: ShownValue::of(text), is_cut }
 }
 
 /// The value of a parameter as people write it.

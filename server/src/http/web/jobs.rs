@@ -8,12 +8,14 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::format::{self, Moment};
-use super::list_address::ListAddress;
+use super::list_address::{FilterFault, ListAddress};
 use super::page::{Frame, render, see_other};
 use crate::http::api::job_export::{ExportFormat, export};
-use crate::http::api::job_list;
+use crate::http::api::job_list::{self, Page};
+use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Job, Time};
+use crate::http::request::job_filter;
 use crate::http::request::query::{Query, encode};
 use crate::http::state::AppState;
 
@@ -56,7 +58,6 @@ fn ran(job: &Job) -> String {
 }
 
 /// The fields of the filter form, as they were sent.
-#[derive(Default)]
 struct Filter {
     state: String,
     name: String,
@@ -64,10 +65,56 @@ struct Filter {
     label: String,
     text: String,
     since: String,
-    /// The limits of the time of the end; the form has no field for them.
-    ended_since: String,
-    ended_until: String,
+    until: String,
+    /// Filters of links, for which the form has no field. It keeps them.
+    others: Vec<(String, String)>,
+    fault: Option<FilterFault>,
 }
+
+impl Filter {
+    fn of(address: &ListAddress) -> Self {
+        let is_other = |(name, _): &(&str, &str)| job_filter::NAMES.contains(name) && !FIELDS.contains(name);
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Self {
+            state: address.value("state"),
+            name: address.value("name"),
+            worker: address.value("worker"),
+            label: address.value("label"),
+            text: address.value("text"),
+            since: address.value("since"),
+            until: address.value("until"),
+            others: address.pairs().filter(is_other).map(owned).collect(),
+            fault: None,
+        }
+    }
+
+    /// True for the field that was refused.
+    fn is_wrong(&self, field: &str) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.is_of(field))
+    }
+
+    /// The filters without a field, in words; empty if there are none.
+    fn others_in_words(&self) -> String {
+        let has_ended_since = self.others.iter().any(|(name, _)| name == "ended_since");
+        let words = self.others.iter().map(|(name, value)| match name.as_str() {
+            "batch" => format!("of the batch {value}"),
+            "member_of" => format!("that are members of job {value}"),
+            "schedule" => format!("of the schedule {value}"),
+            "revision" => format!("of the revision {value}"),
+            "outcome" => format!("with the outcome {value}"),
+            "exit_code" => format!("with the exit code {value}"),
+            "ended_since" => format!("that ended from {value}"),
+            "ended_until" if has_ended_since => format!("until {value}"),
+            "ended_until" => format!("that ended until {value}"),
+            "accepted_since" => format!("accepted from {value}"),
+            _ => format!("accepted until {value}"),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The filters for which the form has a field.
+const FIELDS: [&str; 7] = ["state", "name", "worker", "label", "text", "since", "until"];
 
 /// States that the form offers.
 const STATES: [&str; 10] = [
@@ -101,26 +148,34 @@ struct JobsPage {
 /// `GET /jobs`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let address = ListAddress::of(&uri)?;
-    let page = job_list::page(&state, address.query()).await?;
-    let frame = Frame::new(&state, "jobs", "Jobs");
-    render(&JobsPage {
+    let refusal = match job_list::page(&state, address.query()).await {
+        Ok(page) => return render(&page_of(&state, &address, page)),
+        Err(problem) => problem,
+    };
+    let Some(fault) = FilterFault::of(&refusal) else { return Err(refusal) };
+    // People type a part of a name. Links and the API have whole names.
+    if refusal.code() == Code::UnknownName
+        && let Some(pattern) = job_filter::pattern_of_part(&state, &address.value("name")).await?
+    {
+        let query = address.replaced("name", &pattern);
+        return Ok(see_other(&state.services.base_path, &format!("/jobs?{query}")));
+    }
+    let mut page = page_of(&state, &address, Page { jobs: Vec::new(), next: None });
+    page.filter.fault = Some(fault);
+    Ok(refusal.shown_by(render(&page)?))
+}
+
+fn page_of(state: &AppState, address: &ListAddress, page: Page<Job>) -> JobsPage {
+    let frame = Frame::new(state, "jobs", "Jobs");
+    JobsPage {
         may_act: frame.may_run_all(page.jobs.iter().map(|job| job.name.as_str())),
         frame,
-        filter: Filter {
-            state: address.value("state"),
-            name: address.value("name"),
-            worker: address.value("worker"),
-            label: address.value("label"),
-            text: address.value("text"),
-            since: address.value("since"),
-            ended_since: address.value("ended_since"),
-            ended_until: address.value("ended_until"),
-        },
+        filter: Filter::of(address),
         states: STATES,
         rows: page.jobs.into_iter().map(Row::of).collect(),
         older: address.next_page(page.next.as_deref()),
         selection: address.selection(),
-    })
+    }
 }
 
 /// The first page of a list of jobs.

@@ -42,8 +42,35 @@ impl ListAddress {
         encode(self.pairs().filter(|(name, _)| !matches!(*name, "cursor" | "limit")))
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// The query of the first page with another value of a field.
+    pub(crate) fn replaced(&self, name: &str, value: &str) -> String {
+        let replaced = |(field, old)| if field == name { (field, value) } else { (field, old) };
+        encode(self.pairs().filter(|(field, _)| *field != "cursor").map(replaced))
+    }
+
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.filled.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// The refusal of a filter, shown with the filters as they were sent.
+pub(super) struct FilterFault {
+    /// The parameter that was refused.
+    field: String,
+    pub(super) text: String,
+}
+
+impl FilterFault {
+    /// `None` for a problem that is not the fault of a parameter.
+    pub(super) fn of(problem: &Problem) -> Option<Self> {
+        let field = problem.wrong_field()?.strip_prefix('?')?;
+        let hint = problem.advice().map(|hint| format!("; {hint}")).unwrap_or_default();
+        Some(Self { field: field.to_owned(), text: format!("{field}: {}{hint}", problem.detail()) })
+    }
+
+    /// True if this parameter was refused.
+    pub(super) fn is_of(&self, field: &str) -> bool {
+        self.field == field
     }
 }
 
@@ -58,5 +85,6 @@ mod tests {
         assert_eq!(address.next_page(Some("b")).as_deref(), Some("state=failed&limit=5&cursor=b"));
         assert_eq!(address.next_page(None), None);
         assert_eq!(address.selection(), "state=failed");
+        assert_eq!(address.replaced("state", "*"), "state=*&limit=5");
     }
 }

@@ -3,6 +3,7 @@
 //! A page reads what the API answers and puts it into a template (`server/templates`); a form calls the handler of the API and leads back.
 //! Every page works without JavaScript; `server/static/app.js` keeps pages current. Nothing here decides anything about jobs.
 
+mod account;
 mod actions;
 mod api_docs;
 mod assets;
@@ -73,6 +74,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/notifications", get(notifications::show))
         .route("/notifications/test", post(notifications::test))
         .route("/audit", get(audit::show))
+        .route("/account", get(account::show))
         .route("/api-docs", get(api_docs::show))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
@@ -86,6 +88,7 @@ pub(crate) fn is_page(path: &str) -> bool {
     matches!(
         first,
         "" | "search"
+            | "account"
             | "api-docs"
             | "audit"
             | "jobs"

@@ -8,7 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::format::{self, Moment};
-use super::list_address::ListAddress;
+use super::list_address::{FilterFault, ListAddress};
 use super::output::plain;
 use super::page::{Frame, render};
 use crate::http::api::logs;
@@ -73,6 +73,15 @@ struct Form {
     ignore_case: bool,
     name: String,
     since: String,
+    until: String,
+    fault: Option<FilterFault>,
+}
+
+impl Form {
+    /// True for the field that was refused.
+    fn is_wrong(&self, field: &str) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.is_of(field))
+    }
 }
 
 #[derive(Template)]
@@ -100,9 +109,17 @@ struct Searched {
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let address = ListAddress::of(&uri)?;
     let found = match address.value("q").is_empty() {
-        true => None,
-        false => Some(logs::search::part(&state, address.query()).await?),
+        true => Ok(None),
+        false => logs::search::part(&state, address.query()).await.map(Some),
     };
+    let (found, refusal) = match found {
+        Ok(found) => (found, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let fault = refusal.as_ref().and_then(FilterFault::of);
+    if let (Some(problem), None) = (&refusal, &fault) {
+        return Err(problem.clone());
+    }
     let is_on = |name: &str| !matches!(address.value(name).as_str(), "" | "0" | "false");
     let form = Form {
         q: address.value("q"),
@@ -110,14 +127,20 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         ignore_case: is_on("ignore_case"),
         name: address.value("name"),
         since: address.value("since"),
+        until: address.value("until"),
+        fault,
     };
     let next = found.as_ref().and_then(|found| found.next.as_deref());
-    render(&SearchPage {
+    let page = render(&SearchPage {
         frame: Frame::new(&state, "jobs", "Search in output"),
         form,
         next: address.next_page(next),
         searched: found.as_ref().map(|found| searched(found, address.value("cursor").is_empty())),
         rows: found.into_iter().flat_map(|found| found.lines).map(Row::of).collect(),
+    })?;
+    Ok(match refusal {
+        Some(problem) => problem.shown_by(page),
+        None => page,
     })
 }
 

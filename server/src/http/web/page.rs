@@ -8,10 +8,12 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::assets;
+use super::{actions, assets, format};
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
+use crate::clock;
 use crate::http::middleware::problem::Problem;
+use crate::http::present::caller;
 use crate::http::state::AppState;
 
 /// The facts that the frame of a page needs.
@@ -108,6 +110,16 @@ impl Frame {
     /// The name of the token of the sender, with its role.
     pub(crate) fn signed_in_as(&self) -> Option<String> {
         self.actor.token.as_ref().map(|name| format!("{name} ({})", self.actor.role))
+    }
+
+    /// How long the token of the sender is still valid, if that is not long any more.
+    pub(crate) fn token_expires_in(&self) -> Option<String> {
+        caller::remaining(&self.actor, clock::now().utc).map(format::span)
+    }
+
+    /// An idempotency key for one form of this rendering.
+    pub(crate) fn new_key(&self) -> String {
+        actions::new_key()
     }
 
     /// `page` for the marked entry of the navigation, for `aria-current`.

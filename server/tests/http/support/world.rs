@@ -146,11 +146,21 @@ impl World {
         id
     }
 
-    /// A batch, without what follows from its members.
+    /// A batch with its members by state. It never ends.
     pub(super) fn batch(&self, first: JobId) -> Option<BatchRow> {
         let members = self.jobs.iter().filter(|record| record.row.batch == Some(first));
-        let count = u32::try_from(members.count()).expect("few");
-        (count > 0).then(|| BatchRow {
+        let (mut counts, mut count) = (BatchCounts::default(), 0);
+        for member in members {
+            count += 1;
+            match member.row.state {
+                State::Running => counts.running += 1,
+                State::Succeeded => counts.succeeded += 1,
+                State::Failed => counts.failed += 1,
+                State::Cancelled => counts.cancelled += 1,
+                _ => counts.queued += 1,
+            }
+        }
+        (count > 0).then_some(BatchRow {
             first,
             name: None,
             created_at: CREATED_AT,
@@ -163,7 +173,7 @@ impl World {
             state: BatchState::Running,
             removed: 0,
             skipped: 0,
-            counts: BatchCounts::default(),
+            counts,
         })
     }
 

@@ -53,7 +53,7 @@ impl LogsParams {
             resumed: None,
             which: which(query.text("stream")?.as_deref())?,
             tail: query.number("tail")?,
-            since: query.instant("since")?,
+            since: query.since("since")?,
             offset: offset.unwrap_or_default(),
             range: parts.headers.get(header::RANGE).and_then(|range| Range::parse(range.to_str().ok()?)),
             events: wants_events(&parts.headers),

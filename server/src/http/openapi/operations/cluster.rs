@@ -17,7 +17,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("attempt", Kind::Number(0, u32::MAX as u64, 1), "Only this attempt; absent: the latest one."),
                 query("stream", Kind::Word(&["stdout", "stderr"]), "Only one of both streams."),
                 query("tail", Kind::Number(0, 1_000_000, 100), "Only the last lines. Not together with offset or Range."),
-                query("since", Kind::Instant, "Only output that was received at or after this instant. Not together with offset or Range."),
+                query("since", Kind::Instant, "Only output that was received at or after this instant; a date is its midnight in UTC. Not together with offset or Range."),
                 query("offset", Kind::Number(0, i64::MAX.unsigned_abs(), 0), "From this byte on."),
                 query("follow", Kind::Switch, "The answer goes on until the job has ended."),
                 query("encoding", Kind::Word(&["base64"]), "For events: the data is encoded."),

@@ -14,7 +14,7 @@ pub(super) fn definitions() -> Vec<Operation> {
         Operation::get("/api/definitions", "definitions", "list_definitions", "List the definitions")
             .takes(&[query("tag", Kind::Text("nightly"), "Only those with this tag.")])
             .answers(200, "The definitions, by name.", vec![list::<shapes::Definition>(definition())])
-            .with_headers(&[("etag", "The revision of all definitions.")]),
+            .with_headers(&[("longshore-definitions-revision", "The revision of all definitions.")]),
         Operation::get("/api/definitions/{name}", "definitions", "get_definition", "Look at a definition with its schedules")
             .answers(200, "The definition.", vec![object::<shapes::Definition>(definition())])
             .problems(&[&[Code::UnknownJob]]),
@@ -70,8 +70,8 @@ pub(super) fn schedules() -> Vec<Operation> {
             .takes(&PAGE)
             .takes(&[
                 query("schedule", Kind::Text("night"), "Only rows of the schedule with this id."),
-                query("since", Kind::Instant, "Only rows with a slot at or after this instant."),
-                query("until", Kind::Instant, "Only rows with a slot before this instant."),
+                query("since", Kind::Instant, "Only rows with a slot at or after this instant. A date is its midnight in UTC."),
+                query("until", Kind::Instant, "Only rows with a slot before this instant. A date, in UTC, is included."),
             ])
             .answers(200, "A page of the ledger.", vec![list::<shapes::Fire>(json!({
                 "schedule": "night", "from": "2026-11-20T01:00:00.000Z", "to": "2026-11-20T01:00:00.000Z", "count": 1,
@@ -111,6 +111,12 @@ pub(super) fn access() -> Vec<Operation> {
     let mut new = token.clone();
     new["token"] = "longshore_3_".into();
     vec![
+        Operation::get("/api/whoami", "access", "get_caller", "The sender of the request, and what it may do")
+            .answers(200, "The token, its role and its end.", vec![object::<shapes::Caller>(json!({
+                "token": "ci", "login": "token", "role": "submitter", "definitions": ["nightly-*"],
+                "expires_at": "2026-11-27T13:09:01.177Z",
+                "warning": { "code": "token_expires", "text": "the token expires in 6d 23h; an administrator can make another one" }
+            }))]),
         Operation::get("/api/tokens", "access", "list_tokens", "List the tokens")
             .answers(200, "The tokens, without their texts.", vec![list::<shapes::Token>(token.clone())]),
         Operation::post("/api/tokens", "access", "create_token", "Make a token")
@@ -127,7 +133,7 @@ pub(super) fn access() -> Vec<Operation> {
                 query("by", Kind::Text("ci"), "The name of the token."),
                 query("path", Kind::Text("/api/workers"), "A text in the path."),
                 query("about", Kind::Text("token ci"), "A text in the object or the detail."),
-                query("since", Kind::Instant, "Answered at or after this instant."),
+                query("since", Kind::Instant, "Answered at or after this instant. A date is its midnight in UTC."),
                 query("refused", Kind::Switch, "Only refused requests."),
             ])
             .takes(&PAGE)

@@ -60,12 +60,12 @@ pub(super) const FILTERS: [Parameter; 17] = [
     query("revision", Kind::Text(REVISION_EXAMPLE), "The revision of the definition."),
     query("outcome", Kind::Text("failed"), "Outcomes of the latest attempt, separated by commas."),
     query("exit_code", Kind::Integer, "The exit code of the latest attempt."),
-    query("since", Kind::Instant, "Accepted at or after this instant."),
-    query("until", Kind::Instant, "Accepted before this instant."),
+    query("since", Kind::Instant, "Accepted at or after this instant. A date is its midnight in UTC."),
+    query("until", Kind::Instant, "Accepted before this instant. A date, in UTC, is included."),
     query("accepted_since", Kind::Instant, "The same as since."),
     query("accepted_until", Kind::Instant, "The same as until."),
-    query("ended_since", Kind::Instant, "Ended at or after this instant."),
-    query("ended_until", Kind::Instant, "Ended before this instant."),
+    query("ended_since", Kind::Instant, "Ended at or after this instant; a date as in since."),
+    query("ended_until", Kind::Instant, "Ended before this instant; a date as in until."),
     query("text", Kind::Text("disk full"), "A text in the reason of the end."),
 ];
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Text, Time};
+use super::{Reason, Text, Time};
 
 /// A token, without its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -59,6 +59,28 @@ pub struct NewToken {
     /// Its facts.
     #[serde(flatten)]
     pub facts: Token,
+}
+
+/// The sender of a request, and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Caller {
+    /// The name of its token; `proxy:NAME` for a user whom a proxy has signed in; absent: the server needs no token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// `token`, `proxy`, or `none` on a server that needs no token.
+    #[schema(value_type = String)]
+    pub login: Text,
+    /// `viewer`, `submitter`, `operator` or `admin`.
+    #[schema(value_type = String)]
+    pub role: Text,
+    /// Names and patterns of the definitions on whose jobs it may act; empty: all.
+    pub definitions: Vec<String>,
+    /// From when the token is no longer valid; absent: it does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// `token_expires`: the token expires within 14 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<Reason>,
 }
 
 /// A request that was to change something, or several that are alike.

@@ -34,7 +34,7 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 pub use crate::rfc3339::Time;
-pub use access::{AuditEntry, NewToken, Token};
+pub use access::{AuditEntry, Caller, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use super::form::{Control, FormField, PARAM, RunForm};
+use super::field::{Control, FormField, PARAM};
+use super::form::RunForm;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::web::actions::Fields;

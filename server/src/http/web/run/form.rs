@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 
 use scheduler::definition::Definition;
 use scheduler::job::AttemptTimeout;
-use scheduler::params::{Absence, Field, Param, ParamKind, ParamValue};
+use scheduler::params::{Field, ParamValue};
 use serde_json::Value;
 
+use super::field::{Control, FormField, PARAM, in_lines};
+use crate::catalogue::Entry;
 use crate::config::jobs_file::quantity::DurationText;
+use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::web::actions::Fields;
+use crate::http::present::shapes::Fault;
+use crate::http::web::actions::{Fields, key_of, new_key};
 use crate::params;
 use crate::store::JobRecord;
 
@@ -27,113 +31,25 @@ pub(crate) struct RunForm {
     pub(crate) others: Vec<FormField>,
     /// Faults that belong to no field.
     pub(crate) faults: Vec<String>,
-}
-
-/// A field with its label and what is wrong with it.
-#[derive(Debug, Default)]
-pub(crate) struct FormField {
-    /// The name in the submission: `params.size`, `priority`.
-    pub(crate) name: String,
-    pub(crate) label: String,
-    pub(crate) control: Control,
-    pub(crate) is_required: bool,
-    /// The value that applies while the field is empty.
-    pub(crate) placeholder: String,
-    pub(crate) hint: String,
-    /// The value; the items of a list one a line.
-    pub(crate) value: String,
-    /// Empty if nothing is wrong.
-    pub(crate) fault: String,
-}
-
-/// The element that takes a value.
-#[derive(Debug, Default)]
-pub(crate) enum Control {
-    /// One line of text.
-    #[default]
-    Line,
-    /// A number; the step is `1` or `any`.
-    Number { min: String, max: String, step: String },
-    /// A line that nobody reads over a shoulder, and that is never filled in.
-    Secret,
-    /// Several lines: one item a line, or a text.
-    Lines(u8),
-    /// One of these words.
-    Choice(Vec<String>),
-    /// Any of these words.
-    Items(Vec<String>),
-}
-
-impl FormField {
-    /// The id of its element.
-    pub(crate) fn id(&self) -> String {
-        self.name.replace('.', "-")
-    }
-
-    /// The value that applies while no item is chosen, in one line.
-    pub(crate) fn default_items(&self) -> String {
-        self.placeholder.replace('\n', ", ")
-    }
-
-    /// True if this option of a choice or a list is taken.
-    pub(crate) fn has(&self, option: &str) -> bool {
-        self.value.lines().any(|line| line == option)
-    }
-
-    pub(super) fn of_param(param: &Param) -> Self {
-        let control = match &param.kind {
-            _ if param.secret => Control::Secret,
-            ParamKind::Text { .. } | ParamKind::Duration(_) => Control::Line,
-            ParamKind::Integer(bounds) => {
-                Control::Number { min: limit(bounds.min), max: limit(bounds.max), step: "1".to_owned() }
-            }
-            ParamKind::Number(bounds) => {
-                Control::Number { min: limit(bounds.min), max: limit(bounds.max), step: "any".to_owned() }
-            }
-            ParamKind::Boolean => Control::Choice(vec!["true".to_owned(), "false".to_owned()]),
-            ParamKind::Enum(words) => Control::Choice(words.clone()),
-            ParamKind::List { items, .. } if items.is_empty() => Control::Lines(3),
-            ParamKind::List { items, .. } => Control::Items(items.clone()),
-        };
-        let placeholder = match &param.absence {
-            Absence::Default(_) if param.secret => "has a default".to_owned(),
-            Absence::Default(value) => in_lines(value),
-            Absence::Allowed => String::new(),
-            Absence::Refused if matches!(control, Control::Choice(_)) => "choose one".to_owned(),
-            Absence::Refused => String::new(),
-        };
-        let allowed = match control {
-            Control::Choice(_) | Control::Items(_) => None,
-            Control::Lines(_) => Some(format!("{}, one item a line", params::allowed(&param.kind))),
-            _ => Some(params::allowed(&param.kind)),
-        };
-        let hints: Vec<String> = param.description.clone().into_iter().chain(allowed).collect();
-        Self {
-            name: format!("{PARAM}{}", param.name),
-            label: param.name.clone(),
-            control,
-            is_required: param.absence == Absence::Refused,
-            placeholder,
-            hint: hints.join(": "),
-            ..Self::default()
-        }
-    }
+    /// The idempotency key of the job, so that a second click makes no second job.
+    pub(crate) key: String,
 }
 
 impl RunForm {
     /// The empty form of a definition.
-    pub(crate) fn of_definition(definition: &Definition) -> Self {
-        let mut form = Self::with_fields(format!("/definitions/{}/run", definition.name), Some(definition));
-        form.show_defaults(definition);
+    pub(crate) fn of_definition(entry: &Entry) -> Self {
+        let name = &entry.definition.name;
+        let mut form = Self::with_fields(format!("/definitions/{name}/run"), Some(entry));
+        form.show_defaults(&entry.definition);
         form
     }
 
-    /// The form that runs an ended job again, filled with what it had. `definition` is as it is now, if it is still there.
-    pub(crate) fn of_job(record: &JobRecord, definition: Option<&Definition>) -> Self {
+    /// The form that runs an ended job again, filled with what it had. `entry` is its definition as it is now, if it is still there.
+    pub(crate) fn of_job(record: &JobRecord, entry: Option<&Entry>) -> Self {
         let row = &record.row;
-        let mut form = Self::with_fields(format!("/jobs/{}/again", row.job), definition);
-        if let Some(definition) = definition {
-            form.show_defaults(definition);
+        let mut form = Self::with_fields(format!("/jobs/{}/again", row.job), entry);
+        if let Some(entry) = entry {
+            form.show_defaults(&entry.definition);
         }
         for param in &record.params {
             let name = format!("{PARAM}{}", param.name);
@@ -177,12 +93,10 @@ impl RunForm {
         form
     }
 
-    pub(super) fn with_fields(action: String, definition: Option<&Definition>) -> Self {
-        let rules = definition.map(|definition| &definition.submission);
-        let declared = rules.map(|rules| rules.params.declared.as_slice()).unwrap_or_default();
-        let allow = rules.and_then(|rules| rules.allow.as_ref());
+    pub(super) fn with_fields(action: String, entry: Option<&Entry>) -> Self {
+        let allow = entry.and_then(|entry| entry.definition.submission.allow.as_ref());
         let is_allowed = |field: Field| allow.is_none_or(|allow| allow.contains(&field));
-        let declared = if is_allowed(Field::Params) { declared } else { &[] };
+        let declared = entry.filter(|_| is_allowed(Field::Params)).map(Entry::params).unwrap_or_default();
         let field = |(of, name, label, hint, control): (Field, &str, &str, &str, Control)| {
             let (name, label, hint) = (name.to_owned(), label.to_owned(), hint.to_owned());
             is_allowed(of).then(|| FormField { name, label, control, hint, ..FormField::default() })
@@ -199,9 +113,10 @@ impl RunForm {
         ];
         Self {
             action,
-            params: declared.iter().map(FormField::of_param).collect(),
+            params: declared.into_iter().map(FormField::of_param).collect(),
             others: others.into_iter().filter_map(field).collect(),
             faults: Vec::new(),
+            key: new_key(),
         }
     }
 
@@ -237,6 +152,13 @@ impl RunForm {
 
     /// Fills in what was typed, and puts each fault beside its field. Secrets are typed again.
     pub(crate) fn refuse(&mut self, typed: &Fields, problem: &Problem) {
+        match problem.code() {
+            // The key has made a job, so the form gets another one.
+            Code::IdempotencyMismatch => self.faults.push(SENT_BEFORE.to_owned()),
+            Code::InvalidIdempotencyKey => {}
+            // The job may have been made, and only the answer been lost.
+            _ => self.key = key_of(typed).unwrap_or(&self.key).to_owned(),
+        }
         let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, value) in typed {
             values.entry(name).or_default().push(value);
@@ -249,7 +171,8 @@ impl RunForm {
                 _ => field.value = value,
             }
         }
-        for fault in problem.all_faults() {
+        let is_told = |fault: &Fault| *fault.code == *Code::IdempotencyMismatch.name();
+        for fault in problem.all_faults().into_iter().filter(|fault| !is_told(fault)) {
             let text = match fault.hint {
                 Some(hint) => format!("{}; {hint}", fault.detail),
                 None => fault.detail,
@@ -291,17 +214,6 @@ fn is_line(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains(['\n', '\r'])
 }
 
-fn in_lines(value: &ParamValue) -> String {
-    match value {
-        ParamValue::List(items) => items.join("\n"),
-        value => params::to_text(value),
-    }
-}
-
-fn limit(bound: Option<impl ToString>) -> String {
-    bound.map(|bound| bound.to_string()).unwrap_or_default()
-}
-
 fn timeout_text(timeout: AttemptTimeout) -> String {
     match timeout {
         AttemptTimeout::After(after) => DurationText(after).to_string(),
@@ -314,9 +226,8 @@ fn pretty(input: &str) -> String {
     parsed.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| input.to_owned())
 }
 
-/// Before the name of a parameter in the name of its field.
-pub(super) const PARAM: &str = "params.";
 const ENVIRONMENT: &str = "NAME=value, one a line.";
+const SENT_BEFORE: &str = "This form was sent before, with other values, and has made a job. Press the button again to make another one.";
 const KEPT: &str = "kept as it was";
 
 /// A longer input is not written into the page, which stays below 100 kB.
@@ -326,10 +237,9 @@ const INPUT_SHOWN_MAX: usize = 16 << 10;
 mod tests {
     use std::time::Duration;
 
-    use scheduler::params::Bounds;
+    use scheduler::params::{Absence, Bounds, Param, ParamKind};
 
     use super::*;
-    use crate::http::middleware::code::Code;
 
     fn fields(pairs: &[(&str, &str)]) -> Fields {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -343,6 +253,20 @@ mod tests {
 
     fn param(name: &str, kind: ParamKind) -> Param {
         Param { name: name.to_owned(), kind, absence: Absence::Refused, secret: false, description: None }
+    }
+
+    #[test]
+    fn a_refused_form_keeps_its_key_unless_the_key_has_made_a_job() {
+        let mut refused = form(&[]);
+        let first = refused.key.clone();
+        assert_ne!(first, form(&[]).key, "each rendering has its own");
+        let typed = fields(&[("idempotency_key", "typed")]);
+        refused.refuse(&typed, &Problem::new(Code::Busy, "later"));
+        assert_eq!((refused.key.as_str(), refused.faults.as_slice()), ("typed", &["later".to_owned()][..]));
+        let mut sent = form(&[]);
+        sent.refuse(&typed, &Problem::new(Code::IdempotencyMismatch, "another request"));
+        assert_ne!(sent.key, "typed");
+        assert_eq!(sent.faults, [SENT_BEFORE]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `/definitions/{name}/run` and `/jobs/{id}/again`: the forms that make a job. A refused form is shown again with what was typed.
 
 mod body;
+mod field;
 mod form;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use protocol::JobId;
 
-use super::actions::{Fields, request_for, split, to_job};
+use super::actions::{Fields, request_for, split, to_job, with_key};
 use super::page::{Frame, render};
 use crate::http::api::{jobs, submit};
 use crate::http::middleware::problem::Problem;
@@ -18,8 +19,9 @@ use crate::http::request::definition;
 use crate::http::request::path::{Id, Name};
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
+pub(crate) use field::Control;
+pub(crate) use form::RunForm;
 use form::can_be_mended;
-pub(crate) use form::{Control, RunForm};
 
 #[derive(Template)]
 #[template(path = "run.html")]
@@ -47,7 +49,7 @@ pub(crate) async fn run(
     let page = page_of_definition(&state, name.clone())?;
     let made = match page.form.body(&fields) {
         Ok(body) => {
-            let asked = request_for(&shell, "", Some(&body));
+            let asked = with_key(request_for(&shell, "", Some(&body)), &fields)?;
             submit::one(State(Arc::clone(&state)), Name(name), asked).await
         }
         Err(problem) => Err(problem),
@@ -71,7 +73,8 @@ pub(crate) async fn run_again(
     let made = match page.form.body(&fields) {
         Ok(body) => {
             let cleared = page.form.cleared(&fields);
-            let asked = request_for(&shell, &encode([("clear", cleared.as_str())]), Some(&body));
+            let query = encode([("clear", cleared.as_str())]);
+            let asked = with_key(request_for(&shell, &query, Some(&body)), &fields)?;
             submit::retry(State(Arc::clone(&state)), Id(id), asked).await
         }
         Err(problem) => Err(problem),
@@ -81,7 +84,7 @@ pub(crate) async fn run_again(
 
 fn page_of_definition(state: &AppState, name: String) -> Result<RunPage, Problem> {
     let definitions = state.services.catalogue.current();
-    let form = RunForm::of_definition(&definition::find(&definitions, &name)?.definition);
+    let form = RunForm::of_definition(definition::find(&definitions, &name)?);
     Ok(RunPage { frame: Frame::new(state, "definitions", format!("Run {name}")), again: None, name, form })
 }
 
@@ -89,11 +92,11 @@ async fn page_of_job(state: &Arc<AppState>, id: u64) -> Result<RunPage, Problem>
     let record = jobs::find(state, JobId(id)).await?;
     let definitions = state.services.catalogue.current();
     let name = record.row.definition.clone();
-    let definition = definitions.find(&name).map(|entry| &*entry.definition);
+    let entry = definitions.find(&name).map(|entry| &**entry);
     Ok(RunPage {
         frame: Frame::new(state, "jobs", format!("Run job {id} again")),
         again: Some(id),
-        form: RunForm::of_job(&record, definition),
+        form: RunForm::of_job(&record, entry),
         name,
     })
 }
