@@ -17,6 +17,7 @@ mod fleet;
 mod guards;
 mod jobs;
 mod list;
+mod notifications;
 mod openapi;
 mod output;
 mod output_events;
