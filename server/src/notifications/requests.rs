@@ -111,3 +111,71 @@ impl SendRequests {
 
 /// Requests that wait. Each is one of a person.
 const REQUESTS_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use protocol::Timestamp;
+
+    use super::*;
+    use crate::notifications::delivery::test_row;
+    use crate::notifications::occasion::Occasions;
+    use crate::notifications::target::{Endpoint, Target};
+
+    fn row(path: &str) -> NotificationRow {
+        let url = format!("https://hooks.example/{path}").parse().unwrap();
+        let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
+        let target = Target { endpoint, on: Occasions::standard(), period: Duration::ZERO };
+        test_row("report", &target, Timestamp(0))
+    }
+
+    /// Asks for a message of this target, and returns the answer to come once the request waits.
+    async fn ask(
+        requests: &Arc<SendRequests>,
+        path: &str,
+    ) -> tokio::task::JoinHandle<Result<NotificationRow, SendRefusal>> {
+        let (requests, row, asked) = (Arc::clone(requests), row(path), Arc::clone(requests));
+        let answer = tokio::spawn(async move { requests.send(row).await });
+        asked.added().await;
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_until_its_target_is_free_and_others_go_first() {
+        let requests = Arc::new(SendRequests::default());
+        let (first, second) = (ask(&requests, "busy").await, ask(&requests, "free").await);
+        let busy = row("busy").target;
+        let taken = requests.take(|target| *target != busy).unwrap();
+        assert_eq!(taken.row.target, row("free").target);
+        assert!(requests.take(|target| *target != busy).is_none());
+        taken.reply.send(Ok(taken.row)).unwrap();
+        assert_eq!(second.await.unwrap().unwrap().target, row("free").target);
+        drop(requests.take(|_| true).unwrap());
+        assert!(matches!(first.await.unwrap(), Err(SendRefusal::Leaving)), "its try was broken off");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_leaves_answers_all_requests() {
+        let requests = Arc::new(SendRequests::default());
+        let waiting = ask(&requests, "a").await;
+        requests.close();
+        assert!(matches!(waiting.await.unwrap(), Err(SendRefusal::Leaving)));
+        assert!(matches!(requests.send(row("a")).await, Err(SendRefusal::Leaving)));
+    }
+
+    #[tokio::test]
+    async fn requests_are_bounded() {
+        let requests = Arc::new(SendRequests::default());
+        let mut answers = Vec::new();
+        for _ in 0..REQUESTS_MAX {
+            answers.push(ask(&requests, "a").await);
+        }
+        assert!(matches!(requests.send(row("a")).await, Err(SendRefusal::TooMany)));
+        requests.close();
+        for answer in answers {
+            assert!(answer.await.unwrap().is_err());
+        }
+    }
+}

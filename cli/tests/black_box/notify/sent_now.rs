@@ -253,3 +253,25 @@ async fn only_an_operator_sends_messages_and_only_those_in_the_scope() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_that_a_crash_broke_off_is_made_again_soon() {
+    let receiver = Receiver::start(&["500 No"; 20]).await;
+    let (cluster, mut server, _worker) = start(&two_definitions(&receiver), &ALLOW).await;
+    run(&cluster, 3).await;
+    wait_until_refused(&cluster, "nightly").await;
+    // The wait after so many tries is longer than this test waits for anything.
+    while message(&cluster, "nightly").await["tries"].as_u64() < Some(7) {
+        cluster.api().post("/api/notifications/1/send", None).await;
+    }
+    receiver.fall_silent();
+    let before = receiver.received().len();
+    let path = cluster.api().url("/api/notifications/1/send");
+    let asked = tokio::spawn(async move { testkit::http::client().build().unwrap().post(path).send().await });
+    receiver.wait_for(before + 1).await;
+    server.kill();
+    assert!(asked.await.unwrap().is_err(), "it waited for the answer of the receiver");
+    let _server = cluster.start_server(&ALLOW).await;
+    let received = receiver.wait_for(before + 2).await;
+    assert!(received.iter().all(|message| id(message) == id(&received[0])), "{received:?}");
+}
