@@ -117,6 +117,8 @@ async fn a_message_is_sent_on_request_until_it_is_delivered() {
     assert!(page.contains("not taken") && page.contains("the target answered 500"), "{page}");
     let page = form("/notifications/1/send", "").await;
     assert!(page.contains("took the message"), "{page}");
+    let shown = String::from_utf8_lossy(&cluster.api().get_bytes("/notifications").await).into_owned();
+    assert!(!shown.contains("/send\""), "{shown}");
     let received = receiver.received();
     assert!(
         received.len() == 4 && received.iter().all(|message| id(message) == id(&received[0])),
@@ -164,6 +166,9 @@ async fn all_messages_are_sent_on_request() {
     }
     let (code, text) = send(&["--state", "delivered"]);
     assert!(code == 2 && text.contains("a delivered notification is not sent again"), "{code}: {text}");
+    let form = testkit::http::client().build().unwrap().post(cluster.api().url("/notifications/send"));
+    let page = form.body("name=other&state=waiting").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("No message waits or was given up."), "{page}");
     let (code, text) = send(&[]);
     assert!(
         code == 0 && text.contains("2 messages are sent now: 2 waiting, 0 failed before"),

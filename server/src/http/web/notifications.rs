@@ -89,6 +89,8 @@ struct NotificationsPage {
     testable: Vec<String>,
     /// True if a definition has a target.
     has_targets: bool,
+    /// True if this page shows messages that the sender may send.
+    has_unsent: bool,
     /// The state of the messages that a button sends all at once; absent if this page shows none that the sender may send.
     send_all: Option<&'static str>,
 }
@@ -109,6 +111,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     render(&NotificationsPage {
         name: address.value("name"),
         state,
+        has_unsent: rows.iter().any(|row| row.may_send),
         send_all: has_some.then_some(to_send),
         states: NotificationState::ALL.map(NotificationState::name),
         failing: failing.into_iter().map(|message| Row::of(&frame, message)).collect(),
