@@ -54,12 +54,9 @@ impl Receivers {
     /// A try has failed. The receiver is left alone for a while, so that what waits for it does not come in one burst.
     pub(super) fn record_failure(&self, row: &NotificationRow, cause: FailureCause, now: Instant) {
         let mut all = self.lock();
-        if all.len() >= RECEIVERS_MAX {
-            all.clear();
-        }
         let receiver = receiver(row.kind, &row.target);
         let is_about_mailbox = receiver == Receiver::MailServer && cause == FailureCause::Message;
-        let state = all.entry(receiver).or_default();
+        let state = state_of(&mut all, receiver);
         let takes_others = state.taken_at.is_some_and(|at| now.duration_since(at) < TAKES_OTHERS_WITHIN);
         if cause == FailureCause::Message && takes_others && state.refused.len() < REFUSED_MAX {
             state.refused.insert(row.id);
@@ -82,7 +79,7 @@ impl Receivers {
     /// A message was taken. Returns the messages that the receiver refused while it took others: their own waits go on.
     pub(super) fn record_taken(&self, row: &NotificationRow, now: Instant) -> Vec<NotificationId> {
         let mut all = self.lock();
-        let state = all.entry(receiver(row.kind, &row.target)).or_default();
+        let state = state_of(&mut all, receiver(row.kind, &row.target));
         state.refused.remove(&row.id);
         (state.failures, state.left_alone_until, state.taken_at) = (0, None, Some(now));
         state.refused.iter().copied().collect()
@@ -105,6 +102,14 @@ impl Receivers {
     fn lock(&self) -> MutexGuard<'_, HashMap<Receiver, ReceiverState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The state of a receiver; a new one if it is not known.
+fn state_of(all: &mut HashMap<Receiver, ReceiverState>, receiver: Receiver) -> &mut ReceiverState {
+    if all.len() >= RECEIVERS_MAX && !all.contains_key(&receiver) {
+        all.clear();
+    }
+    all.entry(receiver).or_default()
 }
 
 fn receiver(kind: TargetKind, target: &TargetKey) -> Receiver {
