@@ -86,6 +86,8 @@ async fn serve(directory: &Path) -> axum::Router {
         mail: None,
         public_url: None,
         metrics: handles.metrics.clone(),
+        requests: Default::default(),
+        receivers: Default::default(),
     };
     let app = Services {
         usage: Default::default(),

@@ -64,6 +64,8 @@ use logs::Logs;
 use notifications::client::{WebClient, trust_the_system};
 use notifications::delivery::Delivery;
 use notifications::mail::client::MailClient;
+use notifications::receivers::Receivers;
+use notifications::requests::SendRequests;
 use registries::{Registries, RegistriesError};
 use reload::Reloader;
 use reload::start::StartDefinitions;
@@ -192,6 +194,8 @@ impl Server {
             mail: mail_client(&config).map_err(ServerError::MailClient)?,
             public_url: config.public_url.clone(),
             metrics: handles.metrics.clone(),
+            requests: SendRequests::default(),
+            receivers: Receivers::default(),
         });
         tokio::spawn(notifications.clone().run(leaving.clone()));
         let retained = catalogue.clone();

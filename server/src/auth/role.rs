@@ -158,6 +158,8 @@ mod tests {
             (Method::POST, "/api/definitions/reload", Permission::Operate),
             (Method::POST, "/api/definitions/plan", Permission::Operate),
             (Method::POST, "/api/workers/1/drain", Permission::Operate),
+            (Method::POST, "/api/notifications/7/send", Permission::Operate),
+            (Method::POST, "/notifications/send", Permission::Operate),
             (Method::POST, "/jobsx", Permission::Operate),
             (Method::GET, "/api/tokens", Permission::Administer),
             (Method::POST, "/api/tokens/ci/revoke", Permission::Administer),

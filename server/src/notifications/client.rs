@@ -5,12 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::fmt::rfc2822::DateTimeParser;
+use protocol::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url, header, redirect};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::addresses::AllowedNetworks;
+use crate::clock;
 
 /// The time for one try, from the name's resolution to the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +41,7 @@ pub enum PostError {
     Status {
         /// The status.
         status: reqwest::StatusCode,
-        /// The time until another try, if the target named it in seconds: `Retry-After`.
+        /// The time until another try, if the target named it: `Retry-After`.
         retry_after: Option<Duration>,
     },
     /// The target answered with a redirect, which is not followed.
@@ -84,7 +87,10 @@ impl WebClient {
         match status {
             _ if status.is_success() => Ok(()),
             _ if status.is_redirection() => Err(PostError::Redirect(status)),
-            _ => Err(PostError::Status { status, retry_after: retry_after(answer.headers()) }),
+            _ => {
+                let retry_after = retry_after(answer.headers(), clock::now().utc);
+                Err(PostError::Status { status, retry_after })
+            }
         }
     }
 }
@@ -104,9 +110,14 @@ impl PostError {
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
+/// The time until another try: seconds, with a fraction by some services, or a date.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = DateTimeParser::new().parse_timestamp(value).ok()?;
+    u64::try_from(date.as_millisecond().saturating_sub(now.0)).ok().map(Duration::from_millis)
 }
 
 /// TLS that trusts the certificates of the system.
@@ -172,15 +183,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_names_the_time_until_another_try_in_seconds() {
+    fn a_target_names_the_time_until_another_try_in_seconds_or_as_a_date() {
+        // 2026-11-27T19:59:00Z
+        let now = Timestamp(1_795_809_540_000);
         let of = |value: &'static str| {
-            retry_after(&[(header::RETRY_AFTER, HeaderValue::from_static(value))].into_iter().collect())
+            let headers = [(header::RETRY_AFTER, HeaderValue::from_static(value))].into_iter().collect();
+            retry_after(&headers, now).map(|wait| wait.as_millis())
         };
-        assert_eq!(of("120"), Some(Duration::from_secs(120)));
-        assert_eq!(
-            (of("-1"), of("Fri, 27 Nov 2026 20:00:00 GMT"), retry_after(&HeaderMap::new())),
-            (None, None, None)
-        );
+        assert_eq!((of("120"), of("0.75")), (Some(120_000), Some(750)));
+        assert_eq!(of("Fri, 27 Nov 2026 20:00:00 GMT"), Some(60_000));
+        for none in ["-1", "soon", "NaN", "inf", "1e300", "Fri, 27 Nov 2026 19:00:00 GMT"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }
 
     async fn post(url: &str) -> String {

@@ -1,4 +1,4 @@
-//! Sends notifications, and records each try.
+//! Sends notifications, and records each try (`tries`).
 //!
 //! One message a target is under way at a time, so a target that hangs delays no other. A try is written down before it is made: a server
 //! that dies in between sends the message again, with the same id.
@@ -8,28 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use protocol::{JobId, Timestamp};
-use reqwest::header::HeaderMap;
+use protocol::Timestamp;
 use tokio::task::{Id, JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{PostError, WebClient};
+use super::client::WebClient;
+use super::details::DefinitionFacts;
 use super::mail::client::MailClient;
-use super::mail::compose::Mail;
-use super::mail::error::MailError;
-use super::message::{Message, webhook_headers};
+use super::message::Message;
 use super::occasion::Occasion;
-use super::target::{Endpoint, Target};
+use super::receivers::Receivers;
+use super::requests::{SendRefusal, SendRequests};
+use super::target::Target;
 use super::target_key::TargetKey;
+use super::tries::SendError;
 use crate::catalogue::{Catalogue, Entry};
 use crate::clock;
 use crate::engine::RecordWriter;
-use crate::http::present::ending::why_ended;
 use crate::metrics::Metrics;
 use crate::store::{
-    Archive, JobRow, NotificationArchive, NotificationChange, NotificationId, NotificationRow,
-    NotificationState, ReadError, RecordChange,
+    Archive, NotificationArchive, NotificationChange, NotificationId, NotificationRow, NotificationState,
+    ReadError, UnsentGroup, WorkingReceiver,
 };
 
 /// How often due messages are looked for: one look-up in an index.
@@ -38,11 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const UNRECORDED_PAUSE: Duration = Duration::from_secs(10);
 /// Messages under way at once.
 const UNDER_WAY_MAX: usize = 16;
-/// The first wait before a message is sent again; it doubles up to [`RETRY_MAX`].
-const RETRY_FIRST: Duration = Duration::from_secs(5);
-const RETRY_MAX: Duration = Duration::from_secs(3_600);
-/// A message that nobody took for this long after its first try is given up: it is no longer news.
-const GIVE_UP_MS: i64 = 24 * 3_600 * 1_000;
 
 /// The delivery of notifications.
 pub struct Delivery {
@@ -62,6 +57,10 @@ pub struct Delivery {
     pub public_url: Option<String>,
     /// Counts the tries.
     pub metrics: Arc<Metrics>,
+    /// The messages that somebody wants to be sent now.
+    pub requests: SendRequests,
+    /// The receivers that are left alone for a while.
+    pub receivers: Receivers,
 }
 
 impl std::fmt::Debug for Delivery {
@@ -79,84 +78,111 @@ pub struct TestResult {
     pub error: Option<SendError>,
 }
 
-/// A target did not take a message.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// It has a URL.
-    #[error(transparent)]
-    Post(#[from] PostError),
-    /// It is a mailbox.
-    #[error(transparent)]
-    Mail(#[from] MailError),
+/// Messages that somebody wants to be sent, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MadeDue {
+    /// Those that waited.
+    pub waiting: u64,
+    /// Those that were given up.
+    pub failed: u64,
+    /// Those whose target jobs.yaml has no more: they are left as they are.
+    pub without_target: u64,
 }
 
-impl SendError {
-    /// Milliseconds that the target asked to be left alone for, at most as long as the longest wait between two tries.
-    fn retry_after_ms(&self) -> i64 {
-        match self {
-            Self::Post(PostError::Status { retry_after: Some(wait), .. }) => {
-                i64::try_from((*wait).min(RETRY_MAX).as_millis()).unwrap_or(i64::MAX)
-            }
-            Self::Post(_) | Self::Mail(_) => 0,
-        }
+/// The tries under way.
+#[derive(Debug, Default)]
+struct UnderWay {
+    tries: JoinSet<bool>,
+    targets: HashMap<Id, TargetKey>,
+}
+
+impl UnderWay {
+    fn is_full(&self) -> bool {
+        self.tries.len() >= UNDER_WAY_MAX
     }
 
-    /// True if another try has the same result.
-    const fn is_permanent(&self) -> bool {
-        match self {
-            // The operator of the receiver can mend it: a wrong path, or a program that refuses this body.
-            Self::Post(_) => false,
-            Self::Mail(error) => error.is_permanent(),
-        }
+    fn includes(&self, target: &TargetKey) -> bool {
+        self.targets.values().any(|busy| busy == target)
+    }
+
+    fn start(&mut self, target: TargetKey, attempt: impl Future<Output = bool> + Send + 'static) {
+        let task = self.tries.spawn(attempt);
+        self.targets.insert(task.id(), target);
+    }
+
+    /// Waits for the end of a try. Returns false if its result is not recorded; nothing if none is under way.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no end.
+    async fn ended(&mut self) -> Option<bool> {
+        let ended = self.tries.join_next_with_id().await?;
+        let (id, is_recorded) = ended.unwrap_or_else(|panic| (panic.id(), false));
+        self.targets.remove(&id);
+        Some(is_recorded)
     }
 }
 
 impl Delivery {
-    /// Sends what is due until the server leaves. A try under way is then broken off, and made again by the next start.
+    /// Sends what is due or asked for until the server leaves. A try under way is then broken off, and made again by the next start.
     pub async fn run(self: Arc<Self>, leaving: CancellationToken) {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut tries = JoinSet::new();
-        let mut under_way: HashMap<Id, TargetKey> = HashMap::new();
+        let mut under_way = UnderWay::default();
         let mut paused_until = Instant::now();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                Some(ended) = tries.join_next_with_id() => {
-                    let (id, is_recorded) = ended.unwrap_or_else(|panic| (panic.id(), false));
-                    under_way.remove(&id);
+                Some(is_recorded) = under_way.ended() => {
                     if !is_recorded {
                         paused_until = Instant::now() + UNRECORDED_PAUSE;
                     }
                 }
-                () = leaving.cancelled() => return,
-            }
-            if Instant::now() < paused_until {
-                continue;
-            }
-            let mut due = self.due().await;
-            // Targets that failed before come last: they do not take the place of those that work.
-            due.sort_by_key(|row| row.tries);
-            for row in due {
-                let is_under_way = under_way.values().any(|target| *target == row.target);
-                if is_under_way || tries.len() >= UNDER_WAY_MAX {
-                    continue;
+                () = self.requests.added() => {}
+                () = leaving.cancelled() => {
+                    self.requests.close();
+                    return;
                 }
-                let target = row.target.clone();
-                let delivery = Arc::clone(&self);
-                let task = tries.spawn(async move { delivery.send(row).await });
-                under_way.insert(task.id(), target);
+            }
+            self.start_requested(&mut under_way);
+            if Instant::now() >= paused_until {
+                self.start_due(&mut under_way).await;
             }
         }
     }
 
-    /// Sends a message to all targets of a definition at once, and waits for the results.
+    fn start_requested(self: &Arc<Self>, under_way: &mut UnderWay) {
+        while !under_way.is_full()
+            && let Some(request) = self.requests.take(|target| !under_way.includes(target))
+        {
+            let delivery = Arc::clone(self);
+            let target = request.row.target.clone();
+            under_way.start(target, async move { delivery.send_requested(request).await });
+        }
+    }
+
+    async fn start_due(self: &Arc<Self>, under_way: &mut UnderWay) {
+        let mut due = self.due().await;
+        // Targets that failed before come last: they do not take the place of those that work.
+        due.sort_by_key(|row| row.tries);
+        for row in due {
+            let is_left_alone = self.receivers.wait(row.kind, &row.target, Instant::now()).is_some();
+            if is_left_alone || under_way.is_full() || under_way.includes(&row.target) {
+                continue;
+            }
+            let delivery = Arc::clone(self);
+            under_way.start(row.target.clone(), async move { delivery.send_due(row).await });
+        }
+    }
+
+    /// Sends a message to all targets of a definition at once, and waits for the results. Messages that wait for a target that takes it are
+    /// due at once.
     pub async fn test(&self, entry: &Entry) -> Vec<TestResult> {
         let now = clock::now().utc;
         let test = async |target: &Target| {
             let row = test_row(&entry.definition.name, target, now);
             let message = Message {
                 row: &row,
+                definition: DefinitionFacts::of(entry),
                 job: None,
                 reason: None,
                 public_url: self.public_url.as_deref(),
@@ -164,9 +190,77 @@ impl Delivery {
             };
             let id = format!("test_{:016x}", rand::random::<u64>());
             let error = self.deliver(target, &id, &message, now).await.err();
+            if error.is_none() {
+                self.receivers.record_taken(&row, Instant::now());
+                let (kind, target, at) = (row.kind, row.target.clone(), clock::now().utc);
+                let receiver = WorkingReceiver { kind, target, at, except: Vec::new() };
+                // If that fails, the messages go on to wait.
+                self.record(NotificationChange::ReceiverWorks(receiver)).await;
+            }
             TestResult { target: target.clone(), error }
         };
         join_all(entry.notify.iter().map(test)).await
+    }
+
+    /// Sends a message that waits or was given up, after a try of its target that is under way. Returns the message as it is then.
+    ///
+    /// # Errors
+    /// See [`SendRefusal`].
+    ///
+    /// # Cancel safety
+    /// The message is sent also if the future is dropped.
+    pub async fn send_now(&self, row: NotificationRow) -> Result<NotificationRow, SendRefusal> {
+        self.target_of_unsent(&row)?;
+        self.requests.send(row).await
+    }
+
+    /// Makes the messages due that wait or were given up, of these groups. The messages to one target are sent one after another.
+    ///
+    /// # Errors
+    /// [`SendRefusal::NotRecorded`].
+    pub async fn make_due(&self, groups: Vec<UnsentGroup>) -> Result<MadeDue, SendRefusal> {
+        let target = |group: &UnsentGroup| self.find_target(&group.definition, &group.target);
+        let receivers: Vec<_> = groups.iter().filter_map(target).map(|(_, target)| target).collect();
+        let (groups, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| target(group).is_some());
+        let count = |groups: &[UnsentGroup], state| {
+            groups.iter().filter(|group| group.state == state).map(|group| group.count).sum()
+        };
+        let made_due = MadeDue {
+            waiting: count(&groups, NotificationState::Waiting),
+            failed: count(&groups, NotificationState::Failed),
+            without_target: rest.iter().map(|group| group.count).sum(),
+        };
+        if !groups.is_empty() {
+            if !self.record(NotificationChange::MakeDue(groups, clock::now().utc)).await {
+                return Err(SendRefusal::NotRecorded);
+            }
+            for target in receivers {
+                self.receivers.end_wait(target.kind(), &target.key());
+            }
+        }
+        Ok(made_due)
+    }
+
+    /// A message, if it is kept.
+    ///
+    /// # Errors
+    /// The store cannot be read. Blocks on the disk.
+    pub fn find(&self, id: NotificationId) -> Result<Option<NotificationRow>, ReadError> {
+        self.archive.notification(id)
+    }
+
+    /// When a message that waits is sent next: not before its receiver may be disturbed again.
+    #[must_use]
+    pub fn next_try(&self, row: &NotificationRow) -> Timestamp {
+        let wait = self.receivers.wait(row.kind, &row.target, Instant::now());
+        let wait = wait.map(|wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+        wait.map_or(row.due_at, |wait| row.due_at.max(Timestamp(clock::now().utc.0.saturating_add(wait))))
+    }
+
+    /// True if jobs.yaml still has the target of a message.
+    #[must_use]
+    pub fn has_target(&self, row: &NotificationRow) -> bool {
+        self.find_target(&row.definition, &row.target).is_some()
     }
 
     /// The last try of each target that did not take its message, newest first; of targets that jobs.yaml still has.
@@ -175,7 +269,7 @@ impl Delivery {
     /// The store cannot be read. Blocks on the disk.
     pub fn failing(&self) -> Result<Vec<NotificationRow>, ReadError> {
         let rows = self.archive.failing_targets()?;
-        Ok(rows.into_iter().filter(|row| self.find_target(row).is_some()).collect())
+        Ok(rows.into_iter().filter(|row| self.has_target(row)).collect())
     }
 
     async fn due(&self) -> Vec<NotificationRow> {
@@ -190,123 +284,10 @@ impl Delivery {
             Err(_) => Vec::new(),
         }
     }
-
-    /// Makes one try. Returns false if its result is not recorded.
-    async fn send(&self, row: NotificationRow) -> bool {
-        let now = clock::now().utc;
-        let Some(target) = self.find_target(&row) else {
-            let error = "jobs.yaml has no such target any more".to_owned();
-            return self.record(NotificationChange::GivenUp(row.id, error)).await;
-        };
-        let wait = wait_after(row.tries, rand::random());
-        let (due_at, give_up_at) = (Timestamp(now.0 + wait), Timestamp(now.0 + GIVE_UP_MS));
-        if !self.record(NotificationChange::Try { id: row.id, at: now, due_at, give_up_at }).await {
-            return false;
-        }
-        // From here on further occasions are counted in a message of their own, and the count of this one is final.
-        let (row, job) = self.read(row).await;
-        let reason = job.as_ref().map(why_ended);
-        let public_url = self.public_url.as_deref();
-        let message = Message { row: &row, job: job.as_ref(), reason, public_url, is_test: false };
-        let result = self.deliver(&target, &format!("msg_{}", row.message), &message, now).await;
-        let (definition, kind, host) = (&*row.definition, target.kind().name(), target.host());
-        let change = match result {
-            Ok(()) => {
-                tracing::info!(
-                    definition,
-                    kind,
-                    host,
-                    occasion = row.occasion.name(),
-                    "notification delivered"
-                );
-                NotificationChange::Delivered(row.id)
-            }
-            Err(error) if error.is_permanent() => {
-                tracing::error!(%error, definition, kind, host, "notification refused for good; it is not sent again");
-                NotificationChange::GivenUp(row.id, error.to_string())
-            }
-            Err(error) if row.give_up_at.is_some_and(|at| at <= now) => {
-                tracing::error!(%error, definition, kind, host, tries = row.tries, "notification given up after a day");
-                NotificationChange::GivenUp(row.id, error.to_string())
-            }
-            Err(error) => {
-                let wait = wait.max(error.retry_after_ms());
-                tracing::warn!(%error, definition, kind, host, tries = row.tries,
-                    retry_s = wait / 1_000, "notification not delivered; it is sent again");
-                // Counted from the end of the try, so that a target that hangs leaves room for others.
-                let due_at = Timestamp(clock::now().utc.0 + wait);
-                NotificationChange::TryFailed(row.id, error.to_string(), due_at)
-            }
-        };
-        self.metrics.notification_sent(kind, matches!(change, NotificationChange::Delivered(_)));
-        self.record(change).await
-    }
-
-    fn find_target(&self, row: &NotificationRow) -> Option<Target> {
-        let definitions = self.catalogue.current();
-        let targets = &definitions.find(&row.definition)?.notify;
-        targets.iter().find(|target| target.key() == row.target).cloned()
-    }
-
-    /// The row as it is now, and its job if it is still kept.
-    async fn read(&self, row: NotificationRow) -> (NotificationRow, Option<JobRow>) {
-        let (archive, jobs, kept) = (Arc::clone(&self.archive), Arc::clone(&self.jobs), row.clone());
-        let read = spawn_blocking(move || {
-            let row = archive.notification(row.id).ok().flatten().unwrap_or(row);
-            let job = row.job.and_then(|job: JobId| jobs.job(job).ok().flatten());
-            (row, job.map(|record| record.row))
-        });
-        read.await.unwrap_or((kept, None))
-    }
-
-    /// Hands a message to its target once.
-    async fn deliver(
-        &self,
-        target: &Target,
-        id: &str,
-        message: &Message<'_>,
-        now: Timestamp,
-    ) -> Result<(), SendError> {
-        match &target.endpoint {
-            Endpoint::Webhook { url, secrets } => {
-                let body = message.webhook_body();
-                let headers = webhook_headers(secrets, id, now.0.div_euclid(1_000), &body);
-                self.client.post(url, headers, body).await?;
-            }
-            Endpoint::Slack { url, format } => {
-                self.client.post(url, HeaderMap::new(), message.chat_body(*format)).await?;
-            }
-            Endpoint::Email(recipient) => {
-                let client = self.mail.as_ref().ok_or(MailError::NoServer)?;
-                let mail = Mail::compose(message, recipient, &client.server().sender, id, now)?;
-                client.send(&mail).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns true if the change is durable.
-    async fn record(&self, change: NotificationChange) -> bool {
-        match self.writer.change(RecordChange::Notification(change)).await {
-            Some(Ok(())) => true,
-            Some(Err(error)) => {
-                tracing::warn!(%error, "a try of a notification cannot be recorded; it may be sent once more");
-                false
-            }
-            None => false,
-        }
-    }
 }
 
-/// Milliseconds until the next try after this many: doubled each time, and between half of that and all of it, so that messages to a
-/// target that was away do not come at once.
-fn wait_after(tries: u32, random: u32) -> i64 {
-    let doubled = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(tries.min(16)));
-    let full = i64::try_from(doubled.min(RETRY_MAX).as_millis()).unwrap_or(i64::MAX);
-    full / 2 + full / 2 * i64::from(random >> 16) / i64::from(u16::MAX)
-}
-
-fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRow {
+/// The row of a test message, which the store does not get.
+pub(super) fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRow {
     NotificationRow {
         id: NotificationId(0),
         message: String::new(),
@@ -337,15 +318,9 @@ mod tests {
     use crate::catalogue::Definitions;
     use crate::notifications::addresses::AllowedNetworks;
     use crate::notifications::occasion::Occasions;
+    use crate::notifications::target::Endpoint;
     use crate::store::NotificationFilter;
     use crate::store::sqlite::temporary;
-
-    #[test]
-    fn waits_double_up_to_an_hour_and_vary_by_half() {
-        assert_eq!((wait_after(0, 0), wait_after(0, u32::MAX)), (2_500, 5_000));
-        assert_eq!((wait_after(3, 0), wait_after(3, u32::MAX)), (20_000, 40_000));
-        assert_eq!(wait_after(200, u32::MAX), 3_600_000);
-    }
 
     /// Has a message that stays due. The delivery leaves after some looks.
     struct AlwaysDue {
@@ -365,6 +340,10 @@ mod tests {
         }
 
         fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError> {
+            Ok(Vec::new())
+        }
+
+        fn unsent_notifications(&self) -> Result<Vec<UnsentGroup>, ReadError> {
             Ok(Vec::new())
         }
 
@@ -390,6 +369,8 @@ mod tests {
             mail: None,
             public_url: None,
             metrics: Arc::default(),
+            requests: SendRequests::default(),
+            receivers: Receivers::default(),
         });
         let began = Instant::now();
         delivery.run(leaving).await;

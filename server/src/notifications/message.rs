@@ -1,4 +1,6 @@
-//! The text of a message in the formats of the targets.
+//! The text of a message in the formats of the targets. Parameters, environment, labels and output of a job are in none of them.
+
+use std::time::Duration;
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
@@ -6,9 +8,13 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use sha2::Sha256;
 
+use super::details::{self, DefinitionFacts};
 use super::discord;
 use super::occasion::Occasion;
 use super::target::{ChatFormat, SigningSecret};
+use crate::http::present::shapes::{WorkerRef, millis};
+use crate::http::present::span::round;
+use crate::http::present::timeline::{ran_ms, worker_of};
 use crate::rfc3339::Time;
 use crate::store::{JobRow, NotificationRow};
 
@@ -17,6 +23,8 @@ use crate::store::{JobRow, NotificationRow};
 pub struct Message<'m> {
     /// Its row, or one that is made up for a test.
     pub row: &'m NotificationRow,
+    /// The facts of its definition, as jobs.yaml has them now.
+    pub definition: DefinitionFacts<'m>,
     /// The job of the last time; absent if there is none, or it is no longer kept.
     pub job: Option<&'m JobRow>,
     /// The reason of its end.
@@ -38,7 +46,13 @@ struct WebhookBody<'m> {
 #[derive(Debug, Serialize)]
 struct WebhookData<'m> {
     definition: &'m str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'m str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'m [String],
     occasion: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<Expected>,
     count: u64,
     first_at: Time,
     last_at: Time,
@@ -51,15 +65,57 @@ struct WebhookData<'m> {
     text: String,
 }
 
+/// The expectation that was missed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Expected {
+    MaxDurationMs(u64),
+    SuccessWithinMs(u64),
+}
+
+/// The job of the last time. Keys that are new since the first release are left out if they are unknown.
 #[derive(Debug, Serialize)]
 struct WebhookJob<'m> {
     id: u64,
     state: &'static str,
     attempts: u32,
     accepted_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduled_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerRef>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ran_ms: Option<u64>,
     ended_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
     exit_code: Option<i32>,
     reason: Option<&'m str>,
+}
+
+impl<'m> WebhookJob<'m> {
+    fn of(job: &'m JobRow, reason: Option<&'m str>) -> Self {
+        let attempt = job.attempt.as_ref();
+        Self {
+            id: job.job.0,
+            state: job.state.name(),
+            attempts: job.attempts.0,
+            accepted_at: Time(job.created_at),
+            schedule: job.slot.as_ref().map(|slot| slot.schedule.as_str()),
+            scheduled_at: job.slot.as_ref().map(|slot| Time(slot.at)),
+            worker: attempt.map(worker_of),
+            started_at: attempt.and_then(|attempt| attempt.started_at).map(Time),
+            ran_ms: attempt.and_then(ran_ms),
+            ended_at: job.ended_at.map(Time),
+            outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name()),
+            exit_code: attempt.and_then(|attempt| attempt.exit_code),
+            reason,
+        }
+    }
 }
 
 impl Message<'_> {
@@ -76,8 +132,12 @@ impl Message<'_> {
             Occasion::Recovered => format!("{name} has recovered: a job succeeded again"),
             Occasion::Lost => format!("{name} lost a job{why}"),
             Occasion::Quarantined => format!("{name}: a job waits for an operator after too many losses"),
-            Occasion::Late => format!("{name} is late: a job runs for longer than expected"),
-            Occasion::Stale => format!("{name} is stale: no job has succeeded for longer than expected"),
+            Occasion::Late => {
+                format!("{name} is late: a job runs for longer than {}", self.expected_in_words())
+            }
+            Occasion::Stale => {
+                format!("{name} is stale: no job has succeeded for longer than {}", self.expected_in_words())
+            }
         };
         if let Some(job) = row.job {
             text.push_str(&format!(" (job {job})"));
@@ -89,6 +149,21 @@ impl Message<'_> {
             text.insert_str(0, "Test: ");
         }
         text
+    }
+
+    /// The duration that was expected, as jobs.yaml has it now.
+    fn expected_in_words(&self) -> String {
+        self.missed_expectation().map_or_else(|| "expected".to_owned(), round)
+    }
+
+    /// The longest run or time without a success that was expected; none for other occasions, and if jobs.yaml has it no more.
+    #[must_use]
+    pub fn missed_expectation(&self) -> Option<Duration> {
+        match self.row.occasion {
+            Occasion::Late => self.definition.expect.max_duration,
+            Occasion::Stale => self.definition.expect.success_within,
+            _ => None,
+        }
     }
 
     /// The page of the dashboard about it.
@@ -105,26 +180,24 @@ impl Message<'_> {
     #[must_use]
     pub fn webhook_body(&self) -> String {
         let row = self.row;
-        let job = self.job.map(|job| WebhookJob {
-            id: job.job.0,
-            state: job.state.name(),
-            attempts: job.attempts.0,
-            accepted_at: Time(job.created_at),
-            ended_at: job.ended_at.map(Time),
-            exit_code: job.attempt.as_ref().and_then(|attempt| attempt.exit_code),
-            reason: self.reason.as_deref(),
+        let expected = self.missed_expectation().map(millis).map(match row.occasion {
+            Occasion::Late => Expected::MaxDurationMs,
+            _ => Expected::SuccessWithinMs,
         });
         let body = WebhookBody {
             r#type: format!("definition.{}", row.occasion.name()),
             timestamp: Time(row.last_at),
             data: WebhookData {
                 definition: &row.definition,
+                owner: self.definition.owner,
+                tags: self.definition.tags,
                 occasion: row.occasion.name(),
+                expected,
                 count: row.count,
                 first_at: Time(row.first_at),
                 last_at: Time(row.last_at),
                 test: self.is_test,
-                job,
+                job: self.job.map(|job| WebhookJob::of(job, self.reason.as_deref())),
                 url: self.url(),
                 text: self.text(),
             },
@@ -138,12 +211,20 @@ impl Message<'_> {
     pub fn chat_body(&self, format: ChatFormat) -> String {
         match format {
             ChatFormat::Slack => self.slack_body(),
-            ChatFormat::Discord => discord::body(&self.text(), self.url().as_deref()),
+            ChatFormat::Discord => discord::body(&self.chat_text(), self.url().as_deref()),
+        }
+    }
+
+    /// The line for people, and a second one with what else is known.
+    fn chat_text(&self) -> String {
+        match details::in_one_line(self) {
+            details if details.is_empty() => self.text(),
+            details => format!("{}\n{details}", self.text()),
         }
     }
 
     fn slack_body(&self) -> String {
-        let text = escape_for_slack(&self.text());
+        let text = escape_for_slack(&self.chat_text());
         let text = match self.url() {
             Some(url) => format!("{text}\n<{url}>"),
             None => text,

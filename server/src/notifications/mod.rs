@@ -6,9 +6,13 @@
 pub mod addresses;
 pub mod client;
 pub mod delivery;
+pub mod details;
 mod discord;
 pub mod mail;
 pub mod message;
 pub mod occasion;
+pub mod receivers;
+pub mod requests;
 pub mod target;
 pub mod target_key;
+pub mod tries;

@@ -38,7 +38,7 @@ pub use job_rows::{
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use notification_rows::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
-    NotificationState, NotifyRule, NotifyRules,
+    NotificationState, NotifyRule, NotifyRules, UnsentGroup, WorkingReceiver,
 };
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};

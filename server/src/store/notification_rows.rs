@@ -108,7 +108,7 @@ pub struct NotificationRow {
     pub error: Option<String>,
 }
 
-/// A change of a notification by its delivery.
+/// A change of notifications by their delivery.
 #[derive(Clone, Debug)]
 pub enum NotificationChange {
     /// It is about to be sent at this instant. If nothing is heard of that, it is sent again at `due_at`.
@@ -122,12 +122,54 @@ pub enum NotificationChange {
         /// From when on a failed try is the last one, if this is the first.
         give_up_at: Timestamp,
     },
-    /// The target has taken it.
-    Delivered(NotificationId),
+    /// As a try, because somebody asked for it: also of one that was given up, and with as much time for further tries as after a first one.
+    RequestedTry {
+        /// The notification.
+        id: NotificationId,
+        /// The time of the try.
+        at: Timestamp,
+        /// When it is sent again after a crash.
+        due_at: Timestamp,
+        /// From when on a failed try is the last one.
+        give_up_at: Timestamp,
+    },
+    /// The target has taken it, so its receiver works.
+    Delivered(NotificationId, WorkingReceiver),
+    /// A receiver has taken a message that is no row: a test.
+    ReceiverWorks(WorkingReceiver),
     /// The try has failed; it is sent again then.
     TryFailed(NotificationId, String, Timestamp),
     /// It is given up.
     GivenUp(NotificationId, String),
+    /// The messages of these groups are due from this instant on, with as much time for tries as new ones.
+    MakeDue(Vec<UnsentGroup>, Timestamp),
+}
+
+/// A receiver that has taken a message: other messages to it that failed before are due at once. Mails to all mailboxes have the same
+/// receiver, the mail server.
+#[derive(Clone, Debug)]
+pub struct WorkingReceiver {
+    /// The kind of the target that has taken the message.
+    pub kind: TargetKind,
+    /// Its key.
+    pub target: TargetKey,
+    /// When it was taken.
+    pub at: Timestamp,
+    /// Messages that stay as they are: it refused them while it took others.
+    pub except: Vec<NotificationId>,
+}
+
+/// The messages about one definition that one target has not taken, in one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsentGroup {
+    /// The definition.
+    pub definition: Arc<str>,
+    /// The key of the target.
+    pub target: TargetKey,
+    /// Their state: waiting or failed.
+    pub state: NotificationState,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// A filter for lists of notifications. All conditions must hold.
@@ -156,6 +198,12 @@ pub trait NotificationArchive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError>;
+
+    /// The messages that were not taken, in groups.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn unsent_notifications(&self) -> Result<Vec<UnsentGroup>, ReadError>;
 
     /// One notification, if it is kept.
     ///

@@ -18,6 +18,7 @@ mod fleet;
 mod guards;
 mod jobs;
 mod list;
+mod notifications;
 mod openapi;
 mod output;
 mod output_events;

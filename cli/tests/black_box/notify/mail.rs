@@ -43,6 +43,9 @@ async fn each_recipient_gets_a_mail_with_the_fact_and_a_link() {
         "{}",
         mail.text
     );
+    for line in ["\nworker      only\n", "\nstarted     ", "\nran         "] {
+        assert!(mail.text.contains(line), "{}", mail.text);
+    }
 
     let address = cluster.address();
     let (code, text) = cluster.run_cli(&["notify", "test", "nightly", "--server", &address]);

@@ -4,6 +4,7 @@
 mod hanging;
 mod mail;
 mod receiver;
+mod sent_now;
 
 use std::process::Command;
 
@@ -62,7 +63,7 @@ async fn a_failure_and_the_recovery_are_sent_signed_with_a_link() {
         "[{{ webhook: 'http://127.0.0.1:{0}/hook', secret: {SECRET} }}, {{ slack: 'http://127.0.0.1:{0}/slack', on: failed }}, \
          {{ slack: 'http://127.0.0.1:{0}/discord', format: discord, on: failed }}]",
         receiver.port
-    ));
+    )) + "    owner: finance\n    tags: [money, nightly]\n";
     let flags = [ALLOW[0], ALLOW[1], "--public-url", "https://jobs.example/"];
     let (cluster, _server, _worker) = start(&jobs, &flags).await;
     let failed = run(&cluster, 3).await;
@@ -75,10 +76,21 @@ async fn a_failure_and_the_recovery_are_sent_signed_with_a_link() {
     assert_eq!(body["data"]["job"]["id"], failed, "{body}");
     assert_eq!(body["data"]["job"]["exit_code"], 3, "{body}");
     assert_eq!(body["data"]["url"], format!("https://jobs.example/jobs/{failed}"), "{body}");
+    assert_eq!(
+        (&body["data"]["owner"], &body["data"]["tags"]),
+        (&json!("finance"), &json!(["money", "nightly"]))
+    );
+    let job = &body["data"]["job"];
+    assert_eq!((&job["worker"]["name"], &job["outcome"]), (&json!("only"), &json!("failed")), "{body}");
+    assert!(job["ran_ms"].is_u64() && job["started_at"].is_string() && job["schedule"].is_null(), "{body}");
     let text = slack.json()["text"].as_str().unwrap().to_owned();
-    assert_eq!(text, format!("nightly failed: exit 3 (job {failed})\n<https://jobs.example/jobs/{failed}>"));
+    let lines: Vec<&str> = text.lines().collect();
+    let [fact, details, link] = lines[..] else { panic!("{text}") };
+    assert_eq!(fact, format!("nightly failed: exit 3 (job {failed})"));
+    assert!(details.starts_with("ran ") && details.ends_with("s on only, owner finance"), "{details}");
+    assert_eq!(link, format!("<https://jobs.example/jobs/{failed}>"));
     assert!(!slack.headers.contains_key("webhook-id"));
-    let content = format!("nightly failed: exit 3 \\(job {failed}\\)\n<https://jobs.example/jobs/{failed}>");
+    let content = format!("nightly failed: exit 3 \\(job {failed}\\)\n{details}\n{link}");
     let expected = json!({ "content": content, "allowed_mentions": { "parse": [] } });
     assert_eq!(of("/discord").json(), expected);
 
@@ -173,6 +185,23 @@ async fn a_stale_definition_sends_a_webhook() {
     let body = received[0].json();
     assert_eq!(body["type"], "definition.stale", "{body}");
     assert!(body["data"]["job"].is_null(), "{body}");
+    assert_eq!(body["data"]["expected"], json!({ "success_within_ms": 1_000 }), "{body}");
+    assert_eq!(body["data"]["text"], "nightly is stale: no job has succeeded for longer than 1s", "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_about_a_job_of_a_schedule_has_its_slot() {
+    let receiver = Receiver::start(&[]).await;
+    let jobs = jobs_file(&format!("{{ webhook: 'http://127.0.0.1:{}/hook', on: failed }}", receiver.port))
+        + "    schedule: { id: often, every: 500ms }\n";
+    let (_cluster, _server, _worker) = start(&jobs, &ALLOW).await;
+    let received = receiver.wait_for(1).await;
+    let job = received[0].json()["data"]["job"].clone();
+    assert_eq!(job["schedule"], "often", "{job}");
+    assert!(
+        job["scheduled_at"].as_str() <= job["accepted_at"].as_str() && job["scheduled_at"].is_string(),
+        "{job}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

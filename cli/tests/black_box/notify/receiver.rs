@@ -49,8 +49,13 @@ impl Receiver {
     /// Takes every message and never answers.
     pub(crate) async fn silent() -> Self {
         let receiver = Self::start(&[]).await;
-        receiver.inbox.lock().unwrap().is_silent = true;
+        receiver.fall_silent();
         receiver
+    }
+
+    /// Answers no message from now on.
+    pub(crate) fn fall_silent(&self) {
+        self.inbox.lock().unwrap().is_silent = true;
     }
 
     /// Serves on a port that was taken before.

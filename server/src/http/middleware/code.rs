@@ -70,12 +70,14 @@ codes! {
     UnknownGroup "unknown_group" 404 "no definition names this group";
     UnknownAttempt "unknown_attempt" 404 "the job has no such attempt";
     UnknownJob "unknown_job" 404 "no definition has this name";
+    UnknownNotification "unknown_notification" 404 "there is no notification with this id";
     UnknownToken "unknown_token" 404 "no valid token has this name";
     UnknownWorker "unknown_worker" 404 "there is no worker with this id";
     UnknownSchedule "unknown_schedule" 404 "there is no such schedule";
     MethodNotAllowed "method_not_allowed" 405 "this address does not take this method";
     NotAcceptable "not_acceptable" 406 "the answer exists in no form that the request accepts";
     RequestTimeout "request_timeout" 408 "the body did not arrive in time";
+    AlreadyDelivered "already_delivered" 409 "the notification was delivered";
     AlreadyFinished "already_finished" 409 "the job has ended";
     TokenNameTaken "token_name_taken" 409 "there is a token of this name";
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
@@ -87,6 +89,7 @@ codes! {
     PredecessorEnded "predecessor_ended" 409 "a job has ended otherwise than the one after it requires";
     RevisionGone "revision_gone" 409 "the definition of the job, as it was, is no longer kept";
     RevisionMismatch "revision_mismatch" 409 "the definitions are not those that the request expects";
+    TargetRemoved "target_removed" 409 "the definition does not name the target of the notification any more";
     WorkerAway "worker_away" 409 "the worker is not connected";
     WorkerConnected "worker_connected" 409 "the worker is connected, or has attempts";
     EventsGone "events_gone" 410 "the events are no longer kept";

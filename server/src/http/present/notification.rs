@@ -1,6 +1,7 @@
 //! Fills the JSON of notifications and of their targets.
 
 use crate::http::present::shapes::{self, Time};
+use crate::notifications::delivery::Delivery;
 use crate::notifications::target::Target;
 use crate::store::{NotificationRow, NotificationState};
 
@@ -16,8 +17,9 @@ pub(crate) fn target(target: &Target) -> shapes::NotifyTarget {
 }
 
 /// The JSON of a notification.
-pub(crate) fn notification(row: NotificationRow) -> shapes::Notification {
+pub(crate) fn notification(row: NotificationRow, delivery: &Delivery) -> shapes::Notification {
     let is_waiting = row.state == NotificationState::Waiting;
+    let due_at = is_waiting.then(|| Time(delivery.next_try(&row)));
     shapes::Notification {
         id: row.id.0,
         definition: row.definition.to_string(),
@@ -31,7 +33,7 @@ pub(crate) fn notification(row: NotificationRow) -> shapes::Notification {
         state: row.state.name().into(),
         tries: row.tries,
         tried_at: row.tried_at.map(Time),
-        due_at: is_waiting.then_some(Time(row.due_at)),
+        due_at,
         error: row.error,
     }
 }

@@ -73,6 +73,8 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/logs/search", get(output_search::show))
         .route("/notifications", get(notifications::show))
         .route("/notifications/test", post(notifications::test))
+        .route("/notifications/send", post(notifications::send_all))
+        .route("/notifications/{id}/send", post(notifications::send))
         .route("/audit", get(audit::show))
         .route("/account", get(account::show))
         .route("/api-docs", get(api_docs::show))

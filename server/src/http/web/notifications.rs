@@ -1,4 +1,4 @@
-//! `/notifications`: targets that fail, the messages to all targets, and the form that tries them.
+//! `/notifications`: targets that fail, the messages to all targets, and the forms that send them now and try targets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,9 @@ use super::page::{Frame, render};
 use crate::clock;
 use crate::http::api::notifications;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Notification, TargetTest, Time};
+use crate::http::present::shapes::{Notification, SentNotifications, TargetTest, Time};
+use crate::http::request::path::Id;
+use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use crate::store::NotificationState;
 
@@ -32,6 +34,8 @@ struct Row {
     is_behind: bool,
     /// True if the sender may send a test to the targets of its definition.
     may_test: bool,
+    /// True if it waits or was given up, and the sender may send it now.
+    may_send: bool,
 }
 
 impl Row {
@@ -43,6 +47,7 @@ impl Row {
             due: message.due_at.map(format::moment),
             is_behind: is_behind(message.due_at, clock::now().utc),
             may_test: may_test(frame, &message.definition),
+            may_send: message.state != "delivered" && may_test(frame, &message.definition),
             message,
         }
     }
@@ -84,6 +89,10 @@ struct NotificationsPage {
     testable: Vec<String>,
     /// True if a definition has a target.
     has_targets: bool,
+    /// True if this page shows messages that the sender may send.
+    has_unsent: bool,
+    /// The state of the messages that a button sends all at once; absent if this page shows none that the sender may send.
+    send_all: Option<&'static str>,
 }
 
 /// `GET /notifications`
@@ -95,12 +104,18 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let definitions = state.services.catalogue.current();
     let with_targets = || definitions.iter().filter(|entry| !entry.notify.is_empty());
     let names = with_targets().map(|entry| &entry.definition.name).filter(|name| may_test(&frame, name));
+    let rows: Vec<Row> = page.entries.into_iter().map(|message| Row::of(&frame, message)).collect();
+    let state = address.value("state");
+    let to_send = if state == "failed" { "failed" } else { "waiting" };
+    let has_some = rows.iter().any(|row| row.may_send && row.message.state == to_send);
     render(&NotificationsPage {
         name: address.value("name"),
-        state: address.value("state"),
+        state,
+        has_unsent: rows.iter().any(|row| row.may_send),
+        send_all: has_some.then_some(to_send),
         states: NotificationState::ALL.map(NotificationState::name),
         failing: failing.into_iter().map(|message| Row::of(&frame, message)).collect(),
-        rows: page.entries.into_iter().map(|message| Row::of(&frame, message)).collect(),
+        rows,
         older: address.next_page(page.next.as_deref()),
         testable: names.take(TESTABLE_MAX).cloned().collect(),
         has_targets: with_targets().next().is_some(),
@@ -124,6 +139,48 @@ pub(crate) async fn test(State(state): State<Arc<AppState>>, request: Request) -
     let results = notifications::test(State(Arc::clone(&state)), asked).await?.0;
     let frame = Frame::new(&state, "notifications", format!("Test of the targets of {definition}"));
     render(&TestPage { frame, definition, results })
+}
+
+#[derive(Template)]
+#[template(path = "notification_sent.html")]
+struct SentPage {
+    frame: Frame,
+    row: Row,
+}
+
+/// `POST /notifications/{id}/send`: sends a message now, and shows whether its target took it.
+pub(crate) async fn send(
+    State(state): State<Arc<AppState>>,
+    id: Id,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (shell, _) = split(request).await?;
+    let asked = request_for(&shell, "", None);
+    let sent = notifications::send(State(Arc::clone(&state)), id, asked).await?.0;
+    let frame = Frame::new(&state, "notifications", format!("Message {} about {}", sent.id, sent.definition));
+    let row = Row::of(&frame, sent);
+    render(&SentPage { frame, row })
+}
+
+#[derive(Template)]
+#[template(path = "notifications_sent.html")]
+struct AllSentPage {
+    frame: Frame,
+    sent: SentNotifications,
+}
+
+/// `POST /notifications/send`: sends all messages of a state, of one definition with the field `name`.
+pub(crate) async fn send_all(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (shell, fields) = split(request).await?;
+    let filters = ["name", "state"].map(|name| (name, field(&fields, name)));
+    let query = encode(filters.into_iter().filter(|(_, value)| !value.is_empty()));
+    let asked = request_for(&shell, &query, None);
+    let sent = notifications::send_all(State(Arc::clone(&state)), asked).await?.0;
+    let frame = Frame::new(&state, "notifications", "Messages are sent");
+    render(&AllSentPage { frame, sent })
 }
 
 /// Names that the field of a test suggests. Others can be typed.

@@ -8,8 +8,8 @@ use protocol::Timestamp;
 use super::Recipient;
 use super::error::MailError;
 use super::server::Sender;
+use crate::notifications::details;
 use crate::notifications::message::Message;
-use crate::rfc3339::Time;
 
 /// A mail that is ready to be sent.
 #[derive(Debug)]
@@ -50,26 +50,9 @@ impl Mail {
 
 /// The text for a person: the fact in one line, the details, and the link.
 fn text(message: &Message<'_>) -> String {
-    let row = message.row;
     let mut lines = vec![one_line(&message.text()), String::new()];
-    let mut add = |name: &str, value: String| lines.push(format!("{name:<12}{}", one_line(&value)));
-    add("definition", row.definition.to_string());
-    add("occasion", row.occasion.name().to_owned());
-    if let Some(job) = message.job {
-        let attempts = job.attempts.0;
-        let noun = if attempts == 1 { "attempt" } else { "attempts" };
-        add("job", format!("{}, {} after {attempts} {noun}", job.job, job.state.name()));
-        if let Some(reason) = message.reason.as_deref().filter(|reason| !reason.is_empty()) {
-            add("reason", reason.to_owned());
-        }
-        add("accepted", Time(job.created_at).to_string());
-        if let Some(ended_at) = job.ended_at {
-            add("ended", Time(ended_at).to_string());
-        }
-    }
-    if row.count > 1 {
-        add("count", format!("{} since {}", row.count, Time(row.first_at)));
-    }
+    let facts = details::list(message);
+    lines.extend(facts.into_iter().map(|(name, value)| format!("{name:<12}{}", one_line(&value))));
     if let Some(url) = message.url() {
         lines.extend([String::new(), url]);
     }
@@ -143,8 +126,14 @@ mod tests {
 
     fn compose(row: &NotificationRow, reason: &str) -> String {
         let reason = Some(reason.to_owned());
-        let message =
-            Message { row, job: None, reason, public_url: Some("https://jobs.example"), is_test: false };
+        let message = Message {
+            row,
+            definition: Default::default(),
+            job: None,
+            reason,
+            public_url: Some("https://jobs.example"),
+            is_test: false,
+        };
         let recipient = Recipient::parse("ops@example.org").expect("an address");
         let sender = Sender::parse("Longshore <longshore@example.org>").expect("a sender");
         let mail = Mail::compose(&message, &recipient, &sender, "msg_ab12", Timestamp(1_700_000_000_000));

@@ -15,7 +15,7 @@ use crate::notifications::occasion::Occasion;
 use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::{
     Group, NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
-    NotificationState, NotifyRules, ReadError,
+    NotificationState, NotifyRules, ReadError, UnsentGroup, WorkingReceiver,
 };
 
 /// Delivered and failed notifications that are kept: a month of one each five minutes.
@@ -217,18 +217,71 @@ pub(super) fn change(connection: &Connection, change: &NotificationChange) -> ru
                  WHERE id = ?1 AND state = 'waiting'",
             )?
             .execute((id.0.cast_signed(), at.0, due_at.0, give_up_at.0)),
-        NotificationChange::Delivered(id) => connection
-            .prepare_cached("UPDATE notifications SET state = 'delivered', error = NULL WHERE id = ?1")?
-            .execute([id.0.cast_signed()]),
+        NotificationChange::RequestedTry { id, at, due_at, give_up_at } => connection
+            .prepare_cached(
+                "UPDATE notifications SET state = 'waiting', tries = tries + 1, tried_at = ?2, due_at = ?3, give_up_at = ?4
+                 WHERE id = ?1 AND state <> 'delivered'",
+            )?
+            .execute((id.0.cast_signed(), at.0, due_at.0, give_up_at.0)),
+        NotificationChange::Delivered(id, receiver) => {
+            connection
+                .prepare_cached("UPDATE notifications SET state = 'delivered', error = NULL WHERE id = ?1")?
+                .execute([id.0.cast_signed()])?;
+            return retry_at_once(connection, receiver);
+        }
+        NotificationChange::ReceiverWorks(receiver) => return retry_at_once(connection, receiver),
         NotificationChange::TryFailed(id, error, due_at) => connection
             .prepare_cached("UPDATE notifications SET error = ?2, due_at = ?3 WHERE id = ?1")?
             .execute((id.0.cast_signed(), error, due_at.0)),
         NotificationChange::GivenUp(id, error) => connection
             .prepare_cached("UPDATE notifications SET state = 'failed', error = ?2 WHERE id = ?1")?
             .execute((id.0.cast_signed(), error)),
+        NotificationChange::MakeDue(groups, at) => {
+            return groups.iter().try_for_each(|group| make_due(connection, group, *at));
+        }
     }
     .map(drop)
 }
+
+/// Makes the messages due that failed before. Those that were not sent yet wait for the end of their period.
+fn retry_at_once(connection: &Connection, receiver: &WorkingReceiver) -> rusqlite::Result<()> {
+    let WorkingReceiver { kind, target, at, except } = receiver;
+    let ids: Vec<String> = except.iter().map(|id| id.0.to_string()).collect();
+    let except = format!("[{}]", ids.join(","));
+    let is_of_receiver = match kind {
+        TargetKind::Email => "kind = ?1",
+        TargetKind::Webhook | TargetKind::Slack => "target = ?1",
+    };
+    let key = if *kind == TargetKind::Email { kind.name() } else { target.0.as_str() };
+    connection
+        .prepare_cached(&format!(
+            "UPDATE notifications SET due_at = ?2
+             WHERE {is_of_receiver} AND state = 'waiting' AND tries > 0 AND due_at > ?2
+                 AND id NOT IN (SELECT value FROM json_each(?3))"
+        ))?
+        .execute(params![key, at.0, except])
+        .map(drop)
+}
+
+/// Makes the messages of a group due. One that was given up untried counts as tried, or it would be a second open message.
+fn make_due(connection: &Connection, group: &UnsentGroup, at: Timestamp) -> rusqlite::Result<()> {
+    let UnsentGroup { definition, target, state, .. } = group;
+    let change = match state {
+        NotificationState::Waiting => "due_at = min(due_at, ?3)",
+        NotificationState::Failed => "state = 'waiting', due_at = ?3, tries = max(tries, 1)",
+        NotificationState::Delivered => return Ok(()),
+    };
+    connection
+        .prepare_cached(&format!(
+            "UPDATE notifications SET {change}, give_up_at = NULL
+             WHERE definition = ?1 AND target = ?2 AND state = ?4"
+        ))?
+        .execute(params![definition, target.0, at.0, state.name()])
+        .map(drop)
+}
+
+/// Added to the numbers of messages that were tried, so that they come behind the others.
+const TRIED: i64 = 1 << 60;
 
 const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, first_at, last_at, job, state, opens_at, \
                        due_at, tries, tried_at, error, message, give_up_at";
@@ -236,12 +289,13 @@ const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, firs
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
         // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away. A
-        // recovery waits for those about what went wrong before its last time, so that it is told last.
+        // recovery waits for those about what went wrong before its last time, so that it is told last. Otherwise messages that were not sent
+        // yet come first: many old ones that a target refuses do not delay the news.
         self.read(|connection| {
             connection
                 .prepare_cached(&format!(
                     "SELECT {COLUMNS} FROM notifications WHERE id IN (
-                         SELECT min(id) FROM notifications AS due WHERE state = 'waiting'
+                         SELECT min((tries > 0) * {TRIED} + id) % {TRIED} FROM notifications AS due WHERE state = 'waiting'
                              AND (due_at <= ?1 OR due_at > ?2)
                              AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
@@ -267,6 +321,26 @@ impl NotificationArchive for SqliteArchive {
                      WHERE state <> 'delivered' ORDER BY last_try DESC LIMIT ?1"
                 ))?
                 .query_map([FAILING_TARGETS_MAX], notification)?
+                .collect()
+        })
+    }
+
+    fn unsent_notifications(&self) -> Result<Vec<UnsentGroup>, ReadError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT definition, target, state, count(*) FROM notifications WHERE state <> 'delivered'
+                     GROUP BY definition, target, state",
+                )?
+                .query_map([], |row| {
+                    let state: String = row.get(2)?;
+                    Ok(UnsentGroup {
+                        definition: row.get(0)?,
+                        target: TargetKey(row.get(1)?),
+                        state: NotificationState::find(&state).ok_or(FromSqlError::InvalidType)?,
+                        count: row.get::<_, i64>(3)?.cast_unsigned(),
+                    })
+                })?
                 .collect()
         })
     }

@@ -22,6 +22,7 @@ mod older;
 mod pending_batch;
 mod power;
 mod remove;
+mod sent_now;
 mod wal;
 
 /// A data directory that goes with its test.

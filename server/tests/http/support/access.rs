@@ -9,9 +9,11 @@ use longshore_server::metrics::Metrics;
 use longshore_server::notifications::addresses::AllowedNetworks;
 use longshore_server::notifications::client::WebClient;
 use longshore_server::notifications::delivery::Delivery;
+use longshore_server::notifications::receivers::Receivers;
+use longshore_server::notifications::requests::SendRequests;
 use longshore_server::store::{
     AccessArchive, Archive, AuditFilter, AuditRow, NotificationArchive, NotificationFilter, NotificationId,
-    NotificationRow, ReadError, TokenRow,
+    NotificationRow, ReadError, TokenRow, UnsentGroup,
 };
 use protocol::Timestamp;
 
@@ -41,6 +43,10 @@ impl NotificationArchive for Empty {
         Ok(Vec::new())
     }
 
+    fn unsent_notifications(&self) -> Result<Vec<UnsentGroup>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn notification(&self, _: NotificationId) -> Result<Option<NotificationRow>, ReadError> {
         Ok(None)
     }
@@ -65,5 +71,7 @@ pub(crate) fn no_notifications(
         mail: None,
         public_url: None,
         metrics,
+        requests: SendRequests::default(),
+        receivers: Receivers::default(),
     }
 }

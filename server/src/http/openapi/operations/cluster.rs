@@ -156,5 +156,23 @@ pub(super) fn others() -> Vec<Operation> {
             .has_body(object::<TestRequest>(json!({ "definition": "report" })))
             .answers(200, "The targets, with what was wrong.", vec![list::<shapes::TargetTest>(target)])
             .problems(&[&JSON_BODY, &[Code::UnknownJob, Code::OutOfScope]]),
+        Operation::post("/api/notifications/{id}/send", "notifications", "send_notification", "Send a message now that waits or was given up")
+            .answers(200, "The message as it is after the try.", vec![object::<shapes::Notification>(json!({
+                "id": 7, "definition": "report", "kind": "slack", "host": "hooks.slack.example", "occasion": "failed", "count": 3,
+                "first_at": "2026-11-20T01:00:00.120Z", "last_at": "2026-11-20T01:00:09.120Z", "state": "delivered", "tries": 3
+            }))])
+            .problems(&[
+                &NO_BODY,
+                &[Code::InvalidId, Code::UnknownNotification, Code::AlreadyDelivered, Code::TargetRemoved, Code::OutOfScope],
+            ]),
+        Operation::post("/api/notifications/send", "notifications", "send_notifications", "Send all messages that wait or were given up")
+            .takes(&[
+                query("name", Kind::Text("report"), "Only those about this definition."),
+                query("state", Kind::Word(&["waiting", "failed"]), "Only those in this state; absent: both."),
+            ])
+            .answers(200, "The numbers of messages that are sent now.", vec![object::<shapes::SentNotifications>(json!({
+                "waiting": 2, "failed": 1, "without_target": 0, "out_of_scope": 0
+            }))])
+            .problems(&[&NO_BODY, &[Code::InvalidState]]),
     ]
 }

@@ -45,7 +45,7 @@ pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
 pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, ListedJob, OutputBytes, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};
 pub use members::{Members, Workers};
-pub use notification::{Notification, NotifyTarget, TargetTest};
+pub use notification::{Notification, NotifyTarget, SentNotifications, TargetTest};
 pub use pause::Pause;
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};

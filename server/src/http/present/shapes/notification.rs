@@ -45,6 +45,19 @@ pub struct Notification {
     pub error: Option<String>,
 }
 
+/// The messages that are sent now because of a request, counted. Those to one target go one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SentNotifications {
+    /// Those that waited.
+    pub waiting: u64,
+    /// Those that were given up.
+    pub failed: u64,
+    /// Those whose target jobs.yaml has no more. They are not sent.
+    pub without_target: u64,
+    /// Those about definitions that the token is not for. They are not sent.
+    pub out_of_scope: u64,
+}
+
 /// A target of a definition. Its URL is not shown, because it often holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NotifyTarget {

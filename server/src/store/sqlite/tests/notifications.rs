@@ -10,24 +10,24 @@ use crate::notifications::occasion::{Occasion, Occasions};
 use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::conformance::harness;
 use crate::store::{
-    NotificationArchive, NotificationChange, NotificationFilter, NotificationRow, NotifyRule, NotifyRules,
-    RecordChange,
+    NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow, NotifyRule,
+    NotifyRules, RecordChange, WorkingReceiver,
 };
 
 const PERIOD: i64 = 1_000;
-const DAY: i64 = 24 * 3_600 * 1_000;
+pub(super) const DAY: i64 = 24 * 3_600 * 1_000;
 
 /// A store whose definition has one target.
-struct Stage {
-    store: SqliteStore,
-    archive: SqliteArchive,
+pub(super) struct Stage {
+    pub(super) store: SqliteStore,
+    pub(super) archive: SqliteArchive,
     loaded: Loaded,
     groups: u64,
     _place: Place,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let place = Place::new();
         let (mut store, archive) = place.open();
         let loaded = store.load(&mut |_| {}).unwrap();
@@ -35,7 +35,7 @@ impl Stage {
     }
 
     /// A job is accepted and ends at this time.
-    fn end(&mut self, state: State, at: i64) {
+    pub(super) fn end(&mut self, state: State, at: i64) {
         let number = self.groups + 1;
         let job = protocol::JobId(number);
         let ended =
@@ -44,7 +44,7 @@ impl Stage {
     }
 
     /// The expectation of the definition changes.
-    fn expect(&mut self, stale_since: Option<i64>, slow: Option<SlowRun>, at: i64) {
+    pub(super) fn expect(&mut self, stale_since: Option<i64>, slow: Option<SlowRun>, at: i64) {
         let row = ExpectationRow {
             definition: "resize".into(),
             awaited_since: None,
@@ -54,7 +54,7 @@ impl Stage {
         self.commit(vec![Change::Expectation(row)], at);
     }
 
-    fn commit(&mut self, changes: Vec<Change>, at: i64) {
+    pub(super) fn commit(&mut self, changes: Vec<Change>, at: i64) {
         self.groups += 1;
         let rule = NotifyRule {
             target: TargetKey("t1".to_owned()),
@@ -68,28 +68,38 @@ impl Stage {
         self.store.commit(&group).unwrap();
     }
 
-    fn change(&mut self, change: NotificationChange) {
+    pub(super) fn change(&mut self, change: NotificationChange) {
         self.store.change_record(self.loaded.epoch, &RecordChange::Notification(change)).unwrap();
     }
 
     /// Makes a try that fails, and is made again ten minutes later.
-    fn fail(&mut self, row: &NotificationRow, at: i64) {
+    pub(super) fn fail(&mut self, row: &NotificationRow, at: i64) {
         let (at, due_at, give_up_at) = (Timestamp(at), Timestamp(at + 600_000), Timestamp(at + DAY));
         self.change(NotificationChange::Try { id: row.id, at, due_at, give_up_at });
         self.change(NotificationChange::TryFailed(row.id, "no".to_owned(), due_at));
     }
 
+    /// The target takes a message, and gets no other earlier for that.
+    pub(super) fn deliver(&mut self, id: NotificationId) {
+        let except = self.all().iter().map(|row| row.id).collect();
+        self.change(NotificationChange::Delivered(id, receiver(0, except)));
+    }
+
     /// All messages, the oldest first.
-    fn all(&self) -> Vec<NotificationRow> {
+    pub(super) fn all(&self) -> Vec<NotificationRow> {
         let filter = NotificationFilter { limit: 100, ..NotificationFilter::default() };
         let mut rows = self.archive.notifications(&filter).unwrap();
         rows.reverse();
         rows
     }
 
-    fn due(&self, now: i64) -> Vec<u64> {
+    pub(super) fn due(&self, now: i64) -> Vec<u64> {
         self.archive.due_notifications(Timestamp(now)).unwrap().iter().map(|row| row.id.0).collect()
     }
+}
+
+pub(super) fn receiver(at: i64, except: Vec<NotificationId>) -> WorkingReceiver {
+    WorkingReceiver { kind: TargetKind::Slack, target: TargetKey("t1".to_owned()), at: Timestamp(at), except }
 }
 
 #[test]
@@ -107,7 +117,7 @@ fn further_failures_are_counted_behind_the_first_message_while_a_target_is_away(
     assert_eq!(counts, [(1, 10_000, 1), (3, 11_000, 0)]);
     assert_eq!(stage.due(40_000), [0; 0], "the second waits for the first");
     assert_eq!(stage.due(610_000), [1]);
-    stage.change(NotificationChange::Delivered(first.id));
+    stage.deliver(first.id);
     assert_eq!(stage.due(610_000), [2]);
 }
 
@@ -127,7 +137,7 @@ fn a_clock_that_was_ahead_silences_no_target() {
     stage.end(State::Failed, 10_000 + 400 * DAY);
     assert_eq!(stage.due(20_000), [1], "a due time beyond the longest period is no due time");
     let row = stage.all().remove(0);
-    stage.change(NotificationChange::Delivered(row.id));
+    stage.deliver(row.id);
     stage.end(State::Failed, 20_000);
     assert_eq!(stage.all()[1].opens_at, Timestamp(20_000 + PERIOD));
 }
@@ -152,7 +162,7 @@ fn a_success_after_a_failure_is_a_recovery_and_a_cancel_is_nothing() {
 fn a_recovery_is_told_after_the_failures_before_it() {
     let mut stage = Stage::new();
     stage.end(State::Failed, 10_000);
-    stage.change(NotificationChange::Delivered(stage.all()[0].id));
+    stage.deliver(stage.all()[0].id);
     stage.end(State::Failed, 10_100);
     assert_eq!(stage.due(10_100), [0; 0], "it is held back for the period");
     stage.end(State::Succeeded, 10_200);
@@ -160,7 +170,7 @@ fn a_recovery_is_told_after_the_failures_before_it() {
     let failure = stage.all().remove(1);
     stage.fail(&failure, 10_200);
     assert_eq!(stage.due(10_300), [0; 0], "the recovery waits while the failure is sent again");
-    stage.change(NotificationChange::Delivered(failure.id));
+    stage.deliver(failure.id);
     assert_eq!(stage.due(10_300), [3]);
 }
 
@@ -178,9 +188,9 @@ fn a_success_ends_what_was_told_of_an_expectation() {
     stage.end(State::Succeeded, 3_000);
     assert_eq!(told(&stage), [Occasion::Stale, Occasion::Recovered]);
     assert_eq!(stage.due(3_000), [0; 0], "the recovery waits for the message before it");
-    stage.change(NotificationChange::Delivered(stale.id));
+    stage.deliver(stale.id);
     assert_eq!(stage.due(3_000), [2]);
-    stage.change(NotificationChange::Delivered(stage.all()[1].id));
+    stage.deliver(stage.all()[1].id);
 
     stage.expect(None, Some(SlowRun { job: protocol::JobId(9), since: Timestamp(10_000) }), 10_000);
     stage.end(State::Succeeded, 11_000);
@@ -200,7 +210,7 @@ fn each_slow_run_is_told_and_none_of_them_is_a_recovery() {
         stage.expect(None, Some(slow), night * DAY);
         stage.end(State::Succeeded, night * DAY + 1);
         let last = stage.all().pop().expect("a message");
-        stage.change(NotificationChange::Delivered(last.id));
+        stage.deliver(last.id);
     }
     let told: Vec<_> = stage.all().iter().map(|row| (row.occasion, row.job)).collect();
     let late = |job| (Occasion::Late, Some(protocol::JobId(job)));
@@ -223,7 +233,7 @@ fn release_of_an_unreachable_attempt_tells_nobody_of_a_quarantine() {
 fn a_recovery_that_is_counted_is_told_after_the_failures_before_it() {
     let mut stage = Stage::new();
     stage.end(State::Failed, 10_000);
-    stage.change(NotificationChange::Delivered(stage.all()[0].id));
+    stage.deliver(stage.all()[0].id);
     for (state, at) in [(State::Succeeded, 10_100), (State::Failed, 10_200), (State::Succeeded, 10_300)] {
         stage.end(state, at);
     }
@@ -231,7 +241,7 @@ fn a_recovery_that_is_counted_is_told_after_the_failures_before_it() {
     assert_eq!(rows, [(Occasion::Failed, 1), (Occasion::Recovered, 2), (Occasion::Failed, 1)]);
     let (recovery, failure) = (stage.all()[1].id, stage.all()[2].id);
     assert_eq!(stage.due(10_300), [failure.0]);
-    stage.change(NotificationChange::Delivered(failure));
+    stage.deliver(failure);
     assert_eq!(stage.due(10_300), [recovery.0]);
 }
 
@@ -267,7 +277,7 @@ fn a_target_fails_until_its_last_try_is_taken() {
     let (at, due_at) = (Timestamp(30_000), Timestamp(40_000));
     stage.change(NotificationChange::Try { id: second.id, at, due_at, give_up_at });
     assert_eq!(failing(&stage), [(1, "never".to_owned())], "a try under way changes nothing");
-    stage.change(NotificationChange::Delivered(second.id));
+    stage.deliver(second.id);
     assert_eq!(failing(&stage), []);
 }
 
@@ -294,7 +304,7 @@ fn messages_that_wait_for_long_do_not_keep_ended_ones() {
     assert_eq!(oldest(&stage), [1, 2, 3, 4, 5]);
     for (at, left) in [(10_000, &[1, 2, 4, 5][..]), (20_000, &[1, 2, 5])] {
         let row = stage.all().pop().unwrap();
-        stage.change(NotificationChange::Delivered(row.id));
+        stage.deliver(row.id);
         stage.end(State::Failed, at);
         assert_eq!(oldest(&stage), left);
     }
