@@ -8,6 +8,7 @@ mod problem;
 
 use std::error::Error;
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -241,9 +242,19 @@ fn wrong_address(why: &str) -> Failure {
 
 fn read_token(path: &Path) -> anyhow::Result<HeaderValue> {
     let wrong = |why: String| Failure::new(Exit::Usage, why).hint("check --token-file");
-    let token = client::ws::read_token_file(path)
-        .map_err(|error| wrong(format!("{:#}", anyhow::Error::new(error))))?;
-    bearer(&token).ok_or_else(|| wrong(format!("the token file {} holds no token", path.display())).into())
+    let token = match is_private_pipe(path) {
+        true => std::fs::read_to_string(path).map_err(anyhow::Error::new),
+        false => client::ws::read_token_file(path).map_err(anyhow::Error::new),
+    };
+    let token = token.map_err(|error| wrong(format!("{error:#}")))?;
+    bearer(token.trim())
+        .ok_or_else(|| wrong(format!("the token file {} holds no token", path.display())).into())
+}
+
+/// A pipe that only this user may open: a shell's `<(…)`, or standard input. It is read once, which is enough for a verb.
+fn is_private_pipe(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.file_type().is_fifo() && found.permissions().mode() & 0o077 == 0)
 }
 
 /// The given key, or a random one, with which a request without an answer can be sent again.

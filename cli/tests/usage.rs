@@ -158,7 +158,7 @@ fn worker_token_readable_by_others_is_wrong_usage() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     std::fs::write(&token, "secret").unwrap();
-    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o646)).unwrap();
     let mut worker = longshore(&["worker", "--no-docker", "--allow-fake", "--token-file"]);
     let said = run(worker.arg(&token).arg("--state-dir").arg(directory.path().join("w")));
     assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");

@@ -104,7 +104,7 @@ pub enum ConfigError {
     ImageGcWithoutDocker,
     /// The disk cannot be measured.
     #[error(
-        "--image-gc: this worker does not see its engine's disks, because it runs in a container or the engine is on another machine"
+        "--image-gc: this worker does not see its engine's disks: the engine is on another machine, or the worker runs in a container whose own engine does not run, or runs as another user"
     )]
     ImageGcBlind,
     /// The label is not `key=value`, or is too long.

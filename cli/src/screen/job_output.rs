@@ -36,8 +36,8 @@ pub(crate) struct JobOutput {
     pub(crate) text: Utf8Stream,
     /// An incomplete sequence at its end, or a carriage return that may belong to a line break.
     begun: String,
-    /// A colour or another style is set.
-    is_styled: bool,
+    /// The sequences that have set colours and styles since all of them ended.
+    styles: String,
     /// Lines have a prefix, which a carriage return would overwrite.
     has_prefixes: bool,
 }
@@ -54,8 +54,14 @@ impl JobOutput {
         self.filter(&text, wants_colour())
     }
 
+    /// Styles end with each chunk and are set again before the next one: a note in between, or a program that is interrupted, is not printed
+    /// in the job's colours.
     fn filter(&mut self, text: &str, with_colours: bool) -> String {
-        let mut out = String::with_capacity(text.len());
+        if text.is_empty() {
+            return String::new();
+        }
+        let mut out = self.styles.clone();
+        out.reserve(text.len());
         for c in text.chars() {
             if self.continues_sequence(c) {
                 self.begun.push(c);
@@ -75,16 +81,17 @@ impl JobOutput {
                 _ => out.push_str(&shown(c.encode_utf8(&mut [0; 4]), |_| false)),
             }
         }
+        if !self.styles.is_empty() {
+            out.push_str(RESET);
+        }
         out
     }
 
-    /// The text after which nothing of this stream is left on the terminal: an incomplete sequence, and the end of its colours.
+    /// An incomplete sequence, whose rest will not come. Further output begins without styles.
     pub(super) fn end(&mut self) -> String {
         let mut out = String::new();
         self.give_up_sequence(&mut out);
-        if std::mem::take(&mut self.is_styled) {
-            out.push_str(RESET);
-        }
+        self.styles.clear();
         out
     }
 
@@ -101,9 +108,16 @@ impl JobOutput {
 
     fn end_sequence(&mut self, out: &mut String, with_colours: bool) {
         let sequence = std::mem::take(&mut self.begun);
-        if with_colours {
-            self.is_styled = !["\x1b[m", RESET].contains(&sequence.as_str());
-            out.push_str(&sequence);
+        if !with_colours {
+            return;
+        }
+        out.push_str(&sequence);
+        let is_end = ["\x1b[m", RESET].contains(&sequence.as_str());
+        if is_end || self.styles.len() > STYLES_MAX {
+            self.styles.clear();
+        }
+        if !is_end {
+            self.styles.push_str(&sequence);
         }
     }
 
@@ -122,6 +136,9 @@ const SEQUENCE_END: char = 'm';
 
 /// Characters of a sequence; the longest useful one sets two colours by their red, green and blue.
 const SEQUENCE_MAX: usize = 64;
+
+/// Bytes of the sequences that are set again. A job that sets one after another without an end keeps the latest ones.
+const STYLES_MAX: usize = 512;
 
 /// Ends all colours and styles.
 const RESET: &str = "\x1b[0m";
@@ -144,8 +161,25 @@ mod tests {
     }
 
     #[test]
+    fn colours_end_with_each_chunk_and_go_on_with_the_next() {
+        let mut output = JobOutput::default();
+        assert_eq!(output.filter("\x1b[1m\x1b[31mred\n", true), "\x1b[1m\x1b[31mred\n\x1b[0m");
+        assert_eq!(output.filter("", true), "");
+        assert_eq!(output.filter("more\n\x1b[0mplain\n", true), "\x1b[1m\x1b[31mmore\n\x1b[0mplain\n");
+        assert_eq!(output.filter("plain\n", true), "plain\n");
+        let endless = output.filter(&"\x1b[31mx".repeat(1_000), true);
+        assert!(endless.ends_with("x\x1b[0m") && output.styles.len() <= STYLES_MAX + SEQUENCE_MAX);
+        let _ = output.end();
+        assert_eq!(
+            output.filter("plain\n", true),
+            "plain\n",
+            "an attempt begins without those of the one before"
+        );
+    }
+
+    #[test]
     fn a_sequence_in_several_chunks_is_one() {
-        assert_eq!(filtered(&["a\x1b", "[3", "1m", "b\x1b[0m"], true), "a\x1b[31mb\x1b[0m");
+        assert_eq!(filtered(&["a\x1b", "[3", "1mb\x1b[0m"], true), "a\x1b[31mb\x1b[0m");
         assert_eq!(filtered(&["a\x1b", "[3"], true), "a␛[3", "its end did not come");
     }
 

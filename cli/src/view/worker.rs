@@ -20,7 +20,8 @@ pub(crate) trait WorkerView {
     /// A row with more columns than [`WorkerView::row`].
     fn wide_row(&self, now: Timestamp) -> Vec<String>;
 
-    /// The fields that fit a line, by name; a field without a value is empty. Attempts that nobody assigned and copies of the worker are warnings.
+    /// The fields that fit a line, by name; a field without a value is empty. Attempts that nobody assigned and a cloned
+    /// worker identity are warnings.
     fn fields(&self) -> Vec<(&'static str, String)>;
 
     /// The state, with the deadline of a drain, a cordon, or the job that it is set aside for.

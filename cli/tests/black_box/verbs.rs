@@ -301,13 +301,19 @@ fn token_file_readable_by_others_is_refused() {
     let stub = Stub::new();
     stub.on("GET /readyz", "200 OK", "text/plain", "ready");
     let mut command = stub.longshore(&["health", "--token-file", file.to_str().unwrap()]);
-    allow(0o644);
+    allow(0o646);
     let refused = run(&mut command);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("chmod 600") && !refused.err.contains("s3cret"), "{refused:?}");
     allow(0o600);
     assert_eq!(run(&mut command).code, 0);
     assert!(stub.requests()[0].head.contains(&"authorization: Bearer s3cret".to_owned()));
+
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, b"p1ped\n").unwrap();
+    drop(writer);
+    assert_eq!(run(stub.longshore(&["health", "--token-file", "/dev/stdin"]).stdin(reader)).code, 0);
+    assert!(stub.requests()[1].head.contains(&"authorization: Bearer p1ped".to_owned()));
 }
 
 #[test]

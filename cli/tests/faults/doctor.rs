@@ -34,7 +34,7 @@ async fn doctor_reports_problems_only() {
 
     let token = cluster.path("token");
     std::fs::write(&token, "secret").unwrap();
-    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o646)).unwrap();
     let (code, told) = ask(&cluster, &["--token-file", token.to_str().unwrap()]);
     assert_eq!((code, complaints(&told)), (1, vec![("server", "fail")]), "{told:#}");
     assert!(!told.to_string().contains("secret"));

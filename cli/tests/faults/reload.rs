@@ -106,7 +106,7 @@ async fn waiting_jobs_of_a_removed_definition_are_cancelled_if_the_operator_want
     assert_eq!(api.get("/api/jobs/3").await["state"], "queued");
     server.terminate().await;
 
-    // An empty file without a copy of the one before, as after a restore, is no wish to cancel everything.
+    // A start with an empty file and without a copy of the one before, as after a restore, must not cancel all jobs.
     std::fs::remove_file(cluster.path("data/accepted-jobs.json")).unwrap();
     std::fs::write(cluster.path("jobs.yaml"), "jobs: {}").unwrap();
     let server = cluster.start_server(&flags).await;

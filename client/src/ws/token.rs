@@ -2,8 +2,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use crate::runtime::docker::in_container;
 
 /// The token cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -65,20 +69,26 @@ pub fn read(file: &Path) -> Result<String, TokenError> {
     Ok(String::from_utf8_lossy(token).into_owned())
 }
 
-/// Others can read or change the file. Secrets of jobs, Docker and Podman can be read by every user of the container, because its user may be
-/// anyone, but nobody outside of it can reach them.
+/// Others can read or change the file. Secrets of jobs, Docker and Podman have mode 0444, because the program may run as any user; nobody
+/// outside of their container or directory can reach them.
 fn is_exposed(file: &Path, mode: u32) -> bool {
     mode & OTHERS_MAY_WRITE != 0 || mode & OTHERS_MAY_READ != 0 && !is_out_of_reach(file)
 }
 
-/// The file is a secret of this container, or only its owner may enter a directory above it.
+/// The file is a secret of this container, or only this user may enter a directory above it.
 fn is_out_of_reach(file: &Path) -> bool {
     let Ok(file) = fs::canonicalize(file) else { return false };
-    let is_closed = |directory: &Path| {
-        fs::metadata(directory).is_ok_and(|it| it.permissions().mode() & OTHERS_MAY_ENTER == 0)
-    };
-    file.starts_with(CONTAINER_SECRETS) || file.ancestors().skip(1).any(is_closed)
+    let is_secret = file.starts_with(CONTAINER_SECRETS) && in_container();
+    is_secret || file.ancestors().skip(1).any(|directory| is_closed(directory, geteuid().as_raw()))
 }
+
+/// Only this user and root may enter the directory.
+fn is_closed(directory: &Path, user: u32) -> bool {
+    fs::metadata(directory)
+        .is_ok_and(|it| it.mode() & OTHERS_MAY_ENTER == 0 && [user, ROOT].contains(&it.uid()))
+}
+
+const ROOT: u32 = 0;
 
 const OTHERS_MAY_READ: u32 = 0o044;
 const OTHERS_MAY_WRITE: u32 = 0o022;
@@ -99,7 +109,6 @@ mod tests {
         let file = dir.path().join("token");
         fs::write(&file, content).expect("writes");
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("sets");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("sets");
         read(&file).map_err(|error| error.to_string())
     }
 
@@ -112,26 +121,33 @@ mod tests {
     #[test]
     fn a_file_that_others_may_read_is_fine_where_nobody_else_may_go() {
         let root = tempfile::tempdir().expect("a directory");
-        fs::create_dir(root.path().join("files")).expect("created");
-        let (files, token) = (root.path().join("files"), root.path().join("files/token"));
+        let token = root.path().join("token");
         fs::write(&token, "ls_abc").expect("writes");
         let set =
             |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("sets");
         set(&token, 0o444);
-        set(&files, 0o755);
-        for (root_mode, is_read) in [(0o700, true), (0o710, false), (0o701, false), (0o755, false)] {
-            set(root.path(), root_mode);
-            assert_eq!(read(&token).is_ok(), is_read, "{root_mode:o}");
-        }
         set(root.path(), 0o700);
+        assert!(read(&token).is_ok(), "only this user reaches it");
         set(&token, 0o446);
         assert!(read(&token).is_err(), "others may change it");
     }
 
     #[test]
+    fn a_closed_directory_lets_nobody_but_this_user_and_root_in() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let owner = fs::metadata(directory.path()).expect("it is there").uid();
+        for (mode, closed) in [(0o700, true), (0o710, false), (0o701, false), (0o755, false)] {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).expect("sets");
+            assert_eq!(is_closed(directory.path(), owner), closed, "{mode:o}");
+        }
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).expect("sets");
+        assert_eq!(is_closed(directory.path(), owner + 1), owner == ROOT, "it belongs to another user");
+    }
+
+    #[test]
     fn an_invalid_token_is_refused_and_never_shown() {
         let error = |content: &str, mode| with(content, mode).expect_err("is refused");
-        assert!(error("ls_abc", 0o644).contains("chmod 600"));
+        assert!(error("ls_abc", 0o646).contains("chmod 600"));
         assert!(error(" \n", 0o600).contains("empty"));
         assert!(error("ls_abc\nls_def", 0o600).contains("one line"));
         assert!(!error("ls abc", 0o600).contains("abc"));

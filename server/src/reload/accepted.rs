@@ -36,7 +36,8 @@ impl AcceptedFile<'_> {
             text => text?,
         };
         let copy: Self = serde_json::from_slice(&text)?;
-        Ok((copy.path == absolute(jobs_file)).then_some(copy))
+        let path = absolute(jobs_file);
+        Ok((normalized(&copy.path) == normalized(&path)).then_some(Self { path, ..copy }))
     }
 
     /// Parses the copy. Environment files are looked up where the original is. Blocks on the disk.
@@ -63,10 +64,14 @@ pub(crate) fn keep(data_dir: &Path, jobs_file: &Path, text: &str) {
     }
 }
 
-/// The path from the root and without `..`, so that neither the directory in which the server is started nor the spelling matters. Links are
-/// not followed: the copy of a file that is gone has the same path.
+/// The path from the root, so that the directory in which the server is started does not matter. Links are not followed: the copy of a
+/// file that is gone has the same path.
 fn absolute(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The path without `..`, to compare it with another spelling.
+fn normalized(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut whole, component| {
         match component {
             // Nothing is above the root.

@@ -84,7 +84,7 @@ impl Reloader {
     }
 
     /// Names of definitions that jobs refer to and the present file does not have. None if it has no jobs at all: a reload to such a file is
-    /// refused as a mistake, and a start with one is no wish to cancel everything either.
+    /// refused as a mistake, and a start with one must not cancel all jobs either.
     fn removed_names(&self) -> BTreeSet<String> {
         let current = self.catalogue.current();
         if current.iter().next().is_none() {

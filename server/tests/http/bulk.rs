@@ -226,6 +226,9 @@ async fn a_request_that_selects_nothing_is_refused() {
         post(&server, &cursor, "").await.is_problem(422, "missing_field");
         post(&server, &cursor, r#"{"ids":[1]}"#).await.is_problem(400, "invalid_query");
         post(&server, &path, r#"{"ids":[1,"#).await.is_problem(400, "invalid_json");
+        for nothing in [&path, &cursor, &format!("{path}?dry_run=1"), &format!("{path}?name=resize")] {
+            post(&server, nothing, r#"{"ids":null}"#).await.is_problem(422, "invalid_type");
+        }
         let many = json!({ "ids": vec![1; 10_001] }).to_string();
         post(&server, &path, &many).await.is_problem(422, "too_long");
         server.get(&path).await.is_problem(400, "invalid_id");

@@ -135,8 +135,12 @@ async fn output_keeps_its_colours_and_nothing_else_that_drives_a_terminal() {
     let running = Running::start(COLOURS).await;
     let address = running.cluster.address();
     let job = running.api.post("/api/jobs/builds", None).await["id"].as_u64().unwrap();
-    running.api.wait_for_job(job, |job| job["state"] == "succeeded").await;
     let job = job.to_string();
+    // The end of a job does not wait for its output.
+    testkit::wait_until("the output is there", async || {
+        running.verb(&["logs", &job]).out.ends_with("bold\n")
+    })
+    .await;
     let logs = |more: &[&str], no_color: &str| {
         let arguments: Vec<&str> = ["logs", &job].into_iter().chain(more.iter().copied()).collect();
         let variables = [("TERM", "xterm"), ("NO_COLOR", no_color), ("LONGSHORE_SERVER", address.as_str())];

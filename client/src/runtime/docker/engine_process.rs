@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 /// `true` if an engine of this mount namespace listens on this socket. `false` if that cannot be told: a worker needs the rights of
 /// the engine's user to look into its process. A program that only forwards to another engine (`socat`, a proxy) does not count.
 pub(super) fn listens_here(socket: &Path) -> bool {
-    let Ok(sockets) = fs::read_to_string("/proc/net/unix") else { return false };
+    is_held_here(socket, is_engine)
+}
+
+fn is_held_here(socket: &Path, is_engine: impl Fn(&Path) -> bool) -> bool {
+    let sockets = table_of_sockets();
     let Ok(own_mounts) = fs::read_link("/proc/self/ns/mnt") else { return false };
     let inodes = listening_inodes(&sockets, &resolved(socket));
     let links: Vec<PathBuf> = inodes.into_iter().map(|inode| format!("socket:[{inode}]").into()).collect();
@@ -22,6 +26,11 @@ pub(super) fn listens_here(socket: &Path) -> bool {
         fs::read_link(process.join("ns/mnt")).is_ok_and(|mounts| mounts == own_mounts)
             && has_open(&process, &links).unwrap_or(false)
     })
+}
+
+/// The kernel's table of sockets; empty if it cannot be read. Names of sockets can be any bytes.
+fn table_of_sockets() -> String {
+    fs::read("/proc/net/unix").map(|table| String::from_utf8_lossy(&table).into_owned()).unwrap_or_default()
 }
 
 /// The path without links in its directory: `/var/run` is one on most systems, and an engine may have been told either path.
@@ -80,15 +89,16 @@ broken
     }
 
     #[test]
-    fn a_socket_of_a_program_that_is_no_engine_does_not_count() {
+    fn only_the_socket_of_an_engine_that_listens_counts() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("docker.sock");
-        let _listener = UnixListener::bind(&socket).unwrap();
-        let table = fs::read_to_string("/proc/net/unix").unwrap();
-        let inodes = listening_inodes(&table, &resolved(&socket));
-        let link = format!("socket:[{}]", inodes.first().expect("the socket is in the table"));
-        assert!(has_open(Path::new("/proc/self"), &[link.into()]).unwrap());
+        let listener = UnixListener::bind(&socket).unwrap();
+        let is_self = |process: &Path| process.ends_with(std::process::id().to_string());
+        assert!(is_held_here(&socket, is_self), "this process listens");
         assert!(!listens_here(&socket), "this process is no engine");
+        assert!(!is_held_here(&socket, |process| !is_self(process)), "nobody else has it");
+        drop(listener);
+        assert!(!is_held_here(&socket, is_self), "nobody listens any more");
     }
 
     #[test]

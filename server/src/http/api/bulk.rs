@@ -92,10 +92,7 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
             return submit::one(state, Name(verb.name().to_owned()), request).await;
         }
         Selection::read(&text)?;
-        let detail = "it needs filters in the query, or \"ids\" in the body";
-        return Err(Problem::new(Code::MissingField, detail)
-            .field("ids")
-            .hint("send {\"ids\":[12,13]}, or filters such as ?name=resize&state=queued"));
+        return Err(needs_selection());
     }
     if verb == Verb::Release {
         Actor::current().check(Permission::Operate)?;
@@ -126,6 +123,8 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
         }
         note::object(format!("jobs {}", note::list(&ids)));
         operation.run_by_number(&ids, &mut result).await?;
+    } else if !has_filter {
+        return Err(needs_selection());
     } else {
         note::object(match parts.uri.query() {
             Some(query) => format!("jobs with {query}"),
@@ -138,6 +137,13 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
     }
     note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// Without a selection a request would take all jobs there are.
+fn needs_selection() -> Problem {
+    Problem::new(Code::MissingField, "it needs filters in the query, or \"ids\" in the body")
+        .field("ids")
+        .hint("send {\"ids\":[12,13]}, or filters such as ?name=resize&state=queued")
 }
 
 /// Cancels the members of a batch.

@@ -31,8 +31,9 @@ pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "mmap_size", 0)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "memory")?;
-    // In KiB: enough for the upper pages of every index and the pages of `jobs` that are written again and again. Not more: a commit after a page was split goes
-    // through all of the cache (SQLite gives the page a number beyond the last one meanwhile), and the system has the file in memory too.
+    // In KiB: enough for the upper pages of every index and the pages of `jobs` that are written again and again. Not more: a commit after a
+    // page was split goes through all of the cache (SQLite gives the page a number beyond the last one meanwhile), and the system has the file
+    // in memory too.
     connection.pragma_update(None, "cache_size", -16_384)?;
     // Checkpoints are ours (see `wal` and `checkpointer`). In bytes: the WAL shrinks to this after a long backup.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;

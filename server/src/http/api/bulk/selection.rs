@@ -1,6 +1,6 @@
 //! The body of a bulk request.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use crate::http::middleware::problem::Problem;
@@ -11,7 +11,14 @@ use crate::http::request::body;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Selection {
     /// The numbers of the jobs, at most 10,000.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Vec<u64>, required = false)]
     pub(super) ids: Option<Vec<u64>>,
+}
+
+/// A list that is there: `null` is refused, since it comes from a list that a client meant to send.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u64>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
 }
 
 impl Selection {
