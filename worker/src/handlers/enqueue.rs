@@ -27,8 +27,10 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
         } else if !has_room(worker) {
             worker.outbox.released(token, ReleaseCause::Full, String::new());
         } else if let Some(id) = foreign_gpu(worker, &assignment) {
+            // Another process of this identity offered it: one before a restart, or that of a copied state directory. The job may have one of
+            // this worker's own GPUs, so the cause must not keep it away for good.
             let why = format!("this worker does not offer the GPU `{}`", id.escape_debug());
-            worker.outbox.released(token, ReleaseCause::Policy, why);
+            worker.outbox.released(token, ReleaseCause::Full, why);
         } else if let Some(AttemptSecrets::Withheld(why)) = assignment.secrets {
             worker.outbox.released(token, ReleaseCause::Secrets, why);
         } else {
