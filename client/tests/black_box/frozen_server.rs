@@ -42,7 +42,7 @@ async fn play(frames: &[Value]) {
     say(&mut peer, frames, "Reconciled").await;
     say(&mut peer, frames, "Pulse").await;
 
-    // This worker has no runtime for containers.
+    // This worker does not offer the GPU of the attempt.
     say(&mut peer, frames, "Definitions").await;
     say(&mut peer, frames, "Enqueue").await;
     let released = peer
@@ -51,7 +51,7 @@ async fn play(frames: &[Value]) {
             _ => None,
         })
         .await;
-    assert_eq!((released.token.job, released.cause), (JobId(12), ReleaseCause::Policy), "{released:?}");
+    assert_eq!((released.token.job, released.cause), (JobId(12), ReleaseCause::Full), "{released:?}");
 
     say(&mut peer, frames, "Cancel").await;
     assert_eq!(unknown(&mut peer).await, JobId(10));
