@@ -188,7 +188,11 @@ const UNIT_SUFFIXES: [&str; 12] = [
 fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
     let shown = quoted(name);
     if keys::FORBIDDEN.contains(&name) {
-        return (Code::ForbiddenOption, format!("{shown} is not supported; see worker policy"));
+        let text = match name {
+            "network_mode" => format!("{shown} is not supported: write \"network\""),
+            _ => format!("{shown} would give the job control of the machine, and no worker can allow it"),
+        };
+        return (Code::ForbiddenOption, text);
     }
     let known = || keys.iter().map(|key| key.name).chain(extra.iter().copied());
     let is_known = |meant: &str| known().any(|key| Some(key) == meant.split('.').next());
@@ -202,7 +206,26 @@ fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
     let meant = misnomer.map(|(_, meant)| *meant).or_else(|| grammar::nearest(name, known()));
     let text = match meant {
         Some(key) => format!("unknown field {shown}: did you mean \"{key}\"?"),
-        None => format!("unknown field {shown}; known here are {}", known().collect::<Vec<_>>().join(", ")),
+        None => format!("unknown field {shown}; {}", known_keys(name, &known().collect::<Vec<_>>())),
     };
     (Code::UnknownField, text)
+}
+
+/// A message does not list more keys than this.
+const LISTED_KEYS_MAX: usize = 12;
+
+/// The keys of a small map. Of a large one, those that share a word with `name`, and the place of the list.
+fn known_keys(name: &str, known: &[&str]) -> String {
+    if known.len() <= LISTED_KEYS_MAX {
+        return format!("known here are {}", known.join(", "));
+    }
+    let words: Vec<&str> = name.split('_').filter(|word| word.len() > 2).take(LISTED_KEYS_MAX).collect();
+    let shares_a_word = |key: &&str| key.split('_').any(|word| words.contains(&word));
+    let similar: Vec<&str> = known.iter().copied().filter(shares_a_word).take(LISTED_KEYS_MAX).collect();
+    let place = "docs/jobs-yaml.md and 'longshore schema' list all keys";
+    if similar.is_empty() {
+        place.to_owned()
+    } else {
+        format!("similar keys are {}; {place}", similar.join(", "))
+    }
 }
