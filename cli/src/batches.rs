@@ -282,11 +282,14 @@ async fn print_made(api: &Api, made: &Value, output: &Output) -> anyhow::Result<
         screen::note(&format!("warning: {}", warning.text));
     }
     if batch.duplicates > 0 {
-        let text =
-            format!("longshore: {} jobs were not created: others have their unique keys", batch.duplicates);
-        screen::note(&text);
+        let jobs = screen::counted(batch.duplicates, "job");
+        screen::note(&format!("longshore: {jobs} not created: others have their unique keys"));
     }
     if batch.count == 0 {
+        // There is no batch to name.
+        if output.format == Format::Name {
+            return Ok(());
+        }
         return records::print(output.format, made, "batch").map(drop);
     }
     if let Some(limit) = output.wait {

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
-use self::print::{end, flush_streams, gap, late, output, switch_attempt};
+use self::print::{end, end_lines_on_screen, flush_streams, gap, late, output, switch_attempt};
 use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
 use self::together::show_together;
@@ -207,6 +207,7 @@ async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u3
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
             flush_streams(wanted, &mut resume)?;
+            end_lines_on_screen(&mut resume)?;
             return Ok(resume.attempt);
         };
         if !follow || !resume.was_connected {

@@ -36,7 +36,7 @@ pub(crate) struct Overrides {
     /// Unique key, instead of the definition's; for a definition with `unique`.
     #[arg(long, value_name = "KEY")]
     pub(crate) unique_key: Option<String>,
-    /// Start after this job has succeeded; with :failed or :ended, after that outcome. May be repeated.
+    /// Start after this job has succeeded; with :failed, :not_succeeded or :ended, after that outcome. May be repeated.
     #[arg(long, value_name = "ID[:OUTCOME]", value_parser = crate::pipelines::parse_after)]
     after: Vec<Value>,
 }

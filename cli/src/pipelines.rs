@@ -135,8 +135,8 @@ fn text_of(job: &PipelineJob, parent: Option<u64>) -> String {
 pub(crate) fn parse_after(text: &str) -> Result<serde_json::Value, String> {
     let (job, outcome) = text.split_once(':').unwrap_or((text, "succeeded"));
     let job = jobs::parse_job_id(job)?;
-    if !["succeeded", "failed", "ended"].contains(&outcome) {
-        return Err("after the colon: succeeded, failed or ended".to_owned());
+    if !["succeeded", "failed", "not_succeeded", "ended"].contains(&outcome) {
+        return Err("after the colon: succeeded, failed, not_succeeded or ended".to_owned());
     }
     let fields = [("job".to_owned(), job.into()), ("outcome".to_owned(), outcome.into())];
     Ok(Map::from_iter(fields).into())
@@ -196,6 +196,7 @@ mod tests {
     fn an_entry_of_after_may_say_the_outcome() {
         assert_eq!(parse_after("12").unwrap(), serde_json::json!({"job": 12, "outcome": "succeeded"}));
         assert_eq!(parse_after("7:failed").unwrap()["outcome"], "failed");
+        assert_eq!(parse_after("7:not_succeeded").unwrap()["outcome"], "not_succeeded");
         assert!(parse_after("x").is_err() && parse_after("7:lost").is_err());
     }
 }

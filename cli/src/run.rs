@@ -117,7 +117,16 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     records::print(flags.common.format, &ended, "id")?;
     let job: view::Job = parse(&api, &ended)?;
     screen::note(&format!("longshore: job {} {}", job.id, job.end_text()));
+    if let Some(note) = note_of_success(&ended) {
+        screen::note(&format!("warning: job {}: {note}", job.id));
+    }
     exit_like_container(&job)
+}
+
+/// Something that the worker noted about a job that succeeded nevertheless, such as a result that it could not keep.
+fn note_of_success(job: &Value) -> Option<&str> {
+    let last = job["attempts"].as_array()?.last()?;
+    last["message"].as_str().filter(|message| job["state"] == "succeeded" && !message.is_empty())
 }
 
 async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {

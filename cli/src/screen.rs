@@ -115,6 +115,11 @@ pub(crate) fn end_output(stream: Stream, look: &mut JobOutput) -> anyhow::Result
     })
 }
 
+/// Begins a new line on a terminal.
+pub(crate) fn end_line(stream: Stream) -> anyhow::Result<()> {
+    with_stream(stream, |to, is_terminal| if is_terminal { to.write_all(b"\n") } else { Ok(()) })
+}
+
 fn with_stream(
     stream: Stream,
     write: impl FnOnce(&mut dyn Write, bool) -> io::Result<()>,

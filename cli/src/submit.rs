@@ -21,7 +21,7 @@ use crate::failure::{Exit, Failure};
 A job of the list is an object with the \"name\" of its definition and the fields of a submission. Jobs can come after one another:
   {\"name\": \"extract\"}
   {\"name\": \"load\", \"after\": [\"extract\"]}
-  {\"name\": \"alarm\", \"after\": [{\"name\": \"load\", \"outcome\": \"failed\"}]}")]
+  {\"name\": \"alarm\", \"after\": [{\"name\": \"load\", \"outcome\": \"not_succeeded\"}]}")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,

@@ -25,6 +25,12 @@ pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
     if let Some(variable) = variable_behind(error, program) {
         eprintln!("note: the value comes from the environment variable {variable}");
     }
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(word) = context(error, ContextKind::InvalidArg)
+        && let Some(form) = form_of_a_value(std::env::args().skip(1), word)
+    {
+        eprintln!("note: {form}");
+    }
     let exit = if means_changes(std::env::args_os().skip(1)) { Exit::Failed } else { Exit::Usage };
     ExitCode::from(if error.use_stderr() { exit.code() } else { 0 })
 }
@@ -33,6 +39,23 @@ pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
 fn means_changes(words: impl IntoIterator<Item = OsString>) -> bool {
     let mut words = words.into_iter();
     words.next().is_some_and(|verb| verb == "plan") && words.any(|word| word == "--exit-code")
+}
+
+/// The way to write a word that stands alone where the verb takes none.
+fn form_of_a_value(words: impl IntoIterator<Item = String>, word: &str) -> Option<String> {
+    let words: Vec<String> = words.into_iter().collect();
+    let at = words.iter().position(|it| it == word)?;
+    let before = at.checked_sub(1).and_then(|before| words.get(before))?;
+    if ["--wait", "-w"].contains(&before.as_str()) {
+        return Some(format!("the time to wait is written --wait={word}"));
+    }
+    let is_run = words.first().is_some_and(|verb| verb == "run") && !word.starts_with('-');
+    is_run.then(|| match word.contains('=') {
+        true => format!(
+            "a parameter is written -p {word}, a variable -e {word}, a word for the command -- {word}"
+        ),
+        false => format!("a word for the command is written -- {word}"),
+    })
 }
 
 /// Escapes an argument that is not UTF-8, so that the user can find it.
@@ -51,13 +74,18 @@ fn gives(argument: &str, value: &str) -> bool {
     argument == value || behind_flag() == Some(value)
 }
 
-/// The environment variable that a rejected value came from, if it did.
-fn variable_behind(error: &clap::Error, mut program: clap::Command) -> Option<String> {
-    let context = |kind| match error.get(kind) {
+/// A text of the parser about its error.
+fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
-    };
-    let (flag, value) = (context(ContextKind::InvalidArg)?, context(ContextKind::InvalidValue)?);
+    }
+}
+
+/// The environment variable that a rejected value came from, if it did.
+fn variable_behind(error: &clap::Error, mut program: clap::Command) -> Option<String> {
+    let (flag, value) =
+        (context(error, ContextKind::InvalidArg)?, context(error, ContextKind::InvalidValue)?);
     let given = std::env::args_os().any(|argument| gives(&argument.to_string_lossy(), value));
     program.build();
     let flags = program.get_subcommands().flat_map(all_flags);
@@ -76,7 +104,26 @@ fn all_flags(verb: &clap::Command) -> Vec<&clap::Arg> {
 
 #[cfg(test)]
 mod tests {
-    use super::gives;
+    use super::{form_of_a_value, gives};
+
+    #[test]
+    fn a_word_without_its_flag_is_answered_with_the_form_that_is_taken() {
+        let form = |line: &str, word: &str| form_of_a_value(line.split(' ').map(str::to_owned), word);
+        for (line, word, expected) in [
+            ("run report --wait 10s", "10s", Some("the time to wait is written --wait=10s")),
+            ("submit jobs.json -w 10s", "10s", Some("the time to wait is written --wait=10s")),
+            (
+                "run report day=1",
+                "day=1",
+                Some("a parameter is written -p day=1, a variable -e day=1, a word for the command -- day=1"),
+            ),
+            ("run report now", "now", Some("a word for the command is written -- now")),
+            ("run report --nope", "--nope", None),
+            ("ls jobs", "jobs", None),
+        ] {
+            assert_eq!(form(line, word).as_deref(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn a_value_is_given_by_a_whole_word() {

@@ -38,6 +38,7 @@ const CASES: &[(&[&str], &str)] = &[
         ],
         "crontab/machine-process.yaml",
     ),
+    (&["crontab", "--system", "--runtime", "process", "crontab/suse.crontab"], "crontab/suse.yaml"),
     (&["ofelia", "ofelia/config.ini"], "ofelia/config.yaml"),
     (&["ofelia", "--image", "postgres:16", "--timezone", "UTC", "ofelia/fork.ini"], "ofelia/fork.yaml"),
     (&["compose", "compose/shop.yml"], "compose/shop.jobs.yaml"),

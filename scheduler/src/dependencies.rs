@@ -24,11 +24,13 @@ pub enum RequiredEnd {
     Failure,
     /// It ends, no matter how.
     Any,
+    /// It ends without success: also because it was cancelled, as a job is whose predecessor has failed.
+    NoSuccess,
 }
 
 impl RequiredEnd {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Success, Self::Failure, Self::Any];
+    pub const ALL: [Self; 4] = [Self::Success, Self::Failure, Self::Any, Self::NoSuccess];
 
     /// Name in requests, the store and the API.
     #[must_use]
@@ -37,6 +39,7 @@ impl RequiredEnd {
             Self::Success => "succeeded",
             Self::Failure => "failed",
             Self::Any => "ended",
+            Self::NoSuccess => "not_succeeded",
         }
     }
 
@@ -53,6 +56,7 @@ impl RequiredEnd {
             Self::Success => matches!(state, State::Succeeded),
             Self::Failure => is_failure(state),
             Self::Any => state.has_ended(),
+            Self::NoSuccess => state.has_ended() && !matches!(state, State::Succeeded),
         }
     }
 }

@@ -133,7 +133,7 @@ impl World {
 
     /// The jobs that a job of a request comes after: earlier ones of its request, the last one of the store, both, or none.
     fn after(&self, number: u32, position: usize) -> Vec<Dependency> {
-        let requires = RequiredEnd::ALL[(number as usize + position) % 3];
+        let requires = RequiredEnd::ALL[(number as usize + position) % RequiredEnd::ALL.len()];
         let mut after = Vec::new();
         if number.is_multiple_of(3) && position > 0 {
             let on = Predecessor::Member(u32::try_from(position / 2).unwrap_or_default());

@@ -209,6 +209,8 @@ impl Reader<'_> {
 
     /// Cuts a line into its parts.
     fn split<'l>(&self, line: &'l str) -> Result<Entry<'l>, String> {
+        // SUSE's cron takes a dash before the fields, so that the command is not logged.
+        let line = line.strip_prefix('-').unwrap_or(line);
         let fields_count = if line.starts_with('@') { 1 } else { 5 };
         let (fields, rest) = cut(line, fields_count).ok_or(
             "a line has five fields of time (or @daily and the like) and a command, or is NAME=value",

@@ -117,6 +117,16 @@ pub(super) fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> an
     flush_partial(wanted, Stream::Stderr, resume)
 }
 
+/// Ends a last line without a line break on a terminal, where the outcome or the prompt would follow it. A file gets the output as it is.
+pub(super) fn end_lines_on_screen(resume: &mut ResumeState) -> anyhow::Result<()> {
+    for stream in [Stream::Stdout, Stream::Stderr] {
+        if resume.printed.end(stream) && resume.member.is_none() {
+            screen::end_line(stream)?;
+        }
+    }
+    Ok(())
+}
+
 /// Prints a JSON line, unless the text is empty because only an incomplete character came.
 fn json_text(
     stream: Stream,

@@ -100,10 +100,13 @@ pub(crate) fn check_result(content: &[u8]) -> ResultFile {
     if content.len() > RESULT_BYTES_MAX {
         return ResultFile::Unusable(format!("it is larger than {RESULT_BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(content).ok();
-    match text.filter(|text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()) {
-        Some(text) => ResultFile::Json(text.trim().to_owned()),
-        None => ResultFile::Unusable("it is not JSON".to_owned()),
+    let Ok(text) = std::str::from_utf8(content) else {
+        return ResultFile::Unusable("it is not JSON, because it is not UTF-8".to_owned());
+    };
+    match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Ok(_) => ResultFile::Json(text.trim().to_owned()),
+        // The error names the position and what was expected there, never the content.
+        Err(error) => ResultFile::Unusable(format!("it is not JSON: {error}")),
     }
 }
 

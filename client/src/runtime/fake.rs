@@ -2,13 +2,13 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `FAKE_EXIT` | exit code; 0 |
+//! | `FAKE_EXIT` | exit code; 0, or 137 with `FAKE_OOM` |
 //! | `FAKE_SLEEP` | how long it runs (`50ms`, `2s`, `1m`); without it it ends at once, without a task or a timer |
 //! | `FAKE_STDOUT`, `FAKE_STDERR` | text that it writes, with a newline |
 //! | `FAKE_OUTPUT_BYTES` | how many more bytes it writes to stdout |
 //! | `FAKE_STAMP` | any value: it writes the instant of its start to stdout, in nanoseconds since the machine's boot, with a newline |
 //! | `FAKE_RESULT` | JSON that it leaves as its result |
-//! | `FAKE_OOM` | any value: the kernel killed something in it |
+//! | `FAKE_OOM` | any value: the kernel killed something in it, for want of memory |
 //! | `FAKE_FAIL` | `pull`, `start` or `host`: it never starts, for that reason |
 //! | `FAKE_DEAF` | any value: it does not stop when asked, only when killed |
 //!
@@ -99,7 +99,7 @@ impl Shared {
         self.send_event(RuntimeEvent::Started { token, container, at: started });
         let output = script.write(token, started, &self.logs);
         match script.sleep {
-            None => self.ended(token, started, &script, script.exit, (output, clock::now().up)),
+            None => self.ended(token, started, &script, script.exit_code(), (output, clock::now().up)),
             Some(sleep) => {
                 let (stop, stopped) = mpsc::unbounded_channel();
                 self.asleep().insert(token, stop);
@@ -111,7 +111,7 @@ impl Shared {
                     // A worker that was suspended over the end learns of a stop first: the sleep was over before.
                     let (code, at) = match killed {
                         Some(code) if now < started + sleep => (code, now),
-                        _ => (script.exit, now.min(started + sleep)),
+                        _ => (script.exit_code(), now.min(started + sleep)),
                     };
                     shared.ended(token, started, &script, code, (output, at));
                 });
@@ -166,16 +166,19 @@ async fn killed(mut stopped: mpsc::UnboundedReceiver<StopStep>, deaf: bool) -> i
         match step {
             StopStep::Ask { .. } if deaf => {}
             StopStep::Ask { .. } => return 143,
-            StopStep::Kill | StopStep::Remove => return 137,
+            StopStep::Kill | StopStep::Remove => return EXIT_OF_A_KILLED,
         }
     }
     std::future::pending().await
 }
 
+/// 128 and the number of SIGKILL, which the kernel sends for want of memory, too.
+const EXIT_OF_A_KILLED: i32 = 137;
+
 /// The simulated behaviour of an attempt.
 #[derive(Debug, Default, PartialEq)]
 struct Script {
-    exit: i32,
+    exit: Option<i32>,
     sleep: Option<Duration>,
     stdout: Option<String>,
     stderr: Option<String>,
@@ -202,7 +205,7 @@ impl Script {
 
     fn learn(&mut self, what: &str, value: &str) -> Result<(), &'static str> {
         match what {
-            "EXIT" => self.exit = value.parse().map_err(|_| "not an exit code")?,
+            "EXIT" => self.exit = Some(value.parse().map_err(|_| "not an exit code")?),
             "SLEEP" => self.sleep = Some(duration(value).ok_or("not a duration like 50ms, 2s or 1m")?),
             "STDOUT" => self.stdout = Some(value.to_owned()),
             "STDERR" => self.stderr = Some(value.to_owned()),
@@ -222,6 +225,10 @@ impl Script {
             _ => return Err("no such variable of the fake runtime"),
         }
         Ok(())
+    }
+
+    fn exit_code(&self) -> i32 {
+        self.exit.unwrap_or(if self.oom { EXIT_OF_A_KILLED } else { 0 })
     }
 
     fn write(&self, token: Token, started: Uptime, logs: &Logs) -> OutputLengths {
@@ -323,9 +330,16 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_out_of_memory_was_killed_unless_it_says_otherwise() {
+        let exit_code = |pairs: &[(&str, &str)]| Script::read(&launch(pairs, &[])).map(|it| it.exit_code());
+        assert_eq!(exit_code(&[("FAKE_OOM", "1")]), Ok(137));
+        assert_eq!(exit_code(&[("FAKE_OOM", "1"), ("FAKE_EXIT", "0")]), Ok(0));
+    }
+
+    #[test]
     fn the_jobs_environment_lies_over_the_definitions() {
         let script = Script::read(&launch(&[("FAKE_EXIT", "3"), ("OTHER", "x")], &[("FAKE_EXIT", "4")]));
-        assert_eq!(script.map(|it| it.exit), Ok(4));
+        assert_eq!(script.map(|it| it.exit_code()), Ok(4));
     }
 
     #[test]

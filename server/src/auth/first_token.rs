@@ -6,6 +6,7 @@ use super::actor::Scope;
 use super::records::{AccessRecords, ChangeError, NewToken};
 use super::role::Role;
 use crate::file_replacement;
+use crate::store::file_names::ADMIN_TOKEN;
 
 /// The name of the first token.
 const NAME: &str = "first-admin";
@@ -29,7 +30,7 @@ pub enum FirstTokenError {
 
 /// The file in the data directory.
 pub(crate) fn file(data: &Path) -> PathBuf {
-    data.join("admin.token")
+    data.join(ADMIN_TOKEN)
 }
 
 /// Writes a token for an administrator to this file and makes it valid, unless there is a valid one.

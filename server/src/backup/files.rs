@@ -61,7 +61,12 @@ pub(super) fn copy_owner(like: &Path, path: &Path) -> io::Result<()> {
     let owner = fs::metadata(like)?;
     let metadata = fs::symlink_metadata(path)?;
     if (metadata.uid(), metadata.gid()) != (owner.uid(), owner.gid()) {
-        std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))?;
+        match std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid())) {
+            // Not root: the files are the right user's, who is in no such group. Nothing of a store is for groups.
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && metadata.uid() == owner.uid() => {}
+            given => given?,
+        }
     }
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {

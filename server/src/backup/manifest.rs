@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ impl Manifest {
         let path = directory.join(Self::NAME);
         let text = serde_json::to_string_pretty(self).map_err(|error| io("write", &path)(error.into()))?;
         let write = || {
-            let mut file = File::create(&path)?;
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
             writeln!(file, "{text}")?;
             file.sync_all()
         };

@@ -1,5 +1,6 @@
 //! Backups of a store that is being written, and what becomes of them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -233,6 +234,15 @@ async fn a_backup_under_load_is_of_one_commit_and_has_the_output_of_what_has_end
         } else {
             assert_eq!(state, (job * 2 - 1 == manifest.commit).then_some(State::Assigned));
         }
+    }
+}
+
+#[tokio::test]
+async fn files_of_a_backup_are_private_wherever_they_are_copied_to() {
+    let (_stage, backup) = Stage::backed_up().await;
+    for name in [STORE, Manifest::NAME, "logs/0000000001.seg"] {
+        let mode = std::fs::metadata(backup.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{name}");
     }
 }
 

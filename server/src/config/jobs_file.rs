@@ -10,6 +10,7 @@
 mod advice;
 mod annotate;
 mod backoff;
+mod command_advice;
 mod container;
 mod fault;
 pub(crate) mod grammar;

@@ -3,5 +3,8 @@
 /// The database.
 pub(super) const DATABASE: &str = "longshore.db";
 
+/// The token of the first administrator.
+pub(crate) const ADMIN_TOKEN: &str = "admin.token";
+
 /// The store that is being restored. As long as it is there, nobody knows whether the store is whole.
 pub const RESTORING: &str = "restoring";

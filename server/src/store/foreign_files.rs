@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::file_names::{DATABASE, RESTORING};
+use super::file_names::{ADMIN_TOKEN, DATABASE, RESTORING};
 use crate::storage;
 
 /// Lists files in a directory that do not belong to Longshore, a few names at most. Empty: the directory may be taken.
@@ -48,8 +48,8 @@ fn is_backup(entry: &Path) -> bool {
     is_one(entry) || (within.peek().is_some() && within.all(|path| is_one(&path)))
 }
 
-/// `lost+found` is the file system's: a disk of its own has it.
-const OURS: [&str; 4] = ["lock", "logs", storage::RESERVE, "lost+found"];
+/// `lost+found` is the file system's: a disk of its own has it. Before a restore the first administrator's token may be put back.
+const OURS: [&str; 5] = ["lock", "logs", storage::RESERVE, "lost+found", ADMIN_TOKEN];
 /// Files of SQLite beside the database, stores that a restore replaced, copies before an upgrade, reports of refused groups, and the
 /// accepted jobs file.
 const OUR_BEGINNINGS: [&str; 5] =
@@ -79,6 +79,7 @@ mod tests {
             &["lost+found/x"],
             &["lock"],
             &["lock", "longshore.db"],
+            &["admin.token"],
             &["lock", "longshore.db-wal", "longshore.db-shm", "logs/1.seg"],
             &["lock", "restoring/x", "replaced-2026-11-20/longshore.db"],
             &["refused-inputs.txt", "ballast", "refused-group-7.txt", "accepted-jobs.json"],

@@ -25,6 +25,11 @@ pub(super) fn note(command: &str, set: &[(String, String)], runtime: Runtime, dr
             names.join(" and ")
         ));
     }
+    if stays_behind(command) {
+        let text = "the command leaves a program in the background: it ends with the job; \
+                    let the job wait for it, or make it a service of the machine";
+        draft.remark(text.to_owned());
+    }
     if !is_set("HOME") && (uses(command, "HOME") || has_tilde(command)) {
         let here = match runtime {
             Runtime::Docker => "what the image and \"user\" say",
@@ -34,6 +39,12 @@ pub(super) fn note(command: &str, set: &[(String, String)], runtime: Runtime, dr
             "HOME is the home directory of the user to cron, and here it is {here}; set it with \"environment\""
         ));
     }
+}
+
+/// True if the command ends while a program that it started goes on.
+fn stays_behind(command: &str) -> bool {
+    let ends_in_background = command.strip_suffix('&').is_some_and(|rest| !rest.ends_with('&'));
+    ends_in_background || command.split([' ', '\t', ';', '(']).any(|word| ["nohup", "setsid"].contains(&word))
 }
 
 /// The first word that is a path below the directory in which the command starts. After a `cd` to an absolute path there is none.
@@ -98,6 +109,16 @@ mod tests {
             ("sed -i s/a/b/ /etc/x; echo 1/2", None),
         ] {
             assert_eq!(relative_path(command), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn programs_that_stay_in_the_background_are_found() {
+        for command in ["nohup /opt/daemon.sh >/dev/null 2>&1 &", "cd /opt; setsid ./daemon", "sleep 5 &"] {
+            assert!(stays_behind(command), "{command}");
+        }
+        for command in ["a && b", "a & wait", "cp nohup.out /tmp"] {
+            assert!(!stays_behind(command), "{command}");
         }
     }
 

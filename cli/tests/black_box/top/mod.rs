@@ -20,6 +20,7 @@ jobs:
   builds:
     runtime: process
     command: [printf, '\\033[31mred\\033[0m\\n10 %%\\r20 %%\\n\\033]0;owned\\007\\033[2J\\033[1mbold\\n']
+  asks: {runtime: process, command: [printf, 'Continue? ']}
 ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,6 +154,16 @@ async fn output_keeps_its_colours_and_nothing_else_that_drives_a_terminal() {
     assert!(stamped.contains("Z 10 %␍20 %\n"), "nothing overwrites a time: {stamped:?}");
     let plain = running.verb(&["logs", &job]).out;
     assert!(plain.contains("\x1b]0;owned\x07\x1b[2J"), "a file gets the bytes as they are: {plain:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_last_line_without_a_line_break_is_ended_on_a_terminal_only() {
+    let running = Running::start(COLOURS).await;
+    let address = running.cluster.address();
+    let run = ["run", "asks", "--follow", "--server", address.as_str()];
+    let text = pty::written(&run, &[("TERM", "xterm"), ("NO_COLOR", "1")]);
+    assert!(text.contains("Continue? \r\nlongshore: job "), "{text:?}");
+    assert_eq!(running.verb(&["run", "asks", "--follow"]).out, "Continue? ");
 }
 
 #[test]

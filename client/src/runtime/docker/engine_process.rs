@@ -48,7 +48,10 @@ fn listening_inodes<'t>(table: &'t str, socket: &Path) -> Vec<&'t str> {
         let mut fields = line.split_ascii_whitespace();
         let (flags, inode) = (fields.nth(3)?, fields.nth(2)?);
         let is_listening = u32::from_str_radix(flags, 16).ok()? & LISTENS != 0;
-        (is_listening && resolved(Path::new(fields.next()?)) == *socket).then_some(inode)
+        let path = Path::new(fields.next()?);
+        // Names first: to resolve the directory of a foreign socket could hang on its file system.
+        let is_it = path.file_name() == socket.file_name() && resolved(path) == *socket;
+        (is_listening && is_it).then_some(inode)
     };
     table.lines().skip(1).filter_map(inode_of).collect()
 }

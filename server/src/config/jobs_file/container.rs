@@ -13,7 +13,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
-use super::{image, input, log, pairs, volume};
+use super::{command_advice, image, input, log, pairs, volume};
 
 /// The places of a job that name parameters and secrets.
 #[derive(Debug, Default)]
@@ -94,7 +94,11 @@ pub(super) fn read(
 
 /// The command up to the first word that is a parameter, and the words from there on.
 fn command(scope: Scope<'_>, reader: &mut Reader<'_>) -> (Vec<String>, Vec<(Position, Word)>) {
-    let words = scope.find("command").and_then(|node| reader.command(node)).unwrap_or_default();
+    let node = scope.find("command");
+    let words = node.and_then(|node| reader.command(node)).unwrap_or_default();
+    if let Some(node) = node {
+        command_advice::warn(node, &words, scope.find("entrypoint").is_some(), reader);
+    }
     let mut fixed = Vec::new();
     let mut rest = words.into_iter().peekable();
     while let Some((_, Word::Text(text))) = rest.next_if(|(_, word)| matches!(word, Word::Text(_))) {

@@ -143,6 +143,10 @@ codes! {
     NeedsMailServer = "needs_mail_server";
     /// A warning: a literal that looks like a password or a token.
     LooksLikeSecret = "looks_like_secret";
+    /// A warning: a command with the syntax of a shell that no shell reads.
+    LooksLikeShell = "looks_like_shell";
+    /// A warning: a key that changes nothing beside the others.
+    HasNoEffect = "has_no_effect";
     /// A warning: a value of a label that looks like a condition.
     LooksLikeCondition = "looks_like_condition";
     /// A warning: a user by number, whose group will be that of root.

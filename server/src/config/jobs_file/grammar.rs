@@ -227,10 +227,28 @@ pub(super) fn looks_like_secret(text: &str) -> bool {
     long_enough && SECRET_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
 }
 
+/// True if the value of a variable with this name is usually a secret, as in `PGPASSWORD` and `AWS_SECRET_ACCESS_KEY`. The name or address
+/// of a secret (`…_FILE`, `…_URL`) is none.
+pub(super) fn names_a_secret(variable: &str) -> bool {
+    let name = variable.to_ascii_uppercase();
+    SECRET_NAMES.iter().any(|ending| name.ends_with(ending))
+}
+
 fn matches_form(text: &str, fits: bool, form: &str) -> Checked<()> {
     if fits { Ok(()) } else { Err(ValueFault::input(Code::InvalidValue, text, format!("is not {form}"))) }
 }
 
+const SECRET_NAMES: [&str; 9] = [
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "_SECRET",
+    "_TOKEN",
+    "API_KEY",
+    "ACCESS_KEY",
+    "SECRET_KEY",
+    "PRIVATE_KEY",
+];
 const NAME_BYTES_MAX: usize = 63;
 /// No known word is longer.
 const KNOWN_BYTES_MAX: usize = 32;

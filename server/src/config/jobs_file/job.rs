@@ -78,8 +78,10 @@ fn read_checked(
     let retry = retry_policy(scope, reader);
     if is_job {
         memory_can_be_raised(scope, &retry, reader);
+        warn_of_no_retry(scope, reader);
     }
     let timeout = timeout(scope, reader);
+    let expect = expect(scope, timeout, reader);
     let timetable = schedule::read(name, scope, timeout, &submission.params, reader);
     let limits = limits::read(name, scope, is_job, &submission.params, reader);
     let placement = placement::read(scope, reader);
@@ -96,7 +98,7 @@ fn read_checked(
             retry,
             loss,
             waits,
-            expect: expect(scope, reader),
+            expect,
             placement,
             timetable,
             hooks,
@@ -123,13 +125,20 @@ fn duration_or_none(node: &Node, reader: &mut Reader<'_>) -> Option<Duration> {
     reader.duration_or_none(node, keys::DURATION_MIN, keys::DURATION_MAX)
 }
 
-fn expect(scope: Scope<'_>, reader: &mut Reader<'_>) -> Expect {
+fn expect(scope: Scope<'_>, timeout: Option<Duration>, reader: &mut Reader<'_>) -> Expect {
     let part = scope.part("expect", keys::EXPECT, reader);
     let mut limit = |key: &str| {
         let node = part.find(key)?;
         reader.duration(node, keys::DURATION_MIN, keys::EXPECT_MAX)
     };
-    Expect { success_within: limit("success_within"), max_duration: limit("max_duration") }
+    let expect = Expect { success_within: limit("success_within"), max_duration: limit("max_duration") };
+    if let (Some(node), Some(most), Some(timeout)) = (part.find("max_duration"), expect.max_duration, timeout)
+        && most >= timeout
+    {
+        let text = "no run lasts longer than the job's timeout, which ends it before; write less here";
+        reader.collector.warning(node.at, Code::HasNoEffect, text);
+    }
+    expect
 }
 
 fn wait_limits(scope: Scope<'_>, on_lost: OnLost, reader: &mut Reader<'_>) -> WaitLimits {
@@ -172,6 +181,18 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
     policy.memory_factor_milli =
         part.find("memory_factor").and_then(|node| reader.thousandths(node, 1_000, keys::FACTOR_MILLI_MAX));
     policy
+}
+
+/// Warns of a job whose own rules for retries say how and not how often: without `max` there is none.
+fn warn_of_no_retry(scope: Scope<'_>, reader: &mut Reader<'_>) {
+    let Some(retry) = scope.own_value("retry") else { return };
+    let is_counted = scope
+        .find_both("retry")
+        .any(|part| !matches!(part.value, Value::Map(_)) || value_in(part, "max").is_some());
+    if !is_counted && !retry.is_empty() {
+        let text = "a failed job is not tried again without `max`, the number of further attempts";
+        reader.collector.warning(retry.at, Code::HasNoEffect, text);
+    }
 }
 
 /// A job that sets a memory factor itself needs a memory limit and a retry. From the defaults the factor applies to the jobs that have

@@ -190,7 +190,8 @@ fn check_variable(pair: NamedValue, reader: &mut Reader<'_>) -> Option<(String, 
         reader.collector.fault_without_value(pair.value_at, wrong.code, wrong.to_string());
         return None;
     }
-    if pair.literal && grammar::looks_like_secret(value) {
+    let is_named_so = grammar::names_a_secret(&pair.name) && value.len() >= NAMED_SECRET_BYTES_MIN;
+    if pair.literal && (is_named_so || grammar::looks_like_secret(value)) {
         let text = format!(
             "the value of {} looks like a secret; keep it out of the file with ${{NAME}} or env_file",
             pair.name
@@ -296,6 +297,8 @@ fn unquoted(value: &str) -> &str {
 
 /// Prefixes of labels by which Longshore and compose identify their containers.
 const RESERVED_LABELS: [&str; 2] = ["longshore.", "com.docker.compose."];
+/// A shorter value of a variable with a secret's name is an example or a switch.
+const NAMED_SECRET_BYTES_MIN: usize = 8;
 const LABEL_BYTES_MAX: usize = 128;
 const LABEL_VALUE_BYTES_MAX: usize = 4096;
 /// Bytes of the largest whole definition.

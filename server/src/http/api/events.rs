@@ -180,7 +180,9 @@ impl EventStream {
                 }
             }
             if self.until.is_some_and(|until| self.reader.last() >= until) {
-                return None;
+                // A reader that asks again from time to time goes on here, also if nothing that it selects was among the events.
+                self.is_over = true;
+                return Some(self.position());
             }
             // The first bytes show the client that it is connected, and where.
             let Some(last_sent_at) = self.last_sent_at else { return Some(self.position().retry(RETRY)) };

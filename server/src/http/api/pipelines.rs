@@ -156,7 +156,7 @@ fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j Pipeline
     let retried: BTreeSet<JobId> = within.chain(retries.keys().copied()).collect();
     let failed = |job: &&PipelineJob| has_failed(job.state) && !retried.contains(&job.job);
     let mut repeated: BTreeSet<JobId> = jobs.iter().filter(failed).map(|job| job.job).collect();
-    while let added = ran_after(jobs, &repeated, &retried)
+    while let added = set_off_by(jobs, &repeated, &retried)
         && !added.is_empty()
     {
         repeated.extend(added);
@@ -179,11 +179,12 @@ fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j Pipeline
     }
 }
 
-/// Further jobs that succeeded after one of the repeated jobs, and were not retried.
-fn ran_after(jobs: &[PipelineJob], repeated: &BTreeSet<JobId>, retried: &BTreeSet<JobId>) -> Vec<JobId> {
+/// Further jobs that were set off by one of the repeated jobs, such as its clean-up, and were not retried. One that has not ended yet goes on
+/// beside its repetition: it belongs to the old step.
+fn set_off_by(jobs: &[PipelineJob], repeated: &BTreeSet<JobId>, retried: &BTreeSet<JobId>) -> Vec<JobId> {
     let is_new = |job: &&PipelineJob| !repeated.contains(&job.job) && !retried.contains(&job.job);
-    let ran = |job: &&PipelineJob| job.state == JobState::Succeeded && comes_after(job, repeated);
-    jobs.iter().filter(is_new).filter(ran).map(|job| job.job).collect()
+    let was_started = |job: &&PipelineJob| !has_failed(job.state) && comes_after(job, repeated);
+    jobs.iter().filter(is_new).filter(was_started).map(|job| job.job).collect()
 }
 
 fn comes_after(job: &PipelineJob, others: &BTreeSet<JobId>) -> bool {
@@ -266,10 +267,12 @@ mod tests {
             job(6, JobState::Cancelled, &[(5, RequiredEnd::Any), (2, RequiredEnd::Any)]),
             job(7, JobState::Succeeded, &[(5, RequiredEnd::Any)]),
             job(8, JobState::Cancelled, &[(4, RequiredEnd::Failure)]),
+            job(9, JobState::Running, &[(2, RequiredEnd::Any)]),
+            job(10, JobState::Running, &[(1, RequiredEnd::Success)]),
         ];
         let repeated = to_repeat(&jobs, &Retries::new());
         let numbers: Vec<_> = repeated.iter().map(|job| job.job.0).collect();
-        assert_eq!(numbers, [2, 3, 4, 6, 8], "the alarm watches over the repetition");
+        assert_eq!(numbers, [2, 3, 4, 6, 8, 9], "the alarm and the clean-up come after the repetition");
         let after: Vec<_> =
             after(repeated[1], &repeated, &Retries::new()).into_iter().map(|it| it.on).collect();
         assert_eq!(after, [Predecessor::Live(JobId(1)), Predecessor::Member(0)]);

@@ -33,6 +33,7 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     let mut harness = Harness::new(backend);
     harness.commit(vec![added(1), added(2), waiting_job(3), after(3, 1), after(3, 2)]);
     harness.commit(vec![waiting_job(4), Change::Dependency(row(4, 3, RequiredEnd::Failure, None))]);
+    harness.commit(vec![waiting_job(5), Change::Dependency(row(5, 3, RequiredEnd::NoSuccess, None))]);
     harness.commit(vec![ended_at(1, State::Succeeded, 5_000)]);
     let live = |number, on, requires, state| LiveDependency {
         job: JobId(number),
@@ -49,6 +50,7 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
             live(3, 1, succeeds, Some(State::Succeeded)),
             live(3, 2, succeeds, Some(State::Queued)),
             live(4, 3, fails, Some(State::Scheduled)),
+            live(5, 3, RequiredEnd::NoSuccess, Some(State::Scheduled)),
         ]
     );
     assert_eq!(
@@ -58,6 +60,7 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     harness.commit(vec![
         Change::Dependency(row(3, 1, succeeds, Some(State::Succeeded))),
         Change::DependenciesDropped { job: JobId(4), is_skipped: false },
+        Change::DependenciesDropped { job: JobId(5), is_skipped: false },
     ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.dependencies, [live(3, 2, succeeds, Some(State::Queued))]);

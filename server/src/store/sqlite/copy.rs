@@ -13,7 +13,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 use scheduler::ids::GroupNo;
 
-use super::connections::open_reader;
+use super::connections::{make_private, open_reader};
 use super::{faults, migrate, schedules};
 use crate::store::LoadError;
 
@@ -64,6 +64,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<Identity, LoadError> {
     let snapshot = source.unchecked_transaction().map_err(failed)?;
     // The first read decides which commit is seen from here on.
     let identity = identify(&snapshot, from)?;
+    make_private(to);
     let mut copy = Connection::open(to).map_err(|error| faults::of_load(to, error))?;
     copy_pages(&snapshot, &mut copy).map_err(|error| LoadError::Io(Box::new(error)))?;
     drop(snapshot);

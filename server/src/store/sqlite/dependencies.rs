@@ -300,6 +300,7 @@ const fn of_requires(requires: RequiredEnd) -> i64 {
         RequiredEnd::Success => 0,
         RequiredEnd::Failure => 1,
         RequiredEnd::Any => 2,
+        RequiredEnd::NoSuccess => 3,
     }
 }
 

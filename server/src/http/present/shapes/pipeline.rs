@@ -13,7 +13,7 @@ pub struct Dependency {
     /// The name of its definition; absent if the job has been removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The outcome that the later of both jobs requires: `succeeded`, `failed` or `ended`.
+    /// The outcome that the later of both jobs requires: `succeeded`, `failed`, `not_succeeded` or `ended`.
     #[schema(value_type = String)]
     pub outcome: Text,
     /// Its state; the last known one if it has been removed.
