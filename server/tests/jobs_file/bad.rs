@@ -41,7 +41,7 @@ fn no_fault_repeats_a_secret() {
         let output = faults_of(&file);
         assert!(!output.contains("swordfish") && !output.contains(TOKEN), "{}:\n{output}", file.display());
     }
-    for (kind, name, said_of) in [
+    for (kind, name, output_of) in [
         ("bad", "variables-in-faults.yaml", faults_of as fn(&Path) -> String),
         ("odd", "variables-in-warnings.yaml", warnings_of),
     ] {
