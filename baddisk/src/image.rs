@@ -36,11 +36,11 @@ impl Image {
 }
 
 impl Recording {
-    /// Files that the disk could hold if the power failed just before this event.
+    /// Files that the disk could hold if the power failed just before the event with this index.
     #[must_use]
-    pub fn crash(&self, moment: usize, loss: Loss, rng: &mut Rng) -> Image {
+    pub fn crash(&self, event_index: usize, loss: Loss, rng: &mut Rng) -> Image {
         let mut disk = Replay::default();
-        for event in &self.events[..moment] {
+        for event in &self.events[..event_index] {
             disk.take(event, loss);
         }
         let mut image = Image::default();
@@ -70,20 +70,20 @@ struct Content {
 
 enum Change {
     Write(u64, Arc<[u8]>),
-    Cut(u64),
+    Resize(u64),
 }
 
 impl Replay {
     fn take(&mut self, event: &Event, loss: Loss) {
         match event {
-            Event::Made(file) => self.fresh.push((*file, true)),
+            Event::Created(file) => self.fresh.push((*file, true)),
             Event::Deleted(file) => self.fresh.push((*file, false)),
             Event::Wrote { file, at, bytes } => {
                 self.content(*file).unsynced.push(Change::Write(*at, bytes.clone()))
             }
-            Event::Cut { file, length } => self.content(*file).unsynced.push(Change::Cut(*length)),
+            Event::Resized { file, length } => self.content(*file).unsynced.push(Change::Resize(*length)),
             Event::Synced(file) => self.content(*file).sync(),
-            Event::Failed(file) => self.content(*file).unsynced.clear(),
+            Event::SyncFailed(file) => self.content(*file).unsynced.clear(),
             Event::NamesSynced if loss == Loss::AllAndNames => {}
             Event::NamesSynced => {
                 for (file, is_made) in std::mem::take(&mut self.fresh) {
@@ -153,14 +153,14 @@ impl Change {
     fn apply(&self, to: &mut Vec<u8>) {
         match self {
             Self::Write(at, bytes) => put(to, index(*at), bytes, 0),
-            Self::Cut(length) => to.resize(index(*length), 0),
+            Self::Resize(length) => to.resize(index(*length), 0),
         }
     }
 
     fn apply_in_part(&self, to: &mut Vec<u8>, percent: u64, filler: u8, rng: &mut Rng) {
         match self {
-            Self::Cut(_) if rng.chance(percent) => self.apply(to),
-            Self::Cut(_) => {}
+            Self::Resize(_) if rng.chance(percent) => self.apply(to),
+            Self::Resize(_) => {}
             Self::Write(at, bytes) => {
                 let mut done = 0;
                 while done < bytes.len() {
@@ -214,7 +214,7 @@ mod tests {
             wrote(0, "abc"),
             Event::Synced(0),
             wrote(2, "xyz"),
-            Event::Cut { file: 0, length: 1 },
+            Event::Resized { file: 0, length: 1 },
         ];
         assert_eq!(image(&events, Loss::All, 0).unwrap(), "abc");
         assert_eq!(image(&events, Loss::Nothing, 0).unwrap(), "a");
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn writes_before_a_failed_sync_are_not_saved_by_the_next_one() {
-        let events = [Event::NamesSynced, wrote(0, "abc"), Event::Failed(0), Event::Synced(0)];
+        let events = [Event::NamesSynced, wrote(0, "abc"), Event::SyncFailed(0), Event::Synced(0)];
         assert_eq!(image(&events, Loss::All, 0).unwrap(), "");
         assert_eq!(image(&events, Loss::Nothing, 0).unwrap(), "");
     }

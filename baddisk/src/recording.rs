@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file, for as long as it has its name: one that is made again is another.
+/// The index of a file in [`Recording::names`]. A file that is created again after its deletion gets a new index.
 pub(crate) type FileNo = usize;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A file was made.
-    Made(FileNo),
+    /// A file was created.
+    Created(FileNo),
     /// Bytes were written into a file, which grows if it has to.
     Wrote {
         /// The file's number in the recording.
@@ -20,8 +20,8 @@ pub enum Event {
         /// Its content.
         bytes: Arc<[u8]>,
     },
-    /// A file was cut, or made longer with zeros.
-    Cut {
+    /// A file was shortened, or made longer with zeros.
+    Resized {
         /// The file's number in the recording.
         file: FileNo,
         /// Its length from then on.
@@ -30,7 +30,7 @@ pub enum Event {
     /// All earlier writes to a file are on the disk.
     Synced(FileNo),
     /// A sync failed, and the kernel has dropped all earlier unsynced writes to the file.
-    Failed(FileNo),
+    SyncFailed(FileNo),
     /// A file lost its name.
     Deleted(FileNo),
     /// The directory was synced: its names are on the disk.
@@ -56,16 +56,16 @@ impl Recording {
         &self.events
     }
 
-    /// The number that was acknowledged last before this moment.
+    /// The number of the last commit that was acknowledged before the event with this index.
     #[must_use]
-    pub fn acknowledged_before(&self, moment: usize) -> Option<u64> {
-        self.events[..moment].iter().rev().find_map(|event| match event {
-            Event::Acknowledged(what) => Some(*what),
+    pub fn acknowledged_before(&self, event_index: usize) -> Option<u64> {
+        self.events[..event_index].iter().rev().find_map(|event| match event {
+            Event::Acknowledged(number) => Some(*number),
             _ => None,
         })
     }
 
-    /// Of what lies in a directory, as if it had been made and synced.
+    /// A recording that begins with the files of a directory, as if they had been created and synced.
     pub(crate) fn of(directory: &Path) -> std::io::Result<Self> {
         let mut recording = Self::default();
         for entry in std::fs::read_dir(directory)? {
@@ -84,7 +84,7 @@ impl Recording {
         self.events.push(event);
     }
 
-    /// The file with this name; it was just made if there was none.
+    /// The file with this name. If there is none, it is created.
     pub(crate) fn open(&mut self, name: &str) -> FileNo {
         if let Some(file) = self.find(name) {
             return file;
@@ -92,7 +92,7 @@ impl Recording {
         self.names.push(name.to_owned());
         self.present.push(true);
         let file = self.names.len() - 1;
-        self.add(Event::Made(file));
+        self.add(Event::Created(file));
         file
     }
 

@@ -1,4 +1,7 @@
 //! A pseudo-random generator with a seed, so that a failing test can be repeated.
+//!
+//! `testkit` and `sim` have SplitMix64 as well. These few lines are repeated, because to share them would give this crate, which needs
+//! rusqlite alone, the dependencies of `testkit`.
 
 /// A generator of numbers (SplitMix64).
 #[derive(Clone, Debug)]

@@ -214,7 +214,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
     // SAFETY: these are the caller's arguments.
     let code = unsafe { truncate(file, length) };
     if code == ffi::SQLITE_OK {
-        state.recording.add(Event::Cut { file: open.file, length: length.cast_unsigned() });
+        state.recording.add(Event::Resized { file: open.file, length: length.cast_unsigned() });
     }
     code
 }
@@ -223,7 +223,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     let open = find(file);
     let mut state = open.watched.state();
     if state.fails(&[Fault::Syncs]).is_some() {
-        state.recording.add(Event::Failed(open.file));
+        state.recording.add(Event::SyncFailed(open.file));
         return ffi::SQLITE_IOERR_FSYNC;
     }
     let sync = open.methods.xSync.expect("every file can be synced");

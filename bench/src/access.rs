@@ -1,8 +1,8 @@
 //! The cost of tokens and of TLS: single POSTs, in turns with a server without access control, as ratios of processor time.
 
 use crate::record::Record;
+use crate::run_dir::{Access, BenchEnv};
 use crate::singles::CONNECTIONS;
-use crate::stage::{Access, BenchEnv};
 use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::Workload;

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::database::Counts;
 use crate::load::{JSON, Retries};
-use crate::record::{Record, tell};
-use crate::stage::BenchEnv;
+use crate::record::{Record, log_progress};
+use crate::run_dir::BenchEnv;
 use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figure: from the request until all jobs are durable and visible.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
-    tell(&format!("arrays of {jobs} jobs"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
+    log_progress(&format!("arrays of {jobs} jobs"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
     let mut connection = server.connect().await?;
     let body = Bytes::from(format!("{{\"count\":{jobs}}}"));
     let path = format!("/api/jobs/{SILENT}");
@@ -27,7 +27,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     }
     let cpu = server.process.cpu_us()? - cpu;
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     anyhow::ensure!(
         counts == Counts { live: jobs * ARRAYS, ..Counts::default() },
         "the database says {counts:?}"

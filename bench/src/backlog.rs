@@ -7,15 +7,15 @@
 
 use crate::database::Counts;
 use crate::load::Load;
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Server, Stage};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, RunDir, Server};
 use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures at a hundredth, a tenth and all of `jobs`.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let empty_restarted = after_restart(env, 0).await?;
     for waiting in [jobs / 100, jobs / 10, jobs] {
-        tell(&format!("{waiting} waiting jobs"));
+        log_progress(&format!("{waiting} waiting jobs"));
         let submitted = after_submission(env, waiting).await?;
         let restarted = after_restart(env, waiting).await?.saturating_sub(empty_restarted);
         let mut rates = Vec::with_capacity(WINDOWS);
@@ -41,44 +41,44 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
 
 /// The memory that so many jobs add to a server which has seen some already.
 async fn after_submission(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
     // One-time memory of the server (connections, statements, threads) is not charged to waiting jobs.
     load(WARM_UP).submit(server.address).await?;
     let before = server.process.memory_bytes()?;
     load(waiting).submit(server.address).await?;
     let after = server.process.memory_bytes()?;
-    close(&stage, server, load(WARM_UP).total() + load(waiting).total()).await?;
+    close(&run_dir, server, load(WARM_UP).total() + load(waiting).total()).await?;
     Ok(after.saturating_sub(before))
 }
 
 /// The memory of a server that has just been started with so many waiting jobs.
 async fn after_restart(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
     load(waiting).submit(server.address).await?;
     server.process.stop().await?;
-    let (server, _) = stage.server().await?;
+    let (server, _) = run_dir.server().await?;
     let bytes = server.process.memory_bytes()?;
-    close(&stage, server, load(waiting).total()).await?;
+    close(&run_dir, server, load(waiting).total()).await?;
     Ok(bytes)
 }
 
 /// How many jobs a second are accepted behind so many that wait.
 async fn rate(env: &BenchEnv, waiting: u64) -> anyhow::Result<f64> {
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
     load(waiting).submit(server.address).await?;
     let window = window(waiting);
     let took = window.submit(server.address).await?.took;
-    close(&stage, server, load(waiting).total() + window.total()).await?;
+    close(&run_dir, server, load(waiting).total() + window.total()).await?;
     Ok(window.total() as f64 / took.as_secs_f64())
 }
 
 /// Stops the server, and fails unless exactly so many jobs wait in its database.
-async fn close(stage: &Stage, server: Server, live: u64) -> anyhow::Result<()> {
+async fn close(run_dir: &RunDir, server: Server, live: u64) -> anyhow::Result<()> {
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     anyhow::ensure!(counts == Counts { live, ..Counts::default() }, "the database says {counts:?}");
     Ok(())
 }

@@ -19,8 +19,8 @@ use worker::step::Launch;
 
 use crate::database::Counts;
 use crate::load::Load;
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, WorkerPool};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, WorkerCapacity, WorkerPool};
 use crate::waiting;
 
 /// Takes the figures at parallelism 1, 2 and 4.
@@ -29,18 +29,19 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64, image: &str) -> anyhow::R
         .await
         .with_context(|| format!("the image {image} is needed; see --image"))?;
     for parallel in [1, 2, 4] {
-        tell(&format!("{jobs} containers, {parallel} at once"));
+        log_progress(&format!("{jobs} containers, {parallel} at once"));
         take(env, jobs, parallel, image).await?;
     }
     Ok(())
 }
 
 async fn take(env: &BenchEnv, jobs: u64, parallel: u32, image: &str) -> anyhow::Result<()> {
-    let stage =
-        env.stage(&format!("version: 1\njobs:\n  {NAME}: {{ image: '{image}', command: ['true'] }}\n"))?;
-    let (server, _) = stage.server().await?;
-    let pool = WorkerPool { workers: 1, room: Some((parallel, parallel)), allow: None };
-    let workers = stage.workers(&server, &pool).await?;
+    let run_dir =
+        env.run_dir(&format!("version: 1\njobs:\n  {NAME}: {{ image: '{image}', command: ['true'] }}\n"))?;
+    let (server, _) = run_dir.server().await?;
+    let capacity = WorkerCapacity { slots: parallel, backlog: parallel };
+    let pool = WorkerPool { workers: 1, capacity: Some(capacity), allow: None };
+    let workers = run_dir.workers(&server, &pool).await?;
     let batch = (jobs / TURNS).max(1);
     let load = Load { jobs: batch, batch, connections: 1, name: NAME };
     let (mut ended, mut removed, mut with_inspect, mut alone) =
@@ -65,7 +66,7 @@ async fn take(env: &BenchEnv, jobs: u64, parallel: u32, image: &str) -> anyhow::
         worker.stop().await?;
     }
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     counts.require_success(batch * TURNS)?;
     let mut record = Record::new("containers");
     record.set("jobs", batch * TURNS);

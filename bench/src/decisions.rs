@@ -11,11 +11,11 @@ mod scenes;
 
 use crate::decisions::flow::compare;
 use crate::decisions::scenes::Beside;
-use crate::record::tell;
+use crate::record::log_progress;
 
 /// Takes all figures; `cycles` decisions in each window.
 pub(crate) fn measure(cycles: u64, scale: Scale) -> anyhow::Result<()> {
-    tell(&format!("decisions, {cycles} in each window"));
+    log_progress(&format!("decisions, {cycles} in each window"));
     compare("blocked_keys_beside", &scale.keys, cycles, scenes::beside_blocked_keys)?;
     compare("blocked_keys_of_them", &scale.keys, cycles, scenes::among_blocked_keys)?;
     compare("workers_saturated", &scale.workers, cycles, scenes::saturated_workers)?;

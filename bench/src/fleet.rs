@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::load::{NDJSON, Retries};
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Server};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, Server};
 use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 
 /// Takes the figures with so many workers.
 pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> {
-    tell(&format!("{workers} simulated workers"));
-    let stage = env.stage(&jobs_file())?;
-    let (server, _) = stage.server().await?;
+    log_progress(&format!("{workers} simulated workers"));
+    let run_dir = env.run_dir(&jobs_file())?;
+    let (server, _) = run_dir.server().await?;
     let empty = server.process.memory_bytes()?;
     let settings = SwarmSettings { workers, slots: SLOTS, attempts: AttemptHandling::HoldForever };
     let swarm = Swarm::start(server.address, settings)?;
     let joined = swarm.until_ready().await?;
-    tell("idle");
+    log_progress("idle");
     let idle = percent_of_a_core(&server).await?;
     let memory = server.process.memory_bytes()?.saturating_sub(empty);
 
     let running = workers * u64::from(SLOTS);
     let waiting = submit(&server, running + workers * WAITING_PER_WORKER).await? - running;
     swarm.until_arrived(running).await?;
-    tell("idle, with waiting jobs");
+    log_progress("idle, with waiting jobs");
     let idle_waiting = percent_of_a_core(&server).await?;
     let address = server.address;
     server.process.crash().await?;
     let crashed = Instant::now();
-    let (server, started) = stage.server_at(address).await?;
+    let (server, started) = run_dir.server_at(address).await?;
     let ready = Instant::now();
     swarm.until_ready().await?;
     let (since_crash, since_ready) = (crashed.elapsed(), ready.elapsed());

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use crate::fleet::percent_of_a_core;
 use crate::listeners::Listeners;
 use crate::load::{Connection, JSON, Retries};
-use crate::record::{Record, tell};
-use crate::stage::{Access, BenchEnv, WorkerPool};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{Access, BenchEnv, WorkerPool};
 use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::{BATCH, CONNECTIONS, Workload};
@@ -35,11 +35,11 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
 }
 
 async fn quiet(env: &BenchEnv) -> anyhow::Result<()> {
-    tell(&format!("{FOLLOWERS} followers of events and {FOLLOWERS} of output"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
-    let pool = WorkerPool { workers: 1, room: None, allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &pool).await?;
+    log_progress(&format!("{FOLLOWERS} followers of events and {FOLLOWERS} of output"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
+    let pool = WorkerPool { workers: 1, capacity: None, allow: Some("--allow-fake") };
+    let workers = run_dir.workers(&server, &pool).await?;
     let mut connection = server.connect().await?;
     let answer = connection.post("/api/jobs/long", JSON, &Bytes::new(), &mut Retries::default()).await?;
     let job: serde_json::Value = serde_json::from_slice(&answer)?;

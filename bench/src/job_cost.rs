@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::database::Counts;
 use crate::fleet::percent_of_a_core;
 use crate::load::{Load, NDJSON, Retries};
-use crate::record::{Record, tell};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, Server};
 use crate::singles::CONNECTIONS;
-use crate::stage::{BenchEnv, Server};
 use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 use crate::turns::{TURNS, medians};
 
@@ -52,9 +52,9 @@ async fn compare(env: &BenchEnv, load: (u64, u64), workers: u64) -> anyhow::Resu
 
 /// Processor time of the server for each job in microseconds, without that of idle workers.
 async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundings) -> anyhow::Result<f64> {
-    tell(&format!("{connections} at once, {around:?}"));
-    let stage = env.stage(&jobs_file(around.waiting))?;
-    let (server, _) = stage.server().await?;
+    log_progress(&format!("{connections} at once, {around:?}"));
+    let run_dir = env.run_dir(&jobs_file(around.waiting))?;
+    let (server, _) = run_dir.server().await?;
     let settings = SwarmSettings { workers: around.workers, slots: SLOTS, attempts: AttemptHandling::Finish };
     let swarm = Swarm::start(server.address, settings)?;
     swarm.until_ready().await?;
@@ -72,7 +72,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     server.process.stop().await?;
 
     let waiting = around.waiting * WAITING_EACH;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     anyhow::ensure!(counts.live == waiting, "{} jobs wait instead of {waiting}", counts.live);
     Counts { live: 0, ..counts }.require_success(jobs)?;
     let cost = (cpu - idle * elapsed.as_micros() as f64) / jobs as f64;
@@ -91,7 +91,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     Ok(cost)
 }
 
-/// AttemptHandling that no worker may take.
+/// Submits jobs that no worker may take.
 async fn submit_waiting(server: &Server, definitions: u64) -> anyhow::Result<()> {
     let mut connection = server.connect().await?;
     for _ in 0..if definitions == 0 { 0 } else { WAITING_EACH } {

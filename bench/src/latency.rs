@@ -11,17 +11,17 @@ use bytes::Bytes;
 use crate::database::Counts;
 use crate::load::{Connection, JSON, Retries};
 use crate::output;
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, WorkerPool};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, WorkerPool};
 use crate::waiting;
 
 /// Takes the figure.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
-    tell(&format!("latency of {jobs} jobs"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
-    let pool = WorkerPool { workers: 1, room: None, allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &pool).await?;
+    log_progress(&format!("latency of {jobs} jobs"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
+    let pool = WorkerPool { workers: 1, capacity: None, allow: Some("--allow-fake") };
+    let workers = run_dir.workers(&server, &pool).await?;
     let mut connection = server.connect().await?;
 
     let mut answered_ms = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
         tokio::time::sleep(PAUSE).await;
     }
     waiting::until_all_ended(&server).await?;
-    output::until_attempts(&stage.data(), sent.len()).await?;
+    output::until_attempts(&run_dir.data(), sent.len()).await?;
     let mut started_ms = Vec::new();
     for (job, began) in sent {
         started_ms.push(ms(stamp(&mut connection, job).await?.saturating_sub(began)));
@@ -44,7 +44,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
         worker.stop().await?;
     }
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     counts.require_success(jobs)?;
     let mut record = Record::new("latency");
     record.set("jobs", jobs);

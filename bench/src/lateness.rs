@@ -1,4 +1,4 @@
-//! AttemptHandling with a start time: how late they reach a worker, what they cost while they wait, and how long a start with them takes.
+//! Jobs with a start time: how late they reach a worker, what they cost while they wait, and how long a start with them takes.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use bytes::Bytes;
 
 use crate::database::Counts;
 use crate::load::{NDJSON, Retries};
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, Server};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, Server};
 use crate::swarm::{AttemptHandling, Swarm, SwarmSettings, wall_us};
 use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures for jobs that become due one after the other within a minute.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let jobs = jobs.div_ceil(BATCH) * BATCH;
-    tell(&format!("{jobs} jobs that are due within {DUE_WITHIN:?}"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, empty_start) = stage.server().await?;
+    log_progress(&format!("{jobs} jobs that are due within {DUE_WITHIN:?}"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, empty_start) = run_dir.server().await?;
     let empty = server.process.memory_bytes()?;
     let lead = LEAD_MIN + Duration::from_micros(jobs * LEAD_US_PER_JOB);
     let first_due_us = (wall_us() / 1_000) * 1_000 + i64::try_from(lead.as_micros())?;
@@ -27,7 +27,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
 
     let address = server.address;
     server.process.stop().await?;
-    let (server, start) = stage.server_at(address).await?;
+    let (server, start) = run_dir.server_at(address).await?;
     let start_cpu = server.process.cpu_us()?;
     let bytes_per_job = server.process.memory_bytes()?.saturating_sub(empty) as f64 / jobs as f64;
     let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, attempts: AttemptHandling::Finish };
@@ -48,7 +48,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     crate::waiting::until_all_ended(&server).await?;
     drop(swarm);
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     counts.require_success(jobs)?;
 
     let mut record = Record::new("lateness");

@@ -1,6 +1,6 @@
 //! Measures Longshore as its users meet it: real server and worker processes, HTTP and WebSocket on loopback, SQLite on disk.
 //!
-//! Each result is one line of JSON on standard output, with every parameter that it depends on; what goes on meanwhile is told on
+//! Each result is one line of JSON on standard output, with every parameter that it depends on; progress is printed on
 //! standard error. After each run the database is read again, and every job, attempt and stored byte of output is counted; a figure is
 //! printed only if the counts are right.
 //! `docs/performance.md` quotes what this prints.
@@ -25,9 +25,9 @@ mod processes;
 mod record;
 mod restart;
 mod rules;
+mod run_dir;
 mod schedules;
 mod singles;
-mod stage;
 mod stall;
 mod swarm;
 mod throughput;
@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::decisions::Scale;
-use crate::stage::BenchEnv;
+use crate::run_dir::BenchEnv;
 
 /// Measure Longshore on this machine. Stop everything else first.
 #[derive(Debug, Parser)]

@@ -8,18 +8,18 @@ use hyper::Method;
 
 use crate::backlog::load;
 use crate::load::{Connection, JSON, Load};
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, WorkerPool};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, WorkerPool};
 use crate::waiting;
-use crate::workload::ROOM;
+use crate::workload::CAPACITY;
 
 /// Takes the figures with so many ended jobs, and a tenth of them waiting.
 pub(crate) async fn measure(env: &BenchEnv, ended: u64) -> anyhow::Result<()> {
-    tell(&format!("pages with {ended} ended jobs"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
-    let pool = WorkerPool { workers: 2, room: Some(ROOM), allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &pool).await?;
+    log_progress(&format!("pages with {ended} ended jobs"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
+    let pool = WorkerPool { workers: 2, capacity: Some(CAPACITY), allow: Some("--allow-fake") };
+    let workers = run_dir.workers(&server, &pool).await?;
     load(ended).submit(server.address).await?;
     waiting::until_all_ended(&server).await?;
     let waiting = Load { name: "absent", ..load(ended / 10) };

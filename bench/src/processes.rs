@@ -3,18 +3,18 @@
 use crate::backlog;
 use crate::database::Counts;
 use crate::load::Load;
-use crate::record::{Record, tell};
-use crate::stage::{BenchEnv, WorkerPool};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{BenchEnv, WorkerCapacity, WorkerPool};
 use crate::throughput::CpuTime;
 use crate::waiting;
 
 /// Takes the figure.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
-    tell(&format!("{jobs} processes"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, _) = stage.server().await?;
-    let pool = WorkerPool { workers: 1, room: Some(ROOM), allow: Some("--allow-process") };
-    let workers = stage.workers(&server, &pool).await?;
+    log_progress(&format!("{jobs} processes"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, _) = run_dir.server().await?;
+    let pool = WorkerPool { workers: 1, capacity: Some(CAPACITY), allow: Some("--allow-process") };
+    let workers = run_dir.workers(&server, &pool).await?;
     let load = Load { name: "true", ..backlog::load(jobs) };
     let used = CpuTime::now(&server, &workers)?;
     let submitted = load.submit(server.address).await?;
@@ -26,13 +26,13 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
         worker.stop().await?;
     }
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     counts.require_success(load.total())?;
     let total = load.total() as f64;
     let mut record = Record::new("processes");
     record.set("jobs", load.total());
-    record.set("slots", ROOM.0);
-    record.set("backlog", ROOM.1);
+    record.set("slots", CAPACITY.slots);
+    record.set("backlog", CAPACITY.backlog);
     record.figure("seconds", seconds);
     record.figure("jobs_per_s", total / seconds);
     record.figure("server_cpu_us_per_job", used.server / total);
@@ -47,5 +47,5 @@ version: 1
 jobs:
   'true': { runtime: process, command: [/bin/true] }
 ";
-/// Slots and backlog: on two cores more than two at once gain little.
-const ROOM: (u32, u32) = (4, 64);
+/// Two slots for each of two cores: a core has a process to run while the worker records the end of another one.
+const CAPACITY: WorkerCapacity = WorkerCapacity { slots: 4, backlog: 64 };

@@ -45,8 +45,8 @@ impl Record {
     }
 }
 
-/// Says what goes on, to a person.
-pub(crate) fn tell(text: &str) {
+/// Prints the progress of the bench to standard error: standard output has the results only.
+pub(crate) fn log_progress(text: &str) {
     eprintln!("bench: {text}");
 }
 

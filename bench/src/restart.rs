@@ -2,24 +2,24 @@
 
 use crate::backlog::load;
 use crate::database::Counts;
-use crate::record::{Record, tell};
-use crate::stage::BenchEnv;
+use crate::record::{Record, log_progress};
+use crate::run_dir::BenchEnv;
 use crate::workload::JOBS_FILE;
 
 /// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
-    tell(&format!("restart with {jobs} waiting jobs"));
-    let stage = env.stage(JOBS_FILE)?;
-    let (server, empty) = stage.server().await?;
+    log_progress(&format!("restart with {jobs} waiting jobs"));
+    let run_dir = env.run_dir(JOBS_FILE)?;
+    let (server, empty) = run_dir.server().await?;
     load(jobs).submit(server.address).await?;
     server.process.stop().await?;
-    let (server, after_stop) = stage.server().await?;
+    let (server, after_stop) = run_dir.server().await?;
     server.process.crash().await?;
-    let (server, after_crash) = stage.server().await?;
+    let (server, after_crash) = run_dir.server().await?;
     let cpu = server.process.cpu_us()?;
     let (memory, peak) = (server.process.memory_bytes()?, server.process.peak_memory_bytes()?);
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), 0)?;
+    let counts = Counts::read(&run_dir.data(), 0)?;
     anyhow::ensure!(counts.live == load(jobs).total(), "the database says {counts:?}");
 
     let mut record = Record::new("restart");

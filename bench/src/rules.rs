@@ -2,7 +2,7 @@
 //! rules, and with batches of one definition: jobs per second and processor time, as ratios.
 
 use crate::record::Record;
-use crate::stage::{Access, BenchEnv};
+use crate::run_dir::{Access, BenchEnv};
 use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::{BATCH, CONNECTIONS, DEFINITIONS, Workload};

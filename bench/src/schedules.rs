@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::record::{Record, tell};
-use crate::stage::BenchEnv;
+use crate::record::{Record, log_progress};
+use crate::run_dir::BenchEnv;
 use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 
 /// Takes the figures over a minute.
 pub(crate) async fn measure(env: &BenchEnv, schedules: u64) -> anyhow::Result<()> {
-    tell(&format!("{schedules} schedules"));
-    let stage = env.stage(&jobs_file(schedules))?;
-    let (server, first_start) = stage.server().await?;
+    log_progress(&format!("{schedules} schedules"));
+    let run_dir = env.run_dir(&jobs_file(schedules))?;
+    let (server, first_start) = run_dir.server().await?;
     let memory = server.process.memory_bytes()?;
     let address = server.address;
     server.process.stop().await?;
-    let (server, start) = stage.server_at(address).await?;
+    let (server, start) = run_dir.server_at(address).await?;
     let start_cpu = server.process.cpu_us()?;
     let settings = SwarmSettings { workers: WORKERS, slots: SLOTS, attempts: AttemptHandling::Finish };
     let swarm = Swarm::start(server.address, settings)?;

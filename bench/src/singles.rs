@@ -1,6 +1,6 @@
 //! Single submissions: a request per job, over 64 kept-alive connections.
 
-use crate::stage::{Access, BenchEnv};
+use crate::run_dir::{Access, BenchEnv};
 use crate::throughput::{self, LoadSize, Run};
 
 /// Takes all figures of single POSTs.

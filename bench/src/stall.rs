@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 
 use crate::database::Counts;
 use crate::load::{Connection, JSON, NDJSON, Retries};
-use crate::record::{Record, tell};
-use crate::stage::BenchEnv;
+use crate::record::{Record, log_progress};
+use crate::run_dir::BenchEnv;
 use crate::workload::{JOBS_FILE, SILENT};
 
 /// Takes the figures, for batches of so many jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     for (kind, line) in [("short", short()), ("long", long(jobs))] {
-        tell(&format!("single jobs beside batches of {jobs} {kind} entries"));
-        let stage = env.stage(JOBS_FILE)?;
-        let (server, _) = stage.server().await?;
+        log_progress(&format!("single jobs beside batches of {jobs} {kind} entries"));
+        let run_dir = env.run_dir(JOBS_FILE)?;
+        let (server, _) = run_dir.server().await?;
         let body = Bytes::from(line.repeat(usize::try_from(jobs)?));
         let body_bytes = body.len();
         // Connections, statements and tables are there before anything is measured.
@@ -41,7 +41,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
             during_ms.extend(times);
         }
         server.process.stop().await?;
-        let counts = Counts::read(&stage.data(), 0)?;
+        let counts = Counts::read(&run_dir.data(), 0)?;
         ensure!(counts.live == singles + ROUNDS * jobs, "the database says {counts:?}");
 
         let mut record = Record::new("batch-stall");
@@ -108,7 +108,7 @@ fn send(address: SocketAddr, body: Bytes, is_over: Arc<AtomicBool>) -> anyhow::R
         .spawn(move || {
             if let Err(error) = runtime.block_on(post) {
                 // The counts at the end say so, too.
-                tell(&format!("the batch was not accepted: {error:#}"));
+                log_progress(&format!("the batch was not accepted: {error:#}"));
             }
             is_over.store(true, Ordering::Relaxed);
         })

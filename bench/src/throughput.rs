@@ -8,10 +8,10 @@ use crate::database::{self, Counts};
 use crate::listeners::Listeners;
 use crate::load::Load;
 use crate::output;
-use crate::record::{Record, tell};
-use crate::stage::{Access, BenchEnv, Process, Server, Stage, WorkerPool};
+use crate::record::{Record, log_progress};
+use crate::run_dir::{Access, BenchEnv, Process, RunDir, Server, WorkerCapacity, WorkerPool};
 use crate::waiting;
-use crate::workload::{self, BATCH, CONNECTIONS, ROOM, SILENT, TALKATIVE, Workload};
+use crate::workload::{self, BATCH, CAPACITY, CONNECTIONS, SILENT, TALKATIVE, Workload};
 
 /// Parameters that differ between runs.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +79,12 @@ pub(crate) fn variants(history: u64) -> Vec<(bool, Workload, u64)> {
 
 /// Measures one run.
 pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures> {
-    tell(&format!("{run:?}"));
-    let stage = env.stage(&run.workload.jobs_file())?.with_access(run.access)?;
-    let (server, _) = stage.server().await?;
-    let pool = WorkerPool { workers: 2, room: run.tuned.then_some(ROOM), allow: Some("--allow-fake") };
-    let workers = stage.workers(&server, &pool).await?;
+    log_progress(&format!("{run:?}"));
+    let run_dir = env.run_dir(&run.workload.jobs_file())?.with_access(run.access)?;
+    let (server, _) = run_dir.server().await?;
+    let pool =
+        WorkerPool { workers: 2, capacity: run.tuned.then_some(CAPACITY), allow: Some("--allow-fake") };
+    let workers = run_dir.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
     let mut listeners =
         if run.is_watched { Some(Listeners::dashboard(&server.endpoint).await?) } else { None };
@@ -102,7 +103,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     };
     let ended = waiting::until_all_ended(&server).await?;
     let written = written(output_bytes_per_job, load.total())?;
-    let stored = if has_output { Some(output::until_stored(&stage.data(), written).await?) } else { None };
+    let stored = if has_output { Some(output::until_stored(&run_dir.data(), written).await?) } else { None };
     let cpu = CpuTime::now(&server, &workers)?.since(cpu);
     let was_watched = listeners.as_mut().is_none_or(|listeners| !listeners.take_ended());
     anyhow::ensure!(was_watched, "the dashboard or the scraper has given up");
@@ -115,7 +116,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     record.set("is_watched", run.is_watched);
     record.set("settings", if run.tuned { "tuned" } else { "default" });
     record.set("workers", pool.workers);
-    if let Some((slots, backlog)) = pool.room {
+    if let Some(WorkerCapacity { slots, backlog }) = pool.capacity {
         record.set("slots", slots);
         record.set("backlog", backlog);
     }
@@ -138,13 +139,13 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     record.figure("load_cpu_us_per_job", cpu.load / total);
     record.set("requests_sent_again", submitted.retries);
     record.figure("server_memory_mib", server.process.memory_bytes()? as f64 / 1_048_576.0);
-    close(&stage, server, workers, before, &load, written, record).await?;
+    close(&run_dir, server, workers, before, &load, written, record).await?;
     Ok(figures)
 }
 
 /// Stops everything, asks the database, and prints the result if the database confirms it.
 async fn close(
-    stage: &Stage,
+    run_dir: &RunDir,
     server: Server,
     workers: Vec<Process>,
     before: u64,
@@ -156,7 +157,7 @@ async fn close(
         worker.stop().await?;
     }
     server.process.stop().await?;
-    let counts = Counts::read(&stage.data(), before)?;
+    let counts = Counts::read(&run_dir.data(), before)?;
     counts.require_success(load.total())?;
     anyhow::ensure!(
         counts.output_bytes == written.bytes,
@@ -164,10 +165,10 @@ async fn close(
         counts.output_bytes,
         written.bytes
     );
-    output::require(&stage.data(), written)?;
+    output::require(&run_dir.data(), written)?;
     record.set("verified", counts);
     record.set("stored_bytes", written.bytes);
-    record.figure("database_mib", database::bytes(&stage.data())? as f64 / 1_048_576.0);
+    record.figure("database_mib", database::bytes(&run_dir.data())? as f64 / 1_048_576.0);
     record.print();
     Ok(())
 }
@@ -185,7 +186,7 @@ async fn grow_history(server: &Server, jobs: u64) -> anyhow::Result<u64> {
     if jobs == 0 {
         return Ok(0);
     }
-    tell(&format!("running {jobs} jobs first, for the history"));
+    log_progress(&format!("running {jobs} jobs first, for the history"));
     let load = Load { jobs, batch: BATCH, connections: CONNECTIONS, name: SILENT };
     load.submit(server.endpoint.clone()).await?;
     waiting::until_all_ended(server).await?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::stage::Server;
+use crate::run_dir::Server;
 
 /// Waits until every job has ended; the instant at which it was seen.
 pub(crate) async fn until_all_ended(server: &Server) -> anyhow::Result<Instant> {

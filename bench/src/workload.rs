@@ -1,5 +1,7 @@
 //! The jobs that benchmarks without containers submit: their definitions, and the lines of a batch.
 
+use crate::run_dir::WorkerCapacity;
+
 /// The jobs of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
@@ -70,7 +72,7 @@ const OUTPUT_BYTES: u64 = 100;
 pub(crate) const DEFINITIONS: u64 = 1_000;
 const CUSTOMERS: u64 = 50;
 /// Slots and backlog of a worker that is tuned for these jobs.
-pub(crate) const ROOM: (u32, u32) = (64, 64);
+pub(crate) const CAPACITY: WorkerCapacity = WorkerCapacity { slots: 64, backlog: 64 };
 /// Jobs in a request.
 pub(crate) const BATCH: u64 = 1_000;
 /// Enough for batches that the server always has a request to read while another one is being synced.

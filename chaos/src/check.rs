@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::Event;
 use crate::marks::Mark;
-use crate::store::{Attempt, Job, StoreContents};
+use crate::store::{Attempt, Job, StoreContents, has_ended};
 
 /// All records of a round that has ended.
 #[derive(Clone, Debug, Default)]
@@ -88,16 +88,16 @@ impl fmt::Display for Finding {
 pub fn check(evidence: &Evidence) -> Vec<Finding> {
     let rows = Rows::of(&evidence.store);
     let mut findings = Vec::new();
-    answers::requests(evidence, &rows, &mut findings);
+    answers::check_requests(evidence, &rows, &mut findings);
     answers::check_seen_states(evidence, &rows, &mut findings);
     attempts::check_numbering(&rows, &mut findings);
-    attempts::marks(evidence, &rows, &mut findings);
-    attempts::losses(&rows, &mut findings);
-    attempts::cancels(&evidence.marks, &rows, &mut findings);
-    attempts::outcomes(&evidence.marks, &rows, &mut findings);
+    attempts::check_marks(evidence, &rows, &mut findings);
+    attempts::check_losses(&rows, &mut findings);
+    attempts::check_cancels(&evidence.marks, &rows, &mut findings);
+    attempts::check_outcomes(&evidence.marks, &rows, &mut findings);
     attempts::check_deploys_interrupt_nothing(evidence, &rows, &mut findings);
     for job in &evidence.store.jobs {
-        if !matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled" | "expired") {
+        if !has_ended(&job.state) || job.state == "lost" {
             findings.push(finding(
                 Violation::NotSettled,
                 format!("job {} ({}) is {}", job.id, job.name, job.state),

@@ -59,7 +59,7 @@ pub struct Attempt {
     pub assigned_ms: Option<i64>,
     /// Wall-clock time at which the worker reported that the container of a lost attempt is gone.
     #[serde(default)]
-    pub told_gone_ms: Option<i64>,
+    pub reported_gone_ms: Option<i64>,
 }
 
 impl StoreContents {
@@ -88,7 +88,7 @@ impl StoreContents {
                 outcome: outcome.map(|code| OUTCOMES[usize::from(code)].to_owned()),
                 exit_code: row.get(4)?,
                 assigned_ms: row.get(5)?,
-                told_gone_ms: row.get(6)?,
+                reported_gone_ms: row.get(6)?,
             })
         });
         let keys = database.query_rows(KEYS, |row| Ok((row.get(0)?, number(row, 1)?, number(row, 2)?)));
@@ -118,6 +118,14 @@ const ATTEMPTS: &str = "
 SELECT a.job, a.fence, a.number, a.outcome, a.exit_code, a.assigned_at,
     (SELECT min(n.at) FROM notes n WHERE n.job = a.job AND n.fence = a.fence AND n.kind = 6)
 FROM all_attempts a ORDER BY a.job, a.number";
+/// The states of jobs that have ended for good.
+const ENDED_STATES: [&str; 5] = ["succeeded", "failed", "cancelled", "expired", "lost"];
+
+/// True if a job in this state has ended for good.
+pub(crate) fn has_ended(state: &str) -> bool {
+    ENDED_STATES.contains(&state)
+}
+
 /// The names of states by their number in the database.
 const STATES: [&str; 11] = [
     "",

@@ -50,7 +50,7 @@ pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
 /// Converts a backup error into a failure with its exit code.
 pub(crate) fn failure_from(error: backup::BackupError) -> anyhow::Error {
     let exit = match error {
-        backup::BackupError::InTheWay(_) => Exit::Conflict,
+        backup::BackupError::Occupied(_) => Exit::Conflict,
         backup::BackupError::NoBackup(_) => Exit::NotFound,
         backup::BackupError::Damaged(_) | backup::BackupError::Store(_) | backup::BackupError::Io { .. } => {
             Exit::Failed

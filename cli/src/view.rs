@@ -17,7 +17,7 @@ pub(crate) use server::http::present::shapes::{
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};
-pub(crate) use self::job::JobView;
+pub(crate) use self::job::{ENDED_STATES, JobView};
 pub(crate) use self::worker::{WorkerRefView, WorkerView};
 use crate::duration;
 

@@ -86,7 +86,7 @@ pub(crate) struct WorkerArgs {
         default_missing_value = "true"
     )]
     share_state_dir: Option<bool>,
-    /// Number of jobs that run at once; 0 sets no bound but the protocol's 10,000 [default: the number of cores].
+    /// Number of jobs that run at once; 0 means the maximum, 10,000 [default: the number of cores].
     #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = args::slots)]
     slots: Option<u32>,
     /// Number of jobs that may wait at this worker for a free slot [default: the number of cores].

@@ -99,7 +99,7 @@ type LabelChange = (String, Option<String>);
 pub(crate) struct SlotsFlags {
     #[command(flatten)]
     target: TargetArgs,
-    /// The number of slots, instead of the worker's own setting; 0 sets no bound but the protocol's 10,000.
+    /// The number of slots, instead of the worker's own setting; 0 means the maximum, 10,000.
     #[arg(value_parser = crate::args::slots)]
     slots: u32,
 }

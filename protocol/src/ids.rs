@@ -1,7 +1,7 @@
 //! Ids as newtypes, so that a job id cannot be passed as a fence.
 //!
-//! The server and the worker assign them. Only the order of [`Fence`]s of one job and of [`ReportNo`]s of one
-//! process has a meaning.
+//! The server assigns them, except [`Incarnation`] and [`ReportNo`], which the worker counts. Some have an order: fences within one job,
+//! report numbers within one worker process, incarnations within one worker, epochs within one store.
 
 use alloc::string::String;
 use core::fmt;

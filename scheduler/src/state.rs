@@ -40,6 +40,9 @@ impl State {
         Self::Lost,
     ];
 
+    /// The states of jobs that have ended for good.
+    pub const ENDED: [Self; 5] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Expired, Self::Lost];
+
     /// Name in the store and the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -61,5 +64,15 @@ impl State {
     #[must_use]
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::State;
+
+    #[test]
+    fn the_list_of_ended_states_is_complete() {
+        assert!(State::ALL.into_iter().filter(|state| state.has_ended()).eq(State::ENDED));
     }
 }

@@ -28,35 +28,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let place =
         arguments.next().map_or_else(|| std::env::temp_dir().join("longshore-store-cost"), PathBuf::from);
     let _ = std::fs::remove_dir_all(&place);
-    let mut desk = Desk::open(&place)?;
+    let mut bench = StoreBench::open(&place)?;
     println!(
         "{:>9} {:>9} {:>9}   µs of wall time a job: added, assigned, ended",
         "history", "jobs/s", "cpu µs"
     );
-    desk.lives(250_000)?;
-    while desk.job < history {
-        desk.lives(250_000.min(history - desk.job))?;
+    bench.lives(250_000)?;
+    while bench.job < history {
+        bench.lives(250_000.min(history - bench.job))?;
     }
-    desk.folded(250_000)?;
-    desk.reads()?;
+    bench.folded(250_000)?;
+    bench.reads()?;
     for _ in 0..WAITING / GROUP {
-        let changes = desk.take(GROUP).map(added).collect();
-        desk.commit(changes)?;
+        let changes = bench.take(GROUP).map(added).collect();
+        bench.commit(changes)?;
     }
-    drop(desk);
+    drop(bench);
     let before = Instant::now();
-    let desk = Desk::open(&place)?;
+    let bench = StoreBench::open(&place)?;
     println!(
         "restart with {WAITING} waiting jobs: {:.2} s ({} live)",
         before.elapsed().as_secs_f64(),
-        desk.live
+        bench.live
     );
-    drop(desk);
+    drop(bench);
     std::fs::remove_dir_all(&place)?;
     Ok(())
 }
 
-struct Desk {
+struct StoreBench {
     store: SqliteStore,
     archive: SqliteArchive,
     loaded: Loaded,
@@ -65,7 +65,7 @@ struct Desk {
     definition: Arc<StoredDefinition>,
 }
 
-impl Desk {
+impl StoreBench {
     fn open(place: &Path) -> Result<Self, Box<dyn std::error::Error>> {
         let (mut store, archive) = sqlite::open(&Arc::new(DataDirectory::take(place)?))?;
         let mut live = 0;
@@ -212,8 +212,8 @@ fn over(job: u64) -> [Change; 2] {
 /// Processor time of this process so far. The kernel counts it in hundredths of a second.
 fn cpu_seconds() -> Result<f64, Box<dyn std::error::Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let behind_name = stat.rsplit_once(") ").ok_or("no name in stat")?.1;
-    let mut fields = behind_name.split(' ').skip(11);
+    let after_name = stat.rsplit_once(") ").ok_or("no name in stat")?.1;
+    let mut fields = after_name.split(' ').skip(11);
     let mut ticks = || fields.next().and_then(|field| field.parse::<f64>().ok()).ok_or("no time in stat");
     Ok((ticks()? + ticks()?) / 100.0)
 }

@@ -8,19 +8,19 @@ use worker::input::Leave;
 use crate::clock::Moment;
 use crate::connection::{ConnectionNo, End};
 
-/// Something that is going to happen. It names the life of the process that it is for: what comes for an earlier one is nothing.
+/// Something that is going to happen. It names the generation of the process that it is for: an event for an earlier one is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The next entry of the script is due.
     Act,
     /// The server's engine takes what has piled up.
-    ServerEngine { life: u32 },
+    ServerEngine { generation: u32 },
     /// The group under way is durable, and the engine is told so.
-    Committed { life: u32 },
+    Committed { generation: u32 },
     /// The server starts.
     ServerStart,
     /// The server goes on after a freeze.
-    ServerThaw { life: u32 },
+    ServerThaw { generation: u32 },
     /// A client's request arrives.
     Request { request: u32 },
     /// The first parcel of a pipe arrives.
@@ -28,29 +28,29 @@ pub(crate) enum Event {
     /// An end of a connection has heard nothing for so long that it gives up.
     Deaf { connection: ConnectionNo, end: End, spell: u32 },
     /// A worker calls the server.
-    Dial { machine: u16, life: u32, link: u32 },
+    Dial { machine: u16, generation: u32, link: u32 },
     /// A worker's call was not answered.
-    NoAnswer { machine: u16, life: u32, link: u32 },
+    NoAnswer { machine: u16, generation: u32, link: u32 },
     /// A worker wants to be called.
-    WorkerTick { machine: u16, life: u32 },
+    WorkerTick { machine: u16, generation: u32 },
     /// A worker's process starts.
-    WorkerStart { machine: u16, life: u32 },
+    WorkerStart { machine: u16, generation: u32 },
     /// It has looked at what an earlier one has left.
-    Surveyed { machine: u16, life: u32 },
+    Surveyed { machine: u16, generation: u32 },
     /// A worker goes on after a freeze.
-    WorkerThaw { machine: u16, life: u32 },
+    WorkerThaw { machine: u16, generation: u32 },
     /// The worker's body does the next thing for an attempt.
-    Task { machine: u16, life: u32, task: u32, turn: u32 },
+    Task { machine: u16, generation: u32, task: u32, turn: u32 },
     /// The worker's body notices whether its engine answers.
-    Health { machine: u16, life: u32 },
+    Health { machine: u16, generation: u32 },
     /// The worker looks for containers that none of its attempts has.
-    FindStrays { machine: u16, life: u32 },
+    FindStrays { machine: u16, generation: u32 },
     /// The worker's body notices whether its disk is nearly full.
-    Room { machine: u16, life: u32 },
+    Room { machine: u16, generation: u32 },
     /// Something like the last start is tried.
-    Probe { machine: u16, life: u32, tries: u32 },
+    Probe { machine: u16, generation: u32, tries: u32 },
     /// Output of an ended attempt has arrived.
-    OutputDone { machine: u16, life: u32, task: u32 },
+    OutputDone { machine: u16, generation: u32, task: u32 },
     /// A `docker run` gets on.
     Cli { machine: u16, cli: u32, turn: u32 },
     /// A container ends.
@@ -68,7 +68,7 @@ pub(crate) enum Event {
     /// An old state of the store comes back.
     Restore { backup: u32 },
     /// A worker that was told to leave is told so again.
-    LeaveAgain { machine: u16, life: u32, leave: Leave },
+    LeaveAgain { machine: u16, generation: u32, leave: Leave },
     /// All faults are over.
     Heal,
     /// Checks whether nothing is left to happen, which ends the run.

@@ -1,5 +1,6 @@
 //! Chance, from a seed: the same seed and stream give the same throws on every machine. Each part of the world has a stream of its own,
-//! so that leaving out one event of a run does not change every draw after it.
+//! so that leaving out one event of a run does not change every draw after it. The algorithm is that of `testkit::SeededRng`, repeated
+//! here so that the simulation does not compile an HTTP client, and so that its seeds keep naming the same runs.
 //!
 //! The streams of a seed. Their numbers are never changed, because a seed would then name another run; what is added takes a new number.
 //!

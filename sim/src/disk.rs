@@ -29,6 +29,7 @@ use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
 
+use crate::backup::BackupKind;
 use crate::clock::Moment;
 
 /// Changes that become durable together.
@@ -126,10 +127,10 @@ impl Disk {
         }
     }
 
-    /// An old state becomes the present one. Unless it is raw, all numbers that may have been given since are left out.
-    pub(crate) fn go_on(&mut self, is_raw: bool, present: &Self) {
+    /// An old state becomes the present one.
+    pub(crate) fn go_on(&mut self, kind: BackupKind, present: &Self) {
         (self.went_back, self.stalled_until) = (true, present.stalled_until);
-        if is_raw {
+        if kind == BackupKind::Raw {
             return;
         }
         let last = self.last_job().0;

@@ -12,6 +12,7 @@ use crate::docker::{CliStage, Condition};
 use crate::machine;
 use crate::request::Command;
 use crate::script::{Act, What};
+use crate::server::CrashPoint;
 use crate::world::{Cut, World};
 
 impl World {
@@ -37,9 +38,9 @@ impl World {
                 let definitions = self.workload.current();
                 self.hand_in_definitions(definitions);
             }
-            Act::CrashServer { doom, back_after } => {
-                self.server.doom = Some((doom.unwrap_or(crate::server::Doom::Decided), back_after));
-                if doom.is_none() {
+            Act::CrashServer { at, back_after } => {
+                self.server.planned_crash = Some((at.unwrap_or(CrashPoint::AfterDecision), back_after));
+                if at.is_none() {
                     self.crash_server();
                 }
             }
@@ -68,7 +69,8 @@ impl World {
             }
             Act::FreezeWorker { machine, at_start: false, lasts } => self.freeze_worker(machine, lasts),
             Act::FreezeWorker { machine, lasts, .. } => {
-                self.machines[usize::from(machine)].doom = Some(machine::Doom::Freeze { lasts });
+                self.machines[usize::from(machine)].planned_fault =
+                    Some(machine::PlannedFault::FreezeBeforeRun { lasts });
             }
             Act::Leave { machine, leave, again_after } => {
                 if self.machines[usize::from(machine)].frozen.is_none() {
@@ -77,7 +79,7 @@ impl World {
             }
             Act::Copy { machine, onto, lasts } => self.copy_directory(machine, onto, lasts),
             Act::Stray { machine, lasts } => self.stray(machine, lasts),
-            Act::Restore { is_raw, back_after, away } => self.back_up(is_raw, back_after, away),
+            Act::Restore { kind, back_after, away } => self.back_up(kind, back_after, away),
             Act::SetBack { machine, back_after } => self.take_snapshot(machine, back_after),
             Act::Wipe { machine, keeps_identity, back_after } => {
                 self.wipe(machine, keeps_identity, back_after);
@@ -163,7 +165,7 @@ impl World {
         let machine = &mut self.machines[usize::from(no)];
         machine.low_disk_until = machine.low_disk_until.max(self.now + lasts);
         machine.full_disk_from = self.now + lasts / 2;
-        self.agenda.schedule(self.now, Event::Room { machine: no, life: machine.life });
+        self.agenda.schedule(self.now, Event::Room { machine: no, generation: machine.generation });
     }
 
     fn cut(&mut self, machine: Option<u16>, ways: [bool; 2], lasts: Duration) {
@@ -193,7 +195,8 @@ impl World {
     fn crash_soon(&mut self, no: u16, effects: Option<u32>, power: bool, back_after: Duration) {
         match effects {
             Some(effects) => {
-                self.machines[usize::from(no)].doom = Some(machine::Doom::Crash { effects, back_after });
+                self.machines[usize::from(no)].planned_fault =
+                    Some(machine::PlannedFault::CrashAfterEffects { effects, back_after });
             }
             None if power => self.lose_power(no, back_after),
             None => {
@@ -240,8 +243,8 @@ impl World {
     }
 
     pub(crate) fn start_worker_after(&mut self, no: u16, after: Duration) {
-        let life = self.machines[usize::from(no)].life;
-        self.agenda.schedule(self.now + after, Event::WorkerStart { machine: no, life });
+        let generation = self.machines[usize::from(no)].generation;
+        self.agenda.schedule(self.now + after, Event::WorkerStart { machine: no, generation });
     }
 
     fn hand_in_definitions(&mut self, definitions: Vec<std::sync::Arc<scheduler::definition::Definition>>) {
@@ -257,11 +260,11 @@ impl World {
         for fault in 0..self.cuts.len() as u32 {
             self.mended(fault);
         }
-        self.server.doom = None;
+        self.server.planned_crash = None;
         self.server.slow_until = Moment(0);
         self.server.disk.stalled_until = Moment(0);
         if self.server.frozen.is_some() {
-            self.thaw_server(self.server.life);
+            self.thaw_server(self.server.generation);
         }
         self.workload.remove_schedules();
         let definitions = self.workload.current();
@@ -272,7 +275,7 @@ impl World {
         self.resume_jobs();
         let core = self.dice.index(self.machines.len()) as u16;
         for no in 0..self.machines.len() as u16 {
-            self.machines[usize::from(no)].doom = None;
+            self.machines[usize::from(no)].planned_fault = None;
             if no != core && self.dice.permille(200) {
                 self.lose_for_good(no);
             } else {
@@ -298,10 +301,10 @@ impl World {
         machine.engine.conflict = false;
         machine.flaps_until = Moment(0);
         machine.loses_order = false;
-        let (life, spell) = (machine.life, machine.engine.spell);
+        let (generation, spell) = (machine.generation, machine.engine.spell);
         self.docker_back(no, spell);
-        self.thaw_worker(no, life);
-        self.start_worker(no, life);
+        self.thaw_worker(no, generation);
+        self.start_worker(no, generation);
         self.operate(no, What::Uncordon);
         self.operate(no, What::Slots(1));
         self.move_to_zone_a(no);

@@ -74,12 +74,12 @@ impl World {
         for connection in self.held_by_server() {
             self.network.mute(&mut self.agenda, self.now, connection, End::Worker);
         }
-        let life = self.server.life;
-        self.agenda.schedule(self.now + lasts, Event::ServerThaw { life });
+        let generation = self.server.generation;
+        self.agenda.schedule(self.now + lasts, Event::ServerThaw { generation });
     }
 
-    pub(crate) fn thaw_server(&mut self, life: u32) {
-        if self.server.life != life {
+    pub(crate) fn thaw_server(&mut self, generation: u32) {
+        if self.server.generation != generation {
             return;
         }
         let Some(kept) = self.server.frozen.take() else { return };
@@ -109,22 +109,22 @@ impl World {
         }
         self.trace.say(self.now, || format!("w{no}      stands still"));
         machine.frozen = Some(VecDeque::new());
-        let life = machine.life;
+        let generation = machine.generation;
         if let Some(link) = machine.process.as_ref().and_then(|process| process.link) {
             self.network.mute(&mut self.agenda, self.now, link, End::Server);
         }
         self.oracle.troubled(self.now, no);
-        self.agenda.schedule(self.now + lasts, Event::WorkerThaw { machine: no, life });
+        self.agenda.schedule(self.now + lasts, Event::WorkerThaw { machine: no, generation });
     }
 
-    pub(crate) fn thaw_worker(&mut self, no: u16, life: u32) {
+    pub(crate) fn thaw_worker(&mut self, no: u16, generation: u32) {
         let machine = &mut self.machines[usize::from(no)];
-        if machine.process(life).is_none() {
+        if machine.process(generation).is_none() {
             return;
         }
         let Some(kept) = machine.frozen.take() else { return };
         self.trace.say(self.now, || format!("w{no}      goes on"));
-        let Some(process) = machine.process(life) else { return };
+        let Some(process) = machine.process(generation) else { return };
         process.wake = Moment::NEVER;
         let stuck = std::mem::take(&mut process.stuck);
         if let Some(link) = process.link {
@@ -164,7 +164,7 @@ impl World {
         let numbers = (0..self.network.connections.len() as u32).map(ConnectionNo);
         numbers
             .filter(|number| {
-                self.network.at(*number).server_life == self.server.life
+                self.network.at(*number).server_generation == self.server.generation
                     && self.network.is_held_by(*number, End::Server)
             })
             .collect()

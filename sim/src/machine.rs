@@ -20,7 +20,7 @@ use protocol::{ClusterId, Timestamp, Token, Uptime, WorkerId};
 use worker::input::{Exit, Stopping};
 use worker::step::Launch;
 
-pub(crate) use process::{Doom, Process, Stage};
+pub(crate) use process::{PlannedFault, Process, Stage};
 
 use crate::agenda::Event;
 use crate::clock::{Clock, Moment};
@@ -46,12 +46,12 @@ pub(crate) struct Machine {
     /// Attempts whose order to start was lost.
     pub(crate) lost_orders: BTreeSet<Token>,
     /// Counts processes.
-    pub(crate) life: u32,
+    pub(crate) generation: u32,
     pub(crate) process: Option<Process>,
     /// Events that came while the process was frozen; absent if it is not.
     pub(crate) frozen: Option<VecDeque<Event>>,
     /// The fault that hits the process at a certain point.
-    pub(crate) doom: Option<Doom>,
+    pub(crate) planned_fault: Option<PlannedFault>,
     pub(crate) slots: u32,
     pub(crate) backlog: u32,
     /// True if it is started with `--rejoin`.
@@ -149,10 +149,10 @@ impl Machine {
             flaps_until: Moment(0),
             loses_order: false,
             lost_orders: BTreeSet::new(),
-            life: 0,
+            generation: 0,
             process: None,
             frozen: None,
-            doom: None,
+            planned_fault: None,
             slots,
             backlog,
             rejoins: false,
@@ -196,8 +196,8 @@ impl Machine {
     }
 
     /// The process that this is for, if it is the present one.
-    pub(crate) fn process(&mut self, life: u32) -> Option<&mut Process> {
-        self.process.as_mut().filter(|_| self.life == life)
+    pub(crate) fn process(&mut self, generation: u32) -> Option<&mut Process> {
+        self.process.as_mut().filter(|_| self.generation == generation)
     }
 }
 

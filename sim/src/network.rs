@@ -27,9 +27,9 @@ pub(crate) enum Parcel {
 pub(crate) struct Connection {
     pub(crate) machine: u16,
     /// The worker's process.
-    pub(crate) worker_life: u32,
+    pub(crate) worker_generation: u32,
     /// The server's process.
-    pub(crate) server_life: u32,
+    pub(crate) server_generation: u32,
     /// Set when the server has received Hello.
     pub(crate) session: Option<SessionId>,
     /// The server has sent Welcome.
@@ -86,14 +86,14 @@ impl Network {
         &mut self,
         now: Moment,
         machine: u16,
-        worker_life: u32,
-        server_life: u32,
+        worker_generation: u32,
+        server_generation: u32,
     ) -> ConnectionNo {
         let number = ConnectionNo(self.connections.len() as u32);
         self.connections.push(Connection {
             machine,
-            worker_life,
-            server_life,
+            worker_generation,
+            server_generation,
             session: None,
             was_welcomed: false,
             opened: now,

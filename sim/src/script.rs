@@ -8,9 +8,10 @@ use std::time::Duration;
 use scheduler::job::AttemptTimeout;
 use worker::input::Leave;
 
+use crate::backup::BackupKind;
 use crate::clock::Moment;
 use crate::docker::Condition;
-use crate::server::Doom;
+use crate::server::CrashPoint;
 
 /// A list of acts, in the order of their moments.
 #[derive(Clone, Debug, Default)]
@@ -37,9 +38,9 @@ pub(crate) enum Act {
     Redefine {
         name: usize,
     },
-    /// The server crashes: now, or where that is said.
+    /// The server crashes: at this point, or now.
     CrashServer {
-        doom: Option<Doom>,
+        at: Option<CrashPoint>,
         back_after: Duration,
     },
     FreezeServer {
@@ -108,9 +109,9 @@ pub(crate) enum Act {
         machine: u16,
         lasts: Duration,
     },
-    /// The store is kept as it is, and comes back after a while: as a backup is restored, or raw; then the server is away for a time.
+    /// The store is copied, and the copy takes its place after a while. The server is away for a time then.
     Restore {
-        is_raw: bool,
+        kind: BackupKind,
         back_after: Duration,
         away: Duration,
     },

@@ -30,8 +30,8 @@ use crate::disk::{Disk, Group};
 pub(crate) struct Server {
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
-    /// Counts processes.
-    pub(crate) life: u32,
+    /// Grows with each start and each end of a process, so that events and connections of an earlier process are recognised.
+    pub(crate) generation: u32,
     /// The time after which a waiting job gains a step of priority, with the present process.
     pub(crate) ageing: Option<Duration>,
     /// The wait for resources after which it sets a worker aside, with the present process.
@@ -42,8 +42,8 @@ pub(crate) struct Server {
     /// Sockets have been read up to then: a process that goes on after a freeze may look at its timers first.
     pub(crate) read_until: Moment,
     pub(crate) frozen_at: Moment,
-    /// The point at which the process crashes, and the time until it is back.
-    pub(crate) doom: Option<(Doom, Duration)>,
+    /// The point at which the process crashes, and the time until the next start.
+    pub(crate) planned_crash: Option<(CrashPoint, Duration)>,
     /// Until then the engine takes a while to look at its inbox.
     pub(crate) slow_until: Moment,
     /// Since when the server can be heard and answer without a break.
@@ -55,19 +55,19 @@ pub(crate) struct Server {
     dice: Dice,
 }
 
-/// The point at which a process crashes.
+/// The point at which the server's process crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doom {
-    /// Behind the next decision that changes something.
-    Decided,
+pub(crate) enum CrashPoint {
+    /// After the next decision that changes something, before its group is handed to the store.
+    AfterDecision,
     /// While the next group is being synced: nothing of it is durable.
-    Undone,
-    /// When the store refuses the next group: what was decided contradicts it, and only a new start can know better.
-    Refused,
-    /// Behind the sync, before anybody is told.
-    Untold,
-    /// Behind so many further effects.
-    Said(u32),
+    DuringSync,
+    /// When the store refuses the next group. The scheduler contradicts the store, so only a new start from the store can go on.
+    AtStoreRefusal,
+    /// After the sync of the next group, before any of its effects.
+    AfterSync,
+    /// After so many further effects.
+    AfterEffects(u32),
 }
 
 #[derive(Debug)]
@@ -82,10 +82,10 @@ pub(crate) struct Process {
     /// Open sessions, in the order of their numbers.
     pub(crate) sessions: Vec<(SessionId, ConnectionNo)>,
     sessions_given: u64,
-    /// The engine's event that counts; earlier ones were replaced.
+    /// Time of the engine's next event. An event at another time was replaced by this one, and is ignored.
     wake: Moment,
     ticked: Moment,
-    /// It ends as soon as what it has decided is said.
+    /// Set during a graceful stop: the process exits after all effects; the value is the downtime.
     leaving: Option<Duration>,
 }
 
@@ -101,14 +101,14 @@ impl Server {
         Self {
             clock,
             disk,
-            life: 0,
+            generation: 0,
             ageing: None,
             set_aside_after: None,
             process: None,
             frozen: None,
             read_until: Moment::NEVER,
             frozen_at: Moment(0),
-            doom: None,
+            planned_crash: None,
             slow_until: Moment(0),
             attentive_since: Moment(0),
             decided_at: Moment(0),
@@ -124,8 +124,8 @@ impl Server {
         if is_stalled { now } else { self.attentive_since }
     }
 
-    /// It decides something now. Since when it has certainly renewed no leases but those of workers that it heard.
-    fn undisturbed_since(&mut self, now: Moment) -> Moment {
+    /// Records a decision at `now`. Returns the time since which the server renewed only the leases of workers that it heard.
+    fn record_decision(&mut self, now: Moment) -> Moment {
         let commit = self.process.as_ref().and_then(|process| process.under_way.as_ref());
         let is_slow = commit.is_some_and(|it| now.since(it.began) > UNDISTURBED_MAX);
         if is_slow || now.since(self.decided_at) > UNDISTURBED_MAX {
@@ -159,7 +159,10 @@ impl Process {
     }
 }
 
-/// A commit that takes longer counts as an absence of the server: what the scheduler bears, by any clock.
+// The scheduler counts as suspended, and renews all leases, after 10 s without a decision or of one commit: twice `TICK_WITHIN`, by the
+// clock of the server. A clock of the simulation is at most 5 % too fast or too slow, so these are 9.5 s to 10.6 s of true time.
+
+/// After a commit of this true time the scheduler counts as suspended by any clock: more than 10.6 s.
 const UNANSWERED_MAX: Duration = Duration::from_secs(12);
-/// An idle server decides each five seconds; after ten without a decision, or of a commit, it renews all leases.
+/// Within this true time the scheduler does not count as suspended by any clock: less than 9.5 s.
 const UNDISTURBED_MAX: Duration = Duration::from_secs(8);

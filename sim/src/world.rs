@@ -39,7 +39,7 @@ pub(crate) struct World {
     /// States of the store, until they come back.
     pub(crate) backups: Vec<Option<Backup>>,
     /// A backup that is made as soon as something is assigned in the store.
-    pub(crate) wanted_backup: Option<WantedBackup>,
+    pub(crate) pending_backup: Option<PendingBackup>,
     pub(crate) oracle: Oracle,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
@@ -61,9 +61,9 @@ pub(crate) struct Cut {
     pub(crate) ways: [bool; 2],
 }
 
-/// A backup that is to be made and restored.
+/// A backup that waits until some job is assigned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WantedBackup {
+pub(crate) struct PendingBackup {
     /// Time from the backup to its restore.
     pub(crate) back_after: Duration,
     /// How long the server is away for the restore.
@@ -124,7 +124,7 @@ impl World {
             cuts: Vec::new(),
             snapshots: Vec::new(),
             backups: Vec::new(),
-            wanted_backup: None,
+            pending_backup: None,
             is_over: false,
             oracle: Oracle::new(swarm.machines, swarm.acts[Kind::StepClock as usize] > 0),
             coverage: Coverage::default(),
@@ -138,7 +138,7 @@ impl World {
         world.agenda.schedule(Moment(0), Event::ServerStart);
         for no in 0..world.machines.len() as u16 {
             let at = Moment(0) + world.dice.millis(0, 5_000);
-            world.agenda.schedule(at, Event::WorkerStart { machine: no, life: 0 });
+            world.agenda.schedule(at, Event::WorkerStart { machine: no, generation: 0 });
         }
         world.agenda.schedule(world.script.ends, Event::Heal);
         world.plan_act();
@@ -184,25 +184,27 @@ impl World {
         }
         match event {
             Event::Act => self.act(),
-            Event::ServerEngine { life } => self.engine_turn(life),
-            Event::Committed { life } => self.committed(life),
+            Event::ServerEngine { generation } => self.engine_turn(generation),
+            Event::Committed { generation } => self.committed(generation),
             Event::ServerStart => self.start_server(),
-            Event::ServerThaw { life } => self.thaw_server(life),
+            Event::ServerThaw { generation } => self.thaw_server(generation),
             Event::Request { request } => self.request(request),
             Event::Arrival { connection, end } => self.arrival(connection, end),
             Event::Deaf { connection, end, spell } => self.deaf(connection, end, spell),
-            Event::Dial { machine, life, link } => self.dial(machine, life, link),
-            Event::NoAnswer { machine, life, link } => self.no_answer(machine, life, link),
-            Event::WorkerTick { machine, life } => self.worker_tick(machine, life),
-            Event::WorkerStart { machine, life } => self.start_worker(machine, life),
-            Event::Surveyed { machine, life } => self.surveyed(machine, life),
-            Event::WorkerThaw { machine, life } => self.thaw_worker(machine, life),
-            Event::Task { machine, life, task, turn } => self.task_goes_on(machine, life, task, turn),
-            Event::Health { machine, life } => self.check_health(machine, life),
-            Event::FindStrays { machine, life } => self.find_strays(machine, life),
-            Event::Room { machine, life } => self.check_room(machine, life),
-            Event::Probe { machine, life, tries } => self.probe(machine, life, tries),
-            Event::OutputDone { machine, life, task } => self.output_arrives(machine, life, task),
+            Event::Dial { machine, generation, link } => self.dial(machine, generation, link),
+            Event::NoAnswer { machine, generation, link } => self.no_answer(machine, generation, link),
+            Event::WorkerTick { machine, generation } => self.worker_tick(machine, generation),
+            Event::WorkerStart { machine, generation } => self.start_worker(machine, generation),
+            Event::Surveyed { machine, generation } => self.surveyed(machine, generation),
+            Event::WorkerThaw { machine, generation } => self.thaw_worker(machine, generation),
+            Event::Task { machine, generation, task, turn } => {
+                self.task_goes_on(machine, generation, task, turn)
+            }
+            Event::Health { machine, generation } => self.check_health(machine, generation),
+            Event::FindStrays { machine, generation } => self.find_strays(machine, generation),
+            Event::Room { machine, generation } => self.check_room(machine, generation),
+            Event::Probe { machine, generation, tries } => self.probe(machine, generation, tries),
+            Event::OutputDone { machine, generation, task } => self.output_arrives(machine, generation, task),
             Event::Cli { machine, cli, turn } => self.cli_goes_on(machine, cli, turn),
             Event::Exit { machine, container, turn } => self.container_ends(machine, container, turn),
             Event::DockerBack { machine, spell } => self.docker_back(machine, spell),
@@ -211,7 +213,7 @@ impl World {
             Event::StrayFound { machine } => self.return_stray(machine),
             Event::SetBack { snapshot } => self.set_back(snapshot),
             Event::Restore { backup } => self.restore_store(backup),
-            Event::LeaveAgain { machine, life, leave } => self.leave_again(machine, life, leave),
+            Event::LeaveAgain { machine, generation, leave } => self.leave_again(machine, generation, leave),
             Event::Heal => self.heal(),
             Event::CheckQuiet => self.check_quiet(),
         }

@@ -1,4 +1,5 @@
-//! Random numbers that can be repeated from their seed.
+//! Random numbers that can be repeated from their seed. `baddisk` and `sim` have the algorithm as well: they do not depend on this crate,
+//! which would give them an HTTP client and a runtime.
 
 /// A random number generator (SplitMix64): small, and good enough to choose faults and their times.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use super::Violation::{
 };
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
+use crate::store::has_ended;
 
 /// One request, with all answers to it.
 #[derive(Default)]
@@ -17,7 +18,7 @@ struct Request<'a> {
 }
 
 /// Checks the answers to requests for new jobs.
-pub(super) fn requests(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_requests(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let requests = gather(&evidence.history, findings);
     let mut by_label: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for job in rows.jobs.values() {
@@ -52,7 +53,7 @@ fn gather<'a>(history: &'a [Event], findings: &mut Vec<Finding>) -> BTreeMap<&'a
                 (request.count, request.key) = (*count, key.as_deref());
             }
             Event::Answered { label, status, job } => {
-                if !ANSWERS.contains(status) || (*status < 300) != job.is_some() {
+                if !EXPECTED_STATUSES.contains(status) || (*status < 300) != job.is_some() {
                     findings.push(finding(Misanswered, format!("request {label}: {status}, job {job:?}")));
                 }
                 if let Some(request) = requests.get_mut(label.as_str()) {
@@ -161,9 +162,5 @@ fn check_end(
     }
 }
 
-fn has_ended(state: &str) -> bool {
-    matches!(state, "succeeded" | "failed" | "cancelled" | "expired" | "lost")
-}
-
 /// Created, created by an earlier request with the key, unavailable, disk full.
-const ANSWERS: [u16; 4] = [200, 201, 503, 507];
+const EXPECTED_STATUSES: [u16; 4] = [200, 201, 503, 507];

@@ -45,7 +45,7 @@ pub(super) fn check_numbering(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Each attempt starts once, and only if it was assigned. Attempts of an exclusive job do not overlap.
-pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let marks = &evidence.marks;
     let mut seen = HashSet::new();
     for mark in marks {
@@ -74,7 +74,7 @@ pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fin
             }
         }
     }
-    overlaps(evidence, rows, findings);
+    check_overlaps(evidence, rows, findings);
 }
 
 /// Outcomes that only attempts that never started can have. After `lost` and `daemon_lost` the start is unknown, and `cancelled`,
@@ -82,18 +82,19 @@ pub(super) fn marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Fin
 const DENIES_A_START: [&str; 4] = ["released", "pull_failed", "start_failed", "host_failed"];
 
 /// `self_fence` can stop a container as long as its worker is not killed or frozen and the engine answers.
-fn fences_hold(history: &[Event]) -> bool {
+fn self_fence_works(history: &[Event]) -> bool {
     history.iter().all(|event| match event {
-        Event::Fault { kind, .. } => FENCES_HOLD_UNDER.contains(&kind.as_str()),
+        Event::Fault { kind, .. } => FAULTS_THAT_SPARE_SELF_FENCE.contains(&kind.as_str()),
         _ => true,
     })
 }
 
 /// Faults of the server and of its network only.
-const FENCES_HOLD_UNDER: [&str; 5] = ["kill_server", "pause_server", "deploy_server", "cut", "fill_disk"];
+const FAULTS_THAT_SPARE_SELF_FENCE: [&str; 5] =
+    ["kill_server", "pause_server", "deploy_server", "cut", "fill_disk"];
 
 /// After a confirmed cancel, the job's last attempt neither starts nor continues nor ends.
-pub(super) fn cancels(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_cancels(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     for mark in marks {
         let Some(row) = rows.jobs.get(&mark.job).filter(|row| row.state == "cancelled" && row.confirmed)
         else {
@@ -115,16 +116,16 @@ pub(super) fn cancels(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Findin
 /// Tolerance between the wall clock and the boot clock of one machine.
 const CLOCKS_MS: i64 = 100;
 
-fn overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
-    let (marks, fences_hold) = (&evidence.marks, fences_hold(&evidence.history));
+fn check_overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let self_fence_works = self_fence_works(&evidence.history);
     let is_exclusive = |job| {
-        rows.jobs
-            .get(&job)
-            .is_some_and(|row| jobs::is_exclusive(&row.name) || (fences_hold && jobs::is_fenced(&row.name)))
+        rows.jobs.get(&job).is_some_and(|row| {
+            jobs::is_exclusive(&row.name) || (self_fence_works && jobs::is_self_fenced(&row.name))
+        })
     };
     // A killed attempt has no stop mark. It ran at least until its last sign of life.
     let mut spans: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
-    for mark in marks.iter().filter(|mark| is_exclusive(mark.job)) {
+    for mark in evidence.marks.iter().filter(|mark| is_exclusive(mark.job)) {
         let (began, ended) = spans.entry((mark.job, mark.fence)).or_insert((mark.up_ms, mark.up_ms));
         (*began, *ended) = (mark.up_ms.min(*began), mark.up_ms.max(*ended));
     }
@@ -142,16 +143,16 @@ fn overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// An attempt of an `on_lost: wait` job gets no successor before its worker reports that the container is gone.
-pub(super) fn losses(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_losses(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     for (job, _) in rows.jobs.iter().filter(|(_, row)| jobs::is_exclusive(&row.name)) {
         for pair in rows.attempts(*job).windows(2) {
             let [lost, successor] = pair else { continue };
             let Some(assigned) = successor.assigned_ms else { continue };
             let is_lost = lost.outcome.as_deref() == Some("lost");
-            if is_lost && lost.told_gone_ms.is_none_or(|told| told > assigned) {
+            if is_lost && lost.reported_gone_ms.is_none_or(|gone| gone > assigned) {
                 let text = format!(
                     "job {job}: attempt {} was lost, reported gone at {:?}, and {} assigned at {assigned}",
-                    lost.fence, lost.told_gone_ms, successor.fence
+                    lost.fence, lost.reported_gone_ms, successor.fence
                 );
                 findings.push(finding(ReplacedTooEarly, text));
             }
@@ -160,7 +161,7 @@ pub(super) fn losses(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// The stored exit code of an attempt is the one in its stop mark, and the job ends as its latest attempt did.
-pub(super) fn outcomes(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_outcomes(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let stops: HashMap<(u64, u64), i64> =
         marks.iter().filter_map(|mark| Some(((mark.job, mark.fence), mark.code?))).collect();
     for (job, row) in &rows.jobs {
@@ -225,22 +226,23 @@ fn check_outcome(
 ) {
     let Some(outcome @ ("succeeded" | "failed")) = attempt.outcome.as_deref() else { return };
     let (job, fence) = (attempt.job, attempt.fence);
-    let said = stops.get(&(job, fence)).copied();
-    if said.is_some() && said == attempt.exit_code && (said == Some(0)) == (outcome == "succeeded") {
+    let actual = stops.get(&(job, fence)).copied();
+    if actual.is_some() && actual == attempt.exit_code && (actual == Some(0)) == (outcome == "succeeded") {
         return;
     }
     let of_another =
         all.iter().find(|it| it.fence != fence && stops.get(&(job, it.fence)).copied() == attempt.exit_code);
-    let told = attempt.exit_code;
-    match of_another.filter(|_| told.is_some()) {
+    let stored = attempt.exit_code;
+    match of_another.filter(|_| stored.is_some()) {
         Some(other) => {
             let text =
-                format!("job {job}: attempt {fence} has the exit code {told:?} of attempt {}", other.fence);
+                format!("job {job}: attempt {fence} has the exit code {stored:?} of attempt {}", other.fence);
             findings.push(finding(StaleReportBelieved, text));
         }
         None => {
-            let text =
-                format!("job {job}: attempt {fence} {outcome} with {told:?}, and its stop mark has {said:?}");
+            let text = format!(
+                "job {job}: attempt {fence} {outcome} with {stored:?}, and its stop mark has {actual:?}"
+            );
             findings.push(finding(WrongOutcome, text));
         }
     }

@@ -94,7 +94,7 @@ fn attempt(job: u64, fence: u64, number: u64, outcome: &str, exit_code: Option<i
         outcome: Some(outcome.to_owned()),
         exit_code,
         assigned_ms: Some(at),
-        told_gone_ms: (outcome == "lost").then_some(at),
+        reported_gone_ms: (outcome == "lost").then_some(at),
     }
 }
 
@@ -211,7 +211,7 @@ fn start_of_an_attempt_reported_as_unstarted_is_found() {
     let saying = |outcome: &str, denies: bool| {
         let mut evidence = good();
         let attempt = evidence.store.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
-        (attempt.outcome, attempt.told_gone_ms) = (Some(outcome.to_owned()), Some(51));
+        (attempt.outcome, attempt.reported_gone_ms) = (Some(outcome.to_owned()), Some(51));
         assert_eq!(check(&evidence), [], "{outcome}: and it has not");
         evidence.marks.push(mark(5, 51, MarkKind::Start, 120));
         let found = check(&evidence).iter().any(|it| it.violation == Violation::StartContradicted);
@@ -246,13 +246,13 @@ fn overlapping_attempts_of_an_exclusive_job_are_found() {
 fn successor_of_a_waiting_job_before_its_report_is_found() {
     let lost = |it: &mut Evidence| {
         assert_eq!(it.store.attempts[5].fence, 50);
-        it.store.attempts[5].told_gone_ms = None;
+        it.store.attempts[5].reported_gone_ms = None;
     };
     assert_found(Violation::ReplacedTooEarly, lost);
-    assert_found(Violation::ReplacedTooEarly, |it| it.store.attempts[5].told_gone_ms = Some(52));
+    assert_found(Violation::ReplacedTooEarly, |it| it.store.attempts[5].reported_gone_ms = Some(52));
     // Jobs without `on_lost: wait` are exempt, and so are old records without these columns.
     let mut others = good();
-    others.store.attempts[0].told_gone_ms = None;
+    others.store.attempts[0].reported_gone_ms = None;
     assert_eq!(check(&others), []);
     let mut old = good();
     lost(&mut old);

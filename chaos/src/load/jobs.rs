@@ -61,9 +61,9 @@ pub fn leaves_marks(name: &str) -> bool {
     !name.starts_with("fake")
 }
 
-/// Returns true if attempts of a job must not overlap as long as workers and engine work.
+/// Returns true if a job has `self_fence`: its attempts must not overlap as long as workers and engine work.
 #[must_use]
-pub fn is_fenced(name: &str) -> bool {
+pub fn is_self_fenced(name: &str) -> bool {
     name.contains("-fenced-")
 }
 

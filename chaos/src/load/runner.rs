@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::Clients;
 use crate::history::Event;
-use crate::load::jobs::{is_exclusive, is_fenced};
+use crate::load::jobs::{is_exclusive, is_self_fenced};
+use crate::store;
 use testkit::SeededRng;
 
 /// Submits one job after the other until the clients are stopped.
@@ -17,7 +18,7 @@ pub(super) async fn run(client: usize, definition: &str, clients: &Clients, mut 
         number += 1;
         let label = format!("run-{client}-{number}");
         let key = format!("key-{label}");
-        let run_ms = if is_fenced(definition) || is_exclusive(definition) {
+        let run_ms = if is_self_fenced(definition) || is_exclusive(definition) {
             LONG_RUN_MS
         } else {
             *rng.choose(&RUN_TIMES_MS)
@@ -49,7 +50,7 @@ async fn follow(clients: &Clients, job: u64, mut cancel_after: Option<Duration>)
             cancel_after = None;
         }
         let state = clients.observe_job(job, &mut before).await;
-        if matches!(state.as_deref(), Some("succeeded" | "failed" | "cancelled" | "expired" | "lost")) {
+        if state.as_deref().is_some_and(store::has_ended) {
             return;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -58,7 +59,7 @@ async fn follow(clients: &Clients, job: u64, mut cancel_after: Option<Duration>)
 
 /// Run times of jobs: some end at once, some outlast the next fault.
 const RUN_TIMES_MS: [u64; 6] = [0, 100, 500, 1_000, 2_000, 4_000];
-/// Run time of fenced and exclusive jobs. It is longer than `lost_after`, so a successor that starts too early overlaps with its predecessor.
+/// Run time of self-fenced and exclusive jobs. It is longer than `lost_after`, so a successor that starts too early overlaps with its predecessor.
 const LONG_RUN_MS: u64 = 12_000;
 /// One of so many jobs is cancelled: before its assignment, while it runs, or just after its end.
 const CANCEL_ONE_OF: u64 = 6;

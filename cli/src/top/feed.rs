@@ -16,7 +16,7 @@ use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure, exit_of};
 use crate::jobs::fetch_jobs;
 use crate::sse::Events;
-use crate::view::Job;
+use crate::view::{ENDED_STATES, Job};
 
 /// The part of the view that is on the screen, and so has to be fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -249,7 +249,7 @@ pub(super) async fn read_jobs(api: &Api) -> anyhow::Result<JobLists> {
     };
     let (active, more_active) = read("running,assigned", LIVE_MAX).await?;
     let (waiting, more_waiting) = read("queued,scheduled,quarantined", LIVE_MAX).await?;
-    let (ended, _) = read("succeeded,failed,cancelled,expired,lost", ENDED_MAX).await?;
+    let (ended, _) = read(&ENDED_STATES.join(","), ENDED_MAX).await?;
     Ok(JobLists { active, waiting, ended, more_active, more_waiting })
 }
 

@@ -5,6 +5,9 @@ use server::http::present::shapes::{Job, Phase};
 
 use super::{WorkerRefView as _, in_words, optional, pairs, running_time, since};
 
+/// The states of jobs that have ended for good.
+pub(crate) const ENDED_STATES: [&str; 5] = ["succeeded", "failed", "cancelled", "expired", "lost"];
+
 /// Texts about a job.
 pub(crate) trait JobView {
     /// The columns of [`JobView::row`].
@@ -66,7 +69,7 @@ impl JobView for Job {
     }
 
     fn has_ended(&self) -> bool {
-        matches!(&*self.state, "succeeded" | "failed" | "cancelled" | "expired" | "lost")
+        ENDED_STATES.contains(&&*self.state)
     }
 
     fn is_unconfirmed(&self) -> bool {

@@ -22,7 +22,7 @@ impl Running {
 async fn the_last_events_are_printed_and_selected() {
     let running = Running::start(JOBS_FILE).await;
     let (one, two) = (running.job("say").await, running.job("fails").await);
-    let json = running.verb(&["events", "--kind", "job.*", "-o", "json"]);
+    let json = running.run_cli(&["events", "--kind", "job.*", "-o", "json"]);
     assert_eq!((json.code, json.err.as_str()), (0, ""), "{json:?}");
     let events: Vec<Value> = json.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for job in [one, two] {
@@ -30,17 +30,17 @@ async fn the_last_events_are_printed_and_selected() {
         let kinds: Vec<&str> = of_job.map(|event| event["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["job.accepted", "job.assigned", "job.started", "job.ended"]);
     }
-    let failed = running.verb(&["events", "--state", "failed", "--worker", "only"]);
+    let failed = running.run_cli(&["events", "--state", "failed", "--worker", "only"]);
     assert!(
         failed.out.ends_with(&format!("job.ended             fails {two}: failed, exit 3, on only\n")),
         "{failed:?}"
     );
     assert_eq!(failed.out.lines().count(), 1, "{failed:?}");
-    let joined = running.verb(&["events", "--kind", "worker.*", "--tail", "500"]);
+    let joined = running.run_cli(&["events", "--kind", "worker.*", "--tail", "500"]);
     assert!(joined.out.contains("worker.joined") && joined.out.contains("only: ready"), "{joined:?}");
-    let wrong = running.verb(&["events", "--kind", "job.endet"]);
+    let wrong = running.run_cli(&["events", "--kind", "job.endet"]);
     assert!(wrong.code == 2 && wrong.err.contains("did you mean \"job.ended\"?"), "{wrong:?}");
-    let gone = running.verb(&["events", "--after", "0.1.1"]);
+    let gone = running.run_cli(&["events", "--after", "0.1.1"]);
     assert!(gone.code == 4 && gone.err.contains("events_gone"), "{gone:?}");
 }
 

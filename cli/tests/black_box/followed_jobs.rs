@@ -24,7 +24,7 @@ async fn a_job_without_output_of_its_own_says_why() {
     wait_until("it says that the job waits again", async || follower.log().contains(told)).await;
     assert_eq!(follower.log().matches("waits again").count(), 1, "{}", follower.log());
 
-    let failed = running.verb(&["run", "nowhere", "--wait"]);
+    let failed = running.run_cli(&["run", "nowhere", "--wait"]);
     assert!(
         failed.code == 127 && failed.err.contains("working_dir /no/such/directory cannot be"),
         "{failed:?}"

@@ -24,9 +24,9 @@ async fn a_failed_job_and_the_jobs_of_its_hooks_know_each_other() {
         parent["timeline"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(timeline[timeline.len() - 3..], ["failed", "hook_made", "hook_left_out"], "{timeline:?}");
 
-    let told = api.wait_for_job(alert, |job| job["state"] == "succeeded").await;
-    assert_eq!(told["parent"], json!({"job": report, "hook": "on_failure"}));
-    let facts = told["result"].as_str().unwrap();
+    let alert = api.wait_for_job(alert, |job| job["state"] == "succeeded").await;
+    assert_eq!(alert["parent"], json!({"job": report, "hook": "on_failure"}));
+    let facts = alert["result"].as_str().unwrap();
     assert_eq!(facts, format!("{report} report failed 2 failed 3 exit code 3"));
     let begun = hooks[0]["job"].as_u64().unwrap();
     let begun = api.wait_for_job(begun, |job| job["state"] == "succeeded").await;
@@ -70,20 +70,20 @@ async fn the_result_of_a_job_reaches_the_jobs_of_its_hooks() {
     let _worker = cluster.start_worker("only", &["--no-docker", "--allow-process"]);
     let job_of = |parent: &Value, number: usize| parent["hooks"][number]["job"].as_u64().unwrap();
     let load = api.wait_for_job(job_of(&parent, 0), |job| job["state"] == "succeeded").await;
-    let told = json!({
+    let expected = json!({
         "word": "3", "rows": "3", "mode": "fast", "parent": {"rows": 3, "mode": "slow"}
     });
-    assert_eq!(load["result"], told, "a mode that does not exist is left out");
+    assert_eq!(load["result"], expected, "a mode that does not exist is left out");
     assert_eq!(load["params"], json!({"rows": 3}), "{load}");
     let left_out = load["timeline"].as_array().unwrap().iter().find(|it| it["event"] == "result_left_out");
     let text = "parameter mode: \"slow\" is not one of its values";
     assert_eq!(left_out.map(|it| &it["text"]), Some(&json!(text)), "{load}");
     let closed = api.wait_for_job(job_of(&parent, 1), |job| job["state"] == "succeeded").await;
     assert_eq!(closed["params"], Value::Null, "it allows submissions no parameters: {closed}");
-    assert_eq!(closed["result"]["parent"], told["parent"]);
+    assert_eq!(closed["result"]["parent"], expected["parent"]);
     let again = api.post(&format!("/api/jobs/{}/retry", job_of(&parent, 0)), None).await;
     let again = api.wait_for_job(again["id"].as_u64().unwrap(), |job| job["state"] == "succeeded").await;
-    assert_eq!(again["result"], told);
+    assert_eq!(again["result"], expected);
 
     // A result that is too long for a variable still gives parameters; a job that fails has no result.
     let long = json!({"rows": 4, "long": "x".repeat(40_000)}).to_string();

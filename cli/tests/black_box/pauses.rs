@@ -23,18 +23,20 @@ impl Running {
         (job["id"].as_u64().unwrap(), job)
     }
 
-    async fn runs(&self, name: &str) {
+    /// Submits a job, and waits until it has succeeded.
+    async fn run_to_success(&self, name: &str) {
         let (id, _) = self.submit(name).await;
         self.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
     }
 
-    async fn status(&self, path: &str) -> (u16, Value) {
+    /// The status and the problem code of the answer.
+    async fn post_for_status(&self, path: &str) -> (u16, Value) {
         let answer = self.api.request(Method::POST, path, None, None).await.unwrap();
         (answer.status, answer.body["code"].clone())
     }
 
-    /// The job waits for the end of a pause.
-    async fn is_paused(&self, id: u64) {
+    /// Waits until the job waits for the end of a pause.
+    async fn wait_until_paused(&self, id: u64) {
         let job = self.api.wait_for_job(id, |job| job["pending_reason"]["code"] == "paused").await;
         assert_eq!(job["state"], "queued", "{job}");
     }
@@ -43,12 +45,12 @@ impl Running {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restart() {
     let mut running = Running::start(JOBS).await;
-    let paused = running.verb(&["pause", "plain"]);
+    let paused = running.run_cli(&["pause", "plain"]);
     assert_eq!((paused.code, paused.out.as_str()), (0, "plain paused\n"), "{paused:?}");
     let (first, job) = running.submit("plain").await;
     assert_eq!(job["warning"]["code"], "paused", "{job}");
-    running.runs("other").await;
-    running.is_paused(first).await;
+    running.run_to_success("other").await;
+    running.wait_until_paused(first).await;
 
     let shown = running.api.get("/api/definitions/plain").await;
     assert_eq!(
@@ -58,9 +60,9 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
     );
     assert_eq!(shown["waiting"][0]["code"], "paused", "{shown}");
     assert_eq!(running.api.get("/api/definitions/other").await["pauses"], Value::Null);
-    let table = running.verb(&["definitions"]);
+    let table = running.run_cli(&["definitions"]);
     assert!(table.out.contains("plain (paused)"), "{table:?}");
-    let why = running.verb(&["explain", &first.to_string()]);
+    let why = running.run_cli(&["explain", &first.to_string()]);
     assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
     let events = running.api.get_bytes("/api/events?follow=0&tail=9&kind=definition.paused").await;
     let events = String::from_utf8(events).unwrap();
@@ -70,10 +72,10 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
     running.server = running.cluster.start_server(&[]).await;
     running.api.wait_for_ready_worker("only").await;
     let (second, _) = running.submit("plain").await;
-    running.runs("other").await;
-    running.is_paused(first).await;
-    running.is_paused(second).await;
-    let resumed = running.verb(&["resume", "plain"]);
+    running.run_to_success("other").await;
+    running.wait_until_paused(first).await;
+    running.wait_until_paused(second).await;
+    let resumed = running.run_cli(&["resume", "plain"]);
     assert_eq!((resumed.code, resumed.out.as_str()), (0, "plain resumed\n"), "{resumed:?}");
     for id in [first, second] {
         running.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
@@ -84,31 +86,31 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_and_the_whole_server_can_be_paused() {
     let running = Running::start(JOBS).await;
-    assert_eq!(running.verb(&["pause", "--group", "db"]).out, "group db paused\n");
+    assert_eq!(running.run_cli(&["pause", "--group", "db"]).out, "group db paused\n");
     let (backup, _) = running.submit("backup").await;
     let (vacuum, _) = running.submit("vacuum").await;
-    running.runs("other").await;
-    running.is_paused(backup).await;
-    running.is_paused(vacuum).await;
-    assert_eq!(running.verb(&["pause", "--all"]).code, 0);
+    running.run_to_success("other").await;
+    running.wait_until_paused(backup).await;
+    running.wait_until_paused(vacuum).await;
+    assert_eq!(running.run_cli(&["pause", "--all"]).code, 0);
     let (other, _) = running.submit("other").await;
-    running.is_paused(other).await;
+    running.wait_until_paused(other).await;
     let pauses = running.api.get("/api/pauses").await;
     let of: Vec<&Value> = pauses.as_array().unwrap().iter().map(|pause| &pause["of"]).collect();
     assert_eq!(of, ["server", "group"], "{pauses}");
 
-    let still = running.verb(&["resume", "backup"]);
+    let still = running.run_cli(&["resume", "backup"]);
     assert!(still.code == 0 && still.err.contains("backup still waits: the group db is paused"), "{still:?}");
-    assert_eq!(running.verb(&["resume", "--all"]).code, 0);
+    assert_eq!(running.run_cli(&["resume", "--all"]).code, 0);
     running.api.wait_for_job(other, |job| job["state"] == "succeeded").await;
-    running.is_paused(backup).await;
-    assert_eq!(running.verb(&["resume", "--group", "db"]).code, 0);
+    running.wait_until_paused(backup).await;
+    assert_eq!(running.run_cli(&["resume", "--group", "db"]).code, 0);
     for id in [backup, vacuum] {
         running.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
     }
 
-    assert_eq!(running.verb(&["pause", "--schedules"]).code, 0);
-    running.runs("plain").await;
+    assert_eq!(running.run_cli(&["pause", "--schedules"]).code, 0);
+    running.run_to_success("plain").await;
     for (path, expected) in [
         ("/api/pause?group=bd", (404, json!("unknown_group"))),
         ("/api/resume?group=x", (404, json!("unknown_group"))),
@@ -116,14 +118,14 @@ async fn a_group_and_the_whole_server_can_be_paused() {
         ("/api/pause?name=plain", (400, json!("invalid_query"))),
         ("/api/resume", (204, Value::Null)),
     ] {
-        assert_eq!(running.status(path).await, expected, "{path}");
+        assert_eq!(running.post_for_status(path).await, expected, "{path}");
     }
-    let unknown = running.verb(&["pause", "--group", "bd"]);
+    let unknown = running.run_cli(&["pause", "--group", "bd"]);
     assert!(unknown.code == 4 && unknown.err.contains("unknown_group"), "{unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_goes_on_and_what_sits_in_a_backlog_is_asked_back() {
+async fn a_pause_recalls_prefetched_jobs_and_keeps_running_ones() {
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
     let (_server, api) = (cluster.start_server(&[]).await, cluster.api());
     let worker = ["--no-docker", "--allow-process", "--slots", "1", "--backlog", "1"];
@@ -157,30 +159,30 @@ async fn what_runs_goes_on_and_what_sits_in_a_backlog_is_asked_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_jobs_of_a_removed_definition_can_be_paused_and_resumed() {
     let running = Running::start(JOBS).await;
-    assert_eq!(running.verb(&["cordon", "only"]).code, 0);
+    assert_eq!(running.run_cli(&["cordon", "only"]).code, 0);
     let (job, _) = running.submit("plain").await;
     let (backup, _) = running.submit("backup").await;
     let without =
         JOBS.lines().filter(|line| !["plain", "backup", "vacuum"].iter().any(|it| line.contains(it)));
     std::fs::write(running.cluster.path("jobs.yaml"), without.collect::<Vec<_>>().join("\n")).unwrap();
-    assert_eq!(running.verb(&["reload"]).code, 0);
+    assert_eq!(running.run_cli(&["reload"]).code, 0);
 
-    let paused = running.verb(&["pause", "plain"]);
+    let paused = running.run_cli(&["pause", "plain"]);
     assert_eq!((paused.code, paused.out.as_str()), (0, "plain paused\n"), "{paused:?}");
-    assert_eq!(running.verb(&["pause", "--group", "db"]).out, "group db paused\n");
-    let again = running.verb(&["pause", "plain"]);
+    assert_eq!(running.run_cli(&["pause", "--group", "db"]).out, "group db paused\n");
+    let again = running.run_cli(&["pause", "plain"]);
     assert_eq!((again.code, again.out.as_str()), (0, "plain was paused already\n"), "{again:?}");
-    assert_eq!(running.verb(&["uncordon", "only"]).code, 0);
-    running.runs("other").await;
-    running.is_paused(job).await;
-    running.is_paused(backup).await;
+    assert_eq!(running.run_cli(&["uncordon", "only"]).code, 0);
+    running.run_to_success("other").await;
+    running.wait_until_paused(job).await;
+    running.wait_until_paused(backup).await;
     let pauses = running.api.get("/api/pauses").await;
     assert_eq!((&pauses[0]["name"], &pauses[1]["name"]), (&json!("db"), &json!("plain")), "{pauses}");
-    let why = running.verb(&["explain", &job.to_string()]);
+    let why = running.run_cli(&["explain", &job.to_string()]);
     assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
 
-    assert_eq!(running.verb(&["resume", "plain"]).out, "plain resumed\n");
-    assert_eq!(running.verb(&["resume", "--group", "db"]).out, "group db resumed\n");
+    assert_eq!(running.run_cli(&["resume", "plain"]).out, "plain resumed\n");
+    assert_eq!(running.run_cli(&["resume", "--group", "db"]).out, "group db resumed\n");
     for id in [job, backup] {
         running.api.wait_for_job(id, |job| job["state"] == "succeeded").await;
     }
@@ -196,15 +198,15 @@ async fn a_resume_of_what_is_not_paused_says_so() {
         (vec!["resume", "--schedules"], "all schedules were not paused\n"),
         (vec!["resume", "--all"], "all jobs and schedules were not paused\n"),
     ] {
-        let resumed = running.verb(&words);
+        let resumed = running.run_cli(&words);
         assert_eq!((resumed.code, resumed.out.as_str()), (0, said), "{resumed:?}");
     }
-    let json: Value = serde_json::from_str(&running.verb(&["resume", "other", "-o", "json"]).out).unwrap();
+    let json: Value = serde_json::from_str(&running.run_cli(&["resume", "other", "-o", "json"]).out).unwrap();
     assert_eq!(
         (&json["name"], &json["state"], &json["changed"]),
         (&json!("other"), &json!("resumed"), &json!(false))
     );
-    assert_eq!(running.verb(&["pause", "other"]).out, "other paused\n");
-    let json: Value = serde_json::from_str(&running.verb(&["resume", "other", "-o", "json"]).out).unwrap();
+    assert_eq!(running.run_cli(&["pause", "other"]).out, "other paused\n");
+    let json: Value = serde_json::from_str(&running.run_cli(&["resume", "other", "-o", "json"]).out).unwrap();
     assert_eq!(json["changed"], true, "{json}");
 }

@@ -41,7 +41,7 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     ]);
     let file = running.cluster.path("jobs.json");
     fs::write(&file, list.to_string()).unwrap();
-    let made = running.verb(&["submit", file.to_str().unwrap(), "--batch-name", "nightly", "-q"]);
+    let made = running.run_cli(&["submit", file.to_str().unwrap(), "--batch-name", "nightly", "-q"]);
     assert_eq!((made.code, made.out.as_str()), (0, "1\n"), "{made:?}");
     assert_eq!(states(api, 1, 5).await, ["succeeded", "failed", "cancelled", "succeeded", "succeeded"]);
     let load = api.get("/api/jobs/3").await;
@@ -52,7 +52,7 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     ]);
     assert_eq!(load["after"], after);
     assert_eq!(load["dependents"][0]["job"], 5);
-    let tree = running.verb(&["pipeline", "4"]);
+    let tree = running.run_cli(&["pipeline", "4"]);
     let expected = "1 extract succeeded\n├─ 2 check failed\n│  └─ 4 alarm succeeded if failed\n\
         └─ 3 load cancelled, also after 2\n   └─ 5 alarm succeeded if ended\n";
     assert_eq!(tree.out, expected, "{tree:?}");
@@ -78,13 +78,13 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     let alarm =
         json!([{"name": "extract"}, {"name": "alarm", "after": [{"name": "extract", "outcome": "failed"}]}]);
     fs::write(&file, alarm.to_string()).unwrap();
-    let whole = running.verb(&["submit", file.to_str().unwrap(), "--wait"]);
+    let whole = running.run_cli(&["submit", file.to_str().unwrap(), "--wait"]);
     assert_eq!(whole.code, 0, "{whole:?}");
     let batch = api.get("/api/batches/10").await;
     assert_eq!((&batch["state"], &batch["skipped"]), (&json!("succeeded"), &json!(1)), "{batch}");
-    let nothing = running.verb(&["pipeline", "7", "retry"]);
+    let nothing = running.run_cli(&["pipeline", "7", "retry"]);
     assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
-    let nothing = running.verb(&["batch", "1", "retry"]);
+    let nothing = running.run_cli(&["batch", "1", "retry"]);
     assert!(nothing.code == 0 && nothing.out.contains("no member of batch 1 is left"), "{nothing:?}");
 }
 
@@ -97,12 +97,12 @@ async fn a_retry_within_the_pipeline_stands_for_its_job() {
     let list = json!([{"name": "extract"}, {"name": "check", "after": ["extract"], "params": {"gate": gate.to_str().unwrap()}},
         {"name": "load", "after": ["check"]}]);
     fs::write(&file, list.to_string()).unwrap();
-    assert_eq!(running.verb(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
+    assert_eq!(running.run_cli(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
     assert_eq!(states(api, 1, 3).await, ["succeeded", "failed", "cancelled"]);
     fs::write(&gate, "").unwrap();
     assert_eq!(api.post("/api/jobs/2/retry", Some(&json!({"after": [1]}))).await["id"], 4);
     assert_eq!(states(api, 4, 1).await, ["succeeded"]);
-    let rest = running.verb(&["pipeline", "3", "retry", "--wait"]);
+    let rest = running.run_cli(&["pipeline", "3", "retry", "--wait"]);
     assert_eq!(rest.code, 0, "{rest:?}");
     let load = api.get("/api/jobs/5").await;
     assert_eq!((&load["retry_of"], &load["after"][0]["job"]), (&json!(3), &json!(4)), "{load}");
@@ -115,30 +115,30 @@ async fn jobs_that_were_retried_are_not_retried_with_others_again() {
     let (gate, file) = (running.cluster.path("gate"), running.cluster.path("jobs.json"));
     let list = json!([{"name": "check", "params": {"gate": gate.to_str().unwrap()}}, {"name": "load", "after": ["check"]}]);
     fs::write(&file, list.to_string()).unwrap();
-    assert_eq!(running.verb(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
+    assert_eq!(running.run_cli(&["submit", file.to_str().unwrap(), "-q"]).out, "1\n");
     assert_eq!(states(api, 1, 2).await, ["failed", "cancelled"]);
     fs::write(&gate, "").unwrap();
-    assert_eq!(running.verb(&["retry", "1"]).code, 0);
+    assert_eq!(running.run_cli(&["retry", "1"]).code, 0);
     assert_eq!(states(api, 3, 1).await, ["succeeded"]);
     for words in [&["retry", "--batch", "1", "-y"][..], &["retry", "--state", "failed", "-y"]] {
-        let told = running.verb(words);
-        assert!(told.code == 0 && !running.verb(&["ls"]).out.contains("4 "), "{words:?}: {told:?}");
+        let told = running.run_cli(words);
+        assert!(told.code == 0 && !running.run_cli(&["ls"]).out.contains("4 "), "{words:?}: {told:?}");
     }
-    let rest = running.verb(&["pipeline", "1", "retry", "--wait"]);
+    let rest = running.run_cli(&["pipeline", "1", "retry", "--wait"]);
     assert_eq!(rest.code, 0, "{rest:?}");
     assert_eq!(api.get("/api/jobs/4").await["state"], "succeeded");
     let load = api.get("/api/jobs/4").await;
     assert_eq!((&load["retry_of"], &load["after"][0]["job"]), (&json!(2), &json!(3)), "{load}");
-    let nothing = running.verb(&["pipeline", "1", "retry"]);
+    let nothing = running.run_cli(&["pipeline", "1", "retry"]);
     assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waits_for_another_one_survives_a_crash_of_the_server() {
     let mut running = Running::start(JOBS).await;
-    let slow = running.verb(&["run", "slow", "-q"]);
+    let slow = running.run_cli(&["run", "slow", "-q"]);
     let id = slow.out.trim();
-    let waiting = running.verb(&["run", "load", "--after", &format!("{id}:ended"), "-q"]);
+    let waiting = running.run_cli(&["run", "load", "--after", &format!("{id}:ended"), "-q"]);
     assert_eq!(waiting.code, 0, "{waiting:?}");
     let job: u64 = waiting.out.trim().parse().unwrap();
     let reason = json!({"code": "dependencies", "text": format!("job {id}, which it comes after, must end first (after)")});
@@ -148,7 +148,7 @@ async fn a_job_that_waits_for_another_one_survives_a_crash_of_the_server() {
     let _server = running.cluster.start_server(&[]).await;
     running.api.wait_for_ready_worker("only").await;
     assert_eq!(running.api.get(&format!("/api/jobs/{job}")).await["pending_reason"], reason);
-    running.verb(&["cancel", id]);
+    running.run_cli(&["cancel", id]);
     let ended = running.api.wait_for_job(job, |job| job["ended_at"].is_string()).await;
     assert_eq!((&ended["state"], &ended["result"][0]["state"]), (&json!("succeeded"), &json!("cancelled")));
 }

@@ -53,7 +53,7 @@ impl Fleet {
         self.api.wait_for_ready_worker(name).await;
     }
 
-    fn verb(&self, arguments: &[&str]) -> CliOutput {
+    fn run_cli(&self, arguments: &[&str]) -> CliOutput {
         run(longshore(arguments).env("LONGSHORE_SERVER", format!("http://{}", self.cluster.address())))
     }
 
@@ -100,25 +100,25 @@ async fn the_output_of_all_members_is_followed_with_the_worker_of_each_line() {
     let of_all = ["w1 | on w1 of nobody\n", "w2 | on w2 of nobody\n"];
     let says = |text: &str, lines: &[&str]| lines.iter().all(|line| text.matches(line).count() == 1);
 
-    let followed = fleet.verb(&["run", "everywhere", "-p", &gates, "--follow"]);
+    let followed = fleet.run_cli(&["run", "everywhere", "-p", &gates, "--follow"]);
     assert!(followed.code == 1 && says(&followed.out, &of_all), "{followed:?}");
     let ends = ["w2 | longshore: job 3 failed, exit 1", "longshore: job 1 failed, 1 of 2 members succeeded"];
     let swapped = ["w2 | longshore: job 2 failed, exit 1", ends[1]];
     assert!(says(&followed.err, &ends) || says(&followed.err, &swapped), "{followed:?}");
     // It has no members until it is due.
-    let delayed = fleet.verb(&["run", "everywhere", "-p", &gates, "--delay", "300ms", "--follow"]);
+    let delayed = fleet.run_cli(&["run", "everywhere", "-p", &gates, "--delay", "300ms", "--follow"]);
     assert!(delayed.code == 1 && says(&delayed.out, &of_all), "{delayed:?}");
 
     for arguments in [&["logs", "1"][..], &["logs", "-f", "1"], &["logs", "1", "--tail", "5"]] {
-        let shown = fleet.verb(arguments);
+        let shown = fleet.run_cli(arguments);
         assert!(shown.code == 0 && says(&shown.out, &of_all), "{arguments:?}: {shown:?}");
     }
-    let stamped = fleet.verb(&["logs", "1", "-t", "--stream", "stdout"]).out;
+    let stamped = fleet.run_cli(&["logs", "1", "-t", "--stream", "stdout"]).out;
     assert!(stamped.contains("Z on w1 of nobody\n") && stamped.starts_with("w"), "{stamped}");
-    let lines = fleet.verb(&["logs", "1", "-o", "ndjson"]).out;
+    let lines = fleet.run_cli(&["logs", "1", "-o", "ndjson"]).out;
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().all(|line| line["job"].is_u64() && line["worker"].is_string()), "{lines:?}");
-    let one = fleet.verb(&["logs", "1", "--attempt", "1"]);
+    let one = fleet.run_cli(&["logs", "1", "--attempt", "1"]);
     assert!(one.code == 2 && one.err.contains("'longshore ls --member-of 1' lists them"), "{one:?}");
 
     let events = fleet.api.get_bytes("/api/events?member_of=1&follow=0&tail=100&kind=job.*").await;
@@ -130,17 +130,17 @@ async fn the_output_of_all_members_is_followed_with_the_worker_of_each_line() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connected_workers_that_get_no_member_are_named_with_the_reason() {
     let fleet = Fleet::start(&["w1", "w2"]).await;
-    assert_eq!(fleet.verb(&["cordon", "w2"]).code, 0);
-    let id = made_by(&fleet.verb(&["run", "informed", "-o", "json"]));
+    assert_eq!(fleet.run_cli(&["cordon", "w2"]).code, 0);
+    let id = made_by(&fleet.run_cli(&["run", "informed", "-o", "json"]));
     fleet.ended(id).await;
     assert_eq!(fleet.members(id).await, pairs(&[("w1", "succeeded")]));
-    let shown = fleet.verb(&["show", &id.to_string()]);
+    let shown = fleet.run_cli(&["show", &id.to_string()]);
     assert!(
         shown.out.contains("workers left out") && shown.out.contains("no member for w2 (is cordoned)"),
         "{shown:?}"
     );
     // A worker that the definition does not list is not expected to get one.
-    let id = made_by(&fleet.verb(&["run", "one", "-o", "json"]));
+    let id = made_by(&fleet.run_cli(&["run", "one", "-o", "json"]));
     let timeline = fleet.ended(id).await["timeline"].to_string();
     assert!(!timeline.contains("workers_left_out"), "{timeline}");
     assert_eq!(fleet.members(id).await, pairs(&[("w1", "succeeded")]));
@@ -155,7 +155,7 @@ async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
         fs::write(gates.join(open), "").unwrap();
     }
     let gates_param = format!("gates={}", gates.display());
-    let made = fleet.verb(&["run", "everywhere", "-p", &gates_param, "-e", "WHO=me", "--wait"]);
+    let made = fleet.run_cli(&["run", "everywhere", "-p", &gates_param, "-e", "WHO=me", "--wait"]);
     assert_eq!(made.code, 1, "{made:?}");
     let parent = fleet.ended(1).await;
     assert_eq!(
@@ -179,32 +179,32 @@ async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
         (&json!(1), &json!(gates)),
         "{failed_job}"
     );
-    let output = fleet.verb(&["logs", &failed.to_string()]);
+    let output = fleet.run_cli(&["logs", &failed.to_string()]);
     assert!(output.out.contains("on w2 of me"), "{output:?}");
-    let shown = fleet.verb(&["show", "1"]);
+    let shown = fleet.run_cli(&["show", "1"]);
     assert!(
         shown.out.contains("3: 2 succeeded, 1 failed; longshore ls --member-of 1 lists them"),
         "{shown:?}"
     );
-    let listed = fleet.verb(&["ls", "--member-of", "1", "-q"]);
+    let listed = fleet.run_cli(&["ls", "--member-of", "1", "-q"]);
     assert_eq!(listed.out.lines().count(), 3, "{listed:?}");
 
     // A retry by filters repeats the parent and not its members; of the parent those that failed, on their workers.
     let counted = fleet.api.post("/api/jobs/retry?state=failed&dry_run=1", None).await;
     assert_eq!(counted["matched"], 1, "{counted}");
     fs::write(gates.join("w2"), "").unwrap();
-    let again = made_by(&fleet.verb(&["retry", "1", "--members", "failed", "-o", "json"]));
+    let again = made_by(&fleet.run_cli(&["retry", "1", "--members", "failed", "-o", "json"]));
     let parent = fleet.ended(again).await;
     assert_eq!((&parent["state"], &parent["retry_of"]), (&json!("succeeded"), &json!(1)), "{parent}");
     assert_eq!(fleet.members(again).await, pairs(&[("w2", "succeeded")]));
     // Of a member alone.
-    let again = made_by(&fleet.verb(&["retry", &failed.to_string(), "-o", "json"]));
+    let again = made_by(&fleet.run_cli(&["retry", &failed.to_string(), "-o", "json"]));
     fleet.ended(again).await;
     assert_eq!(fleet.members(again).await, pairs(&[("w2", "succeeded")]));
     // All of it.
-    let again = made_by(&fleet.verb(&["retry", "1", "-o", "json"]));
+    let again = made_by(&fleet.run_cli(&["retry", "1", "-o", "json"]));
     assert_eq!(fleet.ended(again).await["members"]["succeeded"], 3);
-    let refused = fleet.verb(&["retry", &again.to_string(), "--members", "failed"]);
+    let refused = fleet.run_cli(&["retry", &again.to_string(), "--members", "failed"]);
     assert!(refused.err.contains("has ended without success"), "{refused:?}");
     let metrics = fleet.api.get_bytes("/metrics").await;
     let metrics = String::from_utf8_lossy(&metrics);
@@ -226,7 +226,7 @@ async fn a_job_runs_on_each_worker_and_what_failed_is_repeated_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn members_take_distinct_workers_and_the_rest_wait_for_another_one() {
     let mut fleet = Fleet::start(&["w1", "w2"]).await;
-    let parent = id_of(&fleet.verb(&["run", "three", "-q"]));
+    let parent = id_of(&fleet.run_cli(&["run", "three", "-q"]));
     fleet.api.wait_for_job(parent, |job| job["members"]["succeeded"] == 2).await;
     let waiting = fleet.api.get(&format!("/api/jobs?member_of={parent}&state=queued")).await;
     let waiting = waiting[0]["id"].as_u64().unwrap();
@@ -244,7 +244,7 @@ async fn members_take_distinct_workers_and_the_rest_wait_for_another_one() {
         fleet.members(parent).await.into_iter().map(|(worker, _)| worker).collect();
     assert_eq!(workers.len(), 3);
     // A list of workers and `run_on` go together.
-    let parent = id_of(&fleet.verb(&["run", "one", "-q"]));
+    let parent = id_of(&fleet.run_cli(&["run", "one", "-q"]));
     fleet.ended(parent).await;
     assert_eq!(fleet.members(parent).await, pairs(&[("w1", "succeeded")]));
 }
@@ -252,7 +252,7 @@ async fn members_take_distinct_workers_and_the_rest_wait_for_another_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_members() {
     let mut fleet = Fleet::start(&["w1", "w2"]).await;
-    let parent = id_of(&fleet.verb(&["run", "two", "-q"]));
+    let parent = id_of(&fleet.run_cli(&["run", "two", "-q"]));
     let both = |list: &Value| list.as_array().is_some_and(|list| list.len() == 2);
     let running = format!("/api/jobs?member_of={parent}&state=running");
     testkit::wait_until("both members run", async || both(&fleet.api.get(&running).await)).await;
@@ -264,7 +264,7 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
     let job = fleet.api.get(&format!("/api/jobs/{parent}")).await;
     assert_eq!((&job["state"], &job["members"]["live"]), (&json!("running"), &json!(2)), "{job}");
     let member = fleet.api.get(&running).await[0]["id"].as_u64().unwrap();
-    let cancelled = fleet.verb(&["cancel", &parent.to_string()]);
+    let cancelled = fleet.run_cli(&["cancel", &parent.to_string()]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
     let job = fleet.ended(parent).await;
     assert_eq!((&job["state"], &job["members"]["cancelled"]), (&json!("cancelled"), &json!(2)), "{job}");
@@ -275,11 +275,11 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
 #[tokio::test(flavor = "multi_thread")]
 async fn members_that_were_never_made_are_repeated_as_well() {
     let fleet = Fleet::start(&["w1", "w2"]).await;
-    let parent = id_of(&fleet.verb(&["run", "pair", "--delay", "1h", "-q"]));
-    fleet.verb(&["cancel", &parent.to_string()]);
+    let parent = id_of(&fleet.run_cli(&["run", "pair", "--delay", "1h", "-q"]));
+    fleet.run_cli(&["cancel", &parent.to_string()]);
     let job = fleet.ended(parent).await;
     assert_eq!((&job["state"], &job["members"]["total"]), (&json!("cancelled"), &json!(0)), "{job}");
-    let again = made_by(&fleet.verb(&["retry", &parent.to_string(), "--members", "failed", "-o", "json"]));
+    let again = made_by(&fleet.run_cli(&["retry", &parent.to_string(), "--members", "failed", "-o", "json"]));
     assert_eq!(fleet.ended(again).await["state"], "succeeded");
     assert_eq!(fleet.members(again).await, pairs(&[("w1", "succeeded"), ("w2", "succeeded")]));
 }
@@ -287,7 +287,7 @@ async fn members_that_were_never_made_are_repeated_as_well() {
 #[tokio::test(flavor = "multi_thread")]
 async fn members_are_told_the_place_of_their_parent_and_what_it_came_after() {
     let fleet = Fleet::start(&["w1", "w2"]).await;
-    let first = id_of(&fleet.verb(&["run", "one", "-q"]));
+    let first = id_of(&fleet.run_cli(&["run", "one", "-q"]));
     fleet.ended(first).await;
     let body = json!({"count": 2, "after": [first]});
     let of_array = fleet.api.post("/api/jobs/informed", Some(&body)).await["first"].as_u64().unwrap();
@@ -295,7 +295,7 @@ async fn members_are_told_the_place_of_their_parent_and_what_it_came_after() {
         let job = fleet.ended(parent).await;
         assert_eq!(job["members"]["succeeded"], 2, "{job}");
         for member in fleet.api.get(&format!("/api/jobs?member_of={parent}")).await.as_array().unwrap() {
-            let output = fleet.verb(&["logs", &member["id"].to_string()]);
+            let output = fleet.run_cli(&["logs", &member["id"].to_string()]);
             assert!(output.out.starts_with(&format!("{index} of 2 after [{{\"job\":{first},")), "{output:?}");
         }
     }
@@ -304,7 +304,7 @@ async fn members_are_told_the_place_of_their_parent_and_what_it_came_after() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_on_all_workers_fails_where_there_are_none() {
     let fleet = Fleet::start(&[]).await;
-    let made = fleet.verb(&["run", "one", "--wait"]);
+    let made = fleet.run_cli(&["run", "one", "--wait"]);
     assert_eq!(made.code, 1, "{made:?}");
     let job = fleet.ended(1).await;
     assert_eq!(job["reason"], "no worker that could run it was connected: it ran nowhere");

@@ -23,7 +23,7 @@ impl Running {
     }
 
     /// Runs the program to its end.
-    pub(crate) fn verb(&self, arguments: &[&str]) -> CliOutput {
+    pub(crate) fn run_cli(&self, arguments: &[&str]) -> CliOutput {
         run(longshore(arguments).env("LONGSHORE_SERVER", format!("http://{}", self.cluster.address())))
     }
 }

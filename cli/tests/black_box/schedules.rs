@@ -13,7 +13,7 @@ use crate::stub::{longshore, run};
 
 impl Running {
     fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.verb(&[arguments, &["-o", "json"]].concat());
+        let output = self.run_cli(&[arguments, &["-o", "json"]].concat());
         assert_eq!(output.code, 0, "{arguments:?}: {output:?}");
         serde_json::from_str(&output.out).unwrap()
     }
@@ -49,7 +49,7 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     assert_eq!((&shown["schedule"], &shown["scheduled_at"]), (&json!("fast"), &json!(slot)));
     let printed = format!("fast {slot}\n");
     let number = job.to_string();
-    wait_until("the output is there", async || running.verb(&["logs", &number]).out == printed).await;
+    wait_until("the output is there", async || running.run_cli(&["logs", &number]).out == printed).await;
 
     let schedules = running.api.get("/api/schedules?next=2").await;
     let [schedule] = &schedules.as_array().unwrap()[..] else { panic!("{schedules}") };
@@ -65,7 +65,7 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     assert!(tick["next_fire_at"].as_str() >= Some(slot.as_str()), "{tick}");
     assert_eq!(plain.get("next_fire_at"), None, "{plain}");
 
-    let only = running.verb(&["run", "tick", "-q"]);
+    let only = running.run_cli(&["run", "tick", "-q"]);
     assert_eq!(only.code, 0, "{only:?}");
     let by_schedule = running.json(&["ls", "--schedule", "fast", "-n", "500"]);
     let made = by_schedule.as_array().unwrap().iter();
@@ -76,7 +76,7 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     let counted = running.api.request(Method::POST, counted, None, None).await.unwrap();
     assert!(counted.body["matched"].as_u64() >= Some(1), "{counted:?}");
 
-    let table = running.verb(&["schedules"]);
+    let table = running.run_cli(&["schedules"]);
     let (heading, row) = table.out.split_once('\n').unwrap();
     assert!(heading.starts_with("NAME") && row.contains("every 500ms"), "{table:?}");
     assert_eq!(running.json(&["schedules"])[0]["id"], "fast");
@@ -85,13 +85,13 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     assert_eq!(next[0]["schedule"], "fast");
     let from = ["next", "tick", "-n", "1", "--from", "2026-10-25T00:30:00Z"];
     assert_eq!(running.json(&from)[0]["at"], "2026-10-25T00:30:00.000Z");
-    let table = running.verb(&from);
+    let table = running.run_cli(&from);
     assert!(table.out.contains("Sun 2026-10-25 00:30:00 +00:00"), "{table:?}");
     let of = |filter: &[&str]| running.json(&[&["fires", "tick"], filter].concat());
     assert_ne!(of(&["--schedule", "fast", "--since", "1h"]), json!([]));
     assert_eq!(of(&["--until", "1h"]), json!([]));
-    assert_eq!(running.verb(&["fires", "tick", "--schedule", "slow"]).code, 4);
-    let fires = running.verb(&["fires", "tick", "--limit", "2"]);
+    assert_eq!(running.run_cli(&["fires", "tick", "--schedule", "slow"]).code, 4);
+    let fires = running.run_cli(&["fires", "tick", "--limit", "2"]);
     assert!(fires.out.lines().count() == 3 && fires.out.contains("fired"), "{fires:?}");
     assert_eq!(running.json(&["fires", "tick", "--limit", "2"]).as_array().unwrap().len(), 2);
 }
@@ -138,7 +138,7 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
         (&["pause", "--schedules"], &["resume", "--schedules"]),
         (&["pause", "--all"], &["resume", "--all"]),
     ] {
-        let paused = running.verb(on);
+        let paused = running.run_cli(on);
         assert!(paused.code == 0 && paused.out.ends_with(" paused\n"), "{paused:?}");
         assert_eq!(running.state().await, "paused");
         let before = running.fired().await;
@@ -148,8 +148,8 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
         })
         .await;
         assert_eq!(running.fired().await, before, "nothing fires");
-        assert_eq!(running.verb(on).code, 0, "it may be output twice");
-        let resumed = running.verb(off);
+        assert_eq!(running.run_cli(on).code, 0, "it may be output twice");
+        let resumed = running.run_cli(off);
         assert!(resumed.code == 0 && resumed.out.ends_with(" resumed\n"), "{resumed:?}");
         assert_eq!(running.state().await, "active");
         let rows = running.until_fired(before.len() + 1).await;
@@ -171,7 +171,7 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
     ] {
         assert_eq!(running.post(path).await, expected, "{path}");
     }
-    let unknown = running.verb(&["pause", "tick", "--schedule", "other"]);
+    let unknown = running.run_cli(&["pause", "tick", "--schedule", "other"]);
     assert!(unknown.code == 4 && unknown.err.contains("unknown_schedule"), "{unknown:?}");
 }
 
@@ -181,7 +181,7 @@ async fn a_disabled_schedule_is_shown_as_disabled_while_everything_is_paused() {
     assert_eq!(running.state().await, "disabled");
     let listed = running.api.get("/api/definitions").await;
     assert!(listed.as_array().unwrap().iter().all(|it| it.get("next_fire_at").is_none()), "{listed}");
-    assert_eq!(running.verb(&["pause", "--all"]).code, 0);
+    assert_eq!(running.run_cli(&["pause", "--all"]).code, 0);
     assert_eq!(running.state().await, "disabled", "resuming would not bring its jobs back");
     assert!(running.api.get("/api/schedules?name=tick").await[0]["paused_since"].is_string());
 }
@@ -214,7 +214,7 @@ async fn a_killed_server_fires_each_slot_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schedule_that_does_not_exist_is_named_where_it_is_paused() {
     let running = Running::start(JOBS_FILE).await;
-    let refused = running.verb(&["pause", "tick", "--schedule", "slow"]);
+    let refused = running.run_cli(&["pause", "tick", "--schedule", "slow"]);
     assert!(refused.err.contains("\"tick\" has no schedule \"slow\""), "{refused:?}");
 }
 
@@ -222,7 +222,7 @@ async fn a_schedule_that_does_not_exist_is_named_where_it_is_paused() {
 async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
     let running = Running::start(JOBS_FILE).await;
     running.until_fired(1).await;
-    assert_eq!(running.verb(&["pause", "tick", "--schedule", "fast"]).code, 0);
+    assert_eq!(running.run_cli(&["pause", "tick", "--schedule", "fast"]).code, 0);
     let skipped = wait_for("three slots are skipped", async || {
         let row = running.api.get("/api/definitions/tick/fires?limit=1").await[0].clone();
         (row["reason"] == "paused" && row["count"].as_u64() >= Some(3)).then_some(row)
@@ -247,7 +247,7 @@ async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
     let results = again["slots"].as_array().unwrap().iter().map(|slot| &slot["job"]);
     let jobs = made["slots"].as_array().unwrap().iter().map(|slot| &slot["job"]);
     assert!(results.eq(jobs), "each slot has the job that it had: {again}");
-    assert!(running.verb(&range).err.contains("no slot of this range is without a job"));
+    assert!(running.run_cli(&range).err.contains("no slot of this range is without a job"));
     let rows = running.api.get("/api/definitions/tick/fires?limit=500").await;
     let count = rows.as_array().unwrap().iter().filter(|row| row["verdict"] == "backfilled").count();
     assert_eq!(json!(count), skipped["count"], "the ledger has each of them: {rows}");
@@ -271,7 +271,7 @@ async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
 async fn a_backfill_of_a_paused_schedule_leaves_no_passed_slot_undecided() {
     let running = Running::start(JOBS_FILE).await;
     running.until_fired(1).await;
-    assert_eq!(running.verb(&["pause", "tick", "--schedule", "fast"]).code, 0);
+    assert_eq!(running.run_cli(&["pause", "tick", "--schedule", "fast"]).code, 0);
     let first = wait_for("a slot is skipped", async || {
         let row = running.api.get("/api/definitions/tick/fires?limit=1").await[0].clone();
         (row["reason"] == "paused").then_some(row)
@@ -289,11 +289,11 @@ async fn a_backfill_of_a_paused_schedule_leaves_no_passed_slot_undecided() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_can_run_now_as_its_schedule_would_and_takes_no_slot() {
     let running = Running::start(JOBS_FILE).await;
-    assert_eq!(running.verb(&["pause", "--schedules"]).code, 0);
+    assert_eq!(running.run_cli(&["pause", "--schedules"]).code, 0);
     let before = running.fired().await;
-    let now = running.verb(&["run", "tick", "--as-scheduled", "--follow"]);
+    let now = running.run_cli(&["run", "tick", "--as-scheduled", "--follow"]);
     assert!(now.code == 0 && now.out.starts_with("fast 20"), "{now:?}");
-    assert_eq!(running.verb(&["run", "tick", "--as-scheduled", "--schedule", "fast", "-q"]).code, 0);
+    assert_eq!(running.run_cli(&["run", "tick", "--as-scheduled", "--schedule", "fast", "-q"]).code, 0);
     assert_eq!(running.fired().await, before, "no slot is used");
     let newest = running.api.all_jobs().await[0].clone();
     assert_eq!(newest["scheduled_at"], Value::Null, "{newest}");
@@ -307,7 +307,7 @@ async fn a_job_can_run_now_as_its_schedule_would_and_takes_no_slot() {
     // A retry with changes keeps the variables of the slot.
     let job = newest["id"].as_u64().unwrap();
     running.api.wait_for_job(job, |job| job["state"] == "succeeded").await;
-    let retried = running.verb(&["retry", &job.to_string(), "-e", "MORE=1"]);
+    let retried = running.run_cli(&["retry", &job.to_string(), "-e", "MORE=1"]);
     assert_eq!(retried.code, 0, "{retried:?}");
 }
 

@@ -36,7 +36,7 @@ async fn a_store_of_this_build_needs_nothing_while_its_server_runs_and_after() {
     let (data, jobs) = (running.cluster.path("data"), running.cluster.path("jobs.yaml"));
     let [data, jobs] = [&data, &jobs].map(|path| path.to_str().unwrap().to_owned());
     let check = ["upgrade-check", "--data", &data, "--jobs", &jobs, "-o", "json"];
-    let said = running.verb(&check);
+    let said = running.run_cli(&check);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
     assert!(running.api.get("/version").await["wire_format"].as_u64().is_some_and(|format| format > 0));
     let found = verdicts(&said);
@@ -53,7 +53,7 @@ async fn a_store_of_this_build_needs_nothing_while_its_server_runs_and_after() {
     let alone = run(longshore(&check[..5]).env_remove("LONGSHORE_SERVER"));
     assert_eq!((alone.code, alone.err.as_str()), (0, ""), "{alone:?}");
     assert_eq!(files(Path::new(&data)), before, "it changed the data directory");
-    let away = running.verb(&check);
+    let away = running.run_cli(&check);
     assert_eq!((away.code, verdicts(&away)["server"].as_str()), (1, "fail"), "{away:?}");
 }
 

@@ -31,7 +31,7 @@ async fn verbs_take_standard_input_and_relative_times() {
     assert!(planned.code == 2 && planned.err.starts_with("standard input:2:8: unknown_field"), "{planned:?}");
     let file = running.cluster.path("mine.yaml");
     std::fs::write(&file, wrong).unwrap();
-    let planned = running.verb(&["plan", file.to_str().unwrap()]);
+    let planned = running.run_cli(&["plan", file.to_str().unwrap()]);
     assert!(planned.err.starts_with(&format!("{}:2:8: ", file.display())), "{planned:?}");
     let planned = verb_with_input(&running, &["plan", "-"], JOBS_FILE);
     assert!(planned.code == 0 && planned.out.contains("0 changed"), "{planned:?}");
@@ -44,21 +44,21 @@ async fn verbs_take_standard_input_and_relative_times() {
         "{checked:?}"
     );
 
-    running.verb(&["cordon", "only"]);
-    let audited = async || running.verb(&["audit", "--since", "1h"]).out.contains("/api/workers/");
+    running.run_cli(&["cordon", "only"]);
+    let audited = async || running.run_cli(&["audit", "--since", "1h"]).out.contains("/api/workers/");
     wait_until("the audit log has the request", audited).await;
-    let wrong = running.verb(&["audit", "--since", "soon"]);
+    let wrong = running.run_cli(&["audit", "--since", "soon"]);
     assert!(wrong.code == 2 && wrong.err.contains("or a duration before now"), "{wrong:?}");
-    let slots = running.verb(&["backfill", "tick", "--from", "150m", "--dry-run"]);
+    let slots = running.run_cli(&["backfill", "tick", "--from", "150m", "--dry-run"]);
     // 150 minutes hold two full hours, or three if the clock shows less than half past.
     let has_count = ["2 jobs would be made", "3 jobs would be made"].iter().any(|it| slots.err.contains(it));
     assert!(slots.code == 0 && has_count, "{slots:?}");
 
-    let untargeted = running.verb(&["notify", "test", "tick"]);
+    let untargeted = running.run_cli(&["notify", "test", "tick"]);
     assert!(
         untargeted.code == 1 && untargeted.err.contains("tick has no targets; add `notify`"),
         "{untargeted:?}"
     );
-    let unknown = running.verb(&["notify", "test", "tikc"]);
+    let unknown = running.run_cli(&["notify", "test", "tikc"]);
     assert!(unknown.code == 4 && unknown.err.contains("did you mean \"tick\"?"), "{unknown:?}");
 }

@@ -12,7 +12,7 @@ use protocol::{RuntimeKind, Token, WorkerId};
 use worker::input::{Exit, Restored, RuntimeEvent};
 use worker::step::{Launch, StopStep};
 
-use crate::support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -20,14 +20,15 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_program_releases_the_attempt_and_is_reported_once() {
-    let mut desk = Desk::without_image(config("/nonexistent/docker"));
-    let outcome = desk.run(1, spec(&["true"])).await;
+    let mut fixture = DockerFixture::without_image(config("/nonexistent/docker"));
+    let outcome = fixture.run(1, spec(&["true"])).await;
     let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("/nonexistent/docker"), "{why}");
-    desk.run(2, spec(&["true"])).await;
-    let told = desk.seen.iter().filter(|it| matches!(it, RuntimeEvent::Availability(..))).count();
-    assert_eq!(told, 1);
-    let survey = desk.docker().survey().await;
+    fixture.run(2, spec(&["true"])).await;
+    let reports =
+        fixture.past_events.iter().filter(|it| matches!(it, RuntimeEvent::Availability(..))).count();
+    assert_eq!(reports, 1);
+    let survey = fixture.docker().survey().await;
     assert!(!survey.availability.is_available());
 }
 
@@ -38,20 +39,21 @@ async fn a_returning_daemon_is_noticed() {
         "[ -e {0}/up ] && {{ echo 1; [ \"$1\" = events ] && exec sleep 600; exit 0; }}; echo 'Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?' >&2; exit 1",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let outcome = desk.run(1, spec(&["true"])).await;
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let outcome = fixture.run(1, spec(&["true"])).await;
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
     std::fs::write(dir.path().join("up"), "").expect("written");
     let back = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    desk.event(|it| (*it == back).then_some(())).await;
+    fixture.event(|it| (*it == back).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_docker_program_times_out() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), "exec sleep 600")));
-    let outcome =
-        tokio::time::timeout(Duration::from_secs(40), desk.run(1, spec(&["true"]))).await.expect("in time");
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), "exec sleep 600")));
+    let outcome = tokio::time::timeout(Duration::from_secs(40), fixture.run(1, spec(&["true"])))
+        .await
+        .expect("in time");
     let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("no answer"), "{why}");
 }
@@ -68,19 +70,19 @@ async fn a_new_start_waits_for_the_removal_of_the_old_attempt() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
     let left = launch(1, spec(&["true"]));
-    AttemptStore::open(desk.state.path()).expect("a store").create(&left).expect("a directory");
-    let survey = desk.docker().survey().await;
+    AttemptStore::open(fixture.state.path()).expect("a store").create(&left).expect("a directory");
+    let survey = fixture.docker().survey().await;
     assert_eq!(survey.restored[0].found, Found::Unstarted);
 
-    desk.docker().forget(left.token);
-    desk.docker().start(left.clone());
-    desk.outcome(left.token).await;
+    fixture.docker().forget(left.token);
+    fixture.docker().start(left.clone());
+    fixture.outcome(left.token).await;
 
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls, "rm\nremoved\nrun\n");
-    assert!(desk.dir(left.token).join("exit").exists(), "its end is kept");
+    assert!(fixture.dir(left.token).join("exit").exists(), "its end is kept");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,23 +97,23 @@ async fn a_failing_removal_does_not_delay_others() {
         esac",
         dir.path().display()
     );
-    let desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    let fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let store = AttemptStore::open(fixture.state.path()).expect("a store");
     let [first, stuck, last] = [1, 2, 3].map(|job| launch(job, spec(&["true"])));
     for launch in [&first, &stuck, &last] {
         store.create(launch).expect("a directory");
     }
-    assert_eq!(desk.docker().survey().await.restored.len(), 3);
+    assert_eq!(fixture.docker().survey().await.restored.len(), 3);
 
     for launch in [&first, &stuck, &last] {
-        desk.docker().forget(launch.token);
+        fixture.docker().forget(launch.token);
     }
 
-    let is_there = |it: &Launch| desk.dir(it.token).exists();
-    desk.until("the others are removed", || !is_there(&first) && !is_there(&last)).await;
+    let is_there = |it: &Launch| fixture.dir(it.token).exists();
+    fixture.until("the others are removed", || !is_there(&first) && !is_there(&last)).await;
     assert!(is_there(&stuck), "a directory does not go before its container");
     std::fs::write(dir.path().join("free"), "").expect("written");
-    desk.until("it is removed too", || !is_there(&stuck)).await;
+    fixture.until("it is removed too", || !is_there(&stuck)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,17 +121,18 @@ async fn a_hanging_engine_gets_one_removal_at_a_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let calls = dir.path().join("calls");
     let script = format!("[ $1 = image ] && exit 0; echo $1 >> {}; exec sleep 600", calls.display());
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let token = desk.start(1, spec(&["true"]));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let token = fixture.start(1, spec(&["true"]));
     let called = |what: &str| {
         let calls = std::fs::read_to_string(&calls).unwrap_or_default();
         calls.lines().filter(|it| *it == what).count()
     };
-    desk.until("it is run", || called("run") == 1).await;
+    fixture.until("it is run", || called("run") == 1).await;
     for _ in 0..5 {
-        desk.docker().stop(token, StopCause::Timeout, StopStep::Remove, longshore_client::clock::now());
+        fixture.docker().stop(token, StopCause::Timeout, StopStep::Remove, longshore_client::clock::now());
     }
-    desk.event(|it| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(()))
+    fixture
+        .event(|it| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(()))
         .await;
     assert!(
         called("inspect") <= 3,
@@ -156,14 +159,14 @@ async fn the_exit_of_a_container_that_ended_by_itself_survives_a_forced_stop() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    show_ended(&desk, dir.path(), 1, 1, 0);
-    let token = desk.start(1, spec(&["true"]));
-    desk.until("it is run", || dir.path().join("calls").exists()).await;
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    show_ended(&fixture, dir.path(), 1, 1, 0);
+    let token = fixture.start(1, spec(&["true"]));
+    fixture.until("it is run", || dir.path().join("calls").exists()).await;
 
-    desk.docker().stop(token, StopCause::Drain, StopStep::Remove, longshore_client::clock::now());
+    fixture.docker().stop(token, StopCause::Drain, StopStep::Remove, longshore_client::clock::now());
 
-    let outcome = desk.outcome(token).await;
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 }
 
@@ -181,20 +184,20 @@ async fn a_start_under_way_is_adopted_by_the_next_process() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let token = desk.start(1, spec(&["true"]));
-    desk.until("it is run", || dir.path().join("calls").exists()).await;
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let token = fixture.start(1, spec(&["true"]));
+    fixture.until("it is run", || dir.path().join("calls").exists()).await;
     // The process is recorded a moment after its start.
-    let note = desk.dir(token).join("watcher");
-    desk.until("it is written down", || note.exists()).await;
+    let note = fixture.dir(token).join("watcher");
+    fixture.until("it is written down", || note.exists()).await;
     std::fs::remove_file(&note).expect("not written down after all");
 
-    let survey = desk.restart().await;
+    let survey = fixture.restart().await;
 
     assert!(matches!(survey.restored.as_slice(), [Restored { found: Found::Unknown, .. }]), "{survey:?}");
-    show_ended(&desk, dir.path(), 1, 1, 0);
+    show_ended(&fixture, dir.path(), 1, 1, 0);
     std::fs::write(dir.path().join("go"), "").expect("written");
-    let outcome = desk.outcome(token).await;
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls.lines().count(), 1);
@@ -205,16 +208,16 @@ async fn a_container_that_died_with_its_engine_ends_as_daemon_lost() {
     // Worker and engine were away together. The same end is the job's own if the engine remembers it.
     for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut desk = engine_that_remembers(dir.path(), remembered);
-        let token = show_ended(&desk, dir.path(), 1, 1, 143);
-        let exit = found_out(&mut desk, token).await;
+        let mut fixture = engine_that_remembers(dir.path(), remembered);
+        let token = show_ended(&fixture, dir.path(), 1, 1, 143);
+        let exit = found_out(&mut fixture, token).await;
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 143, .. }), !is_lost, "{exit:?}");
     }
 }
 
 /// An engine with the containers of this directory, and this event.
-fn engine_that_remembers(dir: &Path, event: &str) -> Desk {
+fn engine_that_remembers(dir: &Path, event: &str) -> DockerFixture {
     let script = format!(
         "cd {}
         case $1 in
@@ -224,15 +227,15 @@ fn engine_that_remembers(dir: &Path, event: &str) -> Desk {
         esac",
         dir.display()
     );
-    Desk::without_image(config(stand_in(dir, &script)))
+    DockerFixture::without_image(config(stand_in(dir, &script)))
 }
 
 /// The end of the only container, from the survey or from a later event.
-async fn found_out(desk: &mut Desk, token: Token) -> Exit {
-    let survey = desk.docker().survey().await;
+async fn found_out(fixture: &mut DockerFixture, token: Token) -> Exit {
+    let survey = fixture.docker().survey().await;
     match survey.restored.as_slice() {
         [Restored { found: Found::Ended { exit, .. }, .. }] => exit.clone(),
-        _ => match desk.outcome(token).await {
+        _ => match fixture.outcome(token).await {
             Outcome::Ended(exit, _) => exit,
             refused => panic!("{refused:?}"),
         },
@@ -244,10 +247,10 @@ async fn found_out(desk: &mut Desk, token: Token) -> Exit {
 async fn a_recent_success_without_an_event_is_not_believed() {
     for (remembered, is_lost) in [("start abc", true), ("die abc", false)] {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut desk = engine_that_remembers(dir.path(), remembered);
+        let mut fixture = engine_that_remembers(dir.path(), remembered);
         let now = jiff::Timestamp::now().to_string();
-        let token = show_ended_at(&desk, dir.path(), (1, 1, 0), &now);
-        let exit = found_out(&mut desk, token).await;
+        let token = show_ended_at(&fixture, dir.path(), (1, 1, 0), &now);
+        let exit = found_out(&mut fixture, token).await;
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 0, .. }), !is_lost, "{exit:?}");
     }
@@ -267,11 +270,11 @@ async fn unobserved_ends_are_determined_in_parallel() {
         esac",
         dir.path().display()
     );
-    let desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
     for job in [1, 2, 3] {
-        show_ended(&desk, dir.path(), job, 1, 0);
+        show_ended(&fixture, dir.path(), job, 1, 0);
     }
-    let survey = desk.docker().survey().await;
+    let survey = fixture.docker().survey().await;
     assert_eq!(survey.restored.len(), 3, "{survey:?}");
     for restored in &survey.restored {
         assert!(
@@ -294,21 +297,21 @@ async fn an_attempt_that_was_never_begun_is_released_after_an_outage() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let store = AttemptStore::open(fixture.state.path()).expect("a store");
     let [prepared, begun] = [1, 2].map(|job| launch(job, spec(&["true"])));
     for launch in [&prepared, &begun] {
         store.create(launch).expect("a directory");
     }
     let pid = ProcessId { pid: u32::MAX, started: 1, ..ProcessId::default() };
-    AttemptDir::at(&desk.dir(begun.token)).record_watcher(pid).expect("written");
-    let survey = desk.docker().survey().await;
+    AttemptDir::at(&fixture.dir(begun.token)).record_watcher(pid).expect("written");
+    let survey = fixture.docker().survey().await;
     assert!(survey.restored.iter().all(|it| it.found == Found::Unknown), "{survey:?}");
 
     std::fs::write(dir.path().join("up"), "").expect("written");
-    let outcome = desk.outcome(prepared.token).await;
+    let outcome = fixture.outcome(prepared.token).await;
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
-    let outcome = desk.outcome(begun.token).await;
+    let outcome = fixture.outcome(begun.token).await;
     assert!(
         matches!(outcome, Outcome::Ended(Exit::Vanished, _)),
         "its container may have run, and is gone: {outcome:?}"
@@ -330,36 +333,36 @@ async fn containers_without_directory_are_found_once_the_engine_answers() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let [known, unknown, removed] = [1, 2, 3].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
-    let other = show_ended(&desk, dir.path(), 4, 2, 0);
-    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let [known, unknown, removed] = [1, 2, 3].map(|job| show_ended(&fixture, dir.path(), job, 1, 0));
+    let other = show_ended(&fixture, dir.path(), 4, 2, 0);
+    let store = AttemptStore::open(fixture.state.path()).expect("a store");
     for job in [1, 3] {
         store.create(&launch(job, spec(&["true"]))).expect("a directory");
     }
     let pid = ProcessId { pid: u32::MAX, started: 1, ..ProcessId::default() };
-    AttemptDir::at(&desk.dir(known)).record_watcher(pid).expect("written");
-    let survey = desk.docker().survey().await;
+    AttemptDir::at(&fixture.dir(known)).record_watcher(pid).expect("written");
+    let survey = fixture.docker().survey().await;
     let mut found: Vec<_> = survey.restored.iter().map(|it| (it.launch.token, &it.found)).collect();
     found.sort_unstable_by_key(|(token, _)| *token);
     assert_eq!(found, [(known, &Found::Unknown), (removed, &Found::Unknown)]);
     // The server has acknowledged everything; only the engine could not be reached.
-    desk.docker().forget(removed);
+    fixture.docker().forget(removed);
 
     std::fs::write(dir.path().join("up"), "").expect("written");
     let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    desk.event(|it| (*it == available).then_some(())).await;
+    fixture.event(|it| (*it == available).then_some(())).await;
 
-    let surveyed = desk.seen.iter().find_map(|it| match it {
+    let surveyed = fixture.past_events.iter().find_map(|it| match it {
         RuntimeEvent::Surveyed { attempts, foreign } => Some((attempts, foreign)),
         _ => None,
     });
-    let (attempts, foreign) = surveyed.expect("it was told before");
+    let (attempts, foreign) = surveyed.expect("it was reported before");
     let found: Vec<_> = attempts.iter().map(|it| (it.launch.token, &it.found)).collect();
     let [(token, Found::Ended { exit: Exit::Ran { code: 0, .. }, .. })] = found[..] else {
         panic!("{found:?}")
     };
     assert_eq!(token, unknown);
     assert_eq!(*foreign, [Foreign { worker: WorkerId(2), token: other }]);
-    let Outcome::Ended(Exit::Ran { code: 0, .. }, _) = desk.outcome(known).await else { panic!() };
+    let Outcome::Ended(Exit::Ran { code: 0, .. }, _) = fixture.outcome(known).await else { panic!() };
 }

@@ -13,10 +13,10 @@ use protocol::report::Availability;
 use protocol::{Nonce, Token, Uptime};
 use worker::input::{Exit, Restored, RuntimeEvent};
 
-use crate::support::{Desk, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, launch, show_ended, show_ended_at, spec, stand_in};
 
 /// An engine with the containers of this directory. Its list and its memory are lines of the script.
-fn engine(dir: &Path, list: &str, events: &str) -> Desk {
+fn engine(dir: &Path, list: &str, events: &str) -> DockerFixture {
     let script = format!(
         "cd {}
         case $1 in
@@ -33,12 +33,12 @@ fn engine(dir: &Path, list: &str, events: &str) -> Desk {
         esac",
         dir.display()
     );
-    Desk::without_image(Config { program: stand_in(dir, &script), ..Config::default() })
+    DockerFixture::without_image(Config { program: stand_in(dir, &script), ..Config::default() })
 }
 
 /// Changes the shown state of a container.
-fn change(desk: &Desk, dir: &Path, token: Token, change: impl FnOnce(&mut serde_json::Value)) {
-    let path = dir.join(desk.name(token));
+fn change(fixture: &DockerFixture, dir: &Path, token: Token, change: impl FnOnce(&mut serde_json::Value)) {
+    let path = dir.join(fixture.name(token));
     let text = std::fs::read_to_string(&path).expect("it is shown");
     let mut container = serde_json::from_str(&text).expect("json");
     change(&mut container);
@@ -46,15 +46,15 @@ fn change(desk: &Desk, dir: &Path, token: Token, change: impl FnOnce(&mut serde_
 }
 
 /// An attempt whose `docker run` was started by an earlier process and is gone.
-fn begin(desk: &Desk, job: u64) -> AttemptDir {
-    let store = AttemptStore::open(desk.state.path()).expect("a store");
+fn begin(fixture: &DockerFixture, job: u64) -> AttemptDir {
+    let store = AttemptStore::open(fixture.state.path()).expect("a store");
     let dir = store.create(&launch(job, spec(&["true"]))).expect("a directory");
     dir.record_watcher(ProcessId { pid: u32::MAX, started: 1, ..ProcessId::default() }).expect("written");
     dir
 }
 
-async fn only_one(desk: &Desk) -> Found {
-    let survey = desk.docker().survey().await;
+async fn only_one(fixture: &DockerFixture) -> Found {
+    let survey = fixture.docker().survey().await;
     let [Restored { found, .. }] = survey.restored.as_slice() else { panic!("{survey:?}") };
     found.clone()
 }
@@ -75,16 +75,16 @@ async fn a_container_with_a_forgotten_start_may_have_run() {
         ("exit 1", unstarted),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
-        let desk = engine(dir.path(), LISTS_ALL, events);
-        let token = show_ended(&desk, dir.path(), 1, 1, 0);
-        change(&desk, dir.path(), token, |it| {
+        let fixture = engine(dir.path(), LISTS_ALL, events);
+        let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+        change(&fixture, dir.path(), token, |it| {
             it["State"] = serde_json::json!({
                 "Status": "created", "ExitCode": 0, "StartedAt": "0001-01-01T00:00:00Z",
                 "FinishedAt": "0001-01-01T00:00:00Z",
             });
         });
-        begin(&desk, 1);
-        let found = only_one(&desk).await;
+        begin(&fixture, 1);
+        let found = only_one(&fixture).await;
         assert!(is_right(&found), "{events}: {found:?}");
         assert!(dir.path().join("removals").exists(), "whatever it was, it is in nobody's way");
     }
@@ -101,19 +101,19 @@ async fn an_unobserved_success_is_verified_although_it_is_older_than_the_worker(
         ("28.2.2", "true", 1, false),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
-        let desk = engine(dir.path(), LISTS_ALL, events);
+        let fixture = engine(dir.path(), LISTS_ALL, events);
         let began = jiff::Timestamp::now().as_second() - 10 + began;
         std::fs::write(dir.path().join("began"), began.to_string()).expect("written");
         std::fs::write(dir.path().join("version"), version).expect("written");
-        let token = show_ended(&desk, dir.path(), 1, 1, 0);
-        change(&desk, dir.path(), token, |it| {
+        let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+        change(&fixture, dir.path(), token, |it| {
             let ago =
                 |seconds| (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string();
             it["State"]["StartedAt"] = ago(20).into();
             it["State"]["FinishedAt"] = ago(10).into();
         });
-        begin(&desk, 1);
-        let Found::Ended { exit, .. } = only_one(&desk).await else { panic!("{version}, {events}") };
+        begin(&fixture, 1);
+        let Found::Ended { exit, .. } = only_one(&fixture).await else { panic!("{version}, {events}") };
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{version}, {events}: {exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 0, .. }), !is_lost, "{version}, {events}: {exit:?}");
     }
@@ -122,10 +122,10 @@ async fn an_unobserved_success_is_verified_although_it_is_older_than_the_worker(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_made_after_the_list_is_noticed() {
     let dir = tempfile::tempdir().expect("a directory");
-    let desk = engine(dir.path(), "true", "true");
-    show_ended(&desk, dir.path(), 1, 1, 3);
-    begin(&desk, 1);
-    let found = only_one(&desk).await;
+    let fixture = engine(dir.path(), "true", "true");
+    show_ended(&fixture, dir.path(), 1, 1, 3);
+    begin(&fixture, 1);
+    let found = only_one(&fixture).await;
     assert!(matches!(found, Found::Ended { exit: Exit::Ran { code: 3, .. }, .. }), "{found:?}");
     assert!(!dir.path().join("removals").exists(), "it is kept until that is acknowledged");
 }
@@ -133,37 +133,39 @@ async fn a_container_made_after_the_list_is_noticed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_of_another_attempt_with_the_same_name_is_not_stopped() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = engine(dir.path(), "true", "true");
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    change(&desk, dir.path(), token, |it| {
+    let mut fixture = engine(dir.path(), "true", "true");
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    change(&fixture, dir.path(), token, |it| {
         it["State"]["Status"] = "running".into();
         it["Labels"]["longshore.nonce"] = Nonce(token.nonce.0 + 1).to_string().into();
     });
-    desk.start(1, spec(&["true"]));
-    desk.until("docker run was called", || desk.dir(token).join("watcher").exists()).await;
+    fixture.start(1, spec(&["true"]));
+    fixture.until("docker run was called", || fixture.dir(token).join("watcher").exists()).await;
     let asked = || std::fs::read_to_string(dir.path().join("asked")).map_or(0, |it| it.lines().count());
     let before = asked();
-    desk.ask_to_stop(token, Duration::from_secs(1));
-    desk.until("it was looked for", || asked() > before + 3).await;
+    fixture.ask_to_stop(token, Duration::from_secs(1));
+    fixture.until("it was looked for", || asked() > before + 3).await;
     assert!(!dir.path().join("stops").exists());
 
     // If the name is its own, it is stopped by its id, which no other container can have.
-    change(&desk, dir.path(), token, |it| it["Labels"]["longshore.nonce"] = token.nonce.to_string().into());
-    desk.until("it is stopped", || dir.path().join("stops").exists()).await;
+    change(&fixture, dir.path(), token, |it| {
+        it["Labels"]["longshore.nonce"] = token.nonce.to_string().into()
+    });
+    fixture.until("it is stopped", || dir.path().join("stops").exists()).await;
     let stops = std::fs::read_to_string(dir.path().join("stops")).expect("written");
     assert!(stops.lines().all(|it| it == "stop -t 1 -- abc"), "{stops}");
-    desk.seen.clear();
+    fixture.past_events.clear();
 }
 
 /// The engine's time comes from a clock that may have been set since.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_start_of_a_container_is_kept_by_the_monotonic_clock() {
     let dir = tempfile::tempdir().expect("a directory");
-    let desk = engine(dir.path(), LISTS_ALL, "true");
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    change(&desk, dir.path(), token, |it| it["State"]["Status"] = "running".into());
-    begin(&desk, 1).record_start(Uptime(5_000_000_000));
-    let found = only_one(&desk).await;
+    let fixture = engine(dir.path(), LISTS_ALL, "true");
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    change(&fixture, dir.path(), token, |it| it["State"]["Status"] = "running".into());
+    begin(&fixture, 1).record_start(Uptime(5_000_000_000));
+    let found = only_one(&fixture).await;
     assert!(matches!(found, Found::Running { at: Uptime(5_000_000_000), .. }), "{found:?}");
 }
 
@@ -185,16 +187,16 @@ async fn a_stop_counts_although_the_engines_clock_is_wrong() {
         dir.path().display()
     );
     let program = stand_in(dir.path(), &script);
-    let mut desk = Desk::without_image(Config { program, ..Config::default() });
-    assert_eq!(desk.docker().engine_id().await.as_deref(), Some("engine"));
-    let token = show_ended_at(&desk, dir.path(), (1, 1, 143), "NEVER");
-    desk.start(1, spec(&["true"]));
-    desk.started(token).await;
+    let mut fixture = DockerFixture::without_image(Config { program, ..Config::default() });
+    assert_eq!(fixture.docker().engine_id().await.as_deref(), Some("engine"));
+    let token = show_ended_at(&fixture, dir.path(), (1, 1, 143), "NEVER");
+    fixture.start(1, spec(&["true"]));
+    fixture.started(token).await;
 
     let stopped_at = clock::now().up;
-    desk.ask_to_stop(token, Duration::from_secs(1));
+    fixture.ask_to_stop(token, Duration::from_secs(1));
 
-    let (exit, at) = desk
+    let (exit, at) = fixture
         .event(|it| match it {
             RuntimeEvent::Ended { exit, at, .. } => Some((exit.clone(), *at)),
             _ => None,
@@ -225,18 +227,18 @@ async fn a_container_outlives_its_disconnected_cli() {
             dir.path().display()
         );
         let program = stand_in(dir.path(), &script);
-        let mut desk = Desk::without_image(Config { program, ..Config::default() });
-        let token = show_ended(&desk, dir.path(), 1, 1, 3);
-        desk.start(1, spec(&["true"]));
-        desk.started(token).await;
+        let mut fixture = DockerFixture::without_image(Config { program, ..Config::default() });
+        let token = show_ended(&fixture, dir.path(), 1, 1, 3);
+        fixture.start(1, spec(&["true"]));
+        fixture.started(token).await;
 
         std::fs::write(dir.path().join("cut"), "").expect("written");
-        desk.until("it is waited for anew", || dir.path().join("waited").exists()).await;
+        fixture.until("it is waited for anew", || dir.path().join("waited").exists()).await;
         std::fs::write(dir.path().join("end"), "").expect("written");
 
-        let outcome = desk.outcome(token).await;
+        let outcome = fixture.outcome(token).await;
         assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 3, .. }, _)), "{code}: {outcome:?}");
-        let (stdout, _, replayed) = desk.output(token).await;
+        let (stdout, _, replayed) = fixture.output(token).await;
         assert_eq!((String::from_utf8_lossy(&stdout).as_ref(), replayed), ("one\ntwo\n", true), "{code}");
         let runs = std::fs::read_to_string(dir.path().join("runs")).expect("it was run");
         assert_eq!(runs, "run\n", "{code}: it is not started again");
@@ -253,19 +255,19 @@ async fn a_short_outage_of_the_engine_does_not_change_an_exit() {
         ("true", true),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut desk = engine(dir.path(), LISTS_ALL, events);
+        let mut fixture = engine(dir.path(), LISTS_ALL, events);
         let script = std::fs::read_to_string(dir.path().join("docker")).expect("a script");
         let away = "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?";
         let script = script
             .replace("case $1 in", &format!("[ -e up ] || {{ echo '{away}' >&2; exit 1; }}\ncase $1 in"));
         stand_in(dir.path(), &script);
-        let token = show_ended(&desk, dir.path(), 1, 1, 255);
-        begin(&desk, 1);
-        assert_eq!(only_one(&desk).await, Found::Unknown);
+        let token = show_ended(&fixture, dir.path(), 1, 1, 255);
+        begin(&fixture, 1);
+        assert_eq!(only_one(&fixture).await, Found::Unknown);
 
         std::fs::write(dir.path().join("up"), "").expect("written");
 
-        let Outcome::Ended(exit, _) = desk.outcome(token).await else { panic!("{events}") };
+        let Outcome::Ended(exit, _) = fixture.outcome(token).await else { panic!("{events}") };
         assert_eq!(matches!(exit, Exit::DaemonLost { .. }), is_lost, "{events}: {exit:?}");
         assert_eq!(matches!(exit, Exit::Ran { code: 255, .. }), !is_lost, "{events}: {exit:?}");
     }
@@ -274,23 +276,23 @@ async fn a_short_outage_of_the_engine_does_not_change_an_exit() {
 #[tokio::test]
 async fn an_exit_before_a_stop_counts_although_the_clock_was_set_back() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = engine(dir.path(), "echo", "echo");
-    let token = desk.start(1, spec(&["true"]));
-    let watcher = desk.dir(token).join("watcher");
-    desk.until("the CLI runs", || watcher.exists()).await;
-    show_ended_at(&desk, dir.path(), (1, 1, 7), "2099-01-01T00:00:00Z");
+    let mut fixture = engine(dir.path(), "echo", "echo");
+    let token = fixture.start(1, spec(&["true"]));
+    let watcher = fixture.dir(token).join("watcher");
+    fixture.until("the CLI runs", || watcher.exists()).await;
+    show_ended_at(&fixture, dir.path(), (1, 1, 7), "2099-01-01T00:00:00Z");
     let decided = clock::now();
     for step in [StopStep::Ask { grace: Duration::from_secs(1) }, StopStep::Remove] {
-        desk.docker().stop(token, StopCause::Timeout, step, decided);
+        fixture.docker().stop(token, StopCause::Timeout, step, decided);
     }
-    let at = desk
+    let at = fixture
         .event(|event| match event {
             RuntimeEvent::Ended { exit: Exit::Ran { code: 7, .. }, at, .. } => Some(*at),
             _ => None,
         })
         .await;
     assert!(at < decided.up, "it ended before the stop");
-    assert!(!desk.dir(token).join("stopping").exists(), "nothing was stopped");
+    assert!(!fixture.dir(token).join("stopping").exists(), "nothing was stopped");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -308,15 +310,15 @@ async fn a_program_that_prints_dockers_message_and_exits_125_says_nothing_about_
         esac",
         dir.path().display()
     );
-    let mut desk =
-        Desk::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
-    let token = show_ended_at(&desk, dir.path(), (1, 1, 125), "2026-01-01T00:00:01Z");
-    desk.start(1, spec(&["true"]));
-    let outcome = desk.outcome(token).await;
+    let mut fixture =
+        DockerFixture::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
+    let token = show_ended_at(&fixture, dir.path(), (1, 1, 125), "2026-01-01T00:00:01Z");
+    fixture.start(1, spec(&["true"]));
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 125, .. }, _)), "{outcome:?}");
     let is_down =
         |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_)));
-    assert!(!desk.seen.iter().any(is_down), "{:?}", desk.seen);
-    let (_, stderr, _) = desk.output(token).await;
+    assert!(!fixture.past_events.iter().any(is_down), "{:?}", fixture.past_events);
+    let (_, stderr, _) = fixture.output(token).await;
     assert_eq!(String::from_utf8_lossy(&stderr), format!("{said}\n"));
 }

@@ -5,7 +5,7 @@ use protocol::ContainerSpec;
 use protocol::container::Resources;
 use worker::input::{Exit, StartFailure};
 
-use crate::support::{Desk, Outcome, recorder, show_ended, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, recorder, show_ended, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -14,11 +14,11 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_for_which_runc_would_hang_is_not_started() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(config(recorder(dir.path())));
+    let mut fixture = DockerFixture::without_image(config(recorder(dir.path())));
     let (longest, too_long) = ("x".repeat(4_095), "x".repeat(4_096));
     let by_entrypoint = ContainerSpec { entrypoint: Some(vec![too_long.clone()]), ..spec(&["a"]) };
     for (job, spec, field) in [(1, spec(&[&too_long]), "command"), (2, by_entrypoint, "entrypoint")] {
-        let outcome = desk.run(job, spec).await;
+        let outcome = fixture.run(job, spec).await;
         let Outcome::Ended(Exit::NotStarted { fault: StartFailure::Definition, message, .. }, _) = outcome
         else {
             panic!("{outcome:?}")
@@ -28,7 +28,7 @@ async fn a_program_for_which_runc_would_hang_is_not_started() {
     assert!(!dir.path().join("calls").exists());
     // An argument may be longer.
     for (job, spec) in [(3, spec(&[&longest])), (4, spec(&["echo", &too_long]))] {
-        desk.run(job, spec).await;
+        fixture.run(job, spec).await;
         assert!(dir.path().join("calls").exists());
         std::fs::remove_file(dir.path().join("calls")).expect("it was called");
     }
@@ -51,7 +51,7 @@ async fn a_container_killed_at_its_memory_limit_before_its_program_started_is_oo
         esac"#,
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
     let with_limit = |memory_bytes| {
         let resources = Resources { memory_bytes, ..Resources::default() };
         ContainerSpec { resources, ..spec(&["true"]) }
@@ -67,8 +67,8 @@ async fn a_container_killed_at_its_memory_limit_before_its_program_started_is_oo
         (5, neither, Some(6 << 20), false),
     ] {
         std::fs::write(dir.path().join("how"), how).expect("written");
-        show_ended(&desk, dir.path(), job, 1, 128);
-        let outcome = desk.run(job, with_limit(memory)).await;
+        show_ended(&fixture, dir.path(), job, 1, 128);
+        let outcome = fixture.run(job, with_limit(memory)).await;
         match outcome {
             Outcome::Ended(Exit::Ran { code: 137, oom: true, .. }, _) if is_own => {}
             Outcome::Ended(Exit::NotStarted { fault: StartFailure::Host, .. }, _) if !is_own => {}

@@ -13,7 +13,7 @@ use protocol::container::PullPolicy;
 use worker::image_gc::{DiskUse, MIN_AGE, Watermarks};
 use worker::input::RuntimeEvent;
 
-use crate::support::{Desk, IMAGE, docker, spec, stand_in};
+use crate::support::{DockerFixture, IMAGE, docker, spec, stand_in};
 
 /// Looks often, and takes images of any age. The use of the disk is in a file of the engine's data directory.
 fn quick(high: u8, low: u8) -> ImageGcSettings {
@@ -85,13 +85,13 @@ fn of_image(image: &str) -> ContainerSpec {
 }
 
 /// Runs a job with each image, so that this worker has pulled them in this order.
-async fn pull(desk: &mut Desk, images: &[&str]) {
+async fn pull(fixture: &mut DockerFixture, images: &[&str]) {
     for (job, image) in (1..).zip(images) {
-        let token = desk.start(job, of_image(image));
-        desk.outcome(token).await;
-        desk.docker().forget(token);
+        let token = fixture.start(job, of_image(image));
+        fixture.outcome(token).await;
+        fixture.docker().forget(token);
     }
-    desk.docker().wait_for_removals().await;
+    fixture.docker().wait_for_removals().await;
 }
 
 fn removed(dir: &Path) -> Vec<String> {
@@ -99,36 +99,36 @@ fn removed(dir: &Path) -> Vec<String> {
 }
 
 /// Waits until this condition holds and the disk was looked at three times since.
-async fn settled(desk: &Desk, dir: &Path, what: &str, holds: impl FnMut() -> bool) {
+async fn settled(fixture: &DockerFixture, dir: &Path, what: &str, condition: impl FnMut() -> bool) {
     let looks =
         || fs::read_to_string(dir.join("looks")).ok().and_then(|it| it.parse::<u32>().ok()).unwrap_or(0);
-    desk.until(what, holds).await;
-    let seen = looks();
-    desk.until("three more looks", || looks() >= seen + 3).await;
+    fixture.until(what, condition).await;
+    let before = looks();
+    fixture.until("three more looks", || looks() >= before + 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pulled_images_are_removed_in_the_order_of_their_use_until_there_is_room() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(engine(dir.path(), None));
-    pull(&mut desk, &["a", "b", "c", "d"]).await;
+    let mut fixture = DockerFixture::without_image(engine(dir.path(), None));
+    pull(&mut fixture, &["a", "b", "c", "d"]).await;
     fs::write(dir.path().join("disk"), "84").expect("written");
     // Another process of this worker.
-    desk.config = engine(dir.path(), Some(quick(85, 70)));
-    desk.restart().await;
-    settled(&desk, dir.path(), "a look", || true).await;
+    fixture.config = engine(dir.path(), Some(quick(85, 70)));
+    fixture.restart().await;
+    settled(&fixture, dir.path(), "a look", || true).await;
     assert_eq!(removed(dir.path()), [""; 0], "the disk has room");
     // It is there already, and is used after the others.
-    let again = desk.start(5, of_image("a"));
-    desk.outcome(again).await;
-    desk.docker().forget(again);
-    desk.docker().wait_for_removals().await;
+    let again = fixture.start(5, of_image("a"));
+    fixture.outcome(again).await;
+    fixture.docker().forget(again);
+    fixture.docker().wait_for_removals().await;
     fs::write(dir.path().join("disk"), "90").expect("written");
-    settled(&desk, dir.path(), "two are removed", || removed(dir.path()).len() >= 2).await;
+    settled(&fixture, dir.path(), "two are removed", || removed(dir.path()).len() >= 2).await;
 
     assert_eq!(removed(dir.path()), ["sha256:0-b", "sha256:0-c"]);
     // One that is needed again is pulled again.
-    let outcome = desk.run(6, of_image("b")).await;
+    let outcome = fixture.run(6, of_image("b")).await;
     assert!(dir.path().join("images/sha256:0-b").exists(), "{outcome:?}");
 }
 
@@ -136,9 +136,9 @@ async fn pulled_images_are_removed_in_the_order_of_their_use_until_there_is_room
 async fn images_that_somebody_needs_or_has_named_stay() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).expect("written");
-    let mut desk = Desk::without_image(engine(dir.path(), Some(quick(85, 0))));
+    let mut fixture = DockerFixture::without_image(engine(dir.path(), Some(quick(85, 0))));
     file("disk", "10");
-    pull(&mut desk, &["contained", "waiting", "named", "refused", "idle"]).await;
+    pull(&mut fixture, &["contained", "waiting", "named", "refused", "idle"]).await;
     file("images/sha256:0-local", "{\"id\":\"sha256:0-local\",\"tags\":[\"local:latest\"],\"size\":10}\n");
     file(
         "images/sha256:0-named",
@@ -146,18 +146,18 @@ async fn images_that_somebody_needs_or_has_named_stay() {
     );
     file("containers", "c1\n");
     file("container-c1", "c1 sha256:0-contained\n");
-    desk.holds.store(true, Ordering::Relaxed);
-    let waiting = desk.start(9, of_image("waiting"));
-    desk.event(|it| matches!(it, RuntimeEvent::Prepared(token) if *token == waiting).then_some(())).await;
+    fixture.gate_closed.store(true, Ordering::Relaxed);
+    let waiting = fixture.start(9, of_image("waiting"));
+    fixture.event(|it| matches!(it, RuntimeEvent::Prepared(token) if *token == waiting).then_some(())).await;
 
     // An engine that does not list its containers may have any.
     file("unlisted", "");
     file("disk", "90");
-    settled(&desk, dir.path(), "a look", || true).await;
+    settled(&fixture, dir.path(), "a look", || true).await;
     assert_eq!(removed(dir.path()), [""; 0]);
     fs::remove_file(dir.path().join("unlisted")).expect("it is there");
     let left = |image: &str| dir.path().join(format!("images/sha256:0-{image}")).exists();
-    settled(&desk, dir.path(), "the idle one is removed", || !left("idle")).await;
+    settled(&fixture, dir.path(), "the idle one is removed", || !left("idle")).await;
 
     assert!(["contained", "waiting", "named", "refused", "local"].into_iter().all(left));
     let mut tried = removed(dir.path());
@@ -168,8 +168,8 @@ async fn images_that_somebody_needs_or_has_named_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_image_gets_the_tags_back_that_were_removed_before() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(engine(dir.path(), None));
-    pull(&mut desk, &["refused"]).await;
+    let mut fixture = DockerFixture::without_image(engine(dir.path(), None));
+    pull(&mut fixture, &["refused"]).await;
     // A second name under which this worker pulls the same image.
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).expect("written");
     write("alias-also", "refused");
@@ -178,14 +178,14 @@ async fn refused_image_gets_the_tags_back_that_were_removed_before() {
         r#"{"id":"sha256:0-refused","tags":["refused:latest","also:latest"],"size":10}"#,
     );
     let also = ContainerSpec { pull_policy: PullPolicy::Always, ..of_image("also") };
-    let again = desk.start(2, also);
-    desk.outcome(again).await;
-    desk.docker().forget(again);
-    desk.docker().wait_for_removals().await;
+    let again = fixture.start(2, also);
+    fixture.outcome(again).await;
+    fixture.docker().forget(again);
+    fixture.docker().wait_for_removals().await;
     write("disk", "90");
-    desk.config = engine(dir.path(), Some(quick(85, 70)));
-    desk.restart().await;
-    settled(&desk, dir.path(), "a refusal", || !removed(dir.path()).is_empty()).await;
+    fixture.config = engine(dir.path(), Some(quick(85, 70)));
+    fixture.restart().await;
+    settled(&fixture, dir.path(), "a refusal", || !removed(dir.path()).is_empty()).await;
     assert_eq!(removed(dir.path()), ["also:latest sha256:0-refused"]);
     let tagged = fs::read_to_string(dir.path().join("tagged")).unwrap_or_default();
     assert_eq!(tagged, "sha256:0-refused also:latest\n");
@@ -195,10 +195,10 @@ async fn refused_image_gets_the_tags_back_that_were_removed_before() {
 async fn young_images_stay() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = ImageGcSettings { min_age: MIN_AGE, ..quick(85, 0) };
-    let mut desk = Desk::without_image(engine(dir.path(), Some(settings)));
+    let mut fixture = DockerFixture::without_image(engine(dir.path(), Some(settings)));
     fs::write(dir.path().join("disk"), "90").expect("written");
-    pull(&mut desk, &["a"]).await;
-    settled(&desk, dir.path(), "a look", || true).await;
+    pull(&mut fixture, &["a"]).await;
+    settled(&fixture, dir.path(), "a look", || true).await;
     assert_eq!(removed(dir.path()), [""; 0]);
 }
 
@@ -238,47 +238,47 @@ async fn a_real_engine_loses_unused_images_only() {
     let image_gc = ImageGcSettings { measure: |_| Some(DiskUse { used: 99, usable: 100 }), ..quick(85, 0) };
     // First without the clean-up: every image is there before it begins.
     let config = Config { program: with_registry(dir.path()), ..Config::default() };
-    let Some(mut desk) = Desk::with(config) else { return };
-    let unique = format!("longshore-gc-{:08x}", desk.membership.cluster.0);
+    let Some(mut fixture) = DockerFixture::with(config) else { return };
+    let unique = format!("longshore-gc-{:08x}", fixture.membership.cluster.0);
     let of = |what: &str| format!("{unique}-{what}:1");
     let images =
         RealImages { names: ["idle", "second", "contained", "running", "named", "mine"].map(of).into() };
     let [idle, second, contained, running, named, mine] =
         [0, 1, 2, 3, 4, 5].map(|it| images.names[it].as_str());
     for (job, image) in [(1, idle), (2, contained), (3, named)] {
-        let token = desk.start(job, of_image(image));
-        desk.outcome(token).await;
-        desk.docker().forget(token);
+        let token = fixture.start(job, of_image(image));
+        fixture.outcome(token).await;
+        fixture.docker().forget(token);
     }
     // The same image under a second name of this worker, and another one under somebody's name.
     assert!(docker(["tag", named, mine]).status.success());
     stand_in(dir.path(), &format!("[ $1 = pull ] && exec docker tag {idle} {second}; exec docker \"$@\""));
-    let token = desk.start(4, ContainerSpec { pull_policy: PullPolicy::Always, ..of_image(second) });
-    desk.outcome(token).await;
-    desk.docker().forget(token);
+    let token = fixture.start(4, ContainerSpec { pull_policy: PullPolicy::Always, ..of_image(second) });
+    fixture.outcome(token).await;
+    fixture.docker().forget(token);
     with_registry(dir.path());
-    desk.docker().wait_for_removals().await;
+    fixture.docker().wait_for_removals().await;
     let container =
         docker(["create", "--label", &format!("longshore.test={unique}"), "--", contained, "true"]);
     let container = String::from_utf8_lossy(&container.stdout).trim().to_owned();
-    let busy = desk.start(5, ContainerSpec { image: running.into(), ..spec(&["sleep", "600"]) });
-    desk.started(busy).await;
-    let record = desk.state.path().join("images.json");
+    let busy = fixture.start(5, ContainerSpec { image: running.into(), ..spec(&["sleep", "600"]) });
+    fixture.started(busy).await;
+    let record = fixture.state.path().join("images.json");
     let is_recorded =
         || fs::read_to_string(&record).is_ok_and(|it| it.contains("-running") && it.contains("-second"));
-    desk.until("the pulls are recorded", is_recorded).await;
+    fixture.until("the pulls are recorded", is_recorded).await;
 
-    desk.config.image_gc = Some(image_gc);
-    desk.restart().await;
-    desk.until("the idle image is removed", || !images.exists(0) && !images.exists(1)).await;
+    fixture.config.image_gc = Some(image_gc);
+    fixture.restart().await;
+    fixture.until("the idle image is removed", || !images.exists(0) && !images.exists(1)).await;
     assert!([2, 3, 4, 5].into_iter().all(|it| images.exists(it)), "a container or a name keeps them");
 
     assert!(docker(["rm", "--", &container]).status.success());
-    desk.until("its image is removed", || !images.exists(2)).await;
-    desk.ask_to_stop(busy, Duration::ZERO);
-    desk.outcome(busy).await;
+    fixture.until("its image is removed", || !images.exists(2)).await;
+    fixture.ask_to_stop(busy, Duration::ZERO);
+    fixture.outcome(busy).await;
     assert!(images.exists(3), "its container is there until the end is acknowledged");
-    desk.docker().forget(busy);
-    desk.until("the last image is removed", || !images.exists(3)).await;
+    fixture.docker().forget(busy);
+    fixture.until("the last image is removed", || !images.exists(3)).await;
     assert!(images.exists(4) && images.exists(5));
 }

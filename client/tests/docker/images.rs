@@ -11,7 +11,7 @@ use protocol::container::PullPolicy;
 use protocol::report::{Phase, ReleaseCause};
 use worker::input::{Exit, RuntimeEvent, StartFailure};
 
-use crate::support::{Desk, Outcome, shell, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, shell, spec, stand_in};
 
 /// Short delays and at most three tries.
 fn quick() -> Config {
@@ -60,18 +60,18 @@ async fn an_image_for_another_platform_is_pulled_for_the_one_that_is_wanted() {
         "image) [ -e pulled ] && echo id2 linux/arm64/v8 || echo id1 linux/amd64/;;
         pull) touch pulled;;",
     );
-    let mut desk = Desk::without_image(config);
+    let mut fixture = DockerFixture::without_image(config);
     let arm = |policy| ContainerSpec { platform: Some("linux/arm64".into()), ..wanted(policy) };
-    let outcome = desk.run(1, arm(PullPolicy::Never)).await;
+    let outcome = fixture.run(1, arm(PullPolicy::Never)).await;
     let (fault, message) = not_started(&outcome);
     assert!(fault == StartFailure::Pull && message.contains("for linux/arm64"), "{message}");
     assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (0, 0));
 
-    desk.run(2, arm(PullPolicy::Missing)).await;
+    fixture.run(2, arm(PullPolicy::Missing)).await;
     assert_eq!(calls(dir.path(), "pull --platform=linux/arm64"), 1);
     assert_eq!(calls(dir.path(), "run"), 1);
     // The image is there now.
-    desk.run(3, arm(PullPolicy::Missing)).await;
+    fixture.run(3, arm(PullPolicy::Missing)).await;
     assert_eq!((calls(dir.path(), "pull"), calls(dir.path(), "run")), (1, 2));
 }
 
@@ -84,9 +84,9 @@ async fn a_missing_platform_is_not_the_hosts_fault() {
         "image) echo id linux/amd64/;;
         run) echo 'docker: Error response from daemon: image with reference x was found but does not match the specified platform: wanted linux/arm64, actual: linux/amd64' >&2; exit 125;;",
     );
-    let mut desk = Desk::without_image(config);
+    let mut fixture = DockerFixture::without_image(config);
     let arm = ContainerSpec { platform: Some("linux/arm64".into()), ..wanted(PullPolicy::Missing) };
-    let outcome = desk.run(1, arm).await;
+    let outcome = fixture.run(1, arm).await;
     let (fault, message) = not_started(&outcome);
     assert!(fault == StartFailure::Pull && message.contains("wanted linux/arm64"), "{fault:?} {message}");
     assert_eq!(calls(dir.path(), "pull"), calls(dir.path(), "run"), "it was looked for again each time");
@@ -106,12 +106,12 @@ async fn dockers_message_about_a_failed_try_is_not_output_of_the_next() {
         dir.path().display()
     );
     let config = Config { program: stand_in(dir.path(), &script), ..Config::default() };
-    let Some(mut desk) = Desk::with(config) else { return };
-    let token = desk.start(1, shell("echo out; echo err >&2"));
-    let outcome = desk.outcome(token).await;
+    let Some(mut fixture) = DockerFixture::with(config) else { return };
+    let token = fixture.start(1, shell("echo out; echo err >&2"));
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
     assert!(dir.path().join("tried").exists());
-    assert_eq!(desk.output(token).await, (b"out\n".to_vec(), b"err\n".to_vec(), false));
+    assert_eq!(fixture.output(token).await, (b"out\n".to_vec(), b"err\n".to_vec(), false));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,8 +122,8 @@ async fn a_full_disk_at_a_pull_is_the_hosts_fault() {
         "image) exit 1;;
         pull) echo 'write /var/lib/docker/tmp/GetImageBlob1: no space left on device' >&2; exit 1;;",
     );
-    let mut desk = Desk::without_image(config);
-    let outcome = desk.run(1, wanted(PullPolicy::Missing)).await;
+    let mut fixture = DockerFixture::without_image(config);
+    let outcome = fixture.run(1, wanted(PullPolicy::Missing)).await;
     let (fault, message) = not_started(&outcome);
     assert!(fault == StartFailure::Host && message.contains("no space left"), "{message}");
     assert_eq!(calls(dir.path(), "pull"), 1);
@@ -142,14 +142,15 @@ async fn attempts_that_wait_for_a_failing_pull_share_its_failure() {
         dir.path().display()
     );
     let retries = Config { pull_retries: vec![Duration::from_millis(10)], ..Config::default() };
-    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
-    let tokens = [1, 2, 3].map(|job| desk.start(job, wanted(PullPolicy::Missing)));
+    let mut fixture =
+        DockerFixture::without_image(Config { program: stand_in(dir.path(), &script), ..retries });
+    let tokens = [1, 2, 3].map(|job| fixture.start(job, wanted(PullPolicy::Missing)));
     for token in tokens {
-        progressed(&mut desk, token, Phase::Pulling { percent: None, failures: 0 }).await;
+        progressed(&mut fixture, token, Phase::Pulling { percent: None, failures: 0 }).await;
     }
     std::fs::write(dir.path().join("go"), "").expect("written");
     for token in tokens {
-        let outcome = desk.outcome(token).await;
+        let outcome = fixture.outcome(token).await;
         let Outcome::Ended(Exit::NotStarted { fault: StartFailure::Pull, message, .. }, _) = outcome else {
             panic!("{outcome:?}")
         };
@@ -158,7 +159,7 @@ async fn attempts_that_wait_for_a_failing_pull_share_its_failure() {
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls.lines().count(), 2, "one pull and its one retry");
     // A later attempt tries again.
-    desk.run(4, wanted(PullPolicy::Missing)).await;
+    fixture.run(4, wanted(PullPolicy::Missing)).await;
     let calls = std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     assert_eq!(calls.lines().count(), 4);
 }
@@ -175,14 +176,14 @@ async fn all_attempts_that_wait_for_a_pull_see_its_progress() {
             while [ ! -e go ]; do sleep 0.05; done
             touch pulled;;",
     );
-    let mut desk = Desk::without_image(config);
-    let tokens = [1, 2].map(|job| desk.start(job, wanted(PullPolicy::Missing)));
+    let mut fixture = DockerFixture::without_image(config);
+    let tokens = [1, 2].map(|job| fixture.start(job, wanted(PullPolicy::Missing)));
     for token in tokens {
-        progressed(&mut desk, token, Phase::Pulling { percent: Some(50), failures: 0 }).await;
+        progressed(&mut fixture, token, Phase::Pulling { percent: Some(50), failures: 0 }).await;
     }
     std::fs::write(dir.path().join("go"), "").expect("written");
     for token in tokens {
-        progressed(&mut desk, token, Phase::Starting).await;
+        progressed(&mut fixture, token, Phase::Starting).await;
     }
     assert_eq!(calls(dir.path(), "pull"), 1);
 }
@@ -202,11 +203,11 @@ async fn failed_tries_of_a_pull_are_reported() {
             echo 'a: Download complete'
             while [ ! -e go ]; do sleep 0.05; done;;",
     );
-    let mut desk = Desk::without_image(config);
-    let token = desk.start(1, wanted(PullPolicy::Missing));
-    progressed(&mut desk, token, Phase::Pulling { percent: Some(50), failures: 2 }).await;
+    let mut fixture = DockerFixture::without_image(config);
+    let token = fixture.start(1, wanted(PullPolicy::Missing));
+    progressed(&mut fixture, token, Phase::Pulling { percent: Some(50), failures: 2 }).await;
     std::fs::write(dir.path().join("go"), "").expect("written");
-    progressed(&mut desk, token, Phase::Starting).await;
+    progressed(&mut fixture, token, Phase::Starting).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,14 +216,14 @@ async fn an_attempt_after_a_stopped_pull_starts_afresh() {
     let cases = "image) exit 1;;
         pull) echo 'a: Pulling fs layer'; [ -e before ] && echo 'a: Download complete'; touch before; [ -e failed ] && exec sleep 600
             touch failed; echo 'received unexpected HTTP status: 500 Internal Server Error' >&2; exit 1;;";
-    let mut desk = Desk::without_image(script(dir.path(), cases));
-    let stopped = desk.start(1, wanted(PullPolicy::Missing));
-    progressed(&mut desk, stopped, Phase::Pulling { percent: Some(50), failures: 1 }).await;
-    desk.ask_to_stop(stopped, Duration::from_secs(1));
-    desk.event(|it| matches!(it, RuntimeEvent::Ended { .. }).then_some(())).await;
+    let mut fixture = DockerFixture::without_image(script(dir.path(), cases));
+    let stopped = fixture.start(1, wanted(PullPolicy::Missing));
+    progressed(&mut fixture, stopped, Phase::Pulling { percent: Some(50), failures: 1 }).await;
+    fixture.ask_to_stop(stopped, Duration::from_secs(1));
+    fixture.event(|it| matches!(it, RuntimeEvent::Ended { .. }).then_some(())).await;
 
-    let next = desk.start(2, wanted(PullPolicy::Missing));
-    let first = desk
+    let next = fixture.start(2, wanted(PullPolicy::Missing));
+    let first = fixture
         .event(|it| match it {
             RuntimeEvent::Progressed(token, phase) if *token == next => Some(*phase),
             _ => None,
@@ -231,47 +232,47 @@ async fn an_attempt_after_a_stopped_pull_starts_afresh() {
     assert_eq!(first, Phase::Pulling { percent: None, failures: 0 });
 }
 
-async fn progressed(desk: &mut Desk, token: protocol::Token, phase: Phase) {
-    let told = RuntimeEvent::Progressed(token, phase);
-    desk.event(|it| (*it == told).then_some(())).await;
+async fn progressed(fixture: &mut DockerFixture, token: protocol::Token, phase: Phase) {
+    let expected = RuntimeEvent::Progressed(token, phase);
+    fixture.event(|it| (*it == expected).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denied_pull_fails_after_three_tries() {
-    let Some(mut desk) = Desk::with(quick()) else { return };
+    let Some(mut fixture) = DockerFixture::with(quick()) else { return };
     let registry =
         registry("404 Not Found", r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#);
     for (job, policy) in [(1, PullPolicy::Missing), (2, PullPolicy::Never), (3, PullPolicy::Always)] {
         let image = format!("{registry}/nosuch:1");
-        let outcome = desk.run(job, ContainerSpec { image, ..wanted(policy) }).await;
+        let outcome = fixture.run(job, ContainerSpec { image, ..wanted(policy) }).await;
         assert_eq!(not_started(&outcome).0, StartFailure::Pull, "{outcome:?}");
     }
-    let outcome = desk.run(4, spec(&["true"])).await;
+    let outcome = fixture.run(4, spec(&["true"])).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 
     let dir = tempfile::tempdir().expect("a directory");
     let no = "image) exit 1;;
         pull) echo 'manifest for app:9 not found: manifest unknown' >&2; exit 1;;";
-    let mut desk = Desk::without_image(script(dir.path(), no));
-    let outcome = desk.run(1, wanted(PullPolicy::Missing)).await;
+    let mut fixture = DockerFixture::without_image(script(dir.path(), no));
+    let outcome = fixture.run(1, wanted(PullPolicy::Missing)).await;
     assert_eq!((not_started(&outcome).0, calls(dir.path(), "pull")), (StartFailure::Pull, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_outage_costs_the_job_nothing_for_an_hour() {
-    let Some(mut desk) = Desk::with(quick()) else { return };
+    let Some(mut fixture) = DockerFixture::with(quick()) else { return };
     for (job, image) in [
         (1, format!("{}/app:1", registry("500 Internal Server Error", ""))),
         (2, format!("{}/app:1", registry("503 Service Unavailable", ""))),
         (3, "127.0.0.1:1/app:1".into()),
     ] {
-        let outcome = desk.run(job, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
+        let outcome = fixture.run(job, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
         let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = &outcome else { panic!("{outcome:?}") };
         assert!(why.contains("registry"), "{why}");
     }
-    let mut desk = Desk::without_image(Config { registry_away_max: Duration::ZERO, ..quick() });
+    let mut fixture = DockerFixture::without_image(Config { registry_away_max: Duration::ZERO, ..quick() });
     let image = "127.0.0.1:1/app:1".into();
-    let outcome = desk.run(1, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
+    let outcome = fixture.run(1, ContainerSpec { image, ..wanted(PullPolicy::Missing) }).await;
     assert_eq!(not_started(&outcome).0, StartFailure::Pull, "{outcome:?}");
 }
 
@@ -291,13 +292,13 @@ fn hasty() -> ContainerSpec {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_above_its_timeout_is_killed_and_repeated() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(stalled(dir.path()));
-    let outcome = desk.run(1, hasty()).await;
+    let mut fixture = DockerFixture::without_image(stalled(dir.path()));
+    let outcome = fixture.run(1, hasty()).await;
     assert_eq!(calls(dir.path(), "run"), 1, "{outcome:?}");
     assert!(calls(dir.path(), "pull") > 1);
     let pulling = std::fs::read_to_string(dir.path().join("pulling")).expect("it was begun");
     let words = Path::new("/proc").join(pulling.trim()).join("cmdline");
-    desk.until("the first pull is killed", || std::fs::read(&words).unwrap_or_default().is_empty()).await;
+    fixture.until("the first pull is killed", || std::fs::read(&words).unwrap_or_default().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,8 +306,8 @@ async fn a_pull_that_times_out_at_every_try_is_the_registrys_fault() {
     for (registry_away_max, is_over) in [(quick().registry_away_max, false), (Duration::ZERO, true)] {
         let dir = tempfile::tempdir().expect("a directory");
         let config = Config { registry_away_max, pull_retries: Vec::new(), ..stalled(dir.path()) };
-        let mut desk = Desk::without_image(config);
-        let message = match desk.run(1, hasty()).await {
+        let mut fixture = DockerFixture::without_image(config);
+        let message = match fixture.run(1, hasty()).await {
             Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) if !is_over => why,
             Outcome::Ended(Exit::NotStarted { fault: StartFailure::Pull, message, .. }, _) if is_over => {
                 message
@@ -316,7 +317,7 @@ async fn a_pull_that_times_out_at_every_try_is_the_registrys_fault() {
         assert!(message.ends_with("the pull took longer than 1 s"), "{message}");
         assert!(calls(dir.path(), "pull") <= 1);
         let away = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available());
-        assert!(!desk.seen.iter().any(away), "the engine is well: {:?}", desk.seen);
+        assert!(!fixture.past_events.iter().any(away), "the engine is well: {:?}", fixture.past_events);
     }
 }
 

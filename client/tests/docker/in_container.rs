@@ -9,7 +9,7 @@ use protocol::container::Volume;
 use protocol::report::ReleaseCause;
 use worker::input::{Exit, ResultFile};
 
-use crate::support::{Desk, Outcome, docker, shell, show_ended, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, docker, shell, show_ended, spec, stand_in};
 
 fn config() -> Config {
     let allow = Allow { volumes: vec!["*".into()], ..Allow::default() };
@@ -25,13 +25,13 @@ fn with_input() -> ContainerSpec {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_has_mounted_the_state_directory_gives_jobs_their_input() {
-    let Some(mut desk) = Desk::with(config()) else { return };
-    let outcome = desk.run(1, with_input()).await;
+    let Some(mut fixture) = DockerFixture::with(config()) else { return };
+    let outcome = fixture.run(1, with_input()).await;
     let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("does not see its state directory"), "{why}");
 
     // The engine sees the state directory at another path than the worker.
-    let state = desk.state.path().canonicalize().expect("it is there");
+    let state = fixture.state.path().canonicalize().expect("it is there");
     let elsewhere = tempfile::tempdir().expect("a directory");
     let source = elsewhere.path().join("source");
     std::os::unix::fs::symlink(&state, &source).expect("a link");
@@ -41,13 +41,14 @@ async fn an_engine_that_has_mounted_the_state_directory_gives_jobs_their_input()
     let mount_points =
         vec![(state.clone(), source.clone()), ("/kept".into(), format!("/volumes/{volume}/_data").into())];
     let own_container = Some(OwnContainer { id: own.id.clone(), mount_points });
-    let mut desk = Desk::at(Config { own_container, ..config() }, desk.state.clone(), desk.membership);
-    let outcome = desk.run(2, with_input()).await;
+    let mut fixture =
+        DockerFixture::at(Config { own_container, ..config() }, fixture.state.clone(), fixture.membership);
+    let outcome = fixture.run(2, with_input()).await;
     let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
     assert_eq!(result, ResultFile::Json(r#"{"pages":2}"#.into()));
 
     let taken = Volume { source: volume, target: "/x".into(), read_only: true };
-    let outcome = desk.run(3, ContainerSpec { volumes: vec![taken], ..shell("true") }).await;
+    let outcome = fixture.run(3, ContainerSpec { volumes: vec![taken], ..shell("true") }).await;
     let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("mounted into the container of this worker"), "{why}");
 }
@@ -55,8 +56,8 @@ async fn an_engine_that_has_mounted_the_state_directory_gives_jobs_their_input()
 /// These tests run beside their engine: on a machine, or in a container that has an engine of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_beside_the_worker_gives_jobs_their_input_in_a_container_too() {
-    let Some(mut desk) = Desk::with(Config::default()) else { return };
-    let outcome = desk.run(1, with_input()).await;
+    let Some(mut fixture) = DockerFixture::with(Config::default()) else { return };
+    let outcome = fixture.run(1, with_input()).await;
     let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
     assert_eq!(result, ResultFile::Json(r#"{"pages":2}"#.into()));
 }
@@ -87,12 +88,13 @@ async fn a_result_is_copied_again_until_the_engine_gives_it_or_says_that_there_i
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..config() });
+    let mut fixture =
+        DockerFixture::without_image(Config { program: stand_in(dir.path(), &script), ..config() });
     let given = ResultFile::Json("7".into());
     let why = "the engine did not copy it: i/o timeout";
     for (job, expected) in [(1, given), (2, ResultFile::Absent), (3, ResultFile::Unusable(why.into()))] {
-        show_ended(&desk, dir.path(), job, 1, 0);
-        let outcome = desk.run(job, spec(&["true"])).await;
+        show_ended(&fixture, dir.path(), job, 1, 0);
+        let outcome = fixture.run(job, spec(&["true"])).await;
         let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
         assert_eq!(result, expected);
     }
@@ -113,10 +115,11 @@ async fn a_definition_that_mounts_something_at_the_directory_gets_no_result() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(Config { program: stand_in(dir.path(), &script), ..config() });
-    show_ended(&desk, dir.path(), 1, 1, 0);
+    let mut fixture =
+        DockerFixture::without_image(Config { program: stand_in(dir.path(), &script), ..config() });
+    show_ended(&fixture, dir.path(), 1, 1, 0);
     let shared = Volume { source: "shared".into(), target: "/longshore".into(), read_only: false };
-    let outcome = desk.run(1, ContainerSpec { volumes: vec![shared], ..spec(&["true"]) }).await;
+    let outcome = fixture.run(1, ContainerSpec { volumes: vec![shared], ..spec(&["true"]) }).await;
     let Outcome::Ended(Exit::Ran { code: 0, result, .. }, _) = outcome else { panic!("{outcome:?}") };
     assert_eq!(result, ResultFile::Absent);
     assert!(!dir.path().join("copied").exists(), "the file may be of another job");

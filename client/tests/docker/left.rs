@@ -13,7 +13,7 @@ use protocol::report::Availability;
 use protocol::{ContainerSpec, Nonce, RuntimeKind, Token};
 use worker::input::{Exit, Restored, RuntimeEvent};
 
-use crate::support::{Desk, IMAGE, docker, launch, shell, show_ended, spec, stand_in, surveyed};
+use crate::support::{DockerFixture, IMAGE, docker, launch, shell, show_ended, spec, stand_in, surveyed};
 
 /// An engine whose containers are files.
 fn engine(dir: &Path) -> Config {
@@ -42,8 +42,8 @@ fn config(program: impl Into<std::path::PathBuf>) -> Config {
 }
 
 /// Marks the container as running since long ago, with this deadline.
-fn let_run(desk: &Desk, dir: &Path, token: Token, deadline: u64) {
-    let path = dir.join(desk.name(token));
+fn let_run(fixture: &DockerFixture, dir: &Path, token: Token, deadline: u64) {
+    let path = dir.join(fixture.name(token));
     let text = std::fs::read_to_string(&path).expect("it is shown");
     let mut container: serde_json::Value = serde_json::from_str(&text).expect("json");
     container["State"]["Status"] = "running".into();
@@ -54,31 +54,31 @@ fn let_run(desk: &Desk, dir: &Path, token: Token, deadline: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_container_is_stopped_reported_and_kept_until_acknowledged() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(engine(dir.path()));
-    let survey = desk.docker().survey().await;
+    let mut fixture = DockerFixture::without_image(engine(dir.path()));
+    let survey = fixture.docker().survey().await;
     assert!(survey.availability.is_available() && survey.restored.is_empty(), "{survey:?}");
-    let [ended, running] = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 3));
-    let_run(&desk, dir.path(), running, u64::MAX);
+    let [ended, running] = [1, 2].map(|job| show_ended(&fixture, dir.path(), job, 1, 3));
+    let_run(&fixture, dir.path(), running, u64::MAX);
 
-    let found = desk.event(|it| surveyed(it, ended)).await;
+    let found = fixture.event(|it| surveyed(it, ended)).await;
     assert!(matches!(found.found, Found::Ended { exit: Exit::Ran { code: 3, .. }, .. }), "{found:?}");
-    let found = desk.event(|it| surveyed(it, running)).await;
+    let found = fixture.event(|it| surveyed(it, running)).await;
     assert!(matches!(found.found, Found::Running { .. }), "{found:?}");
     assert_eq!(found.stopping.map(|it| it.cause), Some(StopCause::Superseded), "the state machine stops it");
     assert!(!dir.path().join("removals").exists());
 
-    desk.docker().forget(ended);
-    desk.until("it is removed", || !desk.dir(ended).exists()).await;
-    assert!(!dir.path().join(desk.name(ended)).exists());
-    assert!(dir.path().join(desk.name(running)).exists());
+    fixture.docker().forget(ended);
+    fixture.until("it is removed", || !fixture.dir(ended).exists()).await;
+    assert!(!dir.path().join(fixture.name(ended)).exists());
+    assert!(dir.path().join(fixture.name(running)).exists());
 }
 
 /// The state machine ignores the end of an attempt that it does not know yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adopted_container_is_reported_before_its_end() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(engine(dir.path()));
-    assert_eq!(desk.docker().survey().await.restored.len(), 0);
+    let mut fixture = DockerFixture::without_image(engine(dir.path()));
+    assert_eq!(fixture.docker().survey().await.restored.len(), 0);
     let [slow, quick] = [1, 2].map(|job| launch(job, spec(&[])).token);
     // A question about the slow one alone waits for the recorded end of the quick one, which runs for the list only.
     let script = format!(
@@ -98,70 +98,70 @@ async fn an_adopted_container_is_reported_before_its_end() {
             wait|events) exec sleep 600;;
         esac",
         dir.path().display(),
-        desk.name(slow),
-        desk.name(quick),
-        desk.dir(quick).display()
+        fixture.name(slow),
+        fixture.name(quick),
+        fixture.dir(quick).display()
     );
     stand_in(dir.path(), &script);
-    show_ended(&desk, dir.path(), 1, 1, 3);
-    show_ended(&desk, dir.path(), 2, 1, 3);
-    let_run(&desk, dir.path(), quick, u64::MAX);
+    show_ended(&fixture, dir.path(), 1, 1, 3);
+    show_ended(&fixture, dir.path(), 2, 1, 3);
+    let_run(&fixture, dir.path(), quick, u64::MAX);
     std::fs::write(dir.path().join("shown"), "").expect("written");
     let is_end = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Ended { token, .. } if *token == quick);
 
-    desk.event(|it| is_end(it).then_some(())).await;
+    fixture.event(|it| is_end(it).then_some(())).await;
 
-    let known = desk.seen.iter().position(|it| surveyed(it, quick).is_some());
-    let ended = desk.seen.iter().position(is_end);
-    assert!(known.is_some() && known < ended, "{:?}", desk.seen);
+    let known = fixture.past_events.iter().position(|it| surveyed(it, quick).is_some());
+    let ended = fixture.past_events.iter().position(is_end);
+    assert!(known.is_some() && known < ended, "{:?}", fixture.past_events);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_runs_after_its_acknowledged_end_is_stopped_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
-    let desk = Desk::without_image(engine(dir.path()));
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    let_run(&desk, dir.path(), token, u64::MAX);
-    let survey = desk.docker().survey().await;
+    let fixture = DockerFixture::without_image(engine(dir.path()));
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    let_run(&fixture, dir.path(), token, u64::MAX);
+    let survey = fixture.docker().survey().await;
     assert!(
         matches!(survey.restored.as_slice(), [Restored { found: Found::Running { .. }, .. }]),
         "{survey:?}"
     );
 
-    desk.docker().forget(token);
+    fixture.docker().forget(token);
 
-    desk.until("it is removed", || !desk.dir(token).exists()).await;
+    fixture.until("it is removed", || !fixture.dir(token).exists()).await;
     let stops = std::fs::read_to_string(dir.path().join("stops")).expect("it is stopped");
-    assert_eq!(stops, format!("stop -- {}\n", desk.name(token)));
+    assert_eq!(stops, format!("stop -- {}\n", fixture.name(token)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_past_its_deadline_is_reported() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(engine(dir.path()));
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    let_run(&desk, dir.path(), token, 1_767_225_690);
+    let mut fixture = DockerFixture::without_image(engine(dir.path()));
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    let_run(&fixture, dir.path(), token, 1_767_225_690);
 
-    let survey = desk.docker().survey().await;
+    let survey = fixture.docker().survey().await;
 
     let [Restored { launch, found: Found::Running { .. }, .. }] = survey.restored.as_slice() else {
         panic!("{survey:?}")
     };
     assert_eq!(launch.time_left, Some(Duration::from_secs(90)));
-    desk.event(|it| (*it == RuntimeEvent::Overdue(token)).then_some(())).await;
+    fixture.event(|it| (*it == RuntimeEvent::Overdue(token)).then_some(())).await;
     assert!(!dir.path().join("stops").exists(), "the state machine decides that");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leftover_probe_of_this_worker_is_removed() {
     let dir = tempfile::tempdir().expect("a directory");
-    let desk = Desk::without_image(engine(dir.path()));
+    let fixture = DockerFixture::without_image(engine(dir.path()));
     let probes = [1, 2].map(|worker| {
-        let name = format!("longshore-{}-probe-{worker}", desk.membership.cluster);
+        let name = format!("longshore-{}-probe-{worker}", fixture.membership.cluster);
         let container = serde_json::json!({
             "Id": format!("abc{worker}"), "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z",
             "Labels": {
-                "longshore.cluster": desk.membership.cluster.to_string(),
+                "longshore.cluster": fixture.membership.cluster.to_string(),
                 "longshore.worker": worker.to_string(), "longshore.probe": "true",
             },
             "State": {"Status": "created", "ExitCode": 127, "StartedAt": "", "FinishedAt": ""},
@@ -170,18 +170,18 @@ async fn a_leftover_probe_of_this_worker_is_removed() {
         std::fs::write(&path, format!("{container}\n")).expect("written");
         path
     });
-    assert!(desk.docker().survey().await.availability.is_available());
-    desk.until("it is removed", || !probes[0].exists()).await;
+    assert!(fixture.docker().survey().await.availability.is_available());
+    fixture.until("it is removed", || !probes[0].exists()).await;
     assert!(probes[1].exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_without_a_directory_recovers_its_definition() {
-    let Some(mut desk) = Desk::new() else { return };
-    let name = desk.name(launch(1, spec(&[])).token);
+    let Some(mut fixture) = DockerFixture::new() else { return };
+    let name = fixture.name(launch(1, spec(&[])).token);
     let nonce = format!("longshore.nonce={}", launch(1, spec(&[])).token.nonce);
     let labels = [
-        format!("longshore.cluster={}", desk.membership.cluster),
+        format!("longshore.cluster={}", fixture.membership.cluster),
         "longshore.worker=1".into(),
         "longshore.job=1".into(),
         "longshore.fence=1".into(),
@@ -195,7 +195,7 @@ async fn a_container_without_a_directory_recovers_its_definition() {
     let made = made.args([IMAGE, "sleep", "600"]).output().expect("the docker program");
     assert!(made.status.success(), "{made:?}");
 
-    let survey = desk.docker().survey().await;
+    let survey = fixture.docker().survey().await;
 
     let [Restored { launch, found: Found::Running { .. }, .. }] = survey.restored.as_slice() else {
         panic!("{survey:?}")
@@ -205,11 +205,11 @@ async fn a_container_without_a_directory_recovers_its_definition() {
     assert_eq!(launch.spec.stop_signal.as_deref(), Some("SIGINT"));
     assert!(launch.time_left.is_some_and(|it| it.as_secs() > 1_000_000));
     // A container of the worker's own carries the same labels.
-    let own = desk.start(2, shell("sleep 600"));
-    desk.started(own).await;
-    desk.docker = None;
-    std::fs::remove_dir_all(desk.dir(own)).expect("lost");
-    let survey = desk.restart().await;
+    let own = fixture.start(2, shell("sleep 600"));
+    fixture.started(own).await;
+    fixture.docker = None;
+    std::fs::remove_dir_all(fixture.dir(own)).expect("lost");
+    let survey = fixture.restart().await;
     let own = survey.restored.iter().find(|it| it.launch.token == own).expect("it is found");
     assert_eq!((own.launch.spec.stop_grace.as_secs(), own.launch.spec.init), (10, true));
     docker(["rm", "-f", &name]);
@@ -217,37 +217,37 @@ async fn a_container_without_a_directory_recovers_its_definition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_container_is_not_removed_when_forgotten() {
-    let Some(mut desk) = Desk::new() else { return };
-    let running = desk.start(1, spec(&["sleep", "600"]));
-    desk.started(running).await;
-    let ended = desk.start(2, spec(&["true"]));
-    desk.outcome(ended).await;
+    let Some(mut fixture) = DockerFixture::new() else { return };
+    let running = fixture.start(1, spec(&["sleep", "600"]));
+    fixture.started(running).await;
+    let ended = fixture.start(2, spec(&["true"]));
+    fixture.outcome(ended).await;
 
-    desk.docker().forget(running);
-    desk.docker().forget(ended);
+    fixture.docker().forget(running);
+    fixture.docker().forget(ended);
 
     // They are removed in this order.
-    desk.until("the other one is removed", || !desk.dir(ended).exists()).await;
-    let name = desk.name(running);
+    fixture.until("the other one is removed", || !fixture.dir(ended).exists()).await;
+    let name = fixture.name(running);
     let state = docker(["inspect", "--type", "container", "-f", "{{.State.Status}}", "--", &name]);
     assert_eq!(String::from_utf8_lossy(&state.stdout).trim(), "running");
-    assert!(desk.dir(running).exists(), "a directory does not go before its container");
+    assert!(fixture.dir(running).exists(), "a directory does not go before its container");
     assert!(docker(["stop", "-t", "1", "--", &name]).status.success());
-    desk.until("it is removed too", || !desk.dir(running).exists()).await;
+    fixture.until("it is removed too", || !fixture.dir(running).exists()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_links_from_others_is_found() {
-    let Some(mut desk) = Desk::new() else { return };
-    let token = desk.start(1, ContainerSpec { network: None, ..spec(&["sleep", "600"]) });
-    desk.started(token).await;
-    let name = desk.name(token);
-    let cluster = format!("longshore.cluster={}", desk.membership.cluster);
+    let Some(mut fixture) = DockerFixture::new() else { return };
+    let token = fixture.start(1, ContainerSpec { network: None, ..spec(&["sleep", "600"]) });
+    fixture.started(token).await;
+    let name = fixture.name(token);
+    let cluster = format!("longshore.cluster={}", fixture.membership.cluster);
     let link = format!("{name}:job");
     let linked = docker(["run", "-d", "--label", &cluster, "--link", &link, IMAGE, "sleep", "600"]);
     assert!(linked.status.success(), "{linked:?}");
 
-    let survey = desk.restart().await;
+    let survey = fixture.restart().await;
 
     assert!(survey.availability.is_available(), "{survey:?}");
     assert_eq!(survey.restored.len(), 1);
@@ -268,10 +268,10 @@ async fn an_incomplete_list_is_not_used() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let mut tokens = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let mut tokens = [1, 2].map(|job| show_ended(&fixture, dir.path(), job, 1, 0));
 
-    let survey = desk.docker().survey().await;
+    let survey = fixture.docker().survey().await;
 
     assert!(!survey.availability.is_available(), "{survey:?}");
     std::fs::write(dir.path().join("whole"), "").expect("written");
@@ -281,7 +281,7 @@ async fn an_incomplete_list_is_not_used() {
         }
         _ => None,
     };
-    let mut found = desk.event(surveyed).await;
+    let mut found = fixture.event(surveyed).await;
     found.sort_unstable();
     tokens.sort_unstable();
     assert_eq!(found, tokens);
@@ -300,37 +300,37 @@ async fn unreadable_directories_make_the_survey_incomplete() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let [known, bare] = [1, 2].map(|job| show_ended(&desk, dir.path(), job, 1, 0));
-    let store = AttemptStore::open(desk.state.path()).expect("a store");
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let [known, bare] = [1, 2].map(|job| show_ended(&fixture, dir.path(), job, 1, 0));
+    let store = AttemptStore::open(fixture.state.path()).expect("a store");
     store.create(&launch(1, spec(&["true"]))).expect("a directory");
-    let attempt = AttemptDir::at(&desk.dir(known));
+    let attempt = AttemptDir::at(&fixture.dir(known));
     attempt
         .record_stopping(Stopping { cause: StopCause::Cancel, at: RecordedInstant::default() })
         .expect("kept");
     // A link to itself cannot be read by any user.
-    let exit = desk.dir(known).join("exit");
+    let exit = fixture.dir(known).join("exit");
     std::os::unix::fs::symlink("exit", &exit).expect("a link");
     let mut other = launch(2, spec(&["true"]));
     other.token.nonce = Nonce(5);
     store.create(&other).expect("in the place of the one that is missing");
 
-    let survey = desk.docker().survey().await;
+    let survey = fixture.docker().survey().await;
 
     assert!(survey.restored.is_empty(), "{survey:?}");
     let Availability::Unavailable(why) = &survey.availability else { panic!("{survey:?}") };
     assert!(why.contains("attempts/"), "{why}");
     std::fs::remove_file(&exit).expect("gone");
-    let found = desk.event(|it| surveyed(it, known)).await;
+    let found = fixture.event(|it| surveyed(it, known)).await;
     assert_eq!(found.stopping.map(|it| it.cause), Some(StopCause::Cancel), "{found:?}");
     let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    assert_ne!(availabilities(&desk.seen).last(), Some(&&available), "one is missing");
-    std::fs::remove_dir_all(desk.dir(bare)).expect("gone");
-    desk.seen.clear();
-    desk.event(|it| surveyed(it, bare)).await;
-    desk.event(|it| (*it == available).then_some(())).await;
+    assert_ne!(availabilities(&fixture.past_events).last(), Some(&&available), "one is missing");
+    std::fs::remove_dir_all(fixture.dir(bare)).expect("gone");
+    fixture.past_events.clear();
+    fixture.event(|it| surveyed(it, bare)).await;
+    fixture.event(|it| (*it == available).then_some(())).await;
 }
 
-fn availabilities(seen: &[RuntimeEvent]) -> Vec<&RuntimeEvent> {
-    seen.iter().filter(|it| matches!(it, RuntimeEvent::Availability(..))).collect()
+fn availabilities(events: &[RuntimeEvent]) -> Vec<&RuntimeEvent> {
+    events.iter().filter(|it| matches!(it, RuntimeEvent::Availability(..))).collect()
 }

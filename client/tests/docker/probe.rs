@@ -1,4 +1,4 @@
-//! The docker runtime's probe after it was told that nothing starts on its engine.
+//! The docker runtime's probe after the worker decided that nothing starts on its engine.
 
 use longshore_client::runtime::Runtime;
 use longshore_client::runtime::docker::Config;
@@ -6,21 +6,21 @@ use protocol::RuntimeKind;
 use protocol::report::Availability;
 use worker::input::RuntimeEvent;
 
-use crate::support::{Desk, docker, spec, stand_in};
+use crate::support::{DockerFixture, docker, spec, stand_in};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_successful_probe_makes_the_engine_available_and_leaves_no_container() {
-    let Some(mut desk) = Desk::new() else { return };
+    let Some(mut fixture) = DockerFixture::new() else { return };
     let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
     let doubted = |it: &RuntimeEvent| {
         matches!(it, RuntimeEvent::Availability(_, Availability::Unavailable(_))).then_some(())
     };
-    desk.run(1, spec(&["true"])).await;
-    desk.docker().probe(spec(&["true"]).into(), "nothing starts".into());
-    desk.event(doubted).await;
-    desk.seen.clear();
-    desk.event(|it| (*it == available).then_some(())).await;
-    let name = format!("longshore-{}-probe-{}", desk.membership.cluster, desk.membership.worker);
+    fixture.run(1, spec(&["true"])).await;
+    fixture.docker().probe(spec(&["true"]).into(), "nothing starts".into());
+    fixture.event(doubted).await;
+    fixture.past_events.clear();
+    fixture.event(|it| (*it == available).then_some(())).await;
+    let name = format!("longshore-{}-probe-{}", fixture.membership.cluster, fixture.membership.worker);
     assert!(!docker(["inspect", "--type", "container", "--", &name]).status.success());
 }
 
@@ -42,17 +42,17 @@ async fn a_probe_repeats_until_the_engine_starts_containers() {
         esac",
         dir.path().display()
     );
-    let mut desk =
-        Desk::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
+    let mut fixture =
+        DockerFixture::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
     let available = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    desk.docker().probe(spec(&["true"]).into(), "three starts failed".into());
-    desk.docker().probe(spec(&["true"]).into(), "three starts failed".into());
+    fixture.docker().probe(spec(&["true"]).into(), "three starts failed".into());
+    fixture.docker().probe(spec(&["true"]).into(), "three starts failed".into());
 
-    desk.event(|it| (*it == available).then_some(())).await;
+    fixture.event(|it| (*it == available).then_some(())).await;
 
     let why = Availability::Unavailable("three starts failed".into());
-    let told = desk.seen.iter().filter(|it| **it != available).collect::<Vec<_>>();
-    assert_eq!(told, [&RuntimeEvent::Availability(RuntimeKind::Docker, why)]);
+    let others = fixture.past_events.iter().filter(|it| **it != available).collect::<Vec<_>>();
+    assert_eq!(others, [&RuntimeEvent::Availability(RuntimeKind::Docker, why)]);
     let tries = std::fs::read_to_string(dir.path().join("tries")).expect("it was tried");
     assert_eq!(tries.lines().count(), 2, "{tries}");
     assert!(tries.contains("--entrypoint /longshore-probe"), "{tries}");

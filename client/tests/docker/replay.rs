@@ -9,7 +9,7 @@ use protocol::Token;
 use protocol::report::{OutputLengths, Stream};
 use worker::input::Exit;
 
-use crate::support::{Desk, Outcome, show_ended, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, show_ended, spec, stand_in};
 
 fn config(dir: &Path, logs: &str) -> Config {
     config_with(dir, RUN, logs)
@@ -42,10 +42,10 @@ fn output(outcome: &Outcome) -> OutputLengths {
     }
 }
 
-async fn run(desk: &mut Desk, dir: &Path) -> (Token, Outcome) {
-    let token = show_ended(desk, dir, 1, 1, 0);
-    desk.start(1, spec(&["true"]));
-    let outcome = desk.outcome(token).await;
+async fn run(fixture: &mut DockerFixture, dir: &Path) -> (Token, Outcome) {
+    let token = show_ended(fixture, dir, 1, 1, 0);
+    fixture.start(1, spec(&["true"]));
+    let outcome = fixture.outcome(token).await;
     (token, outcome)
 }
 
@@ -55,9 +55,9 @@ async fn a_failing_log_is_read_again_and_dockers_message_is_not_output() {
     let logs = "printf 'one\\ntwo\\n'; printf 'err\\n' >&2
                 [ -e broken ] || { touch broken; echo 'unexpected EOF' >&2; exit 1; }
                 printf 'three\\n'; printf 'said: unexpected EOF\\n' >&2";
-    let mut desk = Desk::without_image(config(dir.path(), logs));
-    let (token, outcome) = run(&mut desk, dir.path()).await;
-    let (stdout, stderr, replayed) = desk.output(token).await;
+    let mut fixture = DockerFixture::without_image(config(dir.path(), logs));
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
+    let (stdout, stderr, replayed) = fixture.output(token).await;
     assert_eq!(String::from_utf8_lossy(&stdout), "one\ntwo\nthree\n");
     assert_eq!(String::from_utf8_lossy(&stderr), "err\nsaid: unexpected EOF\n");
     assert!(replayed);
@@ -73,9 +73,9 @@ async fn a_message_of_the_cli_is_not_output_in_whichever_pieces_it_comes() {
                 printf 'Error respo' >&2; sleep 0.3
                 echo 'nse from daemon: can not get logs from container which is dead or marked for removal' >&2
                 exit 1";
-    let mut desk = Desk::without_image(config(dir.path(), logs));
-    let (token, outcome) = run(&mut desk, dir.path()).await;
-    let (stdout, stderr, _) = desk.output(token).await;
+    let mut fixture = DockerFixture::without_image(config(dir.path(), logs));
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
+    let (stdout, stderr, _) = fixture.output(token).await;
     assert_eq!(String::from_utf8_lossy(&stdout), "one\n");
     assert_eq!(String::from_utf8_lossy(&stderr), "err\nmore\n");
     assert_eq!(output(&outcome), OutputLengths { stdout: 4, stderr: 9 });
@@ -85,9 +85,9 @@ async fn a_message_of_the_cli_is_not_output_in_whichever_pieces_it_comes() {
 async fn an_unreadable_log_leaves_a_gap() {
     let dir = tempfile::tempdir().expect("a directory");
     let logs = "echo logs >> calls; echo 'Error response from daemon: cannot read' >&2; exit 1";
-    let mut desk = Desk::without_image(config(dir.path(), logs));
-    let (token, outcome) = run(&mut desk, dir.path()).await;
-    let ([stdout, stderr], _, gaps) = desk.output_and_gaps(token).await;
+    let mut fixture = DockerFixture::without_image(config(dir.path(), logs));
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
+    let ([stdout, stderr], _, gaps) = fixture.output_and_gaps(token).await;
     assert_eq!((stdout, stderr), (b"one\n_".to_vec(), b"_".to_vec()), "nobody knows how much it is");
     assert_eq!(gaps, [(Stream::Stdout, 4, 1), (Stream::Stderr, 0, 1)]);
     assert_eq!(output(&outcome), OutputLengths { stdout: 5, stderr: 1 });
@@ -98,9 +98,9 @@ async fn an_unreadable_log_leaves_a_gap() {
 async fn a_log_without_its_beginning_continues_at_the_end_of_the_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config_with(dir.path(), "seq 2000; exit 5", "seq 1000 3000");
-    let mut desk = Desk::without_image(config);
-    let (token, outcome) = run(&mut desk, dir.path()).await;
-    let (stdout, _, replayed) = desk.output(token).await;
+    let mut fixture = DockerFixture::without_image(config);
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
+    let (stdout, _, replayed) = fixture.output(token).await;
     assert_eq!(stdout, seq(1, 3000));
     assert!(replayed);
     assert_eq!(output(&outcome).stdout, stdout.len() as u64);
@@ -113,9 +113,9 @@ async fn log_bytes_that_the_engine_dropped_unread_are_a_gap() {
     let logs = "echo read >> reads; reads=$(wc -l < reads)
                 [ $reads -gt 2 ] || { seq 5001 5500; [ $reads = 1 ]; exit; }
                 seq 5001 6000; echo err >&2";
-    let mut desk = Desk::without_image(config_with(dir.path(), "seq 2000; exit 5", logs));
-    let (token, outcome) = run(&mut desk, dir.path()).await;
-    let ([stdout, stderr], replayed, gaps) = desk.output_and_gaps(token).await;
+    let mut fixture = DockerFixture::without_image(config_with(dir.path(), "seq 2000; exit 5", logs));
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
+    let ([stdout, stderr], replayed, gaps) = fixture.output_and_gaps(token).await;
     let known = seq(1, 2000);
     assert_eq!(gaps, [(Stream::Stdout, known.len() as u64, 1)]);
     assert_eq!(stdout, [known, b"_".to_vec(), seq(5001, 6000)].concat());
@@ -134,12 +134,12 @@ async fn output_that_a_full_disk_refuses_becomes_a_gap() {
     let dir = tempfile::tempdir().expect("a directory");
     let logs = format!("printf 'one\\n'; yes | head -c {WRITTEN}");
     let config = config(dir.path(), &logs);
-    let membership = Desk::without_image(Config::default()).membership;
-    let mut desk = Desk::at(config, Arc::clone(&disk.0), membership);
-    let (token, outcome) = run(&mut desk, dir.path()).await;
+    let membership = DockerFixture::without_image(Config::default()).membership;
+    let mut fixture = DockerFixture::at(config, Arc::clone(&disk.0), membership);
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
     let all = 4 + WRITTEN;
     assert_eq!(output(&outcome), OutputLengths { stdout: all, stderr: 0 });
-    let ([stdout, stderr], _, gaps) = desk.output_and_gaps(token).await;
+    let ([stdout, stderr], _, gaps) = fixture.output_and_gaps(token).await;
     assert_eq!((stdout.len() as u64, stderr.len()), (all, 0));
     let kept = stdout.iter().position(|it| *it == b'_').expect("a gap");
     assert!((4..DISK_BYTES).contains(&(kept as u64)), "{kept}");
@@ -181,9 +181,9 @@ async fn outages_of_the_engine_do_not_count_as_failures_of_the_log() {
     let logs = "echo read >> reads
                 [ $(wc -l < reads) -gt 3 ] || { touch down; echo 'Cannot connect to the Docker daemon' >&2; exit 1; }
                 printf 'one\\ntwo\\n'";
-    let mut desk = Desk::without_image(config(dir.path(), logs));
-    let (token, outcome) = run(&mut desk, dir.path()).await;
-    let (stdout, stderr, _) = desk.output(token).await;
+    let mut fixture = DockerFixture::without_image(config(dir.path(), logs));
+    let (token, outcome) = run(&mut fixture, dir.path()).await;
+    let (stdout, stderr, _) = fixture.output(token).await;
     assert_eq!((stdout, stderr), (b"one\ntwo\n".to_vec(), Vec::new()));
     assert_eq!(output(&outcome), OutputLengths { stdout: 8, stderr: 0 });
 }

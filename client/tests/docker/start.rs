@@ -13,7 +13,7 @@ use protocol::{ContainerSpec, RuntimeKind};
 use worker::input::{Exit, Restored, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
-use crate::support::{Desk, Outcome, launch, recorder, show_ended, spec, stand_in};
+use crate::support::{DockerFixture, Outcome, launch, recorder, show_ended, spec, stand_in};
 
 fn config(program: impl Into<std::path::PathBuf>) -> Config {
     Config { program: program.into(), ..Config::default() }
@@ -38,30 +38,32 @@ async fn a_start_interrupted_by_an_outage_is_resolved_by_the_engine() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
     let away = |it: &RuntimeEvent| {
         matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available()).then_some(())
     };
-    let ran = show_ended(&desk, dir.path(), 1, 1, 0);
-    desk.start(1, spec(&["true"]));
-    desk.event(away).await;
+    let ran = show_ended(&fixture, dir.path(), 1, 1, 0);
+    fixture.start(1, spec(&["true"]));
+    fixture.event(away).await;
     std::fs::remove_file(dir.path().join("away")).expect("it is away");
-    let outcome = desk.outcome(ran).await;
+    let outcome = fixture.outcome(ran).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 
     // If nothing was made, the attempt goes back, but only when that is known.
-    desk.seen.clear();
-    let token = desk.start(2, spec(&["true"]));
-    desk.event(away).await;
-    let told = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Refused { .. } | RuntimeEvent::Ended { .. });
-    assert!(!desk.seen.iter().any(told), "nobody can know yet: {:?}", desk.seen);
+    fixture.past_events.clear();
+    let token = fixture.start(2, spec(&["true"]));
+    fixture.event(away).await;
+    let is_final =
+        |it: &RuntimeEvent| matches!(it, RuntimeEvent::Refused { .. } | RuntimeEvent::Ended { .. });
+    assert!(!fixture.past_events.iter().any(is_final), "nobody can know yet: {:?}", fixture.past_events);
     std::fs::remove_file(dir.path().join("away")).expect("it is away");
-    let outcome = desk.outcome(token).await;
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::RuntimeUnavailable, _)), "{outcome:?}");
     let refused = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Refused { .. });
     let back = RuntimeEvent::Availability(RuntimeKind::Docker, Availability::Available);
-    let (refused, back) = (desk.seen.iter().position(refused), desk.seen.iter().position(|it| *it == back));
-    assert!(back.is_some() && back < refused, "{:?}", desk.seen);
+    let (refused, back) =
+        (fixture.past_events.iter().position(refused), fixture.past_events.iter().position(|it| *it == back));
+    assert!(back.is_some() && back < refused, "{:?}", fixture.past_events);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,30 +79,30 @@ async fn no_container_is_made_without_a_start_permit() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    desk.holds.store(true, Ordering::Relaxed);
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    fixture.gate_closed.store(true, Ordering::Relaxed);
     let wanted = || ContainerSpec { pull_policy: PullPolicy::Missing, ..spec(&["true"]) };
-    let [allowed, stopped] = [1, 2].map(|job| desk.start(job, wanted()));
+    let [allowed, stopped] = [1, 2].map(|job| fixture.start(job, wanted()));
     for token in [allowed, stopped] {
-        desk.event(|it| (*it == RuntimeEvent::Prepared(token)).then_some(())).await;
+        fixture.event(|it| (*it == RuntimeEvent::Prepared(token)).then_some(())).await;
     }
-    desk.ask_to_stop(stopped, Duration::from_secs(1));
-    let outcome = desk.outcome(stopped).await;
+    fixture.ask_to_stop(stopped, Duration::from_secs(1));
+    let outcome = fixture.outcome(stopped).await;
     assert!(
         matches!(outcome, Outcome::Ended(Exit::NotStarted { fault: StartFailure::Stopped, .. }, _)),
         "{outcome:?}"
     );
     assert!(!dir.path().join("calls").exists(), "nobody has allowed it");
 
-    desk.docker().run(allowed);
-    desk.outcome(allowed).await;
+    fixture.docker().run(allowed);
+    fixture.outcome(allowed).await;
     assert!(dir.path().join("calls").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_available() {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut desk = Desk::without_image(config(recorder(dir.path())));
+    let mut fixture = DockerFixture::without_image(config(recorder(dir.path())));
     let (too_long, long) = ("x".repeat(140_000), "x".repeat(120_000));
     for launch in [
         launch(1, spec(&["echo", &too_long])),
@@ -109,8 +111,8 @@ async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_avail
         Launch { name: "a\0b".into(), ..launch(3, spec(&["true"])) },
     ] {
         let token = launch.token;
-        desk.docker().start(launch);
-        let outcome = desk.outcome(token).await;
+        fixture.docker().start(launch);
+        let outcome = fixture.outcome(token).await;
         let Outcome::Ended(Exit::NotStarted { fault: StartFailure::Definition, message, .. }, _) = outcome
         else {
             panic!("{outcome:?}")
@@ -118,10 +120,10 @@ async fn a_too_long_command_line_is_the_definitions_fault_and_docker_stays_avail
         assert!(message.contains("command line"), "{message}");
     }
     let away = |it: &RuntimeEvent| matches!(it, RuntimeEvent::Availability(_, it) if !it.is_available());
-    assert!(!desk.seen.iter().any(away), "{:?}", desk.seen);
+    assert!(!fixture.past_events.iter().any(away), "{:?}", fixture.past_events);
     assert!(!dir.path().join("calls").exists());
     // Other attempts still run.
-    desk.run(4, spec(&["true"])).await;
+    fixture.run(4, spec(&["true"])).await;
     assert!(dir.path().join("calls").exists());
 }
 
@@ -148,10 +150,10 @@ async fn a_container_started_by_a_dead_cli_does_not_count_as_unstarted() {
         esac"#,
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    desk.start(1, spec(&["true"]));
-    let outcome = desk.outcome(token).await;
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    fixture.start(1, spec(&["true"]));
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 }
 
@@ -170,10 +172,10 @@ async fn a_query_with_an_incomplete_answer_is_repeated() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    desk.start(1, spec(&["true"]));
-    let outcome = desk.outcome(token).await;
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    fixture.start(1, spec(&["true"]));
+    let outcome = fixture.outcome(token).await;
     assert!(dir.path().join("asked").exists());
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 }
@@ -193,21 +195,21 @@ async fn a_start_is_noticed_although_the_list_was_empty_after_a_restart() {
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    let shown = dir.path().join(desk.name(token));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    let shown = dir.path().join(fixture.name(token));
     let ended = std::fs::read_to_string(&shown).expect("it is shown");
     std::fs::write(&shown, ended.replace("exited", "running")).expect("written");
-    desk.start(1, spec(&["true"]));
-    desk.until("it is run", || dir.path().join("calls").exists()).await;
+    fixture.start(1, spec(&["true"]));
+    fixture.until("it is run", || dir.path().join("calls").exists()).await;
 
-    let survey = desk.restart().await;
+    let survey = fixture.restart().await;
     assert!(matches!(survey.restored.as_slice(), [Restored { found: Found::Unknown, .. }]), "{survey:?}");
 
-    desk.started(token).await;
+    fixture.started(token).await;
     std::fs::write(&shown, ended).expect("written");
     std::fs::write(dir.path().join("go"), "").expect("written");
-    let outcome = desk.outcome(token).await;
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
 }
 
@@ -232,7 +234,7 @@ async fn a_mount_keeps_the_path_that_was_checked() {
     std::os::unix::fs::symlink(allowed.join("real"), &link).expect("a link");
     let allow = Allow { mounts: vec![allowed.clone()], ..Allow::default() };
     let settings = Config { allow, sees_engine_disks: true, ..config(stand_in(dir.path(), &script)) };
-    let mut desk = Desk::without_image(settings.clone());
+    let mut fixture = DockerFixture::without_image(settings.clone());
     let mounts = |image: &str| ContainerSpec {
         image: image.into(),
         volumes: vec![Volume {
@@ -242,14 +244,14 @@ async fn a_mount_keeps_the_path_that_was_checked() {
         }],
         ..spec(&["true"])
     };
-    show_ended(&desk, dir.path(), 1, 1, 0);
-    let outcome = desk.run(1, mounts("first")).await;
+    show_ended(&fixture, dir.path(), 1, 1, 0);
+    let outcome = fixture.run(1, mounts("first")).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
     let calls = || std::fs::read_to_string(dir.path().join("calls")).expect("it was called");
     let real = allowed.join("real").canonicalize().expect("there");
     assert!(calls().contains(&format!("--mount=type=bind,source={},target=/data", real.display())));
 
-    let outcome = desk.run(2, mounts("second")).await;
+    let outcome = fixture.run(2, mounts("second")).await;
     assert!(matches!(outcome, Outcome::Refused(ReleaseCause::Policy, _)), "{outcome:?}");
     assert_eq!(calls().lines().count(), 1);
 
@@ -257,13 +259,13 @@ async fn a_mount_keeps_the_path_that_was_checked() {
     std::fs::remove_file(&link).expect("it is there");
     std::os::unix::fs::symlink(&real, &link).expect("a link");
     std::fs::remove_file(dir.path().join("first")).expect("it is there");
-    let mut desk = Desk::without_image(Config {
+    let mut fixture = DockerFixture::without_image(Config {
         sees_engine_disks: false,
         allow: Allow { mounts: vec![link.clone()], ..settings.allow.clone() },
         ..settings
     });
-    show_ended(&desk, dir.path(), 3, 1, 0);
-    desk.run(3, mounts("first")).await;
+    show_ended(&fixture, dir.path(), 3, 1, 0);
+    fixture.run(3, mounts("first")).await;
     assert!(calls().contains(&format!("--mount=type=bind,source={},target=/data", link.display())));
 }
 
@@ -281,11 +283,11 @@ async fn a_job_with_gpus_is_given_back_if_the_engine_does_not_tell_whether_it_ha
         esac",
         dir.path().display()
     );
-    let mut desk = Desk::without_image(config(stand_in(dir.path(), &script)));
+    let mut fixture = DockerFixture::without_image(config(stand_in(dir.path(), &script)));
     let mut wanted = spec(&["true"]);
     wanted.resources.gpus = 1;
     wanted.environment.push(("LONGSHORE_GPUS".into(), "0".into()));
-    let outcome = desk.run(1, wanted).await;
+    let outcome = fixture.run(1, wanted).await;
     let Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) = outcome else { panic!("{outcome:?}") };
     assert!(why.contains("GPUs"), "{why}");
     assert!(!dir.path().join("ran").exists());
@@ -297,14 +299,14 @@ async fn the_state_directory_of_the_worker_is_never_mounted() {
     let script = "case $1 in version) echo 1;; events) exec sleep 600;; esac";
     let allow = Allow { mounts: vec!["/".into()], ..Allow::default() };
     let settings = Config { allow, sees_engine_disks: true, ..config(stand_in(dir.path(), script)) };
-    let mut desk = Desk::without_image(settings);
-    let state = desk.state.path().canonicalize().expect("it is there");
+    let mut fixture = DockerFixture::without_image(settings);
+    let state = fixture.state.path().canonicalize().expect("it is there");
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&state, &link).expect("a link");
     for (job, source) in [(1, state.clone()), (2, state.join("attempts")), (3, link)] {
         let volume =
             Volume { source: source.to_str().expect("text").into(), target: "/data".into(), read_only: true };
-        let outcome = desk.run(job, ContainerSpec { volumes: vec![volume], ..spec(&["true"]) }).await;
+        let outcome = fixture.run(job, ContainerSpec { volumes: vec![volume], ..spec(&["true"]) }).await;
         let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
         assert!(why.contains("files of other jobs"), "{why}");
     }
@@ -325,11 +327,11 @@ async fn the_place_of_the_engines_socket_is_never_mounted() {
     };
     let script = "case $1 in version) echo 1;; events) exec sleep 600;; esac";
     let settings = Config { allow, sees_engine_disks: true, ..config(stand_in(dir.path(), script)) };
-    let mut desk = Desk::without_image(settings);
+    let mut fixture = DockerFixture::without_image(settings);
     for (job, source) in [(1, allowed.clone()), (2, allowed.join("run"))] {
         let volume =
             Volume { source: source.to_str().expect("text").into(), target: "/data".into(), read_only: true };
-        let outcome = desk.run(job, ContainerSpec { volumes: vec![volume], ..spec(&["true"]) }).await;
+        let outcome = fixture.run(job, ContainerSpec { volumes: vec![volume], ..spec(&["true"]) }).await;
         let Outcome::Refused(ReleaseCause::Policy, why) = outcome else { panic!("{outcome:?}") };
         assert!(why.contains("would give the Docker socket away"), "{why}");
     }
@@ -353,17 +355,17 @@ async fn a_start_whose_name_is_taken_for_a_while_tries_again_without_a_trace() {
         esac",
         dir.path().display()
     );
-    let mut desk =
-        Desk::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
-    let token = show_ended(&desk, dir.path(), 1, 1, 0);
-    let name = desk.name(token);
+    let mut fixture =
+        DockerFixture::without_image(Config { program: stand_in(dir.path(), &script), ..Config::default() });
+    let token = show_ended(&fixture, dir.path(), 1, 1, 0);
+    let name = fixture.name(token);
     std::fs::rename(dir.path().join(&name), dir.path().join("shown")).expect("hidden");
     std::fs::create_dir(dir.path().join("hidden")).expect("a directory");
     std::fs::write(dir.path().join("hidden").join(&name), "").expect("its name");
-    desk.start(1, spec(&["true"]));
-    let outcome = desk.outcome(token).await;
+    fixture.start(1, spec(&["true"]));
+    let outcome = fixture.outcome(token).await;
     assert!(matches!(outcome, Outcome::Ended(Exit::Ran { code: 0, .. }, _)), "{outcome:?}");
-    let (stdout, stderr, _) = desk.output(token).await;
+    let (stdout, stderr, _) = fixture.output(token).await;
     assert_eq!(
         (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)),
         ("mine\n".into(), "".into())

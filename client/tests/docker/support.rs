@@ -24,18 +24,20 @@ pub(crate) const IMAGE: &str = "longshore-test:local";
 /// Enough time for a loaded machine; successful tests do not wait for it.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// The runtime of one worker.
-pub(crate) struct Desk {
+/// The Docker runtime of one worker, with everything that a test needs to drive and watch it.
+pub(crate) struct DockerFixture {
     pub(crate) docker: Option<Arc<Docker>>,
     /// `true` while the start gate is closed: prepared attempts are reported and not run.
-    pub(crate) holds: Arc<AtomicBool>,
+    pub(crate) gate_closed: Arc<AtomicBool>,
     pub(crate) logs: Logs,
-    pub(crate) told: mpsc::UnboundedReceiver<RuntimeEvent>,
+    /// Events that the test has not looked at yet.
+    pub(crate) events: mpsc::UnboundedReceiver<RuntimeEvent>,
     pub(crate) done: mpsc::UnboundedReceiver<Token>,
     pub(crate) membership: Membership,
     pub(crate) config: Config,
     pub(crate) state: Arc<tempfile::TempDir>,
-    pub(crate) seen: Vec<RuntimeEvent>,
+    /// Events that the test has looked at, in their order.
+    pub(crate) past_events: Vec<RuntimeEvent>,
 }
 
 /// The result of an attempt.
@@ -45,8 +47,8 @@ pub(crate) enum Outcome {
     Refused(ReleaseCause, String),
 }
 
-impl Desk {
-    /// A desk on the real engine, if tests may use it.
+impl DockerFixture {
+    /// A fixture on the real engine, if tests may use it.
     pub(crate) fn new() -> Option<Self> {
         Self::with(Config::default())
     }
@@ -67,14 +69,15 @@ impl Desk {
     /// A runtime with the same state directory as another one.
     pub(crate) fn at(config: Config, state: Arc<tempfile::TempDir>, membership: Membership) -> Self {
         let (logs, done) = Logs::new();
-        let (events, happened): (Events, _) = mpsc::unbounded_channel();
+        let (from_runtime, runtime_events): (Events, _) = mpsc::unbounded_channel();
         let store = AttemptStore::open(state.path()).expect("a store");
-        let docker = Arc::new(Docker::new(config.clone(), store, logs.clone(), events));
+        let docker = Arc::new(Docker::new(config.clone(), store, logs.clone(), from_runtime));
         docker.set_membership(membership);
-        let (tell, told) = mpsc::unbounded_channel();
-        let holds = Arc::new(AtomicBool::new(false));
-        tokio::spawn(allow(Arc::downgrade(&docker), Arc::clone(&holds), happened, tell));
-        Self { docker: Some(docker), holds, logs, told, done, membership, config, state, seen: Vec::new() }
+        let (to_test, events) = mpsc::unbounded_channel();
+        let gate_closed = Arc::new(AtomicBool::new(false));
+        tokio::spawn(allow(Arc::downgrade(&docker), Arc::clone(&gate_closed), runtime_events, to_test));
+        let past_events = Vec::new();
+        Self { docker: Some(docker), gate_closed, logs, events, done, membership, config, state, past_events }
     }
 
     /// Simulates a restart: only the state directory and the engine keep their content.
@@ -115,14 +118,14 @@ impl Desk {
 
     /// The first event that fits, past or future.
     pub(crate) async fn event<T>(&mut self, mut fits: impl FnMut(&RuntimeEvent) -> Option<T>) -> T {
-        if let Some(it) = self.seen.iter().find_map(&mut fits) {
+        if let Some(it) = self.past_events.iter().find_map(&mut fits) {
             return it;
         }
         let found = async {
             loop {
-                let event = self.told.recv().await.expect("the runtime lives");
+                let event = self.events.recv().await.expect("the runtime lives");
                 let fit = fits(&event);
-                self.seen.push(event);
+                self.past_events.push(event);
                 if let Some(it) = fit {
                     return it;
                 }
@@ -130,7 +133,7 @@ impl Desk {
         };
         match tokio::time::timeout(SOON, found).await {
             Ok(it) => it,
-            Err(_) => panic!("nothing of the kind happened; what did: {:?}", self.seen),
+            Err(_) => panic!("nothing of the kind happened; what did: {:?}", self.past_events),
         }
     }
 
@@ -166,7 +169,7 @@ impl Desk {
         (stdout, stderr, replayed)
     }
 
-    /// Like [`Desk::output`]; each gap is a stream, an offset and a length, shown as underscores.
+    /// Like [`DockerFixture::output`]; each gap is a stream, an offset and a length, shown as underscores.
     pub(crate) async fn output_and_gaps(
         &mut self,
         token: Token,
@@ -202,10 +205,10 @@ impl Desk {
     }
 
     /// Waits for a condition outside of the runtime.
-    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub(crate) async fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let mut looks = tokio::time::interval(Duration::from_millis(50));
         let wait = async {
-            while !holds() {
+            while !condition() {
                 looks.tick().await;
             }
         };
@@ -218,24 +221,27 @@ impl Desk {
 }
 
 /// Answers as the state machine does while the start gate is open; passes on everything else.
-async fn allow(docker: Weak<Docker>, holds: Arc<AtomicBool>, mut happened: Told, tell: Events) {
-    while let Some(event) = happened.recv().await {
+async fn allow(
+    docker: Weak<Docker>,
+    gate_closed: Arc<AtomicBool>,
+    mut runtime_events: mpsc::UnboundedReceiver<RuntimeEvent>,
+    to_test: Events,
+) {
+    while let Some(event) = runtime_events.recv().await {
         match event {
             RuntimeEvent::ImageMissing(token) => {
                 docker.upgrade().inspect(|docker| docker.pull(token));
             }
-            RuntimeEvent::Prepared(token) if !holds.load(Ordering::Relaxed) => {
+            RuntimeEvent::Prepared(token) if !gate_closed.load(Ordering::Relaxed) => {
                 docker.upgrade().inspect(|docker| docker.run(token));
             }
             // The test may be over.
-            event => drop(tell.send(event)),
+            event => drop(to_test.send(event)),
         }
     }
 }
 
-type Told = mpsc::UnboundedReceiver<RuntimeEvent>;
-
-impl Drop for Desk {
+impl Drop for DockerFixture {
     fn drop(&mut self) {
         let filter = format!("label=longshore.cluster={}", self.membership.cluster);
         // Without the program there is nothing to clean up.
@@ -308,23 +314,23 @@ pub(crate) fn recorder(dir: &Path) -> PathBuf {
 }
 
 /// Shows a successful container of this attempt and worker.
-pub(crate) fn show_ended(desk: &Desk, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
-    show_ended_at(desk, dir, (job, worker, code), "2026-01-01T00:00:01Z")
+pub(crate) fn show_ended(fixture: &DockerFixture, dir: &Path, job: u64, worker: u64, code: i32) -> Token {
+    show_ended_at(fixture, dir, (job, worker, code), "2026-01-01T00:00:01Z")
 }
 
 /// Like [`show_ended`], with this end; all of them started with the year 2026.
 pub(crate) fn show_ended_at(
-    desk: &Desk,
+    fixture: &DockerFixture,
     dir: &Path,
     (job, worker, code): (u64, u64, i32),
     finished_at: &str,
 ) -> Token {
     let token = launch(job, spec(&[])).token;
-    let name = desk.name(token);
+    let name = fixture.name(token);
     let container = serde_json::json!({
         "Id": "abc", "Name": format!("/{name}"), "Created": "2026-01-01T00:00:00Z", "Image": "app",
         "Labels": {
-            "longshore.cluster": desk.membership.cluster.to_string(), "longshore.worker": worker.to_string(),
+            "longshore.cluster": fixture.membership.cluster.to_string(), "longshore.worker": worker.to_string(),
             "longshore.job": token.job.to_string(), "longshore.fence": token.fence.to_string(),
             "longshore.nonce": token.nonce.to_string(),
         },

@@ -35,7 +35,7 @@ impl Scheduler {
         self.grants.entry(session).or_default().push(grant);
     }
 
-    /// Takes back an attempt that this step was to send. Grants go out at the end of a step, behind the order to stop it.
+    /// Takes back an attempt that this step was to send. Grants go out at the end of a step, after the order to stop it.
     pub(crate) fn withdraw_grant(&mut self, session: SessionId, token: Token) {
         if let Some(grants) = self.grants.get_mut(&session) {
             grants.retain(|grant| grant.token != token);

@@ -10,20 +10,21 @@ use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::fleet::classes::Need;
 use crate::fleet::groups::{GroupCount, Intake, RuntimeState, WorkerGroup};
-use crate::ids::{DefinitionNo, NeedId};
+use crate::ids::NeedId;
 use crate::job::LiveState;
 use crate::limits::gate;
-use crate::limits::keys::KeySetNo;
 use crate::queue::LaneKey;
 use crate::state::State;
 use crate::step::PendingReason;
 
-/// The state of a job and its pending reason. `by_workers` answers why the workers do not take the jobs of a lane.
+/// The state of a job and its pending reason. `by_workers` returns the reason why the workers do not take the jobs of a lane: it is
+/// [`why_waiting`] or [`why_waiting_by_search`].
 pub(crate) fn state_and_reason(
     scheduler: &Scheduler,
     id: JobId,
     by_workers: fn(&Scheduler, LaneKey) -> PendingReason,
 ) -> (State, Option<PendingReason>) {
+    // A job that ended within the step that accepted it is gone; the caller sets its state.
     let Some(job) = scheduler.jobs.get(&id) else {
         return (State::Queued, None);
     };
@@ -39,7 +40,8 @@ pub(crate) fn state_and_reason(
     (job.state(), pending)
 }
 
-/// The reason why the jobs of a lane wait: a pause, the workers' if that takes longest to overcome, else that of their limits.
+/// The reason why the jobs of a lane wait. [`PendingReason`] is ordered: what is further from a start ranks lower. `Paused` first. If the
+/// workers' reason ranks below `ServerFull`, it wins; otherwise the limits' reason, if there is one.
 fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: PendingReason) -> PendingReason {
     if scheduler.ready.is_paused(lane.definition()) {
         return PendingReason::Paused;
@@ -80,34 +82,6 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
     nearest.max(others).unwrap_or(PendingReason::NoWorker)
 }
 
-/// True if a connected worker other than `holder` may run jobs of this definition, now or after something that passes: it is full, cordoned,
-/// excluded, or its runtime does not answer. One that is leaving takes nothing any more. The groups of workers must be up to date, as for
-/// [`why_waiting`].
-pub(crate) fn may_run_elsewhere(scheduler: &Scheduler, number: DefinitionNo, holder: WorkerId) -> bool {
-    let need = scheduler.fleet.classes().need_of(number);
-    let (Some(definition), Some((need_id, need))) = (scheduler.definitions.at(number), need) else {
-        return false;
-    };
-    let may_run = |reason: PendingReason| reason >= PendingReason::Cordoned;
-    if !need.workers.is_empty() {
-        let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
-        let mut listed = need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed));
-        return listed.any(|id| {
-            let worker = scheduler.fleet.worker(id).filter(|worker| id != holder && !worker.is_draining());
-            worker.is_some_and(|worker| may_run(reason_of(scheduler, worker, lane)))
-        });
-    }
-    let groups = scheduler.fleet.groups();
-    let own = groups.group_of(holder);
-    let is_leaving =
-        |group: &WorkerGroup| matches!(group, WorkerGroup::Connected { intake: Intake::Leaving, .. });
-    let mut staying = groups.of_revision(definition.revision).filter(|(group, _)| !is_leaving(group));
-    staying.any(|(group, count)| {
-        let others = count.others + count.excluding - usize::from(own == Some(group));
-        others > 0 && may_run(reason_of_group(scheduler, group, definition.runtime(), (need_id, need)))
-    })
-}
-
 /// The same answer as that of [`why_waiting`], found by looking at each worker.
 pub(crate) fn why_waiting_by_search(scheduler: &Scheduler, lane: LaneKey) -> PendingReason {
     let reason = |worker| reason_of(scheduler, worker, lane);
@@ -123,7 +97,8 @@ pub(crate) fn why_waiting_by_search(scheduler: &Scheduler, lane: LaneKey) -> Pen
     }
 }
 
-fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> PendingReason {
+/// The reason that follows from the first obstacle of a worker.
+pub(crate) fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -> PendingReason {
     obstacles(scheduler, worker, lane).next().map_or(PendingReason::Soon, Obstacle::reason)
 }
 
@@ -138,7 +113,8 @@ fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, 
     let groups = || scheduler.fleet.groups().of_revision(definition.revision);
     let reason_of = |group: &WorkerGroup| reason_of_group(scheduler, group, definition.runtime(), need);
     let best = best_reason(groups().filter(|(group, _)| meets(group)), reason_of);
-    // Workers that do not meet the need have this reason at best, and comparing their labels costs most.
+    // `RuntimeUnavailable` is the best reason that workers can have which do not meet the need. To find out which one it is means to compare
+    // their labels, which costs most.
     if best > PendingReason::RuntimeUnavailable {
         return best;
     }
@@ -166,7 +142,7 @@ fn best_reason<'a>(
 }
 
 /// The reason that follows from the first obstacle of the workers of a group, in the order of [`obstacles`].
-fn reason_of_group(
+pub(crate) fn reason_of_group(
     scheduler: &Scheduler,
     group: &WorkerGroup,
     runtime: RuntimeKind,
@@ -177,15 +153,11 @@ fn reason_of_group(
     };
     let of_runtime = RuntimeKind::ALL.into_iter().zip(runtimes).find(|(kind, _)| *kind == runtime);
     let state = of_runtime.map_or(RuntimeState::Missing, |(_, state)| *state);
-    let has_labels = || {
-        let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
-        facts.is_none_or(|facts| facts.meets_by_labels(need))
-    };
+    let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
     let reservation = scheduler.fleet.classes().reservation_of(need_id);
-    let is_large_enough = || {
-        let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
-        facts.is_none_or(|facts| facts.meets_by_resources(reservation))
-    };
+    // Closures: only few groups come as far as these comparisons.
+    let has_labels = || facts.is_none_or(|facts| facts.meets_by_labels(need));
+    let is_large_enough = || facts.is_none_or(|facts| facts.meets_by_resources(reservation));
     match (state, intake) {
         (RuntimeState::Missing, _) => PendingReason::NoRuntime,
         _ if !has_labels() => PendingReason::NoMatch,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use protocol::WorkerId;
 
 use super::classes::Need;
-use super::{Fleet, list, unlist};
+use super::{Fleet, index_worker, unindex_worker};
 use crate::ids::DefinitionNo;
 
 impl Fleet {
@@ -15,23 +15,23 @@ impl Fleet {
         self.touched.insert(id);
         let facts = worker.class_facts(&self.classes);
         if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
-            // Other resources may be left, or other definitions may ask for them.
+            // Its free resources may have changed.
             worker.holdings.mark_changed();
             return self.refresh(id);
         }
-        unlist(&mut self.with_room, &mut self.classes, worker);
+        unindex_worker(&mut self.with_room, &mut self.classes, worker);
         if let Some(old) = worker.class.take() {
             self.classes.leave(old, id);
         }
         worker.fitting = worker.compute_fitting(&self.classes);
         worker.class = Some(self.classes.join(facts, id));
-        list(&mut self.with_room, &mut self.classes, worker);
+        index_worker(&mut self.with_room, &mut self.classes, worker);
         if worker.listed_at.is_some() {
             self.newly_eligible.insert(id);
         }
     }
 
-    /// Puts a worker into its class again if it has one: it has connected in this life of the server.
+    /// Puts a worker into its class again if it has one: it has connected since the server's start.
     pub fn reclassify_known(&mut self, id: WorkerId) {
         if self.workers.get(&id).is_some_and(|worker| worker.class.is_some()) {
             self.reclassify(id);

@@ -328,12 +328,12 @@ impl Fleet {
         if worker.listed_at.is_none() && load.is_some() {
             self.newly_eligible.insert(id);
         }
-        unlist(&mut self.with_room, &mut self.classes, worker);
+        unindex_worker(&mut self.with_room, &mut self.classes, worker);
         worker.listed_at = load.map(|load| (load, self.ties.next_u32()));
         if let Some(fitting) = fitting {
             worker.fitting = fitting;
         }
-        list(&mut self.with_room, &mut self.classes, worker);
+        index_worker(&mut self.with_room, &mut self.classes, worker);
     }
 
     /// Classes of workers and needs of definitions.
@@ -375,8 +375,8 @@ impl Fleet {
     }
 }
 
-/// Lists a worker with those that have room, if it has and is not set aside.
-fn list(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
+/// Adds a worker to the indexes of those with room, if it has room and is not set aside.
+fn index_worker(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
     let Some(position) = worker.listing() else { return };
     with_room.insert(position);
     if let Some(class) = worker.class {
@@ -384,8 +384,8 @@ fn list(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Work
     }
 }
 
-/// Takes back [`list`], before anything changes that it depends on.
-fn unlist(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
+/// Undoes [`index_worker`], before anything changes that it depends on.
+fn unindex_worker(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
     let Some(position) = worker.listing() else { return };
     with_room.remove(&position);
     if let Some(class) = worker.class {

@@ -2,7 +2,7 @@
 
 use protocol::{JobId, WorkerId};
 
-use super::{FULL, Fleet, Worker, list, unlist};
+use super::{FULL, Fleet, Worker, index_worker, unindex_worker};
 use crate::queue::QueueKey;
 use crate::reservation::Reservation;
 
@@ -55,7 +55,7 @@ impl Fleet {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         self.touched.insert(id);
         self.set_aside.insert(id, job.job());
-        unlist(&mut self.with_room, &mut self.classes, worker);
+        unindex_worker(&mut self.with_room, &mut self.classes, worker);
         let is_replaced = worker.set_aside.replace(job).is_some();
         // The new one may admit what the old one did not.
         if is_replaced && worker.listed_at.is_some() {
@@ -71,7 +71,7 @@ impl Fleet {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         self.touched.insert(id);
         worker.set_aside = None;
-        list(&mut self.with_room, &mut self.classes, worker);
+        index_worker(&mut self.with_room, &mut self.classes, worker);
         if worker.listed_at.is_some() {
             self.newly_eligible.insert(id);
         }

@@ -30,12 +30,11 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
                 scheduler.change(Change::Noted { job: request.job, at: now.utc, note });
             }
             stop(scheduler, now, request.job, fence, StopCause::Cancel, request.by);
-            scheduler.reply(request.ticket, Answer::Cancelling(state));
+            scheduler.reply(request.ticket, Answer::CancelRequested { state });
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
-            let reason = alloc::format!("cancelled by {}", request.by);
-            attempt_end::end_unheld(scheduler, now, request.job, State::Cancelled, reason);
-            scheduler.reply(request.ticket, Answer::Cancelling(State::Cancelled));
+            end_waiting(scheduler, now, request.job, &request.by);
+            scheduler.reply(request.ticket, Answer::CancelRequested { state: State::Cancelled });
         }
         LiveState::Parent { .. }
             if request.scope == CancelScope::Waiting && run_on::is_held(scheduler, request.job) =>
@@ -45,7 +44,7 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
         LiveState::Parent { .. } => {
             run_on::cancel_parent(scheduler, now, request.job, request.by);
             let state = scheduler.jobs.get(&request.job).map_or(State::Cancelled, Job::state);
-            scheduler.reply(request.ticket, Answer::Cancelling(state));
+            scheduler.reply(request.ticket, Answer::CancelRequested { state });
         }
     }
 }
@@ -59,16 +58,16 @@ pub(crate) fn cancel_for(scheduler: &mut Scheduler, now: Now, id: JobId, by: Str
             stop(scheduler, now, id, fence, StopCause::Cancel, by);
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
-            attempt_end::end_unheld(
-                scheduler,
-                now,
-                id,
-                State::Cancelled,
-                alloc::format!("cancelled by {by}"),
-            );
+            end_waiting(scheduler, now, id, &by);
         }
         LiveState::Parent { .. } => run_on::cancel_parent(scheduler, now, id, by),
     }
+}
+
+/// Ends a job that has no attempt on a worker.
+fn end_waiting(scheduler: &mut Scheduler, now: Now, id: JobId, by: &str) {
+    let reason = alloc::format!("cancelled by {by}");
+    attempt_end::end_unheld(scheduler, now, id, State::Cancelled, reason);
 }
 
 /// Stops the current attempt of a job. The first recorded cause wins, but a cancel is always recorded,
@@ -113,7 +112,7 @@ fn set_loss_alarm(scheduler: &mut Scheduler, now: Now, id: JobId, holder: Worker
         return;
     };
     let at = (contact + after).max(now.up);
-    // With `on_lost_timeout`, or without a possible successor, it would have been waited for until later.
+    // `on_lost_timeout`, or the lack of a successor, would have set a later alarm.
     if attempt.loss_at.is_none_or(|later| later > at) {
         loss::set_alarm(scheduler, id, at);
     }

@@ -7,10 +7,10 @@ use protocol::{Fence, JobId, Now, Uptime};
 
 use crate::core::Scheduler;
 use crate::definition::OnLost;
-use crate::explain::pending;
 use crate::handlers::forget::FORGOTTEN_AFTER;
 use crate::handlers::{attempt_end, suspension};
 use crate::job::Job;
+use crate::placement::successor;
 use crate::run_on::SetRole;
 use crate::step::ClosedAttempt;
 use crate::timers::Alarm;
@@ -87,7 +87,7 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     // Siblings of a member are left out of account: to look at each worker is too much for one attempt.
     let has_successor = !scheduler.ready.is_paused(job.definition)
         && job.role().pinned_to().is_none()
-        && pending::may_run_elsewhere(scheduler, job.definition, attempt.worker);
+        && successor::may_run_elsewhere(scheduler, job.definition, attempt.worker);
     (!has_successor).then(|| limit.min(look))
 }
 

@@ -20,7 +20,7 @@ use crate::handlers::{
 };
 use crate::job::{Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
-use crate::reconcile::{inventory, unconfirmed, unknown_attempts, unmanaged};
+use crate::reconcile::{foreign, inventory, unconfirmed, unknown_attempts};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::Alarm;
 
@@ -55,7 +55,7 @@ pub(crate) fn report(scheduler: &mut Scheduler, now: Now, session: SessionId, re
             }
         }
         Report::Condition(condition) => update_condition(scheduler, id, condition),
-        Report::Foreign(found) => unmanaged::stop_leftovers(scheduler, session, &found),
+        Report::Foreign(found) => foreign::stop_leftovers(scheduler, session, &found),
         Report::Wanted(revisions) => resend_definitions(scheduler, id, session, &revisions),
         // Output and samples of usage do not pass through the scheduler. A second Hello is a protocol violation.
         Report::Output(_) | Report::Usage(_) => {}

@@ -23,6 +23,7 @@ pub(crate) mod recall_for_slot;
 pub mod rules;
 pub(crate) mod searches;
 pub(crate) mod set_aside;
+pub(crate) mod successor;
 
 use protocol::{JobId, WorkerId};
 

@@ -17,7 +17,7 @@ use crate::core::Scheduler;
 use crate::handlers::{attempt_end, define, expire, first_report, overrun};
 use crate::job::{Job, Presence, Progress, StartState};
 use crate::reconcile::received_inventory::ReceivedInventory;
-use crate::reconcile::{unconfirmed, unknown_attempts, unmanaged};
+use crate::reconcile::{foreign, unconfirmed, unknown_attempts};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
 use crate::timers::Alarm;
 
@@ -41,7 +41,7 @@ pub(crate) fn inventory(
         scheduler.effect(Effect::Close(session, CloseReason::Protocol(rule)));
         return;
     }
-    unmanaged::stop_leftovers(scheduler, session, &part.foreign);
+    foreign::stop_leftovers(scheduler, session, &part.foreign);
     if !part.last {
         return;
     }
@@ -181,7 +181,7 @@ fn update_from_phase(
     }
 }
 
-/// An attempt of this job that has not begun is asked back: the job has waited for too long, or is paused.
+/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is paused.
 fn may_not_start(scheduler: &Scheduler, now: Now, job: &Job) -> bool {
     job.has_expired(now.utc) || scheduler.ready.is_paused(job.definition)
 }

@@ -1,8 +1,8 @@
 //! Agreement between the scheduler and a worker on the attempts that the worker holds: inventories, unknown
-//! attempts, unmanaged containers, and stops that are not confirmed yet.
+//! attempts, foreign containers, and stops that are not confirmed yet.
 
+pub(crate) mod foreign;
 pub(crate) mod inventory;
 mod received_inventory;
 pub(crate) mod unconfirmed;
 pub(crate) mod unknown_attempts;
-pub(crate) mod unmanaged;

@@ -16,8 +16,11 @@ pub enum Answer {
     Replayed(KeyHolder),
     /// No job was made, because this one has the unique key.
     Duplicate(JobId),
-    /// The job is cancelled, or will be when its container is gone.
-    Cancelling(State),
+    /// A cancel was accepted.
+    CancelRequested {
+        /// The state after the request: `Cancelled`, or the present one as long as a container of the job may run.
+        state: State,
+    },
     /// The operator's command was carried out.
     Done,
     /// The request was rejected.

@@ -77,11 +77,11 @@ impl Model {
                     self.say(format!("j{id} noted cancel by {}", request.by));
                     self.stop(id, StopCause::Cancel);
                 }
-                Answer::Cancelling(state)
+                Answer::CancelRequested { state }
             }
             Some((_, _)) => {
                 self.end(id, State::Cancelled, None);
-                Answer::Cancelling(State::Cancelled)
+                Answer::CancelRequested { state: State::Cancelled }
             }
         };
         self.say(format!("reply {}: {answer:?}", request.ticket.0));

@@ -275,7 +275,7 @@ fn answer_words(answer: &Answer) -> String {
         }
         Answer::Replayed(holder) => format!("replayed j{} x{}", holder.job, holder.count),
         Answer::Duplicate(job) => format!("duplicate of j{job}"),
-        Answer::Cancelling(state) => format!("cancelling {}", state.name()),
+        Answer::CancelRequested { state } => format!("cancelling {}", state.name()),
         Answer::Done => "done".into(),
         Answer::Rejected(rejection) => format!("rejected {rejection:?}"),
     }

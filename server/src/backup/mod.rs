@@ -25,9 +25,9 @@ use crate::store::LoadError;
 /// A backup cannot be taken, or cannot be restored. Nothing that was there before is lost by it.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Something is in the way that the caller has to decide about.
+    /// The target cannot be used: it has content, another backup is being made there, or its path has no name. The caller decides.
     #[error("{0}")]
-    InTheWay(String),
+    Occupied(String),
     /// There is no backup where one was said to be.
     #[error("{0}")]
     NoBackup(String),
@@ -37,12 +37,12 @@ pub enum BackupError {
     /// The store, or its copy, cannot be used.
     #[error(transparent)]
     Store(#[from] LoadError),
-    /// The disk says no.
+    /// A file operation failed.
     #[error("cannot {what} {}", .path.display())]
     Io {
         /// The operation that failed, as a verb.
         what: &'static str,
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
         /// Why it failed.
         #[source]

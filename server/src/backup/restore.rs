@@ -34,8 +34,8 @@ pub struct Restored {
 /// was given after an earlier restore of the same backup: as far as that store tells, or else the time that has passed since.
 ///
 /// # Errors
-/// A server has the directory, there is a store in it, or other things and no store, the backup is damaged or newer than this build, or the disk says no. If
-/// anything was moved by then, doing it again finishes it.
+/// A server has the directory, there is a store in it, or other things and no store, the backup is damaged or newer than this build, or a file operation
+/// failed. If anything was moved by then, doing it again finishes it.
 pub fn restore(from: &Path, data: &Path, replace: bool) -> Result<Restored, BackupError> {
     let manifest = Manifest::read(from)?;
     let lock = data.join("lock");
@@ -66,7 +66,7 @@ fn restore_locked(
             "{} has a store: choose another directory, or move it aside with --replace (nothing of it is deleted)",
             data.display()
         );
-        return Err(BackupError::InTheWay(text));
+        return Err(BackupError::Occupied(text));
     }
     let (present, unread) = match data.join(STORE) {
         store if !store.exists() => (None, None),

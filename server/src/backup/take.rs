@@ -17,7 +17,7 @@ use crate::store::sqlite::copy as store;
 /// at work there. With `force` a backup that is at `to` already is replaced; it stays whole until the new one is.
 ///
 /// # Errors
-/// There is no store that this build can read, `to` is taken, or the disk says no; nothing is left behind at `to`.
+/// There is no store that this build can read, `to` is taken, or a file operation failed; nothing is left behind at `to`.
 pub fn take(data: &Path, to: &Path, force: bool) -> Result<Manifest, BackupError> {
     let database = data.join(STORE);
     if !database.exists() {
@@ -55,21 +55,21 @@ impl Target {
         let name = to.file_name().and_then(|name| name.to_str());
         let Some(name) = name.map(str::to_owned) else {
             let text = format!("{} has no name for a backup: name a new directory", to.display());
-            return Err(BackupError::InTheWay(text));
+            return Err(BackupError::Occupied(text));
         };
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(io("make", parent))?;
         let is_taken = to.symlink_metadata().is_ok();
         if is_taken && Manifest::read(to).is_err() {
             let text = format!("{} exists and is no backup: name a new directory", to.display());
-            return Err(BackupError::InTheWay(text));
+            return Err(BackupError::Occupied(text));
         }
         if is_taken && !force {
             let text = format!(
                 "{} has a backup already: name a new directory, or replace it with --force",
                 to.display()
             );
-            return Err(BackupError::InTheWay(text));
+            return Err(BackupError::Occupied(text));
         }
         Ok(Self { parent: parent.to_owned(), name, is_taken })
     }
@@ -119,11 +119,11 @@ impl Draft {
         let lock = File::open(marker).ok();
         if lock.is_none() && Manifest::read(path).is_err() {
             let text = format!("{} is in the way, and is no unfinished backup: move it away", path.display());
-            return Err(BackupError::InTheWay(text));
+            return Err(BackupError::Occupied(text));
         }
         if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()) {
             let text = format!("another backup is being made at {}: wait for it", path.display());
-            return Err(BackupError::InTheWay(text));
+            return Err(BackupError::Occupied(text));
         }
         fs::remove_dir_all(path).map_err(io("remove", path))
     }

@@ -211,6 +211,7 @@ impl Known {
 
     fn count_jobs(&self) {
         self.metrics.set_oldest_due(self.jobs.oldest_queued());
+        self.metrics.set_running(self.jobs.running());
         self.metrics.set_quarantined(self.jobs.quarantined());
     }
 

@@ -60,6 +60,7 @@ pub(super) struct LiveJobs {
     pages: HashMap<u64, Page>,
     /// Queued jobs by the second since which they are due.
     queued: BTreeMap<i64, u32>,
+    running: usize,
     quarantined: usize,
 }
 
@@ -114,19 +115,29 @@ impl LiveJobs {
         self.queued.first_key_value().map(|(second, _)| Timestamp(second.saturating_mul(1_000)))
     }
 
+    /// Jobs whose container runs, and jobs with `run_on` of which a member runs or has run.
+    pub(super) const fn running(&self) -> usize {
+        self.running
+    }
+
     /// Jobs that an operator has to release or cancel.
     pub(super) const fn quarantined(&self) -> usize {
         self.quarantined
     }
 
-    /// Counts a queued or quarantined job in or out.
+    /// Counts a job in or out.
     fn count(&mut self, facts: &JobFacts, is_added: bool) {
         match facts.state {
-            State::Queued => {}
-            State::Quarantined if is_added => return self.quarantined += 1,
-            State::Quarantined => return self.quarantined -= 1,
-            _ => return,
+            State::Queued => self.count_queued(facts, is_added),
+            State::Running if is_added => self.running += 1,
+            State::Running => self.running -= 1,
+            State::Quarantined if is_added => self.quarantined += 1,
+            State::Quarantined => self.quarantined -= 1,
+            _ => {}
         }
+    }
+
+    fn count_queued(&mut self, facts: &JobFacts, is_added: bool) {
         let second = facts.due_at.0.div_euclid(1_000);
         let count = self.queued.entry(second).or_default();
         *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
@@ -153,7 +164,7 @@ impl LiveJobs {
     pub(super) fn clear(&mut self) {
         self.pages.clear();
         self.queued.clear();
-        self.quarantined = 0;
+        (self.running, self.quarantined) = (0, 0);
     }
 }
 
@@ -186,6 +197,26 @@ mod tests {
         assert_eq!(jobs.quarantined(), 1);
         jobs.remove(JobId(2));
         assert_eq!(jobs.quarantined(), 0);
+    }
+
+    #[test]
+    fn running_jobs_are_counted_from_their_start_until_they_end_or_wait_again() {
+        let mut jobs = LiveJobs::default();
+        for job in 1..=3 {
+            jobs.insert(JobId(job), facts(0));
+            jobs.update(JobId(job), |facts| facts.state = State::Assigned);
+        }
+        assert_eq!(jobs.running(), 0, "they are prepared");
+        for job in 1..=3 {
+            jobs.update(JobId(job), |facts| facts.state = State::Running);
+        }
+        assert_eq!(jobs.running(), 3);
+        jobs.update(JobId(1), |facts| facts.state = State::Queued);
+        jobs.update(JobId(2), |facts| facts.state = State::Succeeded);
+        jobs.remove(JobId(2));
+        assert_eq!(jobs.running(), 1);
+        jobs.clear();
+        assert_eq!(jobs.running(), 0);
     }
 
     #[test]

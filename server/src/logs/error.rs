@@ -6,7 +6,7 @@ use std::path::Path;
 /// The logs cannot be opened, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
-    /// The disk says no.
+    /// A file operation failed.
     #[error("{what}")]
     Io {
         /// The operation that failed, with the file's name.

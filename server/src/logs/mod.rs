@@ -200,7 +200,7 @@ impl Logs {
     /// segment, or if it still grows. Blocks on the disk.
     ///
     /// # Errors
-    /// The disk says no.
+    /// A file operation failed.
     pub fn remove(&self, segment: u64) -> Result<(), LogsError> {
         // Readers keep their open files. Deleting takes a while, so it happens without the lock.
         let detached = self.shared.segments_mut().detach(segment);

@@ -18,9 +18,6 @@ pub(super) const DEFINITIONS_MAX: usize = 1_000;
 /// The label of all further definitions.
 pub(super) const OTHER: &str = "other";
 
-/// The states in which a job can have ended.
-const ENDS: [State; 5] = [State::Succeeded, State::Failed, State::Cancelled, State::Expired, State::Lost];
-
 /// The metrics of all definitions.
 #[derive(Debug)]
 pub(super) struct DefinitionTable {
@@ -39,13 +36,14 @@ pub(super) struct DefinitionMetrics {
     pub(super) ran: Histogram,
     pub(super) cpu_seconds: SecondsCounter,
     pub(super) memory_peak: Histogram,
-    ended: [Counter; 5],
+    /// A counter for each of [`State::ENDED`], in this order.
+    ended: [Counter; State::ENDED.len()],
 }
 
 impl DefinitionMetrics {
     /// The counter of jobs that ended in this state.
     pub(super) fn ended(&self, state: State) -> Option<&Counter> {
-        ENDS.iter().position(|end| *end == state).map(|index| &self.ended[index])
+        State::ENDED.iter().position(|end| *end == state).map(|index| &self.ended[index])
     }
 }
 
@@ -103,7 +101,7 @@ impl DefinitionTable {
             ran: self.ran.get_or_create_owned(&labels),
             cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
             memory_peak: self.memory_peak.get_or_create_owned(&labels),
-            ended: ENDS.map(|state| self.ended.get_or_create_owned(&ended(state))),
+            ended: State::ENDED.map(|state| self.ended.get_or_create_owned(&ended(state))),
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct Metrics {
     gauges: Gauges,
     /// Due time of the oldest queued job, in milliseconds; 0 if none waits.
     oldest_due: AtomicI64,
+    /// Jobs in the state `running`.
+    running: AtomicUsize,
     /// Jobs in quarantine.
     quarantined: AtomicUsize,
     /// One scrape at a time: it sets the gauges first.
@@ -77,6 +79,7 @@ impl Default for Metrics {
             traces: Family::default(),
             gauges: Gauges::register(to),
             oldest_due: AtomicI64::new(0),
+            running: AtomicUsize::new(0),
             quarantined: AtomicUsize::new(0),
             scrape: Mutex::new(()),
             registry: Registry::default(),
@@ -215,6 +218,17 @@ impl Metrics {
     /// Notes how long a job waited from its due time to the start of its container.
     pub fn job_started(&self, delay: Duration) {
         self.start_delay.observe(delay.as_secs_f64());
+    }
+
+    /// Notes how many jobs are in the state `running`.
+    pub fn set_running(&self, jobs: usize) {
+        self.running.store(jobs, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// How many jobs are in the state `running`, without those that the feed of events has lost.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Notes how many jobs are in quarantine.

@@ -11,7 +11,7 @@ pub enum LoadError {
     /// There is no store in the directory, but somebody else's things are.
     #[error("{0}")]
     Foreign(String),
-    /// The disk or the database says no.
+    /// A file operation, or an operation of the database, failed.
     #[error("cannot read the store")]
     Io(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -148,7 +148,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         Ok(())
     }
 
-    /// Removes attempts that this database never assigned from a list of unmanaged containers of other workers.
+    /// Removes attempts that this database never assigned from a list of foreign containers.
     async fn leave_out_unknown(&self, foreign: Vec<Foreign>) -> Result<Vec<Foreign>, Ended> {
         let known = self.keep_heard(self.unknown_attempts.leave_out(foreign)).await;
         known.map_err(|error| self.close_unreadable(&error))

@@ -33,7 +33,7 @@ impl UnknownAttempts {
         self.of(listed.filter(|token| !self.grants.has_granted(token)).collect()).await
     }
 
-    /// Removes unknown attempts from a list of unmanaged containers: the server decides nothing about them.
+    /// Removes unknown attempts from a list of foreign containers: the server decides nothing about them.
     ///
     /// # Errors
     /// The archive cannot be read.

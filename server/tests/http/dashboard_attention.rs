@@ -4,14 +4,16 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use protocol::report::Outcome;
 use protocol::resources::OfferedResources;
 use protocol::{JobId, Revision, RuntimeKind, Timestamp, Uptime, WorkerId};
 use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::job::State;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::snapshot::{Snapshot, Suspicion, WorkerState};
-use scheduler::step::PendingReason;
+use scheduler::step::{Change, PendingReason};
 
+use crate::support::event_groups::{self, FIRST, added, assigned, closed, ended, group, started};
 use crate::support::facts::{change_worker, waiting};
 use crate::support::{Answered, Server};
 
@@ -66,6 +68,27 @@ async fn the_overview_names_jobs_that_wait_in_vain_with_a_link_to_them() {
     let calm = server.get("/").await;
     all_say(&calm, &["Nothing. All is well.", "<b>0</b> waiting"]);
     assert!(!calm.body.contains("oldest wait"), "{}", calm.body);
+}
+
+#[tokio::test]
+async fn the_overview_counts_running_jobs_and_not_attempts_that_are_about_to_run() {
+    let mut server = Server::start().await;
+    let accepted = (1..=6).flat_map(|job| [added(job, 1, None), assigned(job)]);
+    let changes = accepted.chain((1..=5).map(started)).collect();
+    event_groups::publish(&mut server, group(FIRST, changes)).await;
+    let page = server.get("/").await;
+    all_say(&page, &["<a class=\"tile\" href=\"/jobs?state=running\"><b>5</b> running</a>"]);
+    let end = ended(5, State::Failed, closed(5, Outcome::Failed, Some(1)));
+    event_groups::publish(&mut server, group(FIRST + 1, vec![started(6), end])).await;
+    all_say(&server.get("/").await, &["<b>5</b> running"]);
+    let waits = Change::Waiting {
+        job: JobId(6),
+        closed: closed(6, Outcome::Failed, Some(1)),
+        due_at: Timestamp(9_000),
+        state: State::Scheduled,
+    };
+    event_groups::publish(&mut server, group(FIRST + 2, vec![waits])).await;
+    all_say(&server.get("/").await, &["<b>4</b> running"]);
 }
 
 #[tokio::test]

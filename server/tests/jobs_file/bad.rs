@@ -1,6 +1,6 @@
-//! Every bad jobs file gets the error that its author needs: the files are in `jobs_files/bad`, what must be said beside them.
+//! Every bad jobs file gets the error that its author needs: the files are in `jobs_files/bad`, each with the expected output beside it.
 //!
-//! `LONGSHORE_BLESS=1 cargo test -p longshore-server --test jobs_file` writes what is said now; the reviewer reads the difference.
+//! `LONGSHORE_BLESS=1 cargo test -p longshore-server --test jobs_file` writes the present output; the reviewer reads the difference.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,18 +18,18 @@ fn every_odd_file_gets_the_expected_warnings() {
     compare("odd", warnings_of);
 }
 
-/// Compares what is said of each file of a kind with the file beside it.
-fn compare(kind: &str, said_of: fn(&Path) -> String) {
+/// Compares the output about each file of a kind with the file beside it.
+fn compare(kind: &str, output_of: fn(&Path) -> String) {
     let mut wrong = Vec::new();
     for file in files(kind, "yaml") {
-        let said = said_of(&file);
+        let actual = output_of(&file);
         let expected_file = file.with_extension("expected");
         if std::env::var_os("LONGSHORE_BLESS").is_some() {
-            fs::write(&expected_file, &said).expect("blessed");
+            fs::write(&expected_file, &actual).expect("blessed");
         }
         let expected = fs::read_to_string(&expected_file).unwrap_or_default();
-        if said != expected {
-            wrong.push(format!("{}:\n--- expected\n{expected}\n--- said\n{said}", file.display()));
+        if actual != expected {
+            wrong.push(format!("{}:\n--- expected\n{expected}\n--- actual\n{actual}", file.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -38,17 +38,17 @@ fn compare(kind: &str, said_of: fn(&Path) -> String) {
 #[test]
 fn no_fault_repeats_a_secret() {
     for file in files("bad", "yaml") {
-        let said = faults_of(&file);
-        assert!(!said.contains("swordfish") && !said.contains(TOKEN), "{}:\n{said}", file.display());
+        let output = faults_of(&file);
+        assert!(!output.contains("swordfish") && !output.contains(TOKEN), "{}:\n{output}", file.display());
     }
-    for (kind, name, said_of) in [
+    for (kind, name, output_of) in [
         ("bad", "variables-in-faults.yaml", faults_of as fn(&Path) -> String),
         ("odd", "variables-in-warnings.yaml", warnings_of),
     ] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/jobs_files").join(kind);
-        let said = said_of(&directory.join(name));
+        let output = output_of(&directory.join(name));
         for (variable, value) in VARIABLES.into_iter().chain([("TOKEN", TOKEN)]) {
-            assert!(!said.contains(value), "{name}: {variable}:\n{said}");
+            assert!(!output.contains(value), "{name}: {variable}:\n{output}");
         }
     }
 }
@@ -97,20 +97,20 @@ fn a_file_of_two_mebibytes_is_too_large() {
     let file = directory.path().join("jobs.yaml");
     fs::write(&file, vec![b'#'; 2 << 20]).expect("written");
     assert_eq!(only_code(load(&file, &environment()).expect_err("too large")), Code::FileTooLarge);
-    let empty = parse(&"#".repeat(2 << 20), &file, &environment()).expect_err("too large");
-    assert_eq!(only_code(empty), Code::FileTooLarge);
+    let comment = parse(&"#".repeat(2 << 20), &file, &environment()).expect_err("too large");
+    assert_eq!(only_code(comment), Code::FileTooLarge);
 }
 
 #[test]
-fn what_is_not_utf8_is_told_with_its_offset() {
+fn invalid_utf8_is_reported_with_its_offset() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("jobs.yaml");
     for (content, offset) in
         [(&b"jobs: \xff"[..], "byte offset 6"), (&b"\xff\xfej\0o\0"[..], "byte offset 0")]
     {
         fs::write(&file, content).expect("written");
-        let said = load(&file, &environment()).expect_err("not UTF-8").to_string();
-        assert!(said.contains("not_utf8") && said.contains(offset), "{said}");
+        let output = load(&file, &environment()).expect_err("not UTF-8").to_string();
+        assert!(output.contains("not_utf8") && output.contains(offset), "{output}");
     }
 }
 
@@ -126,8 +126,8 @@ fn a_nul_character_is_refused_with_its_position_everywhere() {
         let faults = parse(text, Path::new("jobs.yaml"), &environment()).expect_err("a NUL");
         let at = faults.list[0].at;
         assert_eq!((at.line, at.column), (line, column), "{text:?}");
-        let said = faults.to_string();
-        assert!(!said.contains(['\0', '\r']) && !said.contains("swordfish"), "{said}");
+        let output = faults.to_string();
+        assert!(!output.contains(['\0', '\r']) && !output.contains("swordfish"), "{output}");
         assert_eq!(only_code(faults), Code::NulByte, "{text:?}");
     }
 }
@@ -135,11 +135,11 @@ fn a_nul_character_is_refused_with_its_position_everywhere() {
 #[test]
 fn an_unreadable_file_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().expect("a directory");
-    let said = |path: &Path| load(path, &environment()).expect_err("unreadable").to_string();
-    let directory_says = said(directory.path());
+    let output = |path: &Path| load(path, &environment()).expect_err("unreadable").to_string();
+    let directory_says = output(directory.path());
     assert!(directory_says.ends_with(": cannot_read: it is a directory"), "{directory_says}");
 
-    let missing = said(&directory.path().join("missing.yaml"));
+    let missing = output(&directory.path().join("missing.yaml"));
     assert!(missing.ends_with("missing.yaml: cannot_read: it does not exist"), "{missing}");
 
     let fifo = directory.path().join("fifo");
@@ -151,7 +151,7 @@ fn an_unreadable_file_is_refused_with_the_reason() {
         0,
     )
     .expect("a FIFO");
-    assert!(said(&fifo).ends_with("cannot_read: it is not a regular file"));
+    assert!(output(&fifo).ends_with("cannot_read: it is not a regular file"));
 
     let locked = directory.path().join("locked.yaml");
     fs::write(&locked, "jobs: {}").expect("written");
@@ -216,7 +216,7 @@ fn a_program_is_no_longer_than_a_path() {
         assert_eq!(faults.list[0].text, format!("{key}: 4096 bytes are too long (max 4095)"), "{keys}");
         assert_eq!(only_code(faults), Code::TooLong, "{keys}");
     }
-    // Behind an entrypoint it is an argument, also if one of them stands in `defaults`.
+    // After an entrypoint a command is an argument, also if one of them stands in `defaults`.
     let long = "x".repeat(4_096);
     for text in [
         format!("- name: a\n  image: busybox\n  entrypoint: [sh, -c]\n  command: [{long}]\n"),
@@ -240,7 +240,7 @@ fn a_word_that_a_variable_makes_too_long_is_refused_and_not_shown() {
 }
 
 #[test]
-fn an_endless_file_is_refused_early() {
+fn files_with_huge_lists_or_texts_are_refused() {
     let mounts: String = (0..40_000).map(|n| format!("  - v:/{n}\n")).collect();
     let text = format!("- name: a\n  image: busybox\n  volumes:\n{mounts}");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
@@ -363,7 +363,7 @@ fn files(kind: &str, extension: &str) -> Vec<PathBuf> {
 
 const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
-/// Variables for the faults of values of a certain form.
+/// Values of variables where a key takes only a certain form, such as a duration or a number. No fault may show one of them.
 const VARIABLES: [(&str, &str); 11] = [
     ("NEVER", "0 0 30 2 *"),
     ("ZONE", "Europe/Berlim"),

@@ -49,8 +49,8 @@ impl World {
         } else {
             machine.dice.millis(0, 15_000)
         };
-        let life = machine.life;
-        self.agenda.schedule(self.now + noticed, Event::Health { machine: no, life });
+        let generation = machine.generation;
+        self.agenda.schedule(self.now + noticed, Event::Health { machine: no, generation });
     }
 
     pub(crate) fn docker_back(&mut self, no: u16, spell: u32) {
@@ -63,8 +63,8 @@ impl World {
         self.trace.say(self.now, || format!("w{no}      engine is back"));
         self.catch_up(no);
         let machine = &mut self.machines[usize::from(no)];
-        let (life, noticed) = (machine.life, machine.dice.millis(0, 2_000));
-        self.agenda.schedule(self.now + noticed, Event::Health { machine: no, life });
+        let (generation, noticed) = (machine.generation, machine.dice.millis(0, 2_000));
+        self.agenda.schedule(self.now + noticed, Event::Health { machine: no, generation });
     }
 
     /// Clients that waited for a container while its engine was away learn what they have missed.

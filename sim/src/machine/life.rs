@@ -17,9 +17,9 @@ use crate::world::World;
 
 impl World {
     /// A process begins: it asks its engine and its directories before it says a word.
-    pub(crate) fn start_worker(&mut self, no: u16, life: u32) {
+    pub(crate) fn start_worker(&mut self, no: u16, generation: u32) {
         let machine = &mut self.machines[usize::from(no)];
-        if machine.life != life || machine.process.is_some() || machine.is_gone {
+        if machine.generation != generation || machine.process.is_some() || machine.is_gone {
             return;
         }
         self.trace.say(self.now, || format!("w{no}      starts"));
@@ -46,12 +46,12 @@ impl World {
             machine.dice.millis(100, 10_000)
         };
         self.oracle.worker_started(self.now, no, machine.slots);
-        self.agenda.schedule(self.now + takes, Event::Surveyed { machine: no, life });
+        self.agenda.schedule(self.now + takes, Event::Surveyed { machine: no, generation });
     }
 
     /// Creates the worker state machine, once the leftovers are known.
-    pub(crate) fn surveyed(&mut self, no: u16, life: u32) {
-        if self.machines[usize::from(no)].process(life).is_none() {
+    pub(crate) fn surveyed(&mut self, no: u16, generation: u32) {
+        if self.machines[usize::from(no)].process(generation).is_none() {
             return;
         }
         let availability = if self.machines[usize::from(no)].engine.answers() {
@@ -83,7 +83,7 @@ impl World {
             resources: offered(no),
         };
         let (seed, number) = (machine.dice.any(), config.process);
-        let Some(process) = machine.process(life) else { return };
+        let Some(process) = machine.process(generation) else { return };
         process.number = number;
         process.trusts_engine = availability.is_available();
         process.is_unlisted = !availability.is_available();
@@ -94,23 +94,23 @@ impl World {
         for input in early {
             self.tell_worker(no, input);
         }
-        self.check_health(no, life);
-        self.check_room(no, life);
-        self.agenda.schedule(self.now + FIND_STRAYS_EVERY, Event::FindStrays { machine: no, life });
+        self.check_health(no, generation);
+        self.check_room(no, generation);
+        self.agenda.schedule(self.now + FIND_STRAYS_EVERY, Event::FindStrays { machine: no, generation });
     }
 
     /// The worker reports containers that none of its attempts has, and does so again after a while.
-    pub(crate) fn find_strays(&mut self, no: u16, life: u32) {
+    pub(crate) fn find_strays(&mut self, no: u16, generation: u32) {
         let machine = &mut self.machines[usize::from(no)];
         let answers = machine.engine.answers();
-        if machine.process(life).is_none() {
+        if machine.process(generation).is_none() {
             return;
         }
         if answers {
             let foreign = self.foreign(no);
             self.tell_worker(no, happened(RuntimeEvent::Foreign(foreign)));
         }
-        self.agenda.schedule(self.now + FIND_STRAYS_EVERY, Event::FindStrays { machine: no, life });
+        self.agenda.schedule(self.now + FIND_STRAYS_EVERY, Event::FindStrays { machine: no, generation });
     }
 
     /// An event of a worker: its state machine decides, the effects are carried out, and the reports are sent.
@@ -168,19 +168,19 @@ impl World {
     /// Puts the next instant at which the state machine wants to be called on the agenda, if it is not there already.
     fn plan_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
-        let life = machine.life;
+        let generation = machine.generation;
         let Some(process) = &mut machine.process else { return };
         let Some(wake) = process.worker.as_ref().and_then(Worker::wake_at) else { return };
         let at = machine.clock.when_up(wake).max(self.now);
         if at < process.wake || process.wake < self.now {
             process.wake = at;
-            self.agenda.schedule(at, Event::WorkerTick { machine: no, life });
+            self.agenda.schedule(at, Event::WorkerTick { machine: no, generation });
         }
     }
 
-    pub(crate) fn worker_tick(&mut self, no: u16, life: u32) {
+    pub(crate) fn worker_tick(&mut self, no: u16, generation: u32) {
         let now = self.now;
-        if let Some(process) = self.machines[usize::from(no)].process(life)
+        if let Some(process) = self.machines[usize::from(no)].process(generation)
             && process.wake == now
         {
             process.wake = Moment::NEVER;
@@ -199,19 +199,19 @@ impl World {
 
     /// An operator, or the system, wants the process to leave; and may ask again more firmly.
     pub(crate) fn term_worker(&mut self, no: u16, leave: Leave, again_after: &[std::time::Duration]) {
-        let life = self.machines[usize::from(no)].life;
+        let generation = self.machines[usize::from(no)].generation;
         self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
         // As the real body counts them: the second signal stops what runs, the third leaves at once.
         let mut at = self.now;
         for (wait, leave) in again_after.iter().zip([Leave::Interrupt, Leave::Detach]) {
             at = at + *wait;
-            self.agenda.schedule(at, Event::LeaveAgain { machine: no, life, leave });
+            self.agenda.schedule(at, Event::LeaveAgain { machine: no, generation, leave });
         }
         self.tell_worker(no, Input::Leave(leave));
     }
 
-    pub(crate) fn leave_again(&mut self, no: u16, life: u32, leave: Leave) {
-        if self.machines[usize::from(no)].process(life).is_some() && self.now < self.script.ends {
+    pub(crate) fn leave_again(&mut self, no: u16, generation: u32, leave: Leave) {
+        if self.machines[usize::from(no)].process(generation).is_some() && self.now < self.script.ends {
             self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
             self.coverage.left_again(leave);
             self.tell_worker(no, Input::Leave(leave));
@@ -221,10 +221,10 @@ impl World {
     /// `kill -9`: the kernel closes the socket. Directories, containers and, unless they die with it, the CLIs stay.
     pub(crate) fn crash_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
-        machine.doom = None;
+        machine.planned_fault = None;
         machine.frozen = None;
         let Some(process) = machine.process.take() else { return };
-        machine.life += 1;
+        machine.generation += 1;
         self.trace.say(self.now, || format!("w{no}      crashes"));
         if let Some(link) = process.link {
             self.network.close(&mut self.agenda, self.now, link, End::Worker);
@@ -238,8 +238,8 @@ impl World {
     pub(super) fn exit_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
         let Some(process) = machine.process.take() else { return };
-        machine.life += 1;
-        machine.doom = None;
+        machine.generation += 1;
+        machine.planned_fault = None;
         self.trace.say(self.now, || format!("w{no}      has left"));
         if let Some(link) = process.link {
             self.network.close(&mut self.agenda, self.now, link, End::Worker);
@@ -249,8 +249,8 @@ impl World {
         }
         // The operator starts it again: a deploy.
         let machine = &mut self.machines[usize::from(no)];
-        let (life, back_after) = (machine.life, machine.dice.seconds(1, 30));
-        self.agenda.schedule(self.now + back_after, Event::WorkerStart { machine: no, life });
+        let (generation, back_after) = (machine.generation, machine.dice.seconds(1, 30));
+        self.agenda.schedule(self.now + back_after, Event::WorkerStart { machine: no, generation });
     }
 }
 

@@ -17,7 +17,7 @@ impl World {
     /// The worker wants a new connection, after a while.
     pub(super) fn reconnect(&mut self, no: u16, after: Duration) {
         let machine = &mut self.machines[usize::from(no)];
-        let (life, after) = (machine.life, machine.clock.true_length(after));
+        let (generation, after) = (machine.generation, machine.clock.true_length(after));
         let Some(process) = &mut machine.process else { return };
         process.link_no += 1;
         let link = process.link_no;
@@ -25,38 +25,38 @@ impl World {
         if let Some(old) = process.link.take() {
             self.network.close(&mut self.agenda, self.now, old, End::Worker);
         }
-        self.agenda.schedule(self.now + after, Event::Dial { machine: no, life, link });
+        self.agenda.schedule(self.now + after, Event::Dial { machine: no, generation, link });
     }
 
-    pub(crate) fn dial(&mut self, no: u16, life: u32, link: u32) {
-        if !self.is_link(no, life, link) {
+    pub(crate) fn dial(&mut self, no: u16, generation: u32, link: u32) {
+        if !self.is_link(no, generation, link) {
             return;
         }
         if !self.network.is_open(no) {
-            self.agenda.schedule(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, life, link });
+            self.agenda.schedule(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, generation, link });
         } else if self.server.frozen.is_some() {
             // The kernel would take the call; the upgrade gets no answer.
-            self.agenda.schedule(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, life, link });
+            self.agenda.schedule(self.now + DIAL_PATIENCE, Event::NoAnswer { machine: no, generation, link });
         } else if !self.server_listens() {
             let refused = self.network.delay();
-            self.agenda.schedule(self.now + refused, Event::NoAnswer { machine: no, life, link });
+            self.agenda.schedule(self.now + refused, Event::NoAnswer { machine: no, generation, link });
         } else {
-            let connection = self.network.connect(self.now, no, life, self.server.life);
-            if let Some(process) = self.machines[usize::from(no)].process(life) {
+            let connection = self.network.connect(self.now, no, generation, self.server.generation);
+            if let Some(process) = self.machines[usize::from(no)].process(generation) {
                 process.link = Some(connection);
             }
             self.tell_worker(no, Input::Connected);
         }
     }
 
-    pub(crate) fn no_answer(&mut self, no: u16, life: u32, link: u32) {
-        if self.is_link(no, life, link) {
+    pub(crate) fn no_answer(&mut self, no: u16, generation: u32, link: u32) {
+        if self.is_link(no, generation, link) {
             self.tell_worker(no, Input::Disconnected);
         }
     }
 
-    fn is_link(&mut self, no: u16, life: u32, link: u32) -> bool {
-        let process = self.machines[usize::from(no)].process(life);
+    fn is_link(&mut self, no: u16, generation: u32, link: u32) -> bool {
+        let process = self.machines[usize::from(no)].process(generation);
         process.is_some_and(|process| process.link_no == link && process.link.is_none())
     }
 
@@ -77,12 +77,12 @@ impl World {
     }
 
     fn worker_receives(&mut self, connection: ConnectionNo, parcel: Parcel) {
-        let (no, life) = {
+        let (no, generation) = {
             let it = self.network.at(connection);
-            (it.machine, it.worker_life)
+            (it.machine, it.worker_generation)
         };
         let is_ours =
-            self.machines[usize::from(no)].process(life).is_some_and(|it| it.link == Some(connection));
+            self.machines[usize::from(no)].process(generation).is_some_and(|it| it.link == Some(connection));
         if !is_ours {
             return;
         }
@@ -119,16 +119,18 @@ impl World {
             return;
         }
         let it = self.network.at(connection);
-        let (no, life, session) = (it.machine, it.worker_life, it.session);
+        let (no, generation, session) = (it.machine, it.worker_generation, it.session);
         match end {
             End::Worker
                 if self.machines[usize::from(no)]
-                    .process(life)
+                    .process(generation)
                     .is_some_and(|it| it.link == Some(connection)) =>
             {
                 self.worker_loses(no, connection);
             }
-            End::Server if it.server_life == self.server.life => self.server_loses(connection, session),
+            End::Server if it.server_generation == self.server.generation => {
+                self.server_loses(connection, session)
+            }
             _ => self.network.leave(connection, end),
         }
     }

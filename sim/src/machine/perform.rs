@@ -3,7 +3,7 @@
 use protocol::Report;
 use worker::Effect;
 
-use super::{Doom, Membership};
+use super::{Membership, PlannedFault};
 use crate::agenda::Event;
 use crate::connection::End;
 use crate::network::Parcel;
@@ -17,19 +17,19 @@ impl World {
             if machine.process.is_none() {
                 return;
             }
-            match &mut machine.doom {
-                Some(Doom::Crash { effects: 0, back_after }) => {
+            match &mut machine.planned_fault {
+                Some(PlannedFault::CrashAfterEffects { effects: 0, back_after }) => {
                     let back_after = *back_after;
                     self.crash_worker(no);
-                    let life = self.machines[usize::from(no)].life;
+                    let generation = self.machines[usize::from(no)].generation;
                     return self
                         .agenda
-                        .schedule(self.now + back_after, Event::WorkerStart { machine: no, life });
+                        .schedule(self.now + back_after, Event::WorkerStart { machine: no, generation });
                 }
-                Some(Doom::Crash { effects: left, .. }) => *left -= 1,
-                Some(Doom::Freeze { lasts }) if matches!(effect, Effect::Run { .. }) => {
+                Some(PlannedFault::CrashAfterEffects { effects: left, .. }) => *left -= 1,
+                Some(PlannedFault::FreezeBeforeRun { lasts }) if matches!(effect, Effect::Run { .. }) => {
                     let lasts = *lasts;
-                    machine.doom = None;
+                    machine.planned_fault = None;
                     if let Some(process) = &mut machine.process {
                         process.stuck.push(effect);
                         process.stuck.extend(effects);
@@ -76,8 +76,8 @@ impl World {
             }
             Effect::RemoveForeign(token) => self.remove_foreign(no, token),
             Effect::Probe { .. } => {
-                let life = self.machines[usize::from(no)].life;
-                self.probe(no, life, 0);
+                let generation = self.machines[usize::from(no)].generation;
+                self.probe(no, generation, 0);
             }
             Effect::Joined { cluster, worker } => {
                 self.machines[usize::from(no)].directory.membership = Some(Membership { cluster, worker });

@@ -41,13 +41,13 @@ pub(crate) struct Process {
     pub(crate) stuck: Vec<Effect>,
 }
 
-/// The point at which a fault hits a process.
+/// A fault that hits a worker's process at a certain point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doom {
-    /// It crashes behind so many further effects.
-    Crash { effects: u32, back_after: std::time::Duration },
-    /// It freezes in front of its next `docker run`.
-    Freeze { lasts: std::time::Duration },
+pub(crate) enum PlannedFault {
+    /// The process crashes after so many further effects.
+    CrashAfterEffects { effects: u32, back_after: std::time::Duration },
+    /// The process freezes before its next `docker run`.
+    FreezeBeforeRun { lasts: std::time::Duration },
 }
 
 #[derive(Clone, Debug)]

@@ -67,13 +67,13 @@ impl World {
                 machine.add_task(launch, Stage::Discarding, None);
             }
         }
-        let life = machine.life;
+        let generation = machine.generation;
         let Some(process) = &mut machine.process else { return };
         if let Some(task) =
             process.tasks.iter_mut().rfind(|it| it.launch.token == token && it.stage == Stage::Discarding)
         {
             task.turn += 1;
-            let event = Event::Task { machine: no, life, task: task.no, turn: task.turn };
+            let event = Event::Task { machine: no, generation, task: task.no, turn: task.turn };
             self.agenda.schedule(self.now + machine.dice.millis(20, 60), event);
         }
     }

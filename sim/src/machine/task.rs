@@ -43,9 +43,9 @@ impl World {
     }
 
     /// The next thing is done for an attempt.
-    pub(crate) fn task_goes_on(&mut self, no: u16, life: u32, number: u32, turn: u32) {
+    pub(crate) fn task_goes_on(&mut self, no: u16, generation: u32, number: u32, turn: u32) {
         let machine = &mut self.machines[usize::from(no)];
-        let Some(process) = machine.process(life) else { return };
+        let Some(process) = machine.process(generation) else { return };
         let Some(task) = process.tasks.iter().find(|it| it.no == number && it.turn == turn) else { return };
         let (token, stage, is_stopping) = (task.launch.token, task.stage, task.stop.is_some());
         match stage {
@@ -280,10 +280,10 @@ impl World {
 
     pub(super) fn plan_task(&mut self, no: u16, token: Token, low: u64, high: u64) {
         let machine = &mut self.machines[usize::from(no)];
-        let (at, life) = (self.now + machine.dice.millis(low, high), machine.life);
+        let (at, generation) = (self.now + machine.dice.millis(low, high), machine.generation);
         if let Some(task) = machine.task(token) {
             task.turn += 1;
-            self.agenda.schedule(at, Event::Task { machine: no, life, task: task.no, turn: task.turn });
+            self.agenda.schedule(at, Event::Task { machine: no, generation, task: task.no, turn: task.turn });
         }
     }
 }

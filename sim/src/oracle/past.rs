@@ -3,12 +3,13 @@
 use protocol::{JobId, Token};
 
 use super::Oracle;
+use crate::backup::BackupKind;
 use crate::disk::Disk;
 
 impl Oracle {
     /// An old state of the store has come back. Keys of requests that it does not know stand for nothing, and attempts may be current in it
     /// that have ended since, and may have been forgotten.
-    pub(crate) fn went_back(&mut self, disk: &Disk, undone: &Disk, is_raw: bool) {
+    pub(crate) fn went_back(&mut self, disk: &Disk, undone: &Disk, kind: BackupKind) {
         self.keys = disk.keys.clone();
         self.endings.clear();
         self.cancelled.clear();
@@ -17,7 +18,7 @@ impl Oracle {
             (first.0..first.0 + u64::from(*count)).all(|job| disk.row(JobId(job)).is_some())
         });
         self.undone = self.undone.max(disk.last_fence()).max(undone.last_fence());
-        if is_raw {
+        if kind == BackupKind::Raw {
             self.given_again = self.undone;
         }
     }

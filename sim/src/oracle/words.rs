@@ -16,7 +16,7 @@ impl Oracle {
         match answer {
             Answer::Accepted(it) => self.promised(now, disk, request, it.first, it.count),
             Answer::Replayed(it) => self.promised(now, disk, request, it.job, it.count),
-            Answer::Cancelling(state) => {
+            Answer::CancelRequested { state } => {
                 let Command::Cancel(job) = request.command else { return };
                 self.cancelled.insert(job);
                 let is_durable = disk.row(job).is_some_and(|row| row.state == State::Cancelled);

@@ -6,10 +6,11 @@ use scheduler::job::AttemptTimeout;
 use worker::input::Leave;
 
 use super::{Act, Kind, Order, Script, What};
+use crate::backup::BackupKind;
 use crate::clock::Moment;
 use crate::dice::Dice;
 use crate::docker::Condition;
-use crate::server::Doom;
+use crate::server::CrashPoint;
 use crate::swarm::Swarm;
 
 impl Script {
@@ -44,7 +45,7 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
         Kind::Release => Act::Release { job: dice.any() },
         Kind::Operate => Act::Operate { machine, what: what(dice) },
         Kind::Redefine => Act::Redefine { name: dice.index(swarm.definitions) },
-        Kind::CrashServer => Act::CrashServer { doom: doom(dice), back_after: outage(dice) },
+        Kind::CrashServer => Act::CrashServer { at: crash_point(dice), back_after: outage(dice) },
         Kind::FreezeServer => Act::FreezeServer { lasts: outage(dice) },
         Kind::SlowServer => Act::SlowServer { lasts: outage(dice) },
         Kind::StopServer => Act::StopServer { back_after: outage(dice) },
@@ -76,7 +77,7 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
             Act::Copy { machine, onto: dice.index(swarm.machines) as u16, lasts: dice.seconds(1, 200) }
         }
         Kind::Restore => Act::Restore {
-            is_raw: dice.permille(400),
+            kind: if dice.permille(400) { BackupKind::Raw } else { BackupKind::Restored },
             back_after: dice.millis(0, 120_000),
             away: outage(dice),
         },
@@ -136,7 +137,7 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
             acts.push((at + timeout + dice.millis(0, 3_000), Act::Cancel { job: dice.any() }));
         }
         Act::StepClock { machine: None, .. } if dice.permille(400) => {
-            let crash = Act::CrashServer { doom: None, back_after: dice.millis(0, 3_000) };
+            let crash = Act::CrashServer { at: None, back_after: dice.millis(0, 3_000) };
             acts.push((at + dice.millis(0, 10_000), crash));
         }
         // Somebody wants the jobs that the store has lost.
@@ -166,14 +167,14 @@ fn step(dice: &mut Dice) -> i64 {
     dice.between(0, 2 * most) as i64 - most as i64
 }
 
-fn doom(dice: &mut Dice) -> Option<Doom> {
+fn crash_point(dice: &mut Dice) -> Option<CrashPoint> {
     match dice.below(7) {
         0 => None,
-        1 => Some(Doom::Decided),
-        2 => Some(Doom::Undone),
-        3 => Some(Doom::Untold),
-        4 => Some(Doom::Refused),
-        _ => Some(Doom::Said(dice.below(6) as u32)),
+        1 => Some(CrashPoint::AfterDecision),
+        2 => Some(CrashPoint::DuringSync),
+        3 => Some(CrashPoint::AfterSync),
+        4 => Some(CrashPoint::AtStoreRefusal),
+        _ => Some(CrashPoint::AfterEffects(dice.below(6) as u32)),
     }
 }
 

@@ -5,7 +5,7 @@ use scheduler::ids::GroupNo;
 use scheduler::input::Input;
 use scheduler::step::{Change, CloseReason, Effect, Ended};
 
-use super::{Doom, UnderWay};
+use super::{CrashPoint, UnderWay};
 use crate::agenda::Event;
 use crate::clock::Moment;
 use crate::connection::End;
@@ -27,9 +27,12 @@ impl World {
     }
 
     /// The engine's turn: what has piled up, and what is due.
-    pub(crate) fn engine_turn(&mut self, life: u32) {
+    pub(crate) fn engine_turn(&mut self, generation: u32) {
         let now = self.server.clock.now(self.now);
-        let Some(process) = self.server.process.as_mut().filter(|_| self.server.life == life) else { return };
+        let Some(process) = self.server.process.as_mut().filter(|_| self.server.generation == generation)
+        else {
+            return;
+        };
         if process.wake != self.now {
             return;
         }
@@ -84,7 +87,7 @@ impl World {
             _ => Caller::default(),
         };
         let (attentive_since, drift_ppm) = (self.server.attentive_since(self.now), self.swarm.drift_ppm);
-        let undisturbed_since = self.server.undisturbed_since(self.now);
+        let undisturbed_since = self.server.record_decision(self.now);
         let World { server, machines, workload, oracle, trace, .. } = self;
         let Some(process) = &mut server.process else { return };
         trace.say(self.now, || format!("server  hears {}", crate::trace::input(&input)));
@@ -127,7 +130,7 @@ impl World {
         let has_changes = !step.changes.is_empty();
         append(&mut process.open.changes, step.changes);
         append(&mut process.open_effects, step.effects);
-        if has_changes && matches!(server.doom, Some((Doom::Decided, _))) {
+        if has_changes && matches!(server.planned_crash, Some((CrashPoint::AfterDecision, _))) {
             self.crash_server();
         }
     }
@@ -156,15 +159,15 @@ impl World {
             process.scheduler.commit_began(self.server.clock.up(self.now));
             process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
-            let life = self.server.life;
-            self.agenda.schedule(done, Event::Committed { life });
+            let generation = self.server.generation;
+            self.agenda.schedule(done, Event::Committed { generation });
             return;
         }
     }
 
     /// The writer is done with the group under way, or finds that it must try once more.
-    pub(crate) fn committed(&mut self, life: u32) {
-        if self.server.life != life {
+    pub(crate) fn committed(&mut self, generation: u32) {
+        if self.server.generation != generation {
             return;
         }
         let stalled = self.server.disk.stalled_until;
@@ -174,16 +177,16 @@ impl World {
                 self.sync();
             }
             let again = stalled + self.server.dice.millis(0, 1_000);
-            self.agenda.schedule(again, Event::Committed { life });
+            self.agenda.schedule(again, Event::Committed { generation });
             return;
         }
-        match self.server.doom {
-            Some((Doom::Undone, _)) => return self.crash_server(),
-            Some((Doom::Refused, _)) => {
+        match self.server.planned_crash {
+            Some((CrashPoint::DuringSync, _)) => return self.crash_server(),
+            Some((CrashPoint::AtStoreRefusal, _)) => {
                 self.refuse_group();
                 return self.crash_server();
             }
-            Some((Doom::Untold, _)) => {
+            Some((CrashPoint::AfterSync, _)) => {
                 self.sync();
                 return self.crash_server();
             }
@@ -238,7 +241,7 @@ impl World {
         if let Some((rule, violation)) = server.disk.schedules.take_violation() {
             oracle.violated(now, rule, violation);
         }
-        self.make_wanted_backup();
+        self.take_pending_backup();
     }
 
     /// Notes when the engine wants to be called, if that is not on the agenda already.
@@ -261,12 +264,12 @@ impl World {
     }
 
     fn wake_engine(&mut self, at: Moment) {
-        let life = self.server.life;
+        let generation = self.server.generation;
         if let Some(process) = &mut self.server.process
             && at < process.wake
         {
             process.wake = at;
-            self.agenda.schedule(at, Event::ServerEngine { life });
+            self.agenda.schedule(at, Event::ServerEngine { generation });
         }
     }
 }

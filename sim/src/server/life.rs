@@ -22,10 +22,10 @@ impl World {
         if self.server.process.is_some() {
             return;
         }
-        self.server.life += 1;
+        self.server.generation += 1;
         let now = self.server.clock.now(self.now);
-        self.server.ageing = self.swarm.ageing[self.server.life as usize % 2];
-        self.server.set_aside_after = self.swarm.set_aside_after[self.server.life as usize % 2];
+        self.server.ageing = self.swarm.ageing[self.server.generation as usize % 2];
+        self.server.set_aside_after = self.swarm.set_aside_after[self.server.generation as usize % 2];
         let config = self.server.config(self.swarm.slice);
         let scheduler = match self.server.disk.load(now, config) {
             Ok(scheduler) => scheduler,
@@ -59,14 +59,15 @@ impl World {
 
     /// `kill -9`, or a panic: the kernel closes the sockets; what was not durable is gone.
     pub(crate) fn crash_server(&mut self) {
-        let back_after = self.server.doom.take().map_or(Duration::ZERO, |(_, back_after)| back_after);
+        let back_after =
+            self.server.planned_crash.take().map_or(Duration::ZERO, |(_, back_after)| back_after);
         let Some(process) = self.server.process.take() else { return };
         self.agenda.schedule(self.now + back_after, Event::ServerStart);
         self.trace.say(self.now, || "server  crashes".to_owned());
         drop(process);
         self.server.frozen = None;
         self.hang_up_all();
-        self.server.life += 1;
+        self.server.generation += 1;
     }
 
     /// The process is told to leave; it is back after a while.
@@ -98,7 +99,7 @@ impl World {
         self.trace.say(self.now, || "server  has left".to_owned());
         self.server.process = None;
         self.hang_up_all();
-        self.server.life += 1;
+        self.server.generation += 1;
         self.agenda.schedule(self.now + back_after, Event::ServerStart);
     }
 
@@ -118,10 +119,12 @@ impl World {
     }
 
     fn hang_up_all(&mut self) {
-        let life = self.server.life;
+        let generation = self.server.generation;
         for number in 0..self.network.connections.len() as u32 {
             let number = ConnectionNo(number);
-            if self.network.at(number).server_life == life && self.network.is_held_by(number, End::Server) {
+            if self.network.at(number).server_generation == generation
+                && self.network.is_held_by(number, End::Server)
+            {
                 self.network.close(&mut self.agenda, self.now, number, End::Server);
             }
         }

@@ -5,7 +5,7 @@ use protocol::{Order, SessionId};
 use scheduler::input::Input;
 use scheduler::step::{Effect, Grant};
 
-use super::Doom;
+use super::CrashPoint;
 use crate::connection::{ConnectionNo, End};
 use crate::network::Parcel;
 use crate::world::World;
@@ -13,9 +13,9 @@ use crate::world::World;
 impl World {
     pub(super) fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            match &mut self.server.doom {
-                Some((Doom::Said(0), _)) => return self.crash_server(),
-                Some((Doom::Said(left), _)) => *left -= 1,
+            match &mut self.server.planned_crash {
+                Some((CrashPoint::AfterEffects(0), _)) => return self.crash_server(),
+                Some((CrashPoint::AfterEffects(left), _)) => *left -= 1,
                 _ => {}
             }
             self.perform_one(effect);
@@ -66,8 +66,9 @@ impl World {
     fn send(&mut self, session: SessionId, order: Order) {
         let Some(connection) = self.connection_of(session) else { return };
         self.network.at_mut(connection).was_welcomed |= matches!(order, Order::Welcome(_));
-        let (machine, life) = (self.network.at(connection).machine, self.network.at(connection).worker_life);
-        if self.machines[usize::from(machine)].life == life {
+        let (machine, generation) =
+            (self.network.at(connection).machine, self.network.at(connection).worker_generation);
+        if self.machines[usize::from(machine)].generation == generation {
             self.oracle.ordered(self.now, &self.server.disk, machine, &order);
         }
         self.trace.say(self.now, || format!("server  says to w{machine}: {}", crate::trace::order(&order)));

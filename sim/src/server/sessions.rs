@@ -13,7 +13,7 @@ use crate::world::World;
 impl World {
     pub(crate) fn server_receives(&mut self, connection: ConnectionNo, parcel: Parcel) {
         let it = self.network.at(connection);
-        if it.server_life != self.server.life {
+        if it.server_generation != self.server.generation {
             return;
         }
         match (parcel, it.session) {
@@ -23,7 +23,7 @@ impl World {
                 }
             }
             (Parcel::Report(mut report), Some(session)) => {
-                if it.worker_life == self.machines[usize::from(it.machine)].life {
+                if it.worker_generation == self.machines[usize::from(it.machine)].generation {
                     self.oracle.machine_heard(self.now, it.machine);
                 }
                 self.oracle.session_heard(self.now, session);
@@ -75,7 +75,7 @@ impl World {
             let it = self.network.at(*connection);
             *session == present
                 && it.machine == no
-                && it.worker_life == self.machines[usize::from(no)].life
+                && it.worker_generation == self.machines[usize::from(no)].generation
                 && it.was_welcomed
                 && self.network.is_held_by(*connection, End::Server)
         });

@@ -13,7 +13,7 @@ use tokio::process::Command;
 use crate::http::Api;
 use crate::{docker, step};
 
-/// The words by which compose is called.
+/// The command line of compose, such as `docker compose`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compose(Vec<String>);
 
@@ -47,26 +47,17 @@ impl Stack {
     }
 
     /// Builds both images; quickly, or as for a release.
-    ///
-    /// # Errors
-    /// It does not compile.
     pub(crate) async fn build(&self, quickly: bool) -> anyhow::Result<()> {
         let quick: &[&str] = if quickly { QUICK } else { &[] };
         self.compose(&[&["build"], quick].concat()).await
     }
 
     /// Calls compose.
-    ///
-    /// # Errors
-    /// It fails.
     pub(crate) async fn compose(&self, words: &[&str]) -> anyhow::Result<()> {
         step::succeed(self.command(words)).await
     }
 
     /// Calls compose with files of its own, as a project beside this one, which [`clear`](Self::clear) does not know.
-    ///
-    /// # Errors
-    /// It fails.
     pub(crate) async fn compose_beside(&self, files: &[&Path], words: &[&str]) -> anyhow::Result<()> {
         let mut command = self.bare_command();
         for file in files {
@@ -79,28 +70,19 @@ impl Stack {
     }
 
     /// Runs the service `longshore`, the client as the administrator; its standard output.
-    ///
-    /// # Errors
-    /// It fails.
     pub(crate) async fn client(&self, words: &[&str]) -> anyhow::Result<String> {
         output(self.command(&[&["run", "--rm", "-T", "longshore"], words].concat())).await
     }
 
     /// Runs a job that copies its input to its result: the engine finds the worker's files in the worker's volume.
-    ///
-    /// # Errors
-    /// The result is another one.
     pub(crate) async fn exchange_files(&self) -> anyhow::Result<()> {
-        let told = self.client(&["run", "copy", "--wait", "-o", "json"]).await?;
-        let job: serde_json::Value = serde_json::from_str(&told)?;
+        let output = self.client(&["run", "copy", "--wait", "-o", "json"]).await?;
+        let job: serde_json::Value = serde_json::from_str(&output)?;
         ensure!(job["result"] == serde_json::json!({ "pages": 2 }), "the result should be the input: {job}");
         Ok(())
     }
 
     /// The text of a file in the container of a service. Such an image has no `cat`.
-    ///
-    /// # Errors
-    /// There is none.
     pub(crate) async fn copy_out(&self, service: &str, path: &str) -> anyhow::Result<String> {
         let containers = self.containers(service).await?;
         let container = containers.first().with_context(|| format!("no container of {service}"))?;
@@ -110,19 +92,13 @@ impl Stack {
     }
 
     /// The ids of a service's containers, ended ones too.
-    ///
-    /// # Errors
-    /// Compose fails.
     pub(crate) async fn containers(&self, service: &str) -> anyhow::Result<Vec<String>> {
         let ids = output(self.command(&["ps", "--all", "--quiet", service])).await?;
         Ok(ids.lines().map(str::to_owned).collect())
     }
 
-    /// Nothing that `docker inspect` shows of any service holds a token, and the server's processes are not root's.
-    ///
-    /// # Errors
-    /// They do, or they are.
-    pub(crate) async fn expect_no_leak(&self) -> anyhow::Result<()> {
+    /// Fails if `docker inspect` shows a token, or if a server process runs as another user than `longshore`.
+    pub(crate) async fn expect_no_token_and_no_root(&self) -> anyhow::Result<()> {
         let project = format!("com.docker.compose.project={}", self.project);
         for container in docker::labelled(&project).await? {
             let shown = docker::query(&["inspect", "--", &container]).await?;
@@ -258,7 +234,7 @@ fn has_token(text: &str) -> bool {
     text.split("longshore_").skip(1).any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// As those want them who call programs.
+/// Borrows the words as `&str`, the form that `step::command` takes.
 pub(crate) fn strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
@@ -267,9 +243,9 @@ pub(crate) fn strs(words: &[String]) -> Vec<&str> {
 pub(crate) const SERVER_IMAGE: &str = "longshore-server:compose-test";
 /// Name of the worker's image.
 pub(crate) const WORKER_IMAGE: &str = "longshore-worker:compose-test";
-/// The Dockerfile's number of the user `longshore`.
+/// The uid of `longshore` in the Dockerfile.
 pub(crate) const SERVER_USER: &str = "10001";
-/// Version 2 is a plugin of `docker`; 1 is a program, and some have 2 under its name.
+/// Version 2 is a plugin of `docker`; version 1 is a program, and some systems install Compose 2 as `docker-compose`.
 const INSTALLED: [&str; 2] = ["docker compose", "docker-compose"];
 /// Not what one would ship, but built in a third of the time.
 const QUICK: &[&str] = &[
@@ -309,20 +285,20 @@ mod tests {
         let echo = Compose(["echo", "it", "is"].map(str::to_owned).to_vec());
         assert_eq!(Compose::choose(Some("echo it is")).await.ok(), Some(echo));
         for missing in ["", "/nonexistent/docker-compose", "false"] {
-            let told = Compose::choose(Some(missing)).await.map_err(|error| error.to_string());
-            assert_eq!(told, Err(format!("`{missing} version` does not say the version of a compose")));
+            let error = Compose::choose(Some(missing)).await.map_err(|error| error.to_string());
+            assert_eq!(error, Err(format!("`{missing} version` does not say the version of a compose")));
         }
     }
 
     #[test]
-    fn tokens_are_told_from_names() {
+    fn tokens_are_distinguished_from_names() {
         assert!(has_token("[\"longshore_default\", \"A=longshore_1_abc\"]"));
         assert!(!has_token("longshore-test-17_server_1, longshore_data, LONGSHORE_1"));
     }
 
     #[tokio::test]
-    async fn its_version_is_told() {
-        let told = Compose(vec!["echo".to_owned()]).version().await.ok();
-        assert_eq!(told.as_deref(), Some("echo version --short"));
+    async fn the_version_follows_the_command_line() {
+        let version = Compose(vec!["echo".to_owned()]).version().await.ok();
+        assert_eq!(version.as_deref(), Some("echo version --short"));
     }
 }

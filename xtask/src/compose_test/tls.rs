@@ -31,7 +31,11 @@ pub(crate) async fn exercise(stack: &mut Stack) -> anyhow::Result<()> {
     })
     .await?;
     step::run("only TLS and tokens open it", expect_closed(stack)).await?;
-    step::run("no token is in an environment, and the server is not root", stack.expect_no_leak()).await?;
+    step::run(
+        "no token is in an environment, and the server is not root",
+        stack.expect_no_token_and_no_root(),
+    )
+    .await?;
     step::run("the server has no key of the authority", expect_no_authority_key(stack)).await?;
     step::run("a job runs", async {
         let said = stack.client(&["run", "hello", "--follow"]).await?;

@@ -90,7 +90,7 @@ async fn a_signal_gives_the_terminal_back() {
     let running = Running::start(JOBS).await;
     let top = Pty::start(&["top"], &running.cluster.address());
     top.wait_for_line("workers 1").await;
-    let once = running.verb(&["top", "--once", "--tab", "workers"]);
+    let once = running.run_cli(&["top", "--once", "--tab", "workers"]);
     assert!(once.code == 0 && once.out.contains("only  ready"), "{once:?}");
     top.signal(Signal::TERM);
     assert_eq!(top.end().await.0, 128 + 15);
@@ -139,7 +139,7 @@ async fn output_keeps_its_colours_and_nothing_else_that_drives_a_terminal() {
     let job = job.to_string();
     // The end of a job does not wait for its output.
     testkit::wait_until("the output is there", async || {
-        running.verb(&["logs", &job]).out.ends_with("bold\n")
+        running.run_cli(&["logs", &job]).out.ends_with("bold\n")
     })
     .await;
     let logs = |more: &[&str], no_color: &str| {
@@ -152,7 +152,7 @@ async fn output_keeps_its_colours_and_nothing_else_that_drives_a_terminal() {
     assert_eq!(logs(&[], "1"), "red\n10 %\r20 %\n␛]0;owned␇␛[2Jbold\n");
     let stamped = logs(&["--timestamps"], "1");
     assert!(stamped.contains("Z 10 %␍20 %\n"), "nothing overwrites a time: {stamped:?}");
-    let plain = running.verb(&["logs", &job]).out;
+    let plain = running.run_cli(&["logs", &job]).out;
     assert!(plain.contains("\x1b]0;owned\x07\x1b[2J"), "a file gets the bytes as they are: {plain:?}");
 }
 

@@ -8,7 +8,7 @@ use protocol::ClusterId;
 use super::cli::{CallError, CallOutput};
 use super::container::{self, Container};
 use super::engine::EngineClient;
-use super::remove::says_gone;
+use super::remove::confirms_removal;
 
 impl EngineClient {
     /// Pings an unreachable engine until it answers.
@@ -51,7 +51,7 @@ impl EngineClient {
     /// Removes a container in any state; the log says if it cannot be. A missing container is success.
     pub(super) async fn remove_now(&self, name: &str) {
         let error = match self.call(["rm", "-f", "-v", "--", name]).await {
-            Ok(answer) if answer.ok || says_gone(&answer, name) => return,
+            Ok(answer) if answer.ok || confirms_removal(&answer, name) => return,
             Ok(answer) => answer.error_line(),
             Err(error) => error.to_string(),
         };
@@ -63,7 +63,7 @@ impl EngineClient {
     /// look goes unnoticed.
     pub(super) async fn remove_unstarted(&self, name: &str) -> bool {
         match self.call(["rm", "-v", "--", name]).await {
-            Ok(answer) if answer.ok || says_gone(&answer, name) => return true,
+            Ok(answer) if answer.ok || confirms_removal(&answer, name) => return true,
             Ok(answer) => {
                 tracing::warn!(
                     container = name,

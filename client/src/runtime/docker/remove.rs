@@ -35,66 +35,99 @@ pub(super) async fn run(shared: Arc<DockerContext>, mut leftovers: mpsc::Unbound
 }
 
 async fn remove(shared: &Arc<DockerContext>, batch: Vec<QueuedRemoval>) {
-    for stuck in remove_batch(shared, batch).await {
-        shared.spawn(retry_until_removed(Arc::clone(shared), stuck));
+    for remaining in remove_batch(shared, batch).await {
+        shared.spawn(retry_until_removed(Arc::clone(shared), remaining));
     }
 }
 
-/// Tries one alone, with growing delays, until it is gone.
-async fn retry_until_removed(shared: Arc<DockerContext>, stuck: QueuedRemoval) {
-    let mut batch = vec![stuck];
-    let mut wait = TRY_AGAIN_FIRST;
+/// Tries one removal alone, with growing delays, until the container is gone.
+async fn retry_until_removed(shared: Arc<DockerContext>, removal: QueuedRemoval) {
+    let mut batch = vec![removal];
+    let mut wait = RETRY_DELAY_FIRST;
     loop {
         batch = remove_batch(&shared, batch).await;
         if batch.is_empty() {
             return;
         }
         tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(TRY_AGAIN_SLOWEST);
+        wait = (wait * 2).min(RETRY_DELAY_MAX);
     }
 }
 
-/// Removes a batch and returns the rest. It waits for an unreachable engine. It does not force: a container that still runs is not
-/// killed here.
+/// Removes a batch. Returns the removals that remain to be done. It waits for an unreachable engine. It does not force: a container that
+/// still runs is not killed here.
 async fn remove_batch(shared: &DockerContext, batch: Vec<QueuedRemoval>) -> Vec<QueuedRemoval> {
     let names = batch.iter().map(|it| it.name.as_str());
     let args: Vec<&str> = ["rm", "-v", "--"].into_iter().chain(names).collect();
+    let next = if batch.len() == 1 { "trying again" } else { "trying each one alone" };
     let answer = loop {
         shared.engine.health.wait_until_up().await;
         match shared.engine.call(&args).await {
             Ok(answer) => break Some(answer),
             Err(CallError::Slow(limit)) => {
-                tracing::warn!(?limit, "removing containers took too long; trying each one alone");
+                let containers = first_names(batch.iter().map(|it| it.name.as_str()));
+                tracing::warn!(containers, ?limit, "removing containers took too long; {next}");
                 break None;
             }
-            Err(error) => tracing::warn!(%error, "cannot remove containers yet; trying again"),
+            Err(error) => {
+                let containers = first_names(batch.iter().map(|it| it.name.as_str()));
+                tracing::warn!(containers, %error, "cannot remove containers yet; trying again");
+            }
         }
-        tokio::time::sleep(TRY_AGAIN_FIRST).await;
+        tokio::time::sleep(RETRY_DELAY_FIRST).await;
     };
-    if let Some(refused) = answer.as_ref().filter(|it| !it.ok) {
-        tracing::warn!(error = refused.error_line(), "cannot remove containers yet; trying again");
+    let is_gone = |it: &QueuedRemoval| {
+        answer.as_ref().is_some_and(|answer| answer.ok || confirms_removal(answer, &it.name))
+    };
+    let (gone, remaining): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_gone);
+    if let Some(refused) = answer.as_ref().filter(|it| !it.ok && !remaining.is_empty()) {
+        let containers = first_names(remaining.iter().map(|it| it.name.as_str()));
+        tracing::warn!(containers, error = refused.error_line(), "cannot remove containers yet; {next}");
     }
-    let is_gone =
-        |it: &QueuedRemoval| answer.as_ref().is_some_and(|answer| answer.ok || says_gone(answer, &it.name));
-    let (gone, left): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_gone);
-    // A directory that stays is found again at the next start; the others go on.
+    // A directory that cannot be removed is found again at the next start.
     for QueuedRemoval { dir, _removal, .. } in gone {
         run_blocking(move || dir.remove()).await;
     }
-    left
+    remaining
+}
+
+/// The names of the first containers, and how many more there are.
+fn first_names<'n>(mut names: impl ExactSizeIterator<Item = &'n str>) -> String {
+    let first = names.by_ref().take(NAMES_LOGGED).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 /// `true` if this container was removed or did not exist.
-pub(super) fn says_gone(answer: &CallOutput, name: &str) -> bool {
+pub(super) fn confirms_removal(answer: &CallOutput, name: &str) -> bool {
     answer.stdout.lines().any(|line| line == name) || answer.says_absent(name)
 }
 
-/// A removal costs 20 ms alone and 5 ms in a batch.
+/// Containers of one call. A removal takes 20 ms alone and 5 ms in a batch.
 const BATCH_MAX: usize = 32;
+
+/// Containers that a line of the log names.
+const NAMES_LOGGED: usize = 5;
 
 /// Time to collect a batch.
 const GATHER_FOR: Duration = Duration::from_millis(20);
 
-/// First delay before another try; it doubles up to [`TRY_AGAIN_SLOWEST`].
-const TRY_AGAIN_FIRST: Duration = Duration::from_secs(1);
-const TRY_AGAIN_SLOWEST: Duration = Duration::from_secs(60);
+/// First delay before another try; it doubles up to [`RETRY_DELAY_MAX`].
+const RETRY_DELAY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_names_a_bounded_number_of_containers() {
+        let all: Vec<String> = (1..=32).map(|n| format!("job-{n}")).collect();
+        let names = |count: usize| first_names(all[..count].iter().map(String::as_str));
+        assert_eq!(names(1), "job-1");
+        assert_eq!(names(NAMES_LOGGED), "job-1, job-2, job-3, job-4, job-5");
+        assert_eq!(names(BATCH_MAX), "job-1, job-2, job-3, job-4, job-5 and 27 more");
+    }
+}

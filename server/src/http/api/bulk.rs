@@ -323,8 +323,8 @@ impl Operation {
     async fn cancel(&self, job: JobId) -> Result<Effect, Problem> {
         check_scope(&self.state, job).await?;
         match self.ask_engine(job).await? {
-            Answer::Cancelling(state) if state.has_ended() => Ok(Effect::Done(state)),
-            Answer::Cancelling(state) => Ok(Effect::Stopping(state)),
+            Answer::CancelRequested { state } if state.has_ended() => Ok(Effect::Done(state)),
+            Answer::CancelRequested { state } => Ok(Effect::Stopping(state)),
             Answer::Rejected(Rejection::NotLive) => {
                 let record = find(&self.state, job).await?;
                 match record.row.state {

@@ -78,8 +78,8 @@ pub(crate) async fn cancel(
     body::none(body).await?;
     check_scope(&state, job).await?;
     let status = match state.services.engine.cancel(job, requester(&parts)).await? {
-        Answer::Cancelling(state) if state.has_ended() => StatusCode::OK,
-        Answer::Cancelling(_) => StatusCode::ACCEPTED,
+        Answer::CancelRequested { state } if state.has_ended() => StatusCode::OK,
+        Answer::CancelRequested { .. } => StatusCode::ACCEPTED,
         Answer::Rejected(Rejection::NotLive) => return answer_repeated_cancel(&state, job).await,
         Answer::Rejected(rejection) => return Err(rejection.into()),
         answer => return Err(Problem::unexpected_answer(&answer)),

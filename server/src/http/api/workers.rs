@@ -1,5 +1,6 @@
 //! `/api/workers`: list, details, labels and slots, and the operations of an operator.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use protocol::report::Outcome;
 use protocol::wire::SLOTS_MAX;
 use protocol::{Fence, JobId, WorkerId};
-use scheduler::fleet::row::WorkerRow;
 use scheduler::input::Operation;
 use scheduler::step::{Answer, Rejection};
 use serde::Deserialize;
@@ -36,16 +36,20 @@ pub(crate) async fn list(
     let mut query = Query::of(&uri)?;
     let all = query.switch("all")?;
     query.finish()?;
-    let snapshot = state.services.engine.snapshot();
-    let mut workers: Vec<shapes::Worker> =
-        snapshot.workers.iter().map(|it| live_worker(&state, it, snapshot.cluster)).collect();
+    let mut workers = live(&state);
     if all {
         let rows = state.read(|archive| archive.workers()).await?;
-        let known = |row: &WorkerRow| snapshot.workers.get(row.worker).is_some();
-        workers.extend(rows.iter().filter(|row| !known(row)).map(stored_worker));
+        let live: HashSet<u64> = workers.iter().map(|worker| worker.id).collect();
+        workers.extend(rows.iter().filter(|row| !live.contains(&row.worker.0)).map(stored_worker));
         workers.sort_by_key(|worker| worker.id);
     }
     Ok(Json(workers))
+}
+
+/// The workers that are connected or hold attempts, by id.
+pub(crate) fn live(state: &AppState) -> Vec<shapes::Worker> {
+    let snapshot = state.services.engine.snapshot();
+    snapshot.workers.iter().map(|it| live_worker(state, it, snapshot.cluster)).collect()
 }
 
 pub(crate) async fn one(
@@ -59,7 +63,7 @@ pub(crate) async fn one(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkerPatch {
-    /// The number of containers that may run at once; 0 sets no bound.
+    /// The number of containers that may run at once; 0 means the maximum, 10,000.
     slots: Option<u32>,
     /// Labels to set; null removes one that was set here.
     #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
@@ -106,7 +110,7 @@ fn changes_of(slots: Option<u32>, labels: Option<&Operation>) -> Option<String> 
     (!all.is_empty()).then(|| note::list(all))
 }
 
-/// Zero sets no bound but the protocol's.
+/// Zero means the maximum of the protocol.
 fn slots(slots: u32) -> Result<Operation, Problem> {
     if slots > SLOTS_MAX {
         let detail = format!("{slots} is not within 0 to {SLOTS_MAX}");

@@ -116,6 +116,9 @@ impl Filter {
 /// The filters for which the form has a field.
 const FIELDS: [&str; 7] = ["state", "name", "worker", "label", "text", "since", "until"];
 
+/// The states of jobs that have ended, as a value of the filter `state`.
+pub(super) const ENDED_STATES: &str = "succeeded,failed,cancelled,expired,lost";
+
 /// States that the form offers.
 const STATES: [&str; 10] = [
     "scheduled",
@@ -214,4 +217,16 @@ pub(crate) async fn search(State(state): State<Arc<AppState>>, uri: Uri) -> Resu
         return Ok(see_other(base, &format!("/workers/{}", worker.id)));
     }
     Ok(see_other(base, &format!("/jobs?{}", encode([("text", text.as_str())]))))
+}
+
+#[cfg(test)]
+mod tests {
+    use scheduler::job::State;
+
+    use super::ENDED_STATES;
+
+    #[test]
+    fn the_states_of_ended_jobs_are_those_of_the_scheduler() {
+        assert_eq!(ENDED_STATES, State::ENDED.map(State::name).join(","));
+    }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
-use axum::http::Uri;
 use axum::response::Response;
 
 use super::attention::{self, Attention};
 use super::chart::{self, Bar, Hour};
 use super::format;
-use super::jobs::{self, Row};
+use super::jobs::{self, ENDED_STATES, Row};
 use super::last_day;
 use super::page::{Frame, render};
 use super::schedules::ScheduleRow;
@@ -33,7 +32,7 @@ struct OverviewPage {
     oldest_wait: String,
     /// Waiting jobs by reason, the most first.
     reasons: Vec<(&'static str, u64)>,
-    running_count: u64,
+    running_count: usize,
     connected: usize,
     slots: u64,
     busy: u64,
@@ -43,24 +42,24 @@ struct OverviewPage {
     succeeded: u64,
     failed: u64,
     is_empty: bool,
-    /// A definition for the first job; none if there are none.
-    first: Option<String>,
+    /// A definition for the example of a first job; none if none is defined.
+    example_definition: Option<String>,
 }
 
 /// Rows of each table.
-const ROWS: &str = "8";
+const ROWS: usize = 8;
 
 /// `GET /`
 pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
-    let workers = workers::list(State(Arc::clone(&state)), Uri::from_static("/")).await?.0;
-    let running = jobs::first_page(&state, &[("state", "running"), ("limit", ROWS)]).await?;
-    let ended = "succeeded,failed,cancelled,expired,lost";
-    let last = jobs::first_page(&state, &[("state", ended), ("limit", ROWS)]).await?;
+    let workers = workers::live(&state);
+    let limit = ROWS.to_string();
+    let running = jobs::first_page(&state, &[("state", "running"), ("limit", limit.as_str())]).await?;
+    let last = jobs::first_page(&state, &[("state", ENDED_STATES), ("limit", limit.as_str())]).await?;
     let mut schedules = schedules::selected(&state, |_| true, NextSlots::unfired(1)).await?;
     let attention = attention::list(&state, &workers).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));
-    schedules.truncate(8);
+    schedules.truncate(ROWS);
     let snapshot = state.services.engine.snapshot();
     let hours = last_day::hours(&state).await;
     let reasons = attention::by_reason(&snapshot);
@@ -72,14 +71,20 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
         waiting: reasons.iter().map(|(_, count)| count).sum(),
         oldest_wait: oldest.map(|due| format::span(clock::now().utc.since(due))).unwrap_or_default(),
         reasons,
-        running_count: workers.iter().map(|worker| u64::from(worker.busy)).sum(),
+        running_count: state.services.metrics.running(),
         connected: connected.clone().count(),
         slots: connected.clone().map(|worker| u64::from(worker.slots)).sum(),
         busy: connected.map(|worker| u64::from(worker.busy)).sum(),
         bars: hours.as_deref().map(chart::hours).unwrap_or_default(),
         succeeded: hours.iter().flatten().map(|hour| hour.succeeded).sum(),
         failed: hours.iter().flatten().map(|hour| hour.failed).sum(),
-        first: state.services.catalogue.current().iter().next().map(|entry| entry.definition.name.clone()),
+        example_definition: state
+            .services
+            .catalogue
+            .current()
+            .iter()
+            .next()
+            .map(|entry| entry.definition.name.clone()),
         is_empty: running.is_empty() && last.is_empty() && snapshot.live_jobs == 0,
         hours,
         running: running.into_iter().map(Row::of).collect(),

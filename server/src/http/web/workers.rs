@@ -8,7 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use super::format::{self, Moment};
-use super::jobs::Row;
+use super::jobs::{ENDED_STATES, Row};
 use super::page::{Frame, render, see_other};
 use super::page_links::PageLinks;
 use crate::excerpt::excerpt;
@@ -182,7 +182,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) ->
         Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
     };
     let running = job_list::page(&state, of_worker("assigned,running", "100")).await?.jobs;
-    let last = job_list::page(&state, of_worker("succeeded,failed,cancelled,expired,lost", "20")).await?.jobs;
+    let last = job_list::page(&state, of_worker(ENDED_STATES, "20")).await?.jobs;
     render(&WorkerPage {
         frame: Frame::new(&state, "workers", &worker.name),
         suspect: worker.suspect.as_ref().map(|it| SuspectRow {

@@ -325,10 +325,10 @@ fn submit(
 fn cancel(world: &mut World, job: JobId) -> Answer {
     let state = world.jobs.iter().find(|record| record.row.job == job).map(|record| record.row.state);
     match state {
-        Some(State::Running) => Answer::Cancelling(State::Running),
+        Some(State::Running) => Answer::CancelRequested { state: State::Running },
         Some(state) if !state.has_ended() => {
             world.end(job.0, State::Cancelled, 0);
-            Answer::Cancelling(State::Cancelled)
+            Answer::CancelRequested { state: State::Cancelled }
         }
         _ => Answer::Rejected(Rejection::NotLive),
     }

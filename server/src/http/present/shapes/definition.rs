@@ -315,19 +315,19 @@ pub struct Retry {
     /// The worker of the next attempt: `any`, `same` or `other`.
     #[schema(value_type = String)]
     pub on: Text,
-    /// How the ceiling of the pauses grows: `exponential`, `linear`, `fixed` or `list`.
+    /// How the maximum delay before a retry grows: `exponential`, `linear`, `fixed` or `list`.
     #[schema(value_type = String)]
     pub backoff_kind: Text,
-    /// The ceiling of the first pause.
+    /// The maximum delay before the first retry.
     pub backoff_initial_ms: u64,
-    /// The highest ceiling.
+    /// The upper bound of all delays.
     pub backoff_max_ms: u64,
-    /// How much the ceiling grows with each failure, in thousandths.
+    /// How much the maximum delay grows with each failure, in thousandths.
     pub backoff_factor_milli: u32,
-    /// For `list`: the ceiling of each pause; the last one repeats.
+    /// For `list`: the maximum delay before each retry; the last one repeats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backoff_delays_ms: Vec<u64>,
-    /// The random part of a pause, in thousandths of its ceiling.
+    /// The random part of a delay, in thousandths of the maximum delay.
     pub backoff_jitter_milli: u32,
     /// By how much each attempt that was killed for its memory limit raises that limit, in thousandths.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,7 @@ impl Lines {
     /// [`LINE_BYTES_MAX`] is given out in parts.
     pub(super) fn next(&mut self, at_end: bool) -> Option<(u64, &[u8])> {
         let rest = &self.bytes[self.begin..];
-        // The break of a line of the largest size lies behind it.
+        // The break of a line of the largest size comes after its last byte.
         let window = &rest[..rest.len().min(LINE_BYTES_MAX + BREAK_BYTES_MAX)];
         let line_break = window.iter().position(|byte| *byte == b'\n').map(|newline| {
             let line = &window[..newline];

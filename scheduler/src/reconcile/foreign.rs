@@ -1,6 +1,6 @@
-//! Containers on a worker's engine that belong to another worker: one that was removed, lost its state
+//! Foreign containers: those on a worker's engine that belong to another worker, which was removed, lost its state
 //! directory, or moved. They are stopped on the server's order only, and only if their own worker cannot be
-//! told.
+//! ordered to.
 //!
 //! Nothing is stored. Workers search once a minute and report their finds, so an undecided container is
 //! reported again.
@@ -15,7 +15,7 @@ use crate::core::Scheduler;
 use crate::job::Job;
 use crate::reconcile::unknown_attempts;
 
-/// Stops containers that are not needed any more and whose own worker cannot be told.
+/// Stops containers that are not needed any more and whose own worker cannot be ordered to.
 pub(crate) fn stop_leftovers(scheduler: &mut Scheduler, session: SessionId, found: &[Foreign]) {
     let leftovers: Vec<&Foreign> = found.iter().filter(|foreign| is_leftover(scheduler, foreign)).collect();
     for Foreign { token, .. } in leftovers {

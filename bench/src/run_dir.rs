@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 
 use crate::load::{Connection, Endpoint};
 use crate::probe;
-use crate::record::tell;
+use crate::record::log_progress;
 
 /// The directory and program that all measurements share.
 #[derive(Debug)]
@@ -42,15 +42,15 @@ impl BenchEnv {
             Some(given) => given.to_owned(),
             None => build_or_find_program()?,
         };
-        tell(&format!("measuring {} in {}", program.display(), directory.display()));
+        log_progress(&format!("measuring {} in {}", program.display(), directory.display()));
         Ok(Self { directory, program })
     }
 
-    /// A new, empty stage with this jobs file.
-    pub(crate) fn stage(&self, jobs_file: &str) -> anyhow::Result<Stage> {
+    /// A new directory for one run, with this jobs file.
+    pub(crate) fn run_dir(&self, jobs_file: &str) -> anyhow::Result<RunDir> {
         let home = tempfile::Builder::new().prefix("run-").tempdir_in(&self.directory)?;
         std::fs::write(home.path().join("jobs.yaml"), jobs_file)?;
-        Ok(Stage { program: self.program.clone(), home, access: Access::Open })
+        Ok(RunDir { program: self.program.clone(), home, access: Access::Open })
     }
 }
 
@@ -78,14 +78,14 @@ impl Access {
 
 /// A data directory, state directories and a jobs file; removed in the end.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct RunDir {
     program: PathBuf,
     home: tempfile::TempDir,
     access: Access,
 }
 
-impl Stage {
-    /// The same stage, for a server with this protection.
+impl RunDir {
+    /// The same directory, for a server with this protection.
     pub(crate) fn with_access(self, access: Access) -> anyhow::Result<Self> {
         if access != Access::Open {
             for (file, token) in [(API_TOKEN_FILE, API_TOKEN), (WORKER_TOKEN_FILE, WORKER_TOKEN)] {
@@ -225,13 +225,22 @@ impl Stage {
     }
 }
 
+/// The jobs that a worker takes at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerCapacity {
+    /// Jobs that run at the same time.
+    pub(crate) slots: u32,
+    /// Jobs that wait on the worker for a slot.
+    pub(crate) backlog: u32,
+}
+
 /// How many workers, and how they are set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkerPool {
     /// How many.
     pub(crate) workers: u32,
     /// Slots and backlog of each; absent: the program's own defaults.
-    pub(crate) room: Option<(u32, u32)>,
+    pub(crate) capacity: Option<WorkerCapacity>,
     /// A flag that lets them run something unusual.
     pub(crate) allow: Option<&'static str>,
 }
@@ -239,7 +248,7 @@ pub(crate) struct WorkerPool {
 impl WorkerPool {
     fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
-        if let Some((slots, backlog)) = self.room {
+        if let Some(WorkerCapacity { slots, backlog }) = self.capacity {
             flags.extend([
                 "--slots".to_owned(),
                 slots.to_string(),
@@ -359,7 +368,7 @@ fn build_or_find_program() -> anyhow::Result<PathBuf> {
         bail!("this is a debug build; run the benchmark with --release, or name a program with --longshore");
     }
     let program = std::env::current_exe()?.with_file_name("longshore");
-    tell("building the program (cargo build --release)");
+    log_progress("building the program (cargo build --release)");
     let built = std::process::Command::new("cargo")
         .args(["build", "--release", "--quiet", "--package", "longshore-cli"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
