@@ -163,7 +163,7 @@ async fn a_last_line_without_a_line_break_is_ended_on_a_terminal_only() {
     let run = ["run", "asks", "--follow", "--server", address.as_str()];
     let text = pty::written(&run, &[("TERM", "xterm"), ("NO_COLOR", "1")]);
     assert!(text.contains("Continue? \r\nlongshore: job "), "{text:?}");
-    assert_eq!(running.verb(&["run", "asks", "--follow"]).out, "Continue? ");
+    assert_eq!(running.run_cli(&["run", "asks", "--follow"]).out, "Continue? ");
 }
 
 #[test]
