@@ -19,6 +19,7 @@ mod exchange;
 mod fault;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod hidden_result;
 mod outputs;
 mod private_dir;
 mod record;

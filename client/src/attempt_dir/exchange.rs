@@ -42,7 +42,7 @@ impl AttemptDir {
         })
     }
 
-    /// The result that the job has left. It is read once, after the end of the program.
+    /// The result that the job has left, without the values of its secrets. It is read once, after the end of the program.
     #[must_use]
     pub fn result(&self) -> ResultFile {
         let path = self.path.join(RESULT);
@@ -50,7 +50,7 @@ impl AttemptDir {
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
         let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&path);
         match opened.and_then(|file| read(&file)) {
-            Ok(content) => check_result(&content),
+            Ok(content) => self.hide_secrets(check_result(&content)),
             Err(error) if error.kind() == ErrorKind::NotFound => ResultFile::Absent,
             Err(error) => ResultFile::Unusable(format!("it cannot be read: {error}")),
         }
@@ -125,7 +125,11 @@ const BLOCK_BYTES: u64 = 512;
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use protocol::secret::{SecretValue, SecretValues};
+    use protocol::{Fence, JobId, Token};
+
     use super::*;
+    use crate::secrets::SecretDirs;
 
     fn directory() -> (tempfile::TempDir, AttemptDir) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -176,6 +180,22 @@ mod tests {
         assert!(matches!(left(&long), ResultFile::Unusable(why) if why.contains("larger")));
         dir.prepare_exchange(None).expect("a writable directory");
         assert_eq!(dir.result(), ResultFile::Absent, "the next try begins anew");
+    }
+
+    #[test]
+    fn the_secrets_of_an_attempt_are_masked_in_its_result() {
+        let (kept, dir) = directory();
+        let token = Token { job: JobId(7), fence: Fence(2), ..Token::default() };
+        let tmpfs = SecretDirs::open(None, kept.path()).expect("/dev/shm");
+        let values =
+            SecretValues { masked: vec![SecretValue(b"hunter22".to_vec())], ..SecretValues::default() };
+        tmpfs.write(token, &values).expect("written");
+        dir.record_secrets(&tmpfs.path(token)).expect("recorded");
+        let files = dir.prepare_exchange(None).expect("a writable directory");
+        fs::write(&files.result, r#"{"copy":"hunter22"}"#).expect("writable");
+        assert_eq!(dir.result(), ResultFile::Json(r#"{"copy":"********"}"#.to_owned()));
+        crate::secrets::remove(tmpfs.root()).expect("removed");
+        assert!(matches!(dir.result(), ResultFile::Unusable(why) if why.contains("secrets")));
     }
 
     #[test]

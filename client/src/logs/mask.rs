@@ -88,6 +88,14 @@ impl Mask {
         Ok(OutputPart::Bytes(bytes))
     }
 
+    /// A whole text with its values masked; `None` if it has none of them. Patterns are for lines of output, and are left out.
+    pub(crate) fn whole(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let found = self.values.as_ref()?.find(bytes);
+        let mut masked = (!found.is_empty()).then(|| bytes.to_vec())?;
+        hide(&mut masked, found);
+        Some(masked)
+    }
+
     /// The number of bytes at the end about which more bytes may decide.
     fn open_end(&self, bytes: &[u8]) -> usize {
         let values = self.values.as_ref().map_or(0, |values| values.open_end(bytes));

@@ -83,10 +83,12 @@ pub struct Config {
     pub sees_engine_disks: bool,
     /// The container that the worker runs in, if it is known. The engine tells what it has mounted into it.
     pub own_container: Option<OwnContainer>,
-    /// Delays before each further try of a pull that failed for a temporary reason.
+    /// Delays before each further try of a pull that the registry has denied.
     pub pull_retries: Vec<Duration>,
     /// Time for which a failing registry counts as an outage, not as a failure of the job.
     pub registry_away_max: Duration,
+    /// Time for which further attempts share the failure of a registry that has not answered: those that the server sent before it knew.
+    pub outage_shared_for: Duration,
     /// Measures what containers use.
     pub usage: UsageSampler,
     /// Removes images when the engine's disk gets full; `None`: never.
@@ -100,8 +102,9 @@ impl Default for Config {
             allow: Allow::default(),
             sees_engine_disks: engine_location::sees_engine_disks(),
             own_container: OwnContainer::find(),
-            pull_retries: [10, 60, 300].map(Duration::from_secs).into(),
+            pull_retries: [10, 60].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
+            outage_shared_for: Duration::from_secs(5),
             usage: UsageSampler::default(),
             image_gc: None,
         }

@@ -13,9 +13,10 @@ use worker::input::{Exit, RuntimeEvent, StartFailure};
 
 use crate::support::{DockerFixture, Outcome, shell, spec, stand_in};
 
-/// Short delays and at most three tries.
+/// Short delays and at most three tries. Each attempt asks the registry itself.
 fn quick() -> Config {
-    Config { pull_retries: vec![Duration::from_millis(10); 3], ..Config::default() }
+    let pull_retries = vec![Duration::from_millis(10); 3];
+    Config { pull_retries, outage_shared_for: Duration::ZERO, ..Config::default() }
 }
 
 fn wanted(policy: PullPolicy) -> ContainerSpec {
@@ -198,7 +199,7 @@ async fn failed_tries_of_a_pull_are_reported() {
             echo 'a: Pulling fs layer'
             if [ ! -e twice ]; then
                 if [ -e once ]; then touch twice; else touch once; fi
-                echo 'received unexpected HTTP status: 500 Internal Server Error' >&2; exit 1
+                echo 'manifest unknown' >&2; exit 1
             fi
             echo 'a: Download complete'
             while [ ! -e go ]; do sleep 0.05; done;;",
@@ -215,7 +216,7 @@ async fn an_attempt_after_a_stopped_pull_starts_afresh() {
     let dir = tempfile::tempdir().expect("a directory");
     let cases = "image) exit 1;;
         pull) echo 'a: Pulling fs layer'; [ -e before ] && echo 'a: Download complete'; touch before; [ -e failed ] && exec sleep 600
-            touch failed; echo 'received unexpected HTTP status: 500 Internal Server Error' >&2; exit 1;;";
+            touch failed; echo 'manifest unknown' >&2; exit 1;;";
     let mut fixture = DockerFixture::without_image(script(dir.path(), cases));
     let stopped = fixture.start(1, wanted(PullPolicy::Missing));
     progressed(&mut fixture, stopped, Phase::Pulling { percent: Some(50), failures: 1 }).await;
@@ -290,15 +291,65 @@ fn hasty() -> ContainerSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_above_its_timeout_is_killed_and_repeated() {
+async fn a_pull_above_its_timeout_is_killed_and_repeated_for_the_next_attempt() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut fixture = DockerFixture::without_image(stalled(dir.path()));
-    let outcome = fixture.run(1, hasty()).await;
+    unreachable(&mut fixture, 1, hasty()).await;
+    let outcome = fixture.run(2, hasty()).await;
     assert_eq!(calls(dir.path(), "run"), 1, "{outcome:?}");
-    assert!(calls(dir.path(), "pull") > 1);
     let pulling = std::fs::read_to_string(dir.path().join("pulling")).expect("it was begun");
     let words = Path::new("/proc").join(pulling.trim()).join("cmdline");
     fixture.until("the first pull is killed", || std::fs::read(&words).unwrap_or_default().is_empty()).await;
+}
+
+/// Runs an attempt that is given back, and returns the reason.
+async fn unreachable(fixture: &mut DockerFixture, job: u64, spec: ContainerSpec) -> String {
+    match fixture.run(job, spec).await {
+        Outcome::Refused(ReleaseCause::RuntimeUnavailable, why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_does_not_wait_for_a_registry_that_is_away() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let cases = "image) exit 1;;
+        pull)
+            [ -e hang ] && { touch hangs; exec sleep 600; }
+            [ -e begin ] && { echo 'a: Pulling fs layer'; echo 'a: Download complete'; exec sleep 600; }
+            echo 'dial tcp: lookup registry: no such host' >&2; exit 1;;";
+    let config = script(dir.path(), cases);
+    let mut fixture = DockerFixture::without_image(config.clone());
+    let pulls = |count| assert_eq!(calls(dir.path(), "pull"), count);
+    let why = unreachable(&mut fixture, 1, wanted(PullPolicy::Missing)).await;
+    assert!(why.contains("no such host"), "{why}");
+    pulls(1);
+    // One attempt asks again. The others would only take places.
+    std::fs::write(dir.path().join("hang"), "").expect("written");
+    let asks = fixture.start(2, wanted(PullPolicy::Missing));
+    fixture.until("it is asked", || dir.path().join("hangs").exists()).await;
+    let why = unreachable(&mut fixture, 3, wanted(PullPolicy::Missing)).await;
+    assert!(why.contains("no such host"), "{why}");
+    pulls(2);
+    fixture.ask_to_stop(asks, Duration::from_secs(1));
+    fixture.event(|it| matches!(it, RuntimeEvent::Ended { .. }).then_some(())).await;
+    // It answers: all wait for the image.
+    std::fs::remove_file(dir.path().join("hang")).expect("it was there");
+    std::fs::write(dir.path().join("begin"), "").expect("written");
+    for job in [4, 5] {
+        let token = fixture.start(job, wanted(PullPolicy::Missing));
+        progressed(&mut fixture, token, Phase::Pulling { percent: Some(50), failures: 0 }).await;
+    }
+    pulls(3);
+
+    // Attempts that the server had sent before it knew share the failure.
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = Config { outage_shared_for: Duration::from_secs(600), ..script(dir.path(), cases) };
+    let mut fixture = DockerFixture::without_image(config);
+    for job in 1..=3 {
+        unreachable(&mut fixture, job, wanted(PullPolicy::Missing)).await;
+    }
+    assert_eq!(calls(dir.path(), "pull"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,8 @@ Job = TypedDict("Job", {
 
 # Many jobs of one request: the ids from `first` to `last`.
 Batch = TypedDict("Batch", {
-    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "warning": "dict[str, str]",
+    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "duplicate_of": int,
+    "warning": "dict[str, str]",
 }, total=False)  # fmt: skip
 
 Worker = TypedDict("Worker", {

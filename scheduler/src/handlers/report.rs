@@ -10,7 +10,7 @@ use protocol::report::{
     Condition, Failed, Heartbeat, Numbered, Outcome, OutputLengths, Phase, ReleaseCause, Released, Started,
     Succeeded, Timing,
 };
-use protocol::{Now, Order, Report, ReportNo, Revision, SessionId, Timestamp, Token, WorkerId};
+use protocol::{Now, Order, Report, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Token, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
@@ -243,6 +243,11 @@ const HOST_FAILED_BACKOFF: ExclusionBackoff =
 const RELEASED_BACKOFF: ExclusionBackoff =
     ExclusionBackoff { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
+/// Backoff after `runtime_unavailable` for one definition alone, such as for the registry of its image: ten seconds, doubling up to five
+/// minutes (docs/design/scheduling.md, Q6).
+const OUT_OF_REACH_BACKOFF: ExclusionBackoff =
+    ExclusionBackoff { first: Duration::from_secs(10), max: Duration::from_secs(300) };
+
 fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: Released) {
     let Released { token, cause, why } = released;
     if scheduler.held(token, id).is_none() {
@@ -262,6 +267,10 @@ fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: 
             ReleaseCause::Recalled | ReleaseCause::Full | ReleaseCause::Draining => {
                 Some((Excluded::Anything, RELEASED_BACKOFF))
             }
+            // Only the image's registry or a mount of this definition is out of reach; the worker runs others.
+            ReleaseCause::RuntimeUnavailable if offers(scheduler, id, definition.runtime()) => {
+                Some((Excluded::Revision(definition.revision), OUT_OF_REACH_BACKOFF))
+            }
             ReleaseCause::RuntimeUnavailable => {
                 Some((Excluded::Runtime(definition.runtime()), RELEASED_BACKOFF))
             }
@@ -279,6 +288,10 @@ fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: 
     let message = if why.is_empty() { cause.words().into() } else { why };
     let closed = ClosedAttempt { message, released: Some(cause), ..closed };
     finish(scheduler, now, id, closed);
+}
+
+fn offers(scheduler: &Scheduler, id: WorkerId, runtime: RuntimeKind) -> bool {
+    scheduler.fleet.worker(id).is_some_and(|worker| worker.capacity.offers(runtime))
 }
 
 fn definition_of(scheduler: &Scheduler, token: Token) -> Option<Arc<Definition>> {

@@ -170,10 +170,12 @@ impl Model {
                 self.exclude(worker, Excluded::Anything, Some((1, 60)))
             }
             ReleaseCause::RuntimeUnavailable => {
-                self.exclude(worker, Excluded::Runtime(definition.container.runtime), Some((1, 60)));
                 let now = self.now.utc;
                 if self.worker_mut(worker).expect("it speaks").offers {
+                    self.exclude(worker, Excluded::Revision(definition.revision), Some((10, 300)));
                     self.job_mut(id).expect("it is held").due = now;
+                } else {
+                    self.exclude(worker, Excluded::Runtime(definition.container.runtime), Some((1, 60)));
                 }
             }
             ReleaseCause::Secrets => {

@@ -91,6 +91,18 @@ impl AuditLog {
         }
     }
 
+    /// Collects a request that its sender is not allowed to make. The first one has a row at once; further ones of this sender to this route
+    /// get a row an hour, whatever they ask for: who may do nothing must not push out the rows of others.
+    pub(crate) fn record_denial(&self, request: &AuditedRequest<'_>, route: &str, now: Timestamp) {
+        let like = AuditKey { target: route.to_owned(), note: AuditNote::default(), ..request.key() };
+        let mut collected = self.lock();
+        if !collected.repeats.count(&like, now, request.request_id) {
+            let path = request.target.split('?').next().unwrap_or_default();
+            let first = AuditKey { target: path.to_owned(), ..request.key() };
+            collected.record(first, now, request.request_id);
+        }
+    }
+
     /// Takes what was collected, the earliest first; with `leaving` also refusals that would wait for their hour.
     pub(super) fn take(&self, now: Timestamp, leaving: bool) -> Vec<AuditRow> {
         let (collected, repeats) = {
@@ -230,6 +242,23 @@ mod tests {
             rows,
             expected.map(|(object, detail, count)| (object.to_owned(), detail.to_owned(), count))
         );
+    }
+
+    #[test]
+    fn requests_that_are_not_allowed_have_a_row_an_hour_whatever_they_ask_for() {
+        let (log, actor) = (AuditLog::default(), Actor::with_token("eyes", Role::Viewer));
+        for number in 0..1_000 {
+            let target = format!("/api/jobs/name-{number}?n={number}");
+            let note = AuditNote { object: Some(target.clone()), detail: None };
+            let request = AuditedRequest { status: 403, note, ..request(&actor, &target, "a") };
+            log.record_denial(&request, "/api/jobs/{name}", Timestamp(number));
+        }
+        let taken = |at: i64| -> Vec<(String, u64)> {
+            log.take(Timestamp(at), false).into_iter().map(|row| (row.target, row.count)).collect()
+        };
+        assert_eq!(taken(1_000), [("/api/jobs/name-0".to_owned(), 1)], "at once, and without its query");
+        assert_eq!(taken(3_600_000), [("/api/jobs/{name}".to_owned(), 999)]);
+        assert_eq!(taken(7_200_000), []);
     }
 
     #[test]

@@ -221,6 +221,10 @@ async fn a_request_that_selects_nothing_is_refused() {
             .is_problem(400, "invalid_query");
         post(&server, &format!("{path}?name=resiez"), "").await.is_problem(422, "unknown_name");
         post(&server, &format!("{path}?stat=queued&name=resize"), "").await.is_problem(400, "invalid_query");
+        for empty in ["text", "schedule", "state", "name", "batch", "worker", "label", "revision"] {
+            let refused = post(&server, &format!("{path}?{empty}=&dry_run=1"), "").await;
+            assert!((400..=422).contains(&refused.status), "{empty}= selects all: {}", refused.body);
+        }
         // A cursor only says where a request goes on.
         let cursor = format!("{path}?cursor={}", cursor_of_a_list(&server).await);
         post(&server, &cursor, "").await.is_problem(422, "missing_field");

@@ -8,9 +8,10 @@ use longshore_server::auth::tokens::Tokens;
 use longshore_server::listener::Limits;
 use longshore_server::store::{TokenId, TokenRow};
 use protocol::Timestamp;
+use protocol::report::Stream;
 use sha2::{Digest, Sha256};
 
-use crate::support::{Answered, Server};
+use crate::support::{Answered, Server, output};
 
 const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 
@@ -97,4 +98,20 @@ async fn a_dry_run_counts_only_jobs_in_the_scope_of_the_token() {
         (&3.into(), &1.into(), &2.into()),
         "{done}"
     );
+}
+
+#[tokio::test]
+async fn a_token_for_certain_definitions_searches_all_output() {
+    let (server, _tokens, token) = with_token(Role::Submitter, &["backup"]).await;
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str())];
+    assert_eq!(server.ask("POST", "/api/jobs/backup", &headers, "").await.status, 201);
+    {
+        let mut world = server.stand.world();
+        world.start(1);
+        world.record(1).row.definition = "resize".into();
+    }
+    output::write(&server, 101, Stream::Stdout, 0, "a needle\n").await;
+    let found = server.ask("GET", "/api/logs/search?q=needle", &headers, "").await.json();
+    assert_eq!((&found["lines"][0]["name"], &found["complete"]), (&"resize".into(), &true.into()), "{found}");
 }

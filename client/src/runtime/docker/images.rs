@@ -2,6 +2,7 @@
 
 mod failure;
 mod layers;
+mod outages;
 mod progress;
 mod pulled;
 
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 pub(super) use self::failure::{PullFailure, PullFault};
 use self::layers::Layers;
+use self::outages::Outages;
 use self::progress::PullProgress;
 pub(super) use self::pulled::{PulledImages, PulledRecord, familiar};
 use super::DockerContext;
@@ -32,11 +34,14 @@ pub(super) struct Images {
     seen: Mutex<HashMap<PlatformImage, SeenImage>>,
     pub(super) pulled: Arc<PulledImages>,
     pulls: Mutex<HashMap<PlatformImage, Arc<PullQueue>>>,
-    outages: Mutex<HashMap<PlatformImage, Outage>>,
+    outages: Outages,
 }
 
 /// An image for a platform.
 type PlatformImage = (String, Option<String>);
+
+/// An image for a platform, with the login for its registry.
+type WantedImage<'a> = (&'a PlatformImage, Option<&'a RegistryLogin>);
 
 /// An image that was seen.
 struct SeenImage {
@@ -52,13 +57,6 @@ struct PullQueue {
     failures: AtomicU64,
     last: tokio::sync::Mutex<(PullFailure, Option<RegistryLogin>)>,
     progress: PullProgress,
-}
-
-/// Time range in which pulls of an image have failed.
-#[derive(Clone, Copy)]
-struct Outage {
-    since: Instant,
-    last: Instant,
 }
 
 /// An image is not available.
@@ -79,7 +77,7 @@ impl Images {
             seen: Mutex::default(),
             pulled: Arc::new(PulledImages::open(state_dir)),
             pulls: Mutex::default(),
-            outages: Mutex::default(),
+            outages: Outages::default(),
         }
     }
 
@@ -107,10 +105,24 @@ impl Images {
                 format!("the image `{image}` is not on this worker{platform} and pull_policy is never");
             return Err(PullError::Failed(PullFailure { fault, problem }));
         }
-        permit.await;
         let queue = self.queue(&wanted);
+        self.share_outage(shared, (&wanted, login), &queue)?;
+        permit.await;
+        self.share_outage(shared, (&wanted, login), &queue)?;
         let pull = self.pull_in_order(shared, (spec, login), &wanted, &queue);
         queue.progress.report_while(pulling, pull).await
+    }
+
+    /// Fails while the registry of this image is away and need not be asked for this attempt too.
+    fn share_outage(
+        &self,
+        shared: &DockerContext,
+        wanted: WantedImage<'_>,
+        queue: &PullQueue,
+    ) -> Result<(), PullError> {
+        let is_asked = || queue.last.try_lock().is_err() && !queue.progress.has_begun();
+        let failure = self.outages.shared(wanted, shared.config.outage_shared_for, is_asked);
+        failure.map_or(Ok(()), |failure| Err(PullError::Failed(failure)))
     }
 
     /// The queue of this image. Queues without waiters are dropped, and with them the last failure.
@@ -189,7 +201,7 @@ impl Images {
     async fn pull(
         &self,
         shared: &DockerContext,
-        (wanted, login): (&PlatformImage, Option<&RegistryLogin>),
+        (wanted, login): WantedImage<'_>,
         limit: Duration,
         progress: &PullProgress,
     ) -> Result<(), PullError> {
@@ -203,12 +215,16 @@ impl Images {
                 pulled => return pulled,
             };
             tries += 1;
-            let is_over = failure.fault == PullFault::Registry
-                && self.outage_length(wanted, began) >= shared.config.registry_away_max;
-            let wait = failure.wait(tries, &shared.config.pull_retries).filter(|_| !is_over);
-            let Some(wait) = wait else {
-                let fault = if is_over { PullFault::Denied } else { failure.fault };
-                return Err(PullError::Failed(PullFailure { fault, ..failure }));
+            if failure.fault == PullFault::Registry {
+                // The server pauses, and other jobs have the place and the pull slot meanwhile.
+                let failure =
+                    self.outages.record((wanted, login), began, failure, shared.config.registry_away_max);
+                return Err(PullError::Failed(failure));
+            }
+            // It has answered.
+            self.outages.end(wanted);
+            let Some(wait) = failure.wait(tries, &shared.config.pull_retries) else {
+                return Err(PullError::Failed(failure));
             };
             progress.fail();
             let (image, problem) = (&wanted.0, failure.problem);
@@ -220,7 +236,7 @@ impl Images {
     async fn pull_once(
         &self,
         shared: &DockerContext,
-        (wanted, login): (&PlatformImage, Option<&RegistryLogin>),
+        (wanted, login): WantedImage<'_>,
         limit: Duration,
         progress: &PullProgress,
     ) -> Result<(), PullError> {
@@ -237,7 +253,7 @@ impl Images {
         };
         match shared.engine.cli.follow(&args, config.as_ref().map(PullConfig::path), limit, heard).await {
             Ok(answer) if answer.ok => {
-                self.outages().remove(wanted);
+                self.outages.end(wanted);
                 // An image of this name for another platform is replaced.
                 self.seen().retain(|(it, _), _| it != image);
                 let id = self.record_pull(shared, wanted).await;
@@ -256,15 +272,6 @@ impl Images {
         }
     }
 
-    /// Length of the outage, now that a try that began at `began` has failed too. Much older failures do not count.
-    fn outage_length(&self, wanted: &PlatformImage, began: Instant) -> Duration {
-        let mut outages = self.outages();
-        outages.retain(|_, it| began.saturating_duration_since(it.last) < OUTAGE_FORGOTTEN_AFTER);
-        let outage = outages.entry(wanted.clone()).or_insert(Outage { since: began, last: began });
-        outage.last = Instant::now();
-        outage.since.elapsed()
-    }
-
     fn saw(&self, wanted: &PlatformImage, id: String) {
         let mut seen = self.seen();
         seen.retain(|_, it| it.at.elapsed() < TRUSTED_FOR);
@@ -273,10 +280,6 @@ impl Images {
 
     fn seen(&self) -> MutexGuard<'_, HashMap<PlatformImage, SeenImage>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn outages(&self) -> MutexGuard<'_, HashMap<PlatformImage, Outage>> {
-        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pulls(&self) -> MutexGuard<'_, HashMap<PlatformImage, Arc<PullQueue>>> {
@@ -336,29 +339,9 @@ const TRUSTED_FOR: Duration = Duration::from_secs(60);
 /// Limit for definitions without `pull_timeout`.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Longer than any wait between two pulls of one job.
-const OUTAGE_FORGOTTEN_AFTER: Duration = Duration::from_secs(1800);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_outage_lasts_from_the_first_failed_try_to_the_last() {
-        let state = tempfile::tempdir().expect("a directory");
-        let (images, wanted) = (Images::new(state.path()), ("app".to_owned(), None));
-        let minutes = |it: u64| Duration::from_secs(60 * it);
-        let in_vain = async |waits: u64, takes: u64| {
-            tokio::time::advance(minutes(waits)).await;
-            let began = Instant::now();
-            tokio::time::advance(minutes(takes)).await;
-            images.outage_length(&wanted, began)
-        };
-        assert_eq!(in_vain(0, 0).await, minutes(0));
-        assert_eq!(in_vain(5, 1).await, minutes(6));
-        assert_eq!(in_vain(1, 90).await, minutes(97), "one try took long");
-        assert_eq!(in_vain(600, 2).await, minutes(2), "it was there in between, for all that is known");
-    }
 
     #[test]
     fn an_image_is_there_only_for_its_platform() {

@@ -22,6 +22,7 @@ pub(super) struct AuditedExchange {
     address: Option<IpAddr>,
     method: Method,
     target: String,
+    route: String,
     request_id: HeaderValue,
     note: NoteSlot,
     is_answered: bool,
@@ -54,6 +55,7 @@ impl AuditedExchange {
             is_answered: method.is_safe(),
             method,
             target,
+            route: route.to_owned(),
             request_id: request_id.clone(),
             note: NoteSlot::default(),
         })
@@ -69,10 +71,12 @@ impl AuditedExchange {
         self.is_answered = true;
         let audit = &self.state.services.records.audit;
         let request = self.request(status.as_u16(), problem);
+        let is_denied = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         match self.method.is_safe() {
+            false if is_denied => audit.record_denial(&request, &self.route, clock::now().utc),
             false => audit.record(&request, clock::now().utc),
             // A worker that is refused tries again for ever.
-            true if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            true if is_denied => {
                 audit.record_refusal(&request, clock::now().utc);
             }
             true => {}

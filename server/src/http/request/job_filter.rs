@@ -47,13 +47,13 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         label: query.text("label")?.as_deref().map(label).transpose()?,
         batch: query.number("batch")?.map(JobId),
         parent: query.number("member_of")?.map(JobId),
-        schedule: query.text("schedule")?,
+        schedule: not_empty(query, "schedule")?,
         revision: query.text("revision")?.as_deref().map(|text| revision("revision", text)).transpose()?,
         outcomes: query.text("outcome")?.as_deref().map_or(Ok(Vec::new()), outcomes)?,
         exit_code: query.text("exit_code")?.as_deref().map(exit_code).transpose()?,
         ended_since: query.since("ended_since")?,
         ended_until: query.until("ended_until")?,
-        text: query.text("text")?,
+        text: not_empty(query, "text")?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         ..JobFilter::default()
     };
@@ -74,6 +74,16 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         filter.worker = Some(worker_named(state, worker).await?);
     }
     Ok(filter)
+}
+
+/// An empty text would select every job, and a bulk request would act on all of them.
+fn not_empty(query: &mut Query, parameter: &'static str) -> Result<Option<String>, Problem> {
+    match query.text(parameter)? {
+        Some(text) if text.is_empty() => {
+            Err(invalid_query(parameter, "it is empty").hint("leave it out to select all jobs"))
+        }
+        text => Ok(text),
+    }
 }
 
 /// The names of all definitions, also of those of which only jobs are left.

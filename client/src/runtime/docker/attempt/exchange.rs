@@ -114,7 +114,11 @@ impl Attempt {
         for _ in 0..COPY_TRIES {
             shared.engine.health.wait_until_up().await;
             match self.copy_result_once(shared).await {
-                Ok(result) => return result,
+                Ok(result) => {
+                    let dir = self.dir.clone();
+                    let hidden = run_blocking(move || Ok(dir.hide_secrets(result))).await;
+                    return hidden.unwrap_or_default();
+                }
                 Err(error) => {
                     tracing::warn!(attempt = %self.token(), error, "cannot copy the result of a job out of its container; trying again");
                     why = error;

@@ -43,9 +43,8 @@ impl PullFailure {
     /// The delay before the next try, after this many; `None` if there is no next try.
     pub(super) fn wait(&self, tries: usize, waits: &[Duration]) -> Option<Duration> {
         let is_over = match self.fault {
-            PullFault::Definition | PullFault::Host => true,
+            PullFault::Definition | PullFault::Host | PullFault::Registry => true,
             PullFault::Denied => tries >= DENIED_TRIES,
-            PullFault::Registry => false,
         };
         waits.get(tries.saturating_sub(1)).filter(|_| !is_over).copied()
     }
@@ -84,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_failed_pull_decides_the_number_of_tries() {
-        let waits = [10, 60, 300].map(Duration::from_secs);
+        let waits = [10, 60].map(Duration::from_secs);
         for (problem, fault, tries) in [
             ("manifest for app:9 not found: manifest unknown: manifest unknown", PullFault::Denied, 3),
             (
@@ -108,27 +107,27 @@ mod tests {
                 PullFault::Denied,
                 3,
             ),
-            ("Get \"https://registry/v2/\": proxyconnect tcp: 403 Forbidden", PullFault::Registry, 4),
-            ("Get \"https://registry/v2/\": Proxy Authentication Required", PullFault::Registry, 4),
+            ("Get \"https://registry/v2/\": proxyconnect tcp: 403 Forbidden", PullFault::Registry, 1),
+            ("Get \"https://registry/v2/\": Proxy Authentication Required", PullFault::Registry, 1),
             (
                 "unexpected status from GET request to https://registry/v2/: 429 Too Many Requests: authentication required for more",
                 PullFault::Registry,
-                4,
+                1,
             ),
             ("no matching manifest for linux/arm64 in the manifest list entries", PullFault::Definition, 1),
             ("invalid reference format", PullFault::Definition, 1),
-            ("received unexpected HTTP status: 500 Internal Server Error", PullFault::Registry, 4),
-            ("toomanyrequests: You have reached your pull rate limit", PullFault::Registry, 4),
-            ("Get \"https://registry/v2/\": dial tcp: lookup registry: no such host", PullFault::Registry, 4),
+            ("received unexpected HTTP status: 500 Internal Server Error", PullFault::Registry, 1),
+            ("toomanyrequests: You have reached your pull rate limit", PullFault::Registry, 1),
+            ("Get \"https://registry/v2/\": dial tcp: lookup registry: no such host", PullFault::Registry, 1),
             (
                 "Get \"http://registry/v2/\": dial tcp 10.0.0.1:80: connect: connection refused",
                 PullFault::Registry,
-                4,
+                1,
             ),
             (
                 "net/http: request canceled (Client.Timeout exceeded while awaiting headers)",
                 PullFault::Registry,
-                4,
+                1,
             ),
             ("write /var/lib/docker/tmp/GetImageBlob1: no space left on device", PullFault::Host, 1),
             (

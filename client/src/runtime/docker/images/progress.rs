@@ -31,6 +31,11 @@ impl PullProgress {
         self.set(|it| PullState { percent: Some(percent), ..it });
     }
 
+    /// `true` if the registry has sent something in the try that is under way.
+    pub(super) fn has_begun(&self) -> bool {
+        self.now.borrow().percent.is_some()
+    }
+
     /// A try has failed and will be repeated.
     pub(super) fn fail(&self) {
         self.set(|it| PullState { percent: None, failures: it.failures.saturating_add(1) });

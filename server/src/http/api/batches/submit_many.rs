@@ -132,8 +132,7 @@ pub(crate) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<R
             Ok(json(StatusCode::CREATED, location(state, accepted.first), &created(&accepted, asked)))
         }
         Answer::Duplicate(job) => {
-            let batch = shapes::Batch { duplicates: asked, ..batch(job, 0) };
-            Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &batch))
+            Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &only_duplicates(job, asked)))
         }
         Answer::Replayed(holder) => Ok(replayed(state, holder)),
         Answer::Rejected(rejection) => Err(rejection.into()),
@@ -222,6 +221,11 @@ pub(super) fn created(accepted: &Accepted, asked: u32) -> shapes::Batch {
         warning: accepted.pending.and_then(warning),
         ..batch(accepted.first, accepted.count)
     }
+}
+
+/// The answer if nothing was made: `holder` has the unique key of the first of the `asked` jobs.
+pub(super) fn only_duplicates(holder: JobId, asked: u32) -> shapes::Batch {
+    shapes::Batch { duplicates: asked, duplicate_of: Some(holder.0), ..shapes::Batch::default() }
 }
 
 pub(crate) fn replayed(state: &AppState, holder: KeyHolder) -> Response {

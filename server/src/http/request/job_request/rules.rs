@@ -23,7 +23,9 @@ use crate::http::request::query::{duration, nearest};
 impl FaultCollector {
     pub(super) fn unknown_field(&self, name: &str, kind: EntryKind) {
         let known = FIELDS[kind.fields()].iter().copied();
-        let hint = match nearest(name, known.clone()).first() {
+        let short = SHORT_NAMES.iter().find(|(short, _)| *short == name).map(|(_, field)| *field);
+        let short = short.filter(|field| known.clone().any(|it| it == *field)).map(str::to_owned);
+        let hint = match short.or_else(|| nearest(name, known.clone()).into_iter().next()) {
             Some(near) => format!("did you mean \"{near}\"?"),
             None => format!("the fields are {}", known.collect::<Vec<_>>().join(", ")),
         };
@@ -284,6 +286,9 @@ const UNIQUE_KEY_BYTES_MAX: usize = 256;
 
 /// The same limit as for variables of a definition.
 const VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// Names that people use for fields, and that are too unlike them for [`nearest`].
+const SHORT_NAMES: [(&str, &str); 2] = [("env", "environment"), ("key", "unique_key")];
 
 /// Linux allows no longer argument (`MAX_ARG_STRLEN`, including the NUL).
 const ARG_BYTES_MAX: usize = (128 << 10) - 1;

@@ -19,7 +19,7 @@ use scheduler::input::KeyHolder;
 use scheduler::step::{Answer, Rejection};
 use tokio::sync::OwnedMutexGuard;
 
-use super::submit_many::{batch, created, location, options};
+use super::submit_many::{batch, created, location, only_duplicates, options};
 use crate::auth::audit::note;
 use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
@@ -27,7 +27,7 @@ use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::detached::to_its_end;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{self, RetriedBatch};
+use crate::http::present::shapes::RetriedBatch;
 use crate::http::request::body;
 use crate::http::request::idempotency_key::{find_accepted, find_holder, parse_key, submit_with_key};
 use crate::http::request::query::Query;
@@ -130,8 +130,7 @@ async fn make(
         }
         Answer::Replayed(holder) => Ok(replayed(state, of, holder)),
         Answer::Duplicate(job) => {
-            let new = shapes::Batch { duplicates: asked, ..batch(job, 0) };
-            let shown = RetriedBatch { batch: Some(new), ..shown(of, &made) };
+            let shown = RetriedBatch { batch: Some(only_duplicates(job, asked)), ..shown(of, &made) };
             Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &shown))
         }
         Answer::Rejected(Rejection::UnknownDefinition) => {

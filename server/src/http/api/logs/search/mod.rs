@@ -17,7 +17,6 @@ use protocol::JobId;
 use protocol::report::Stream;
 
 use super::params::which;
-use crate::auth::actor::Actor;
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::OutputSearch;
@@ -65,7 +64,6 @@ pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSea
     if let Some(job) = only {
         find(state, job).await?;
     }
-    let scope = Actor::current().scope.clone();
     let (archive, logs) = (Arc::clone(&state.services.archive), Arc::clone(&state.services.logs));
     let work = move || {
         let mut scan = Scan {
@@ -74,7 +72,6 @@ pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSea
             matcher: &matcher,
             filter,
             only,
-            scope,
             streams,
             from,
             lines_max,

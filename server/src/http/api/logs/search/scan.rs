@@ -9,7 +9,6 @@ use protocol::report::Stream;
 
 use super::lines::Lines;
 use super::matcher::Matcher;
-use crate::auth::actor::Scope;
 use crate::http::api::logs::reader;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{OutputLine, Time};
@@ -33,7 +32,6 @@ pub(super) struct Scan<'a> {
     pub(super) filter: JobFilter,
     /// Only this job.
     pub(super) only: Option<JobId>,
-    pub(super) scope: Scope,
     pub(super) streams: Streams,
     pub(super) from: Option<Position>,
     pub(super) lines_max: usize,
@@ -66,9 +64,7 @@ impl Scan<'_> {
                     return Ok(Some(from.unwrap_or(begin)));
                 }
                 self.filter.before = Some(row.job);
-                if self.scope.includes(&row.definition)
-                    && let Some(stopped) = self.job(&row)?
-                {
+                if let Some(stopped) = self.job(&row)? {
                     return Ok(Some(stopped));
                 }
                 self.jobs += 1;
