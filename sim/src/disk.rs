@@ -29,7 +29,6 @@ use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
 
-use crate::backup::BackupKind;
 use crate::clock::Moment;
 
 /// Changes that become durable together.
@@ -128,9 +127,9 @@ impl Disk {
     }
 
     /// An old state becomes the present one.
-    pub(crate) fn go_on(&mut self, kind: BackupKind, present: &Self) {
+    pub(crate) fn go_on(&mut self, kind: crate::backup::BackupKind, present: &Self) {
         (self.went_back, self.stalled_until) = (true, present.stalled_until);
-        if kind == BackupKind::Raw {
+        if kind == crate::backup::BackupKind::Raw {
             return;
         }
         let last = self.last_job().0;

@@ -330,25 +330,10 @@ async fn a_container_with_our_name_is_adopted_only_for_the_same_attempt() {
     assert!(docker(["run", "-d", "--name", &other, IMAGE, "sleep", "600"]).status.success());
     let nonce = format!("longshore.nonce={}", launch(2, spec(&[])).token.nonce);
     let cluster = format!("longshore.cluster={}", fixture.membership.cluster);
-    let labels = ["--label", &nonce, "--label", &cluster, "--label", "longshore.worker=1"];
-    let [a, b, c, d, e, f] = labels;
-    let made = docker([
-        "create",
-        "--name",
-        &leftover,
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        "--label",
-        "longshore.job=2",
-        "--label",
-        "longshore.fence=2",
-        IMAGE,
-        "true",
-    ]);
+    let labels = [nonce.as_str(), &cluster, "longshore.worker=1", "longshore.job=2", "longshore.fence=2"];
+    let labels = labels.into_iter().flat_map(|label| ["--label", label]);
+    let args = ["create", "--name", &leftover].into_iter().chain(labels).chain([IMAGE, "true"]);
+    let made = std::process::Command::new("docker").args(args).output().expect("the docker program");
     assert!(made.status.success());
 
     let outcome = fixture.run(1, shell("echo never")).await;
