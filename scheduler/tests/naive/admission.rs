@@ -95,7 +95,7 @@ impl Model {
         let ending: Vec<u64> = wanting.iter().filter(gives_way).take(excess).map(|job| job.id).collect();
         for other in ending {
             match self.job(other).is_some_and(|job| job.attempt().is_some()) {
-                true => self.stop(other, StopCause::Cancel),
+                true => self.cancel_attempt(other, &format!("job {id}, which takes its place")),
                 false => self.end(other, State::Cancelled, None),
             }
         }

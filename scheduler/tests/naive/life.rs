@@ -72,11 +72,8 @@ impl Model {
         let id = request.job.0;
         let answer = match self.job(id).map(|job| (job.state(), job.standing.clone())) {
             None | Some((_, LiveState::Ended(_))) => Answer::Rejected(Rejection::NotLive),
-            Some((state, LiveState::Held(attempt))) => {
-                if attempt.stopping != Some(StopCause::Cancel) {
-                    self.say(format!("j{id} noted cancel by {}", request.by));
-                    self.stop(id, StopCause::Cancel);
-                }
+            Some((state, LiveState::Held(_))) => {
+                self.cancel_attempt(id, &request.by);
                 Answer::Cancelling(state)
             }
             Some((_, _)) => {
@@ -86,6 +83,15 @@ impl Model {
         };
         self.say(format!("reply {}: {answer:?}", request.ticket.0));
         Ok(())
+    }
+
+    /// Cancels what a worker has, and notes who asked for it first.
+    pub(super) fn cancel_attempt(&mut self, id: u64, by: &str) {
+        let Some(attempt) = self.job(id).and_then(Job::attempt) else { return };
+        if attempt.stopping != Some(StopCause::Cancel) {
+            self.say(format!("j{id} noted cancel by {by}"));
+            self.stop(id, StopCause::Cancel);
+        }
     }
 
     /// A start that somebody asks for is never in the past.
