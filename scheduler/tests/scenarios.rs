@@ -78,6 +78,10 @@ fn play(story: &str) -> String {
             limit_words::tell(&world, start, &words[1..], &mut text);
             continue;
         }
+        if words == ["waiting"] {
+            limit_words::tell_waiting(&mut world, start, &mut text);
+            continue;
+        }
         if let ["explain", job] = words[..] {
             explain(&world, start, job, &mut text);
             continue;

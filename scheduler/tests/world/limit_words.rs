@@ -33,6 +33,17 @@ pub(crate) fn tell(world: &World, start: Timestamp, words: &[&str], text: &mut S
     }
 }
 
+/// Tells how many jobs of each definition wait, and why, as the snapshot says.
+pub(crate) fn tell_waiting(world: &mut World, start: Timestamp, text: &mut String) {
+    let now = world.now.utc.0 - start.0;
+    let snapshot = world.scheduler.snapshot();
+    for it in &snapshot.waiting {
+        let (name, reason) = (&snapshot.definitions[&it.revision].name, it.reason.name());
+        let only = it.pinned_to.map(|only| format!(" for worker {only}")).unwrap_or_default();
+        writeln!(text, "    {now:>6}ms  {name}: {} wait{only}, {reason}", it.count).unwrap();
+    }
+}
+
 /// `limit=2 key=tenant group=db on_full=reject rate=3/10s burst=2 rate_key=tenant queued=5`; keys are labels, or `params.size`.
 pub(crate) fn limits(words: &[&str]) -> LimitRules {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
