@@ -23,6 +23,7 @@ jobs:
     hooks: { on_end: [tell] }
   tell: { command: ["true"] }
   two: { command: [sleep, "600"], concurrent_worker_cnt: 2, stop_grace_period: 1s }
+  held: { command: [sleep, "600"], run_on: all, stop_grace_period: 1s }
   pair: { command: ["true"], run_on: 2 }
   three: { command: ["true"], run_on: 3 }
   one: { command: ["true"], workers: [w1], run_on: all }
@@ -270,6 +271,32 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
     assert_eq!((&job["state"], &job["members"]["cancelled"]), (&json!("cancelled"), &json!(2)), "{job}");
     let member = fleet.api.get(&format!("/api/jobs/{member}")).await;
     assert_eq!((&member["state"], &member["confirmed"]), (&json!("cancelled"), &json!(true)), "{member}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_concurrency_of_a_batch_holds_for_members_of_all_its_jobs() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    let entry = json!({ "name": "held" });
+    let batch = fleet.api.post("/api/jobs?concurrency=1", Some(&json!([entry, entry]))).await;
+    let first = batch["first"].as_u64().unwrap();
+    let members = |state: &str, parent: u64| format!("/api/jobs?member_of={parent}&state={state}");
+    let count = async |state: &str| {
+        let mut count = 0;
+        for parent in [first, first + 1] {
+            count += fleet.api.get(&members(state, parent)).await.as_array().map_or(0, Vec::len);
+        }
+        count
+    };
+    testkit::wait_until("one member runs", async || count("running").await == 1).await;
+    let waiting = fleet.api.get(&members("queued", first + 1)).await;
+    let waiting = waiting[0]["id"].as_u64().unwrap();
+    fleet.api.wait_for_job(waiting, |job| job["pending_reason"]["code"] == "limit").await;
+    assert_eq!((count("running").await, count("queued").await), (1, 3));
+    let limits = fleet.api.get(&format!("/api/limits?name={first}")).await;
+    let limits = limits.as_array().unwrap().iter().find(|it| it["kind"] == "batch").unwrap();
+    assert_eq!((&limits["in_use"], &limits["waiting"]), (&json!(1), &json!(3)), "{limits}");
+    fleet.verb(&["batch", &first.to_string(), "cancel"]);
+    fleet.ended(first).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
