@@ -100,6 +100,15 @@ impl Model {
             }
         }
     }
+
+    /// Cancels what a worker has, and notes who asked for it first.
+    pub(super) fn cancel_attempt(&mut self, id: u64, by: &str) {
+        let Some(attempt) = self.job(id).and_then(Job::attempt) else { return };
+        if attempt.stopping != Some(StopCause::Cancel) {
+            self.say(format!("j{id} noted cancel by {by}"));
+            self.stop(id, StopCause::Cancel);
+        }
+    }
 }
 
 fn on_full(definition: &Definition) -> OnFull {

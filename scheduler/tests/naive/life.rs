@@ -85,15 +85,6 @@ impl Model {
         Ok(())
     }
 
-    /// Cancels what a worker has, and notes who asked for it first.
-    pub(super) fn cancel_attempt(&mut self, id: u64, by: &str) {
-        let Some(attempt) = self.job(id).and_then(Job::attempt) else { return };
-        if attempt.stopping != Some(StopCause::Cancel) {
-            self.say(format!("j{id} noted cancel by {by}"));
-            self.stop(id, StopCause::Cancel);
-        }
-    }
-
     /// A start that somebody asks for is never in the past.
     pub(super) fn start(&self, asked: Option<StartTime>) -> Option<Timestamp> {
         let now = self.now.utc;
