@@ -62,7 +62,10 @@ fn state_line(id: u64, explanation: &Explanation) -> String {
     let verb = if matches!(&**state, "cancelled" | "lost") { "was" } else { "has" };
     let cause = match cause.trim_start_matches([',', ' ']) {
         "" => String::new(),
-        cause => format!(": {}", cause.strip_prefix(&format!("{state}: ")).unwrap_or(cause)),
+        cause => match cause.strip_prefix(&format!("{state} by ")) {
+            Some(by) => format!(" by {by}"),
+            None => format!(": {}", cause.strip_prefix(&format!("{state}: ")).unwrap_or(cause)),
+        },
     };
     format!("job {id} ({name}) {verb} {state}{cause}")
 }
@@ -136,6 +139,7 @@ mod tests {
             ("succeeded", "it has ended: succeeded", "has succeeded"),
             ("failed", "it has ended: failed, exit code 3", "has failed: exit code 3"),
             ("cancelled", "it has ended: cancelled", "was cancelled"),
+            ("cancelled", "it has ended: cancelled, cancelled by ann", "was cancelled by ann"),
             (
                 "cancelled",
                 "it has ended: cancelled, cancelled: replaced by job 2",

@@ -93,7 +93,7 @@ pub const MAX_FAILURES_REACHED: &str = "batch max_failures reached";
 /// The requester of the cancel of members that a worker has. The reason of a job on several workers says so.
 pub const BY_BATCH: &str = "its batch, in which max_failures was reached";
 
-/// The reason of a member that a worker had when it was cancelled. The requester, if it was none of ours, is in a note.
+/// The reason of a cancelled job whose requester is unknown. Earlier versions gave it to each job that a worker had: its requester is in a note.
 pub const STOPPED: &str = "cancelled";
 
 /// All batches with members that have not ended.

@@ -106,6 +106,8 @@ pub struct LiveAttempt {
     pub started_at: Option<Timestamp>,
     /// The cause of its stop, if it is being stopped.
     pub stopping: Option<StopCause>,
+    /// The first requester of its cancel, if its job is being cancelled.
+    pub cancelled_by: Option<String>,
     /// It was created before the backup that this store was restored from, so it may have run and been
     /// forgotten since.
     pub begun: bool,
@@ -307,6 +309,7 @@ impl Scheduler {
             presence: Presence::NotAwaited,
             recalled: false,
             stopping: live.stopping,
+            cancelled_by: live.cancelled_by.as_deref().map(Into::into),
             loss_at: None,
             noted_unreachable: false,
             gpus: gpus.clone().into(),

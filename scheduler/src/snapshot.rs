@@ -105,10 +105,12 @@ impl Scheduler {
             } else {
                 why()
             };
-            let rest = counts.jobs - counts.limited;
+            let rest = counts.jobs - counts.limited - counts.rate_limited;
+            let under = |reason| gate::under_limit(self, reason, by_workers);
             let reasons = [
                 (rest, gate::without_keys(self, definition, by_workers)),
-                (counts.limited, gate::under_limits(definition, by_workers)),
+                (counts.rate_limited, under(PendingReason::RateLimited)),
+                (counts.limited, under(PendingReason::Limited)),
             ];
             let rows = reasons.into_iter().filter(|(count, _)| *count > 0);
             waiting.extend(rows.map(|(count, reason)| Waiting {

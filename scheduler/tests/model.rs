@@ -29,6 +29,9 @@ fn compare(world: &mut World, model: &mut Model, compared: usize) -> Result<(), 
     if !snapshot.workers.iter().cloned().eq(world.scheduler.worker_facts()) {
         return Err(format!("{:?} is published", snapshot.workers));
     }
+    if let Some(fault) = model.fault_of_limits(&snapshot.waiting) {
+        return Err(fault);
+    }
     let waiting = model.without_limits(&snapshot.waiting);
     if waiting != model.waiting() {
         return Err(format!("{waiting:?} wait, not {:?}", model.waiting()));

@@ -14,20 +14,29 @@ use std::time::Duration;
 
 use ledger::Ledger;
 use proptest::prelude::*;
-use walk::{Act, act, cases, kind, take};
+use walk::{Act, NAMES, act, cases, kind, take};
 use world::World;
 use world::protocol::JobId;
+use world::scheduler::batches::BatchOptions;
 use world::scheduler::placement::rules::RunOn;
 
 #[derive(Clone, Debug)]
 enum Step {
     Act(Act),
+    /// A batch of a definition, and how many of its members may be on workers at once.
+    Batch {
+        definition: usize,
+        count: u32,
+        concurrency: u32,
+    },
     Restart(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         30 => act().prop_map(Step::Act),
+        2 => (0..4_usize, 1..5_u32, 1..4_u32)
+            .prop_map(|(definition, count, concurrency)| Step::Batch { definition, count, concurrency }),
         1 => (0..100_000_u64).prop_map(Step::Restart),
     ];
     prop::collection::vec(step, 1..80)
@@ -57,6 +66,10 @@ proptest! {
         for step in steps {
             match step {
                 Step::Act(act) => take(&mut world, act),
+                Step::Batch { definition, count, concurrency } => {
+                    let options = BatchOptions { concurrency: Some(concurrency), ..BatchOptions::default() };
+                    world.submit_array(NAMES[definition], count, options);
+                }
                 Step::Restart(_) if ledger.is_forming() => {}
                 Step::Restart(millis) => {
                     world.restart_server(slice, Duration::from_millis(millis), Duration::ZERO, false);

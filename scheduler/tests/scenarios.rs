@@ -74,8 +74,8 @@ fn play(story: &str) -> String {
         if words.is_empty() || line.starts_with('#') {
             continue;
         }
-        if words[0] == "limits" {
-            limit_words::tell(&world, start, &words[1..], &mut text);
+        if ["limits", "waiting"].contains(&words[0]) {
+            limit_words::tell(&mut world, start, &words, &mut text);
             continue;
         }
         if let ["explain", job] = words[..] {

@@ -33,6 +33,7 @@ mod policy;
 mod priorities;
 mod process;
 mod proxy_login;
+mod reasons;
 mod refusals;
 mod registries;
 mod resources;

@@ -23,6 +23,7 @@ jobs:
     hooks: { on_end: [tell] }
   tell: { command: ["true"] }
   two: { command: [sleep, "600"], concurrent_worker_cnt: 2, stop_grace_period: 1s }
+  held: { command: [sleep, "600"], run_on: all, stop_grace_period: 1s }
   pair: { command: ["true"], run_on: 2 }
   three: { command: ["true"], run_on: 3 }
   one: { command: ["true"], workers: [w1], run_on: all }
@@ -270,6 +271,76 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
     assert_eq!((&job["state"], &job["members"]["cancelled"]), (&json!("cancelled"), &json!(2)), "{job}");
     let member = fleet.api.get(&format!("/api/jobs/{member}")).await;
     assert_eq!((&member["state"], &member["confirmed"]), (&json!("cancelled"), &json!(true)), "{member}");
+    // Its start was told before the crash, and is not told again.
+    let started = fleet.api.get_bytes("/api/events?kind=job.started&follow=0&tail=100").await;
+    assert!(!String::from_utf8_lossy(&started).contains("job.started"), "{started:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_shows_its_start_and_duration_and_says_where_the_output_is() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    let parent = id_of(&fleet.verb(&["run", "pair", "-q"]));
+    let job = fleet.ended(parent).await;
+    assert!(job["started_at"].is_string() && job["ran_ms"].is_u64(), "{job}");
+    let events: Vec<&Value> = job["timeline"].as_array().unwrap().iter().map(|it| &it["event"]).collect();
+    assert_eq!(events, ["accepted", "started", "succeeded"], "{job}");
+    let listed = fleet.api.get("/api/jobs?name=pair&state=succeeded").await;
+    let listed = listed.as_array().unwrap().iter().find(|it| it["id"] == parent).unwrap().clone();
+    assert_eq!((&listed["started_at"], &listed["ran_ms"]), (&job["started_at"], &job["ran_ms"]), "{listed}");
+
+    let events = fleet.api.get_bytes("/api/events?kind=job.started,job.ended&follow=0&tail=100").await;
+    let events = String::from_utf8(events).unwrap();
+    let of_parent: Vec<Value> = events
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok())
+        .filter(|event| event["job"]["id"] == parent)
+        .collect();
+    let told: Vec<_> = of_parent.iter().map(|it| (&it["kind"], &it["job"]["state"])).collect();
+    let (started, ended) = (json!("job.started"), json!("job.ended"));
+    assert_eq!(told, [(&started, &json!("running")), (&ended, &json!("succeeded"))], "{events}");
+    assert_eq!(of_parent[0]["at"], job["started_at"], "{events}");
+    assert_eq!(of_parent[1]["job"]["ran_ms"], job["ran_ms"], "{events}");
+
+    // A definition shows it as one run.
+    let page = String::from_utf8(fleet.api.get_bytes("/definitions/pair").await).unwrap();
+    let shows = |job: u64| page.contains(&format!("job {job}: succeeded"));
+    assert!(shows(parent) && !shows(parent + 1) && !shows(parent + 2), "{page}");
+
+    let notice =
+        |job: u64| format!("longshore: job {job} runs on several workers and has no output of its own");
+    let text = String::from_utf8(fleet.api.get_bytes(&format!("/api/jobs/{parent}/logs")).await).unwrap();
+    assert!(text.starts_with(&notice(parent)) && text.lines().count() == 1, "{text}");
+    let followed = fleet.api.request(reqwest::Method::POST, "/api/jobs/pair?follow=1", None, None);
+    let followed = followed.await.unwrap().body.as_str().unwrap().to_owned();
+    let next = parent + 3;
+    assert!(followed.starts_with(&notice(next)), "{followed}");
+    assert!(followed.ends_with(&format!("longshore: job {next} succeeded\n")), "{followed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_concurrency_of_a_batch_holds_for_members_of_all_its_jobs() {
+    let fleet = Fleet::start(&["w1", "w2"]).await;
+    let entry = json!({ "name": "held" });
+    let batch = fleet.api.post("/api/jobs?concurrency=1", Some(&json!([entry, entry]))).await;
+    let first = batch["first"].as_u64().unwrap();
+    let members = |state: &str, parent: u64| format!("/api/jobs?member_of={parent}&state={state}");
+    let count = async |state: &str| {
+        let mut count = 0;
+        for parent in [first, first + 1] {
+            count += fleet.api.get(&members(state, parent)).await.as_array().map_or(0, Vec::len);
+        }
+        count
+    };
+    testkit::wait_until("one member runs", async || count("running").await == 1).await;
+    let waiting = fleet.api.get(&members("queued", first + 1)).await;
+    let waiting = waiting[0]["id"].as_u64().unwrap();
+    fleet.api.wait_for_job(waiting, |job| job["pending_reason"]["code"] == "limit").await;
+    assert_eq!((count("running").await, count("queued").await), (1, 3));
+    let limits = fleet.api.get(&format!("/api/limits?name={first}")).await;
+    let limits = limits.as_array().unwrap().iter().find(|it| it["kind"] == "batch").unwrap();
+    assert_eq!((&limits["in_use"], &limits["waiting"]), (&json!(1), &json!(3)), "{limits}");
+    fleet.verb(&["batch", &first.to_string(), "cancel"]);
+    fleet.ended(first).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -53,7 +53,10 @@ async fn every_outcome_of_an_attempt_has_a_text() {
     let told = told(&job);
     let place =
         |line: &str| told.iter().position(|it| it == line).unwrap_or_else(|| panic!("{line}: {told:?}"));
-    assert!(place("cancel_requested: by http 127.0.0.1") < place("cancelled: cancelled"), "{told:?}");
+    assert!(
+        place("cancel_requested: by http 127.0.0.1") < place("cancelled: cancelled by http 127.0.0.1"),
+        "{told:?}"
+    );
     assert_eq!(ends(&job), ["cancelled; it ended with exit code 143 (signal 15)"], "{job}");
     worker.terminate().await;
 }

@@ -180,7 +180,10 @@ fn next_step(
             _ if is_stopped => MAX_FAILURES_REACHED.into(),
             (Some(job), _) => alloc::format!("cancelled: replaced by job {job} of the next slot"),
             (_, Some(job)) => alloc::format!("cancelled: replaced by job {job} of the same unique key"),
-            (None, None) => STOPPED.into(),
+            (None, None) => match &attempt.cancelled_by {
+                Some(by) => alloc::format!("cancelled by {by}"),
+                None => STOPPED.into(),
+            },
         };
         return NextStep::End(State::Cancelled, reason);
     }

@@ -23,13 +23,8 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
         LiveState::Held(_) if request.scope == CancelScope::Waiting => {
             scheduler.reply(request.ticket, Answer::Rejected(Rejection::NotWaiting(state)));
         }
-        LiveState::Held(attempt) => {
-            let fence = attempt.fence;
-            if attempt.stopping != Some(StopCause::Cancel) {
-                let note = Note::CancelRequested { by: request.by.clone() };
-                scheduler.change(Change::Noted { job: request.job, at: now.utc, note });
-            }
-            stop(scheduler, now, request.job, fence, StopCause::Cancel, request.by);
+        LiveState::Held(_) => {
+            cancel_held(scheduler, now, request.job, request.by);
             scheduler.reply(request.ticket, Answer::CancelRequested { state });
         }
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
@@ -53,10 +48,7 @@ pub(crate) fn cancel(scheduler: &mut Scheduler, now: Now, request: CancelRequest
 pub(crate) fn cancel_for(scheduler: &mut Scheduler, now: Now, id: JobId, by: String) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     match &job.live_state {
-        LiveState::Held(attempt) => {
-            let fence = attempt.fence;
-            stop(scheduler, now, id, fence, StopCause::Cancel, by);
-        }
+        LiveState::Held(_) => cancel_held(scheduler, now, id, by),
         LiveState::Scheduled | LiveState::Queued(_) | LiveState::Quarantined => {
             end_waiting(scheduler, now, id, &by);
         }
@@ -68,6 +60,18 @@ pub(crate) fn cancel_for(scheduler: &mut Scheduler, now: Now, id: JobId, by: Str
 fn end_waiting(scheduler: &mut Scheduler, now: Now, id: JobId, by: &str) {
     let reason = alloc::format!("cancelled by {by}");
     attempt_end::end_unheld(scheduler, now, id, State::Cancelled, reason);
+}
+
+/// Cancels a job that a worker has. The first requester is noted, and becomes the reason of the end.
+fn cancel_held(scheduler: &mut Scheduler, now: Now, id: JobId, by: String) {
+    let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else { return };
+    let fence = attempt.fence;
+    if attempt.stopping != Some(StopCause::Cancel) {
+        attempt.cancelled_by = Some(by.as_str().into());
+        let note = Note::CancelRequested { by: by.clone() };
+        scheduler.change(Change::Noted { job: id, at: now.utc, note });
+    }
+    stop(scheduler, now, id, fence, StopCause::Cancel, by);
 }
 
 /// Stops the current attempt of a job. The first recorded cause wins, but a cancel is always recorded,

@@ -100,5 +100,6 @@ fn holds_shared_permits(scheduler: &Scheduler, id: JobId) -> bool {
         concurrency.is_some_and(|concurrency| is_member || concurrency.group.is_some())
     });
     let has_server_limit = scheduler.config.server_limits.running_max.is_some();
-    is_grouped || has_server_limit || scheduler.batches.permits(id).is_some()
+    let is_of_limited_batch = scheduler.batches.permits(job.role().numbered_as(id)).is_some();
+    is_grouped || has_server_limit || is_of_limited_batch
 }

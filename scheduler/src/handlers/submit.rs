@@ -187,7 +187,7 @@ pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait
 /// Counts a job that has not ended among those of its limits.
 pub(crate) fn count_in(scheduler: &mut Scheduler, id: JobId, job: &mut Job, limit_keys: Option<&JobKeys>) {
     let Some(definition) = scheduler.definitions.at(job.definition) else { return };
-    let with_batch = scheduler.batches.permits(id).map(|permits| {
+    let with_batch = scheduler.batches.permits(job.role().numbered_as(id)).map(|permits| {
         let own = limit_keys.cloned().unwrap_or_default();
         JobKeys { batch: Some(permits), ..own }
     });

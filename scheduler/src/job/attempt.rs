@@ -33,6 +33,8 @@ pub struct Attempt {
     pub recalled: bool,
     /// Why it is being stopped, if it is: the cause recorded first.
     pub stopping: Option<StopCause>,
+    /// The first requester of its cancel, if it is known.
+    pub cancelled_by: Option<Box<str>>,
     /// When it will be given up, if its worker is unreachable.
     pub loss_at: Option<Uptime>,
     /// It was noted as unreachable, and its worker has not sent an inventory since. A lease that is renewed without a message of the

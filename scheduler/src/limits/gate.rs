@@ -15,7 +15,6 @@ use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
-use crate::limits::rules::LimitRules;
 use crate::limits::{LimitNo, Needs};
 use crate::placement::{self, choice};
 use crate::queue::{First, LaneKey, PriorityAgeing, QueueKey, ReadyQueue};
@@ -240,20 +239,22 @@ pub(crate) fn without_keys(
     }
 }
 
-/// The reason for jobs whose lanes are parked under a limit.
-pub(crate) fn under_limits(definition: &Definition, by_workers: PendingReason) -> PendingReason {
-    let LimitRules { concurrency, rate, .. } = &definition.limits;
-    match (concurrency, rate) {
-        _ if by_workers < PendingReason::ServerFull => by_workers,
-        (None, Some(_)) => PendingReason::RateLimited,
-        // Of a batch, if not of the definition.
-        _ => PendingReason::Limited,
-    }
+/// The reason for jobs whose lanes are parked under a limit. `by_limit` is the reason that the limit itself gives.
+pub(crate) fn under_limit(
+    scheduler: &Scheduler,
+    by_limit: PendingReason,
+    by_workers: PendingReason,
+) -> PendingReason {
+    by_workers.min(if is_server_full(scheduler) { PendingReason::ServerFull } else { by_limit })
 }
 
 /// Parks a lane under a limit. If that is a rate, a timer wakes it. It leaves the slot that it was woken for to the next lane.
 pub(crate) fn park_under(scheduler: &mut Scheduler, lane: LaneKey, limit: LimitNo, now: Now) {
-    scheduler.ready.park_under(lane, limit);
+    if scheduler.limits.is_rate(limit) {
+        scheduler.ready.park_under_rate(lane, limit);
+    } else {
+        scheduler.ready.park_under(lane, limit);
+    }
     if let Some(at) = scheduler.limits.next_start(limit, now.up) {
         scheduler.limits.set_due(limit, Some(at));
     }

@@ -278,6 +278,11 @@ impl Limits {
         Some(rate.next_start(limit.recovered)).filter(|at| *at > now)
     }
 
+    /// It limits starts within a time, and not jobs at once.
+    pub(crate) fn is_rate(&self, number: LimitNo) -> bool {
+        self.limit(number).is_some_and(|limit| limit.id.kind == LimitKind::Rate)
+    }
+
     /// When a rate has recovered from all starts; absent for permits.
     pub(crate) fn recovered(&self, number: LimitNo) -> Option<Uptime> {
         self.limit(number).filter(|limit| limit.id.kind == LimitKind::Rate).map(|limit| limit.recovered)

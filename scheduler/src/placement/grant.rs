@@ -43,6 +43,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
         presence: Presence::NotAwaited,
         recalled: false,
         stopping: None,
+        cancelled_by: None,
         loss_at: None,
         noted_unreachable: false,
         gpus: gpus.clone().into(),

@@ -87,8 +87,10 @@ pub struct ReadyQueue {
 pub struct Counts {
     /// All of them; never zero.
     pub jobs: usize,
-    /// Those whose lanes are parked under a limit.
+    /// Those whose lanes are parked under a limit of permits.
     pub limited: usize,
+    /// Those whose lanes are parked under a rate.
+    pub rate_limited: usize,
 }
 
 /// Workers that may take the jobs of a parked lane.
@@ -109,8 +111,10 @@ enum Parked {
     Slot(ParkedFor),
     /// No worker that could take its first job has enough left of the resources that it reserves.
     Resources(ParkedFor),
-    /// The limit has no room.
-    Limit(LimitNo),
+    /// The limit has no permit left.
+    Permits(LimitNo),
+    /// The rate allows no start now.
+    Rate(LimitNo),
     /// Its definition is paused. It stands in no index.
     Paused,
 }
@@ -242,26 +246,6 @@ impl ReadyQueue {
         self.waiting_for_room.values().flatten().map(|(_, lane)| *lane)
     }
 
-    /// Parks a lane until [`Self::unpark`].
-    pub fn park(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        self.set_parked(lane, Some(Parked::Workers(parked_for)));
-    }
-
-    /// Parks a lane with limits until one of these workers has a free slot.
-    pub fn park_for_slot(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        self.set_parked(lane, Some(Parked::Slot(parked_for)));
-    }
-
-    /// Parks a lane until one of these workers has a free slot and enough resources left.
-    pub fn park_for_resources(&mut self, lane: LaneKey, parked_for: ParkedFor) {
-        self.set_parked(lane, Some(Parked::Resources(parked_for)));
-    }
-
-    /// Parks a lane until the limit has room.
-    pub fn park_under(&mut self, lane: LaneKey, limit: LimitNo) {
-        self.set_parked(lane, Some(Parked::Limit(limit)));
-    }
-
     /// The last start of a job of this definition, on the worker to which the lane is pinned; absent if no other one waited then, or the lane
     /// has no limits.
     #[must_use]
@@ -314,7 +298,9 @@ impl ReadyQueue {
 
     /// Unparks all lanes but those that wait for a limit, and those of paused definitions.
     pub fn unpark_all(&mut self) {
-        let stays = |parked: Option<Parked>| matches!(parked, None | Some(Parked::Limit(_) | Parked::Paused));
+        let stays = |parked: Option<Parked>| {
+            matches!(parked, None | Some(Parked::Permits(_) | Parked::Rate(_) | Parked::Paused))
+        };
         let woken = self.lanes.iter().filter(|(_, queue)| !stays(queue.parked));
         let lanes: Vec<LaneKey> = woken.map(|(lane, _)| *lane).collect();
         lanes.into_iter().for_each(|lane| self.unpark_lane(lane));

@@ -4,8 +4,11 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use super::{AgedPriority, First, Heads, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing};
+use super::{
+    AgedPriority, Counts, First, Heads, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing,
+};
 use crate::ids::DefinitionNo;
+use crate::limits::LimitNo;
 
 impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
@@ -23,7 +26,9 @@ impl ReadyQueue {
         self.count += added;
         let counts = self.counts.entry((lane.definition(), lane.pinned_to())).or_default();
         counts.jobs += added;
-        counts.limited += if is_under_limit(after) { added } else { 0 };
+        if let Some(under_limit) = counts.under_limit(after) {
+            *under_limit += added;
+        }
     }
 
     /// Counts out jobs that a lane has lost. `before` is how it stood.
@@ -32,12 +37,39 @@ impl ReadyQueue {
         let of = (lane.definition(), lane.pinned_to());
         if let Some(counts) = self.counts.get_mut(&of) {
             counts.jobs -= removed;
-            counts.limited -= if is_under_limit(before) { removed } else { 0 };
+            if let Some(under_limit) = counts.under_limit(before) {
+                *under_limit -= removed;
+            }
             if counts.jobs == 0 {
                 self.counts.remove(&of);
                 self.last_starts.remove(&of);
             }
         }
+    }
+
+    /// Parks a lane until [`Self::unpark`].
+    pub fn park(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        self.set_parked(lane, Some(Parked::Workers(parked_for)));
+    }
+
+    /// Parks a lane with limits until one of these workers has a free slot.
+    pub fn park_for_slot(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        self.set_parked(lane, Some(Parked::Slot(parked_for)));
+    }
+
+    /// Parks a lane until one of these workers has a free slot and enough resources left.
+    pub fn park_for_resources(&mut self, lane: LaneKey, parked_for: ParkedFor) {
+        self.set_parked(lane, Some(Parked::Resources(parked_for)));
+    }
+
+    /// Parks a lane until the limit has a permit.
+    pub fn park_under(&mut self, lane: LaneKey, limit: LimitNo) {
+        self.set_parked(lane, Some(Parked::Permits(limit)));
+    }
+
+    /// Parks a lane until the rate allows a start.
+    pub fn park_under_rate(&mut self, lane: LaneKey, rate: LimitNo) {
+        self.set_parked(lane, Some(Parked::Rate(rate)));
     }
 
     /// Parks a lane with jobs for this reason, or unparks it.
@@ -48,11 +80,13 @@ impl ReadyQueue {
         let (after, waiting) = (Standing { parked, ..before }, queue.len());
         self.take_out(lane, before);
         self.put_in(lane, after);
-        let (was_limited, is_limited) = (is_under_limit(Some(before)), is_under_limit(Some(after)));
-        if was_limited != is_limited
-            && let Some(counts) = self.counts.get_mut(&(lane.definition(), lane.pinned_to()))
-        {
-            counts.limited = if is_limited { counts.limited + waiting } else { counts.limited - waiting };
+        if let Some(counts) = self.counts.get_mut(&(lane.definition(), lane.pinned_to())) {
+            if let Some(before) = counts.under_limit(Some(before)) {
+                *before -= waiting;
+            }
+            if let Some(after) = counts.under_limit(Some(after)) {
+                *after += waiting;
+            }
         }
     }
 
@@ -71,7 +105,7 @@ impl ReadyQueue {
         self.put_in(lane, after);
         match after.parked {
             // It may go before the lane that was unparked last.
-            Some(Parked::Limit(limit)) => self.recheck_limit(limit),
+            Some(Parked::Permits(limit) | Parked::Rate(limit)) => self.recheck_limit(limit),
             // It may go before a job that a worker is set aside for.
             Some(Parked::Workers(_) | Parked::Slot(_) | Parked::Resources(_))
                 if before.is_some_and(|before| after.head < before.head) =>
@@ -221,7 +255,9 @@ impl ReadyQueue {
                 self.waiting_for_slot.entry(parked_for).or_default().insert(lane, head, turn);
                 self.waiting_for_resources.insert((head, lane));
             }
-            Some(Parked::Limit(limit)) => self.limits.entry(limit).or_default().insert(lane, head, turn),
+            Some(Parked::Permits(limit) | Parked::Rate(limit)) => {
+                self.limits.entry(limit).or_default().insert(lane, head, turn);
+            }
             Some(Parked::Paused) => {}
         }
     }
@@ -260,7 +296,7 @@ impl ReadyQueue {
                     }
                 }
             }
-            Some(Parked::Limit(limit)) => {
+            Some(Parked::Permits(limit) | Parked::Rate(limit)) => {
                 if let Some(heads) = self.limits.get_mut(&limit) {
                     heads.remove(lane, head, turn);
                     if heads.is_empty() {
@@ -282,6 +318,13 @@ impl ReadyQueue {
     }
 }
 
-fn is_under_limit(standing: Option<Standing>) -> bool {
-    matches!(standing, Some(Standing { parked: Some(Parked::Limit(_)), .. }))
+impl Counts {
+    /// The count of the jobs that wait under a limit as this lane does, if it waits under one.
+    const fn under_limit(&mut self, standing: Option<Standing>) -> Option<&mut usize> {
+        match standing {
+            Some(Standing { parked: Some(Parked::Permits(_)), .. }) => Some(&mut self.limited),
+            Some(Standing { parked: Some(Parked::Rate(_)), .. }) => Some(&mut self.rate_limited),
+            _ => None,
+        }
+    }
 }

@@ -95,9 +95,18 @@ impl Model {
         let ending: Vec<u64> = wanting.iter().filter(gives_way).take(excess).map(|job| job.id).collect();
         for other in ending {
             match self.job(other).is_some_and(|job| job.attempt().is_some()) {
-                true => self.stop(other, StopCause::Cancel),
+                true => self.cancel_attempt(other, &format!("job {id}, which takes its place")),
                 false => self.end(other, State::Cancelled, None),
             }
+        }
+    }
+
+    /// Cancels what a worker has, and notes who asked for it first.
+    pub(super) fn cancel_attempt(&mut self, id: u64, by: &str) {
+        let Some(attempt) = self.job(id).and_then(Job::attempt) else { return };
+        if attempt.stopping != Some(StopCause::Cancel) {
+            self.say(format!("j{id} noted cancel by {by}"));
+            self.stop(id, StopCause::Cancel);
         }
     }
 }

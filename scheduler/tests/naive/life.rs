@@ -72,11 +72,8 @@ impl Model {
         let id = request.job.0;
         let answer = match self.job(id).map(|job| (job.state(), job.standing.clone())) {
             None | Some((_, LiveState::Ended(_))) => Answer::Rejected(Rejection::NotLive),
-            Some((state, LiveState::Held(attempt))) => {
-                if attempt.stopping != Some(StopCause::Cancel) {
-                    self.say(format!("j{id} noted cancel by {}", request.by));
-                    self.stop(id, StopCause::Cancel);
-                }
+            Some((state, LiveState::Held(_))) => {
+                self.cancel_attempt(id, &request.by);
                 Answer::CancelRequested { state }
             }
             Some((_, _)) => {

@@ -43,14 +43,14 @@ impl Model {
         Some((id, interval, u64::from(rule.burst)))
     }
 
-    fn has_permit(&self, job: &Job) -> bool {
+    pub(super) fn has_permit(&self, job: &Job) -> bool {
         let Some((id, permits)) = Self::permit_of(job) else { return true };
         let holds =
             |other: &&Job| other.attempt().is_some() && Self::permit_of(other).is_some_and(|it| it.0 == id);
         self.jobs.iter().filter(holds).count() < permits
     }
 
-    fn has_token(&self, job: &Job) -> bool {
+    pub(super) fn has_token(&self, job: &Job) -> bool {
         let Some((id, interval, burst)) = Self::rate_of(job) else { return true };
         let recovered = self.rates.iter().find(|(of, _)| *of == id).map_or(0, |(_, recovered)| *recovered);
         recovered.saturating_sub(interval * (burst - 1)) <= self.now.up.0

@@ -50,6 +50,32 @@ impl Model {
         waiting
     }
 
+    /// Jobs that are said to wait for a limit have one of this kind. If a slot is free, all limits were looked at, so as many jobs lack it.
+    pub(crate) fn fault_of_limits(&self, told: &[Waiting]) -> Option<String> {
+        let has_free_slot = self.workers.iter().any(|it| self.load(it).is_some_and(|load| load < 1_000));
+        told.iter().find_map(|told| {
+            let waits = |job: &&Job| {
+                let is_of = job.definition.revision == told.revision;
+                is_of && matches!(job.standing, LiveState::Queued { pinned } if pinned == told.pinned_to)
+            };
+            let jobs = self.jobs.iter().filter(waits);
+            let limits = |job: &&Job| {
+                let limits = &job.definition.limits;
+                (limits.concurrency.is_some(), limits.rate.is_some())
+            };
+            let possible = match told.reason {
+                PendingReason::Limited if has_free_slot => jobs.filter(|job| !self.has_permit(job)).count(),
+                PendingReason::RateLimited if has_free_slot => {
+                    jobs.filter(|job| !self.has_token(job)).count()
+                }
+                PendingReason::Limited => jobs.filter(|job| limits(job).0).count(),
+                PendingReason::RateLimited => jobs.filter(|job| limits(job).1).count(),
+                _ => return None,
+            };
+            (told.count > possible as u64).then(|| format!("{told:?}, but only {possible} lack that"))
+        })
+    }
+
     pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
         match job.standing {
             LiveState::Scheduled => Some(PendingReason::NotDue),

@@ -9,18 +9,20 @@ use crate::world::scheduler::limits::LimitSelection;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
 use crate::world::scheduler::params::JobParams;
 
-/// Tells the state of all limits, of those with a name (`named db`), or of those of a definition (`of backup group=db`).
-pub(crate) fn tell(world: &World, start: Timestamp, words: &[&str], text: &mut String) {
+/// Tells the state of all limits (`limits`), of those with a name (`limits named db`), or of those of a definition (`limits of backup group=db`);
+/// or how many jobs wait, and why (`waiting`).
+pub(crate) fn tell(world: &mut World, start: Timestamp, words: &[&str], text: &mut String) {
     let now = world.now.utc.0 - start.0;
     let selection = match words {
-        [] => LimitSelection::All,
-        ["named", name] => LimitSelection::Named((*name).into()),
-        ["of", name] => LimitSelection::OfDefinition { name: (*name).into(), group: None },
-        ["of", name, group] => LimitSelection::OfDefinition {
+        ["waiting"] => return tell_waiting(world, start, text),
+        ["limits"] => LimitSelection::All,
+        ["limits", "named", name] => LimitSelection::Named((*name).into()),
+        ["limits", "of", name] => LimitSelection::OfDefinition { name: (*name).into(), group: None },
+        ["limits", "of", name, group] => LimitSelection::OfDefinition {
             name: (*name).into(),
             group: Some(group.strip_prefix("group=").unwrap().into()),
         },
-        _ => panic!("limits, limits named NAME, or limits of NAME [group=GROUP]"),
+        _ => panic!("waiting, limits, limits named NAME, or limits of NAME [group=GROUP]"),
     };
     for it in world.scheduler.limits(world.now, &selection).limits {
         let value = match (it.permits, it.rate) {
@@ -30,6 +32,17 @@ pub(crate) fn tell(world: &World, start: Timestamp, words: &[&str], text: &mut S
         };
         let next = it.next_start.map(|at| format!(", next {}ms", at.0 - start.0)).unwrap_or_default();
         writeln!(text, "    {now:>6}ms  {}: {value}, {} wait{next}", it.id, it.waiting).unwrap();
+    }
+}
+
+/// Tells how many jobs of each definition wait, and why, as the snapshot says.
+fn tell_waiting(world: &mut World, start: Timestamp, text: &mut String) {
+    let now = world.now.utc.0 - start.0;
+    let snapshot = world.scheduler.snapshot();
+    for it in &snapshot.waiting {
+        let (name, reason) = (&snapshot.definitions[&it.revision].name, it.reason.name());
+        let only = it.pinned_to.map(|only| format!(" for worker {only}")).unwrap_or_default();
+        writeln!(text, "    {now:>6}ms  {name}: {} wait{only}, {reason}", it.count).unwrap();
     }
 }
 

@@ -263,6 +263,13 @@ fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
                 job.lost.retain(|(of, _)| of != token);
                 continue;
             }
+            Change::Noted { job, note: Note::CancelRequested { by }, .. } => {
+                let attempt = live.get_mut(job).and_then(|job| job.attempt.as_mut());
+                if let Some(attempt) = attempt {
+                    attempt.cancelled_by.get_or_insert_with(|| by.clone());
+                }
+                continue;
+            }
             Change::Confirmed { token, .. } => {
                 unconfirmed.remove(&token.job);
                 continue;
@@ -315,6 +322,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
                 assigned_at: assigned.at,
                 started_at: None,
                 stopping: None,
+                cancelled_by: None,
                 begun: false,
             });
             live.gpus.insert(assigned.token.fence, assigned.gpus.clone());

@@ -3,12 +3,13 @@
 //! - Attempts of two members of a parent are never given to the same worker, unless the first one was given back unstarted.
 //! - A parent is never given to a worker. It ends once, after its last member, in the state that follows from theirs.
 //! - Its row says how its members ended.
+//! - Of a batch no more jobs are on workers than it allows. Members count in the batch of their parent.
 
 use proptest::prelude::*;
 
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, WorkerId};
-use crate::world::scheduler::batches::is_failure;
+use crate::world::scheduler::batches::{NewBatch, is_failure};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::run_on::{MemberPlan, MemberRow, ParentRow};
 use crate::world::scheduler::step::{Change, ClosedAttempt};
@@ -23,6 +24,9 @@ pub(crate) struct Sets {
     places: Vec<(JobId, WorkerId)>,
     /// Places of present attempts where the member was before.
     returned: Vec<JobId>,
+    batches: Vec<NewBatch>,
+    /// Jobs with a present attempt.
+    held: Vec<JobId>,
 }
 
 impl Sets {
@@ -54,6 +58,8 @@ impl Sets {
             Change::Assigned(assigned) => {
                 let (job, worker) = (assigned.token.job, assigned.worker);
                 prop_assert!(self.parent(job).is_none(), "parent {job} is given to a worker");
+                self.held.push(job);
+                self.check_batch_of(job)?;
                 let Some(member) = self.members.iter().find(|member| member.job == job).copied() else {
                     return Ok(());
                 };
@@ -73,6 +79,7 @@ impl Sets {
                     false => self.places.push((job, worker)),
                 }
             }
+            Change::BatchAdded(batch) => self.batches.push(batch.clone()),
             Change::Waiting { closed, .. } => self.leave(closed),
             Change::Ended(ended) => {
                 if let Some(parent) = self.parent(ended.job) {
@@ -91,6 +98,7 @@ impl Sets {
     /// An attempt has ended. One that was given back unstarted leaves its worker to the siblings, unless the member had been there before.
     fn leave(&mut self, closed: &ClosedAttempt) {
         let job = closed.token.job;
+        self.held.retain(|held| *held != job);
         let was_there = self.returned.iter().position(|returned| *returned == job);
         if let Some(at) = was_there {
             self.returned.remove(at);
@@ -99,6 +107,20 @@ impl Sets {
         {
             self.places.remove(at);
         }
+    }
+
+    /// As many jobs of the batch of this one are on workers as may be at once.
+    fn check_batch_of(&self, job: JobId) -> Result<(), TestCaseError> {
+        let parent_of = |job| self.members.iter().find(|it| it.job == job).map_or(job, |it| it.parent);
+        let is_of = |batch: &NewBatch, job| {
+            (batch.first.0..batch.first.0 + u64::from(batch.count)).contains(&parent_of(job).0)
+        };
+        for batch in self.batches.iter().filter(|batch| is_of(batch, job)) {
+            let held = self.held.iter().filter(|held| is_of(batch, **held)).count();
+            let max = batch.options.concurrency.map_or(usize::MAX, |max| max as usize);
+            prop_assert!(held <= max, "{} jobs of {:?} are on workers", held, batch);
+        }
+        Ok(())
     }
 
     /// The row of each parent tells its members, at the end of each step.

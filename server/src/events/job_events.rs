@@ -3,6 +3,7 @@
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Timestamp, Token, WorkerId};
 use scheduler::job::State;
+use scheduler::run_on::ParentRow;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note};
 
 use super::known::{EventSink, Known, PendingCount, is_loss};
@@ -67,8 +68,7 @@ impl Known {
             Change::Member(member) => {
                 self.members.insert(member.job, member.parent);
             }
-            // Its members have events of their starts.
-            Change::Parent(row) if row.started_at.is_some() => self.set_state(row.job, State::Running),
+            Change::Parent(row) => self.parent_changed(row, sink),
             Change::PendingBatch { first, .. } => {
                 self.pending.insert(*first, PendingCount::default());
             }
@@ -108,6 +108,15 @@ impl Known {
         if let Some(mut subject) = self.subject(added.job) {
             subject.accepted = Some(Box::new(accepted));
             sink.add(added.created_at, "job.accepted", Subject::Job(subject));
+        }
+    }
+
+    /// The first start of a member is the start of its parent. Starts in metrics are those of members.
+    fn parent_changed(&mut self, row: &ParentRow, sink: &mut EventSink<'_>) {
+        let Some(at) = row.started_at else { return };
+        if self.started_parents.insert(row.job, at).is_none() {
+            self.set_state(row.job, State::Running);
+            self.job_event(row.job, at, "job.started", None, sink);
         }
     }
 
@@ -183,6 +192,7 @@ impl Known {
             subject.end = Some(Box::new(EndSubject { at, reason: ended.reason.clone(), confirmed }));
             sink.add(ended.at, "job.ended", Subject::Job(subject));
         }
+        self.started_parents.remove(&ended.job);
         let is_member = self.members.remove(&ended.job).is_some();
         if let Some(facts) = self.jobs.remove(ended.job).filter(|_| !is_member) {
             self.metrics.job_ended(&self.definition(facts.definition).name, ended.state);
@@ -281,6 +291,7 @@ impl Known {
             batch: facts.batch(job),
             parent: self.members.get(&job).copied(),
             attempt: self.attempts.get(&job).cloned(),
+            members_started_at: self.started_parents.get(&job).copied(),
             accepted: None,
             end: None,
             by: None,

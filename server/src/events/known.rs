@@ -9,6 +9,7 @@ use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use scheduler::expectations::ExpectationRow;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
+use scheduler::job::State;
 use scheduler::pauses::PauseTarget;
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;
@@ -38,6 +39,8 @@ pub struct Known {
     pub(super) pending: HashMap<JobId, PendingCount>,
     /// Jobs that run in the place of a parent, with it.
     pub(super) members: HashMap<JobId, JobId>,
+    /// Jobs on several workers that have started, with the first start of a member.
+    pub(super) started_parents: HashMap<JobId, Timestamp>,
     /// Expectations that are not met, by the name of their definition.
     missed: HashMap<Arc<str>, ExpectationRow>,
     published: Arc<Snapshot>,
@@ -79,9 +82,12 @@ impl Known {
         self.learn(stored.revision, &stored.name);
     }
 
-    /// Adds the members of a parent from the store.
+    /// Adds a parent and its members from the store, before the jobs.
     pub fn restore_parent(&mut self, parent: &LiveParent) {
         self.members.extend(parent.members.iter().map(|member| (member.job, member.parent)));
+        if let Some(at) = parent.row.started_at {
+            self.started_parents.insert(parent.row.job, at);
+        }
     }
 
     /// Adds a worker from the store.
@@ -95,6 +101,10 @@ impl Known {
         let times = (origin.created_at, live.due_at);
         let mut facts = JobFacts::new(live.job, origin.batch, definition, times);
         (facts.state, facts.priority, facts.attempts) = (live.state, live.priority, live.attempts.0);
+        // Its row stays queued.
+        if self.started_parents.contains_key(&live.job) {
+            facts.state = State::Running;
+        }
         self.jobs.insert(live.job, facts);
         if let Some(attempt) = &live.attempt {
             let restored = AttemptSubject {

@@ -159,6 +159,8 @@ pub struct JobSubject {
     pub parent: Option<JobId>,
     /// The current or the just ended attempt.
     pub attempt: Option<AttemptSubject>,
+    /// Wall-clock time of the first start of a member, if it runs on several workers.
+    pub members_started_at: Option<Timestamp>,
     /// Facts that only its acceptance shows.
     pub accepted: Option<Box<AcceptedSubject>>,
     /// Facts that only its end shows.

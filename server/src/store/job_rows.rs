@@ -218,6 +218,8 @@ pub struct JobFilter {
     pub schedule: Option<String>,
     /// Of this parent.
     pub parent: Option<JobId>,
+    /// Not a member of a parent, which stands for its members.
+    pub without_members: bool,
     /// Of the batch whose first job this is.
     pub batch: Option<JobId>,
     /// Accepted at or after this instant.

@@ -236,6 +236,8 @@ impl Row {
                 assigned_at: latest.assigned_at,
                 started_at: latest.started_at,
                 stopping: latest.stopping,
+                // Reasons are not compared.
+                cancelled_by: None,
                 begun: latest.session.0 >> 32 < restored_in.0,
             }),
         }

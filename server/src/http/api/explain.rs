@@ -69,7 +69,7 @@ pub(crate) async fn job(
     }))
 }
 
-/// The requester of the cancel of a job that a worker had: its reason does not tell.
+/// The requester of the cancel of a job that a worker had. Its reason does not tell if an earlier version has ended it.
 ///
 /// # Errors
 /// Those of a read.
@@ -83,7 +83,7 @@ async fn requester(state: &AppState, record: &JobRecord) -> Result<Option<String
         _ => None,
     });
     let (None, Some(first)) = (&requested, row.batch) else { return Ok(requested) };
-    // Its batch leaves no note.
+    // An earlier version wrote no note for a batch.
     let batch = state.read(move |archive| archive.batch(first)).await?;
     let is_stopped = batch.is_some_and(|batch| batch.has_reached_max_failures());
     Ok(is_stopped.then(|| BY_BATCH.to_owned()))

@@ -198,7 +198,7 @@ async fn answer(
     let job = JobId(shown.id);
     let headers = location(state, job);
     if params.follow {
-        return Ok((status, headers, logs::follow(state, job)).into_response());
+        return Ok((status, headers, logs::follow(state, job).await).into_response());
     }
     let Some(timeout) = params.wait else { return Ok(json(status, headers, &shown)) };
     let found = match wait_until_ended(state, job, timeout).await {

@@ -104,9 +104,9 @@ fn job(subject: &JobSubject) -> shapes::Job {
         stopping: attempt.filter(|_| is_held).and_then(|it| it.stopping).map(|cause| cause.name().into()),
         priority: subject.priority,
         due_at: Time(subject.due_at),
-        started_at: attempt.and_then(|attempt| attempt.started_at).map(Time),
+        started_at: attempt.and_then(|attempt| attempt.started_at).or(subject.members_started_at).map(Time),
         ended_at: end.map(|end| Time(end.at)),
-        ran_ms: attempt.and_then(ran_ms),
+        ran_ms: attempt.and_then(ran_ms).or_else(|| members_ran_ms(subject)),
         attempt_count: subject.attempts,
         worker: attempt.map(|attempt| worker_ref(&attempt.worker)),
         outcome: attempt_end.map(|end| end.outcome.name().into()),
@@ -152,6 +152,12 @@ fn attempt(subject: &AttemptSubject) -> shapes::Attempt {
 fn ran_ms(attempt: &AttemptSubject) -> Option<u64> {
     let end = attempt.end.as_ref().filter(|end| end.outcome != Outcome::Lost)?;
     Some(shapes::millis(end.at.since(attempt.started_at?)))
+}
+
+/// Milliseconds between the first start of a member and the end of the job that runs on several workers.
+fn members_ran_ms(subject: &JobSubject) -> Option<u64> {
+    let end = subject.end.as_ref()?;
+    Some(shapes::millis(end.at.since(subject.members_started_at?)))
 }
 
 fn worker_ref(worker: &WorkerName) -> shapes::WorkerRef {

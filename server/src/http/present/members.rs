@@ -1,5 +1,6 @@
 //! The JSON of a job's part in a set of jobs on several workers.
 
+use protocol::Timestamp;
 use scheduler::run_on::{MemberPlan, MemberRow};
 
 use crate::http::present::shapes;
@@ -13,8 +14,21 @@ pub(super) const fn member_of(row: &JobRow) -> Option<&MemberRow> {
     }
 }
 
+/// The first start of a member of a parent. It is the start of the parent.
+pub(super) const fn started_at(row: &JobRow) -> Option<Timestamp> {
+    match &row.set {
+        SetPart::Parent(parent) => parent.started_at,
+        SetPart::None | SetPart::Member(_) => None,
+    }
+}
+
+/// Milliseconds between the start and the end of a parent.
+pub(super) fn ran_ms(row: &JobRow) -> Option<u64> {
+    Some(shapes::millis(row.ended_at?.since(started_at(row)?)))
+}
+
 /// The members of a parent.
-pub(super) fn members(set: &SetPart) -> Option<shapes::Members> {
+pub(super) fn of(set: &SetPart) -> Option<shapes::Members> {
     let SetPart::Parent(row) = set else { return None };
     let counts = row.counts;
     Some(shapes::Members {

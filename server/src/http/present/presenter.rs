@@ -18,7 +18,7 @@ use scheduler::step::PendingReason;
 
 use crate::http::middleware::problem::pending_text;
 use crate::http::present::earlier;
-use crate::http::present::members::{member_of, members};
+use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 use crate::http::request::trace_context;
@@ -72,9 +72,12 @@ impl Presenter {
             priority: row.priority,
             due_at: Time(row.due_at),
             expires_at: row.expires_at.map(Time),
-            started_at: attempt.and_then(|attempt| attempt.started_at).map(Time),
+            started_at: attempt
+                .and_then(|attempt| attempt.started_at)
+                .or(members::started_at(&row))
+                .map(Time),
             ended_at: row.ended_at.map(Time),
-            ran_ms: attempt.and_then(ran_ms),
+            ran_ms: attempt.and_then(ran_ms).or_else(|| members::ran_ms(&row)),
             attempt_count: row.attempts.0,
             worker: attempt.map(worker_of),
             outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name().into()),
@@ -84,7 +87,7 @@ impl Presenter {
             batch: row.batch.map(|job| job.0),
             member_of: member_of(&row).map(|member| member.parent.0),
             pinned_worker: member_of(&row).and_then(|member| member.pinned).map(|worker| worker.0),
-            members: members(&row.set),
+            members: members::of(&row.set),
             retry_of: row.retry_of.map(|job| job.0),
             labels: row.labels.into_iter().collect(),
             reason: row.reason,

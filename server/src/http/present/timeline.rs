@@ -8,6 +8,7 @@ use scheduler::hooks::HookResult;
 use scheduler::job::State;
 use scheduler::step::Note;
 
+use crate::http::present::members;
 use crate::http::present::shapes::{self, Time, WorkerRef};
 use crate::store::{AttemptRow, HookRecord, JobRow};
 
@@ -32,6 +33,10 @@ impl Timeline<'_> {
     pub(crate) fn events(&self) -> Vec<shapes::Event> {
         let (asked, told) = self.notes.iter().partition(|(_, note)| is_asked_for(note));
         let mut events = vec![self.accepted()];
+        let first_start = members::started_at(self.row);
+        events.extend(
+            first_start.map(|at| shapes::Event { text: "its first member".into(), ..event(at, "started") }),
+        );
         // Requests come before their consequences within one millisecond.
         events.extend(self.told(asked));
         events.extend(self.attempts.iter().flat_map(attempt_events));

@@ -17,16 +17,18 @@ use super::page_links::PageLinks;
 use super::revisions;
 use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
-use crate::http::api::{definitions, job_list};
+use crate::http::api::definitions;
+use crate::http::api::job_list::{self, Results};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, Pause, RateLimit};
 use crate::http::request::definition;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
+use crate::store::JobFilter;
 
 /// Runs that a chart shows, of one definition and of each in the list.
-const RUNS: &str = "50";
+const RUNS: usize = 50;
 
 /// Definitions of a page: each costs a read of its last runs.
 const PAGE: usize = 50;
@@ -106,11 +108,11 @@ fn group(target: &PauseTarget) -> Option<String> {
     }
 }
 
-/// The newest jobs of a definition; none if no job of it was ever made.
+/// The newest jobs of a definition; none if no job of it was ever made. A job on several workers is one run, so its members are left out.
 async fn last_runs(state: &AppState, name: &str) -> Result<Vec<Job>, Problem> {
-    let pairs = [("name", name), ("limit", RUNS)];
-    let query = Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
-    Ok(job_list::page(state, query).await?.jobs)
+    let filter = JobFilter { name: Some(name.to_owned()), without_members: true, ..JobFilter::default() };
+    let runs = job_list::slice(state, filter, RUNS, Results::LeftOut).await?;
+    Ok(runs.jobs.into_iter().map(|listed| listed.job).collect())
 }
 
 #[derive(Template)]

@@ -9,7 +9,7 @@ use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, SessionId, Timestamp, WorkerId};
 use scheduler::details::JobDetails;
 use scheduler::job::{AttemptTimeout, LastPlacement, State};
-use scheduler::step::{AddedJob, Change, ClosedAttempt, Updated};
+use scheduler::step::{AddedJob, Change, ClosedAttempt, Note, Updated};
 
 use super::Backend;
 use super::harness::*;
@@ -257,6 +257,24 @@ pub(in crate::store) fn a_restart_gives_back_exactly_what_lives(backend: &mut dy
     assert_eq!((lost.state, lost.due_at, lost.attempts), (State::Scheduled, Timestamp(9_000), AttemptNo(1)));
     let stay = LastPlacement { worker: WorkerId(1), infrastructure_failure: true };
     assert_eq!((lost.last, &lost.attempt), (Some(stay), &None));
+}
+
+pub(in crate::store) fn a_restart_knows_the_first_requester_of_a_cancel(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    harness.commit((1..=4).map(added).chain((1..=3).map(|job| assigned(job, job))).collect());
+    let requested = |job, at, by: &str| Change::Noted {
+        job: JobId(job),
+        at: Timestamp(at),
+        note: Note::CancelRequested { by: by.into() },
+    };
+    // 1 is cancelled twice, 2 is stopped for its timeout, 3 runs under an earlier version that wrote no note, and 4 waits.
+    harness.commit(vec![requested(1, 1, "job 4, which takes its place"), stopping(1, 1, StopCause::Cancel)]);
+    harness.commit(vec![requested(1, 2, "ann"), stopping(2, 2, StopCause::Timeout)]);
+    harness.commit(vec![stopping(3, 3, StopCause::Cancel)]);
+    let (_, live) = harness.restart();
+    let requesters: Vec<_> = live.into_iter().map(|job| job.attempt.map(|it| it.cancelled_by)).collect();
+    let first = Some("job 4, which takes its place".to_owned());
+    assert_eq!(requesters, [Some(first), Some(None), Some(None), None]);
 }
 
 pub(in crate::store) fn where_a_job_was_last_is_not_where_it_is_or_was_given_back(backend: &mut dyn Backend) {

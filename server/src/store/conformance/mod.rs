@@ -57,6 +57,7 @@ macro_rules! conforms {
             a_waiting_job_keeps_its_new_start_and_priority,
             a_deadline_is_kept_until_it_is_lifted,
             a_restart_gives_back_exactly_what_lives,
+            a_restart_knows_the_first_requester_of_a_cancel,
             where_a_job_was_last_is_not_where_it_is_or_was_given_back,
             whatever_contradicts_the_rows_is_refused_and_changes_nothing,
             the_same_end_twice_changes_nothing,

@@ -72,6 +72,7 @@ pub(in crate::store) fn parents_come_back_with_their_members(backend: &mut dyn B
         SetPart::Member(member(3, 1, Some(4)))
     );
     assert_eq!(harness.list(JobFilter { parent: Some(JobId(1)), ..JobFilter::default() }), [3, 2]);
+    assert_eq!(harness.list(JobFilter { without_members: true, ..JobFilter::default() }), [6, 4, 1]);
     let failed = JobFilter { parent: Some(JobId(1)), states: vec![State::Failed], ..JobFilter::default() };
     assert_eq!(harness.list(failed), [2]);
     let place = |job, state, worker| MemberPlace { job: JobId(job), state, worker: Some(WorkerId(worker)) };

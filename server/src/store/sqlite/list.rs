@@ -349,6 +349,9 @@ impl Query<'_> {
             let parent = bind(parent.0.cast_signed().into());
             sql += &format!(" AND j.id IN (SELECT job FROM members WHERE parent = ?{parent})");
         }
+        if self.filter.without_members {
+            sql += " AND NOT EXISTS (SELECT 1 FROM members m WHERE m.job = j.id)";
+        }
         if let Some(since) = self.filter.since {
             sql += &format!(" AND j.created_at >= ?{}", bind(since.0.into()));
         }

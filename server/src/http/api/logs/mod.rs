@@ -17,7 +17,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use protocol::JobId;
 
 use crate::http::api::jobs::find;
@@ -27,7 +27,7 @@ use crate::http::present::ending;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
-use crate::store::{AttemptRow, JobRecord};
+use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
 use events::{EventForm, events};
 use params::LogsParams;
 use reader::{Item, Reader, Start};
@@ -70,7 +70,7 @@ pub(crate) async fn of_job(
             .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
             .into_response());
     }
-    let text = plain(reader, PlainText::new(params.timestamps), params.follow);
+    let text = plain(reader, PlainText::new(params.timestamps), params.follow, members_notice(&record.row));
     let mut response = ([(header::CONTENT_TYPE, TEXT)], text).into_response();
     if !params.timestamps {
         response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -79,10 +79,22 @@ pub(crate) async fn of_job(
 }
 
 /// Follows the output of a new job; the last line says how it ended.
-pub(crate) fn follow(state: &Arc<AppState>, job: JobId) -> Response {
+pub(crate) async fn follow(state: &Arc<AppState>, job: JobId) -> Response {
+    // The job was accepted, and the answer must say so, also if it cannot be read now.
+    let notice = find(state, job).await.ok().and_then(|record| members_notice(&record.row));
     let start = Start { which: Streams::Both, attempt: None, position: 0, follow: true, only: false };
     let reader = Reader::new(Arc::clone(state), job, start);
-    ([(header::CONTENT_TYPE, TEXT)], plain(reader, PlainText::new(false), true)).into_response()
+    ([(header::CONTENT_TYPE, TEXT)], plain(reader, PlainText::new(false), true, notice)).into_response()
+}
+
+/// The first line in place of the output that a job on several workers does not have.
+fn members_notice(row: &JobRow) -> Option<String> {
+    let job = row.job;
+    matches!(row.set, SetPart::Parent(_)).then(|| {
+        format!(
+            "longshore: job {job} runs on several workers and has no output of its own: GET /api/jobs?member_of={job} lists its members"
+        )
+    })
 }
 
 /// The last bytes of an attempt's output, of the latest attempt if none is named; empty without any.
@@ -236,8 +248,9 @@ async fn part(
 }
 
 /// Output as plain text: the exact bytes, and a line for each gap. With `annotated`, also lines for attempts, replayed output and the end
-/// of the job.
-fn plain(reader: Reader, plain: PlainText, annotated: bool) -> Body {
+/// of the job. `notice` is the first line.
+fn plain(reader: Reader, mut plain: PlainText, annotated: bool, notice: Option<String>) -> Body {
+    let notice = notice.map(|notice| Ok(plain.line(&notice)));
     let parts = stream::unfold((reader, plain), move |(mut reader, mut plain)| async move {
         loop {
             let text = match reader.next().await? {
@@ -268,7 +281,7 @@ fn plain(reader: Reader, plain: PlainText, annotated: bool) -> Body {
             }
         }
     });
-    Body::from_stream(parts)
+    Body::from_stream(stream::iter(notice).chain(parts))
 }
 
 #[derive(Debug, thiserror::Error)]

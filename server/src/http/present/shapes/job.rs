@@ -59,13 +59,14 @@ pub struct Job {
     /// By when it starts or ends as expired; absent if it does not wait, or may wait without limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// When the container of its latest attempt started.
+    /// When the container of its latest attempt started; of a job on several workers (`run_on`), the first one of its members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// The time of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// The running time of its latest container; absent while it runs, and if it is unknown, as for a lost attempt.
+    /// The running time of its latest container; of a job on several workers, from the first start to its end. Absent while it runs, and if it is
+    /// unknown, as for a lost attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_ms: Option<u64>,
     /// The number of its attempts.

@@ -15,5 +15,7 @@ SELECT id, definition, state, priority, due_at, timeout_ms, details, own_failure
     -- Whether a container of it has started, in any attempt.
     started_at IS NOT NULL OR (attempts > 1 AND EXISTS (SELECT 1 FROM past_attempts past
         WHERE past.job = jobs.id AND past.started_at IS NOT NULL)),
-    (SELECT depth FROM hooks WHERE hooks.job = jobs.id)
+    (SELECT depth FROM hooks WHERE hooks.job = jobs.id),
+    -- The first requester (1), if it is being cancelled (1).
+    iif(stopping = 1, (SELECT text FROM notes WHERE notes.job = jobs.id AND kind = 1 ORDER BY notes.id LIMIT 1), NULL)
 FROM jobs ORDER BY id
