@@ -108,11 +108,12 @@ fn ran(job: &Job, now: Timestamp) -> String {
     }
 }
 
-/// The exit code of a program that failed by itself, or else the outcome with its cause.
+/// The exit code of a program that ended by itself, unless it is 0, or else the outcome with its cause.
 fn end_reason(job: &Job) -> String {
     // The reason says more than the exit code, unless it only repeats the code.
     let is_the_code = job.reason.is_empty() || job.reason.starts_with("exit code");
     match (&*job.state, job.outcome.as_deref(), job.exit_code) {
+        ("succeeded", _, Some(code)) if code != 0 => format!("exit {code}"),
         ("succeeded", ..) => String::new(),
         ("failed", Some("failed"), Some(code)) if is_the_code => format!("exit {code}"),
         ("failed" | "lost", Some(outcome), code) => with_cause(outcome, &job.reason, code),
@@ -205,6 +206,7 @@ mod tests {
             Job::deserialize(&json).unwrap().end_text()
         };
         assert_eq!(end("succeeded", "succeeded", Some(0), ""), "succeeded");
+        assert_eq!(end("succeeded", "succeeded", Some(24), ""), "succeeded, exit 24");
         assert_eq!(end("failed", "failed", Some(3), "exit code 3"), "failed, exit 3");
         assert_eq!(end("failed", "failed", Some(143), "exit code 143 (signal 15)"), "failed, exit 143");
         let memory = "killed, probably out of memory (exit code 137)";
