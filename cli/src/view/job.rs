@@ -47,7 +47,7 @@ impl JobView for Job {
             self.attempt_count.to_string(),
             since(self.created_at, now),
             ran(self, now),
-            self.reason_text(),
+            why(self),
         ]
     }
 
@@ -106,6 +106,11 @@ fn ran(job: &Job, now: Timestamp) -> String {
         (None, Some(started)) if job.state == "running" => since(started, now),
         (ran, _) => running_time(ran),
     }
+}
+
+/// The reason in a list, where the exit code of a success stands as well.
+fn why(job: &Job) -> String {
+    if job.state == "succeeded" { end_reason(job) } else { job.reason_text() }
 }
 
 /// The exit code of a program that ended by itself, unless it is 0, or else the outcome with its cause.
@@ -170,6 +175,15 @@ mod tests {
             row,
             ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom killed (exit code 137)"]
         );
+    }
+
+    #[test]
+    fn a_row_has_the_exit_code_of_a_success_if_it_is_another_than_0() {
+        let row = |code: i32| {
+            let json = serde_json::json!({"state": "succeeded", "outcome": "succeeded", "exit_code": code});
+            job(&json).row("2026-01-02T03:05:05Z".parse().unwrap()).pop()
+        };
+        assert_eq!((row(0).as_deref(), row(24).as_deref()), (Some(""), Some("exit 24")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use protocol::signal;
 
-/// What a word of `SuccessExitStatus=` stands for.
+/// The meaning of a word of `SuccessExitStatus=`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Status {
     /// The exit code in jobs.yaml: that of a signal is 128 and its number.
