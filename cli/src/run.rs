@@ -28,7 +28,7 @@ use crate::{batches, definitions, duration, progress, view};
   longshore run render --count 1000 --wait        a batch of 1000 jobs, with its progress
   longshore run report --as-scheduled             run it now, as its schedule would
 
-With --follow and --wait the exit code is the container's; 1 if it ended without one (cancelled, lost, …).
+With --follow and --wait the exit code is the container's, and 0 after any success; 1 if it ended without one (cancelled, lost, …).
 It is 1 as well when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {

@@ -192,6 +192,7 @@ fn definition(number: u8) -> Definition {
         priority: 0,
         timeout,
         retry,
+        success_exit_codes: if number % 4 == 2 { vec![3] } else { Vec::new() },
         loss: LossPolicy { on_lost, ..LossPolicy::default() },
         waits: WaitLimits { queue: timeout, quarantine: timeout, silent_worker: timeout },
         expect: Expect { success_within: timeout, max_duration: timeout },

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::container::ContainerSpec;
+use protocol::report::Outcome;
 use protocol::{Revision, RuntimeKind, milliseconds};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,9 @@ pub struct Definition {
     pub timeout: Option<Duration>,
     /// Policy after a job failure.
     pub retry: RetryPolicy,
+    /// Exit codes other than 0 with which an attempt that ends by itself is a success, sorted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub success_exit_codes: Vec<i32>,
     /// Policy after an infrastructure failure.
     pub loss: LossPolicy,
     /// How long its jobs may wait.
@@ -100,6 +104,14 @@ impl Definition {
     #[must_use]
     pub const fn takes_free_slots_only(&self) -> bool {
         self.limits.gate_starts() || Reservation::is_made_by(&self.container.resources)
+    }
+
+    /// The outcome of an attempt that its worker reports with this outcome and exit code. An attempt that was stopped, killed for its
+    /// memory or not started stays what it is.
+    #[must_use]
+    pub fn outcome_of(&self, reported: Outcome, exit_code: Option<i32>) -> Outcome {
+        let is_success = exit_code.is_some_and(|code| self.success_exit_codes.contains(&code));
+        if reported == Outcome::Failed && is_success { Outcome::Succeeded } else { reported }
     }
 
     /// Memory limit in bytes of the next attempt after `oom_kills` attempts that were killed for memory;
@@ -224,6 +236,7 @@ impl Definition {
             priority: 0,
             timeout: None,
             retry: RetryPolicy::default(),
+            success_exit_codes: Vec::new(),
             loss: LossPolicy::default(),
             waits: WaitLimits::default(),
             expect: Expect::default(),

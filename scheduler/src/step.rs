@@ -331,6 +331,10 @@ pub struct Grant {
     pub due_at: Timestamp,
     /// The revision to run.
     pub revision: Revision,
+    /// The name of its definition.
+    pub name: String,
+    /// The attempt's number among those of its job, from 1.
+    pub number: AttemptNo,
     /// The job adds something to its definition.
     pub has_overrides: bool,
     /// Remaining run time, from the start of the container.

@@ -151,6 +151,8 @@ fn happen(world: &mut World, words: &[&str]) {
         [read @ ("define" | "edit"), name, ..] => {
             let mut it = definition(name);
             it.retry.max = number("retry", 0);
+            it.success_exit_codes =
+                option("success").map_or_else(Vec::new, |code| vec![code.parse().unwrap()]);
             it.retry.memory_factor_milli = option("memory_factor").map(|factor| factor.parse().unwrap());
             it.container.resources.memory_bytes =
                 option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);

@@ -25,6 +25,7 @@ mod maintenance;
 pub mod metrics;
 mod near;
 pub mod notifications;
+mod own_variables;
 mod params;
 pub mod policy;
 pub mod registries;

@@ -216,6 +216,7 @@ pub(super) fn definition(number: u64) -> Definition {
         priority: 0,
         timeout: None,
         retry: RetryPolicy::default(),
+        success_exit_codes: Vec::new(),
         loss: LossPolicy::default(),
         waits: Default::default(),
         expect: Default::default(),

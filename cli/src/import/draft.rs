@@ -274,7 +274,7 @@ const JITTER_MILLIS_MAX: u64 = 3_600_000;
 /// The longest window of jobs.yaml.
 const CATCH_UP_WINDOW_MAX: &str = "30d";
 /// How the keys of a job are ordered: what it is, when it runs, what runs, and then how.
-const ORDER: [&str; 33] = [
+const ORDER: [&str; 34] = [
     "description",
     "enabled",
     "schedule",
@@ -304,6 +304,7 @@ const ORDER: [&str; 33] = [
     "workers",
     "timeout",
     "retry",
+    "success_exit_codes",
     "stop_signal",
     "stop_grace_period",
     "labels",

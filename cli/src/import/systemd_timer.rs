@@ -4,6 +4,7 @@
 
 mod calendar;
 mod exec;
+mod exit_status;
 mod service;
 mod unit;
 

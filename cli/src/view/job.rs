@@ -50,7 +50,7 @@ impl JobView for Job {
             self.attempt_count.to_string(),
             since(self.created_at, now),
             ran(self, now),
-            self.reason_text(),
+            why(self),
         ]
     }
 
@@ -111,11 +111,17 @@ fn ran(job: &Job, now: Timestamp) -> String {
     }
 }
 
-/// The exit code of a program that failed by itself, or else the outcome with its cause.
+/// The reason in a list, where the exit code of a success stands as well.
+fn why(job: &Job) -> String {
+    if job.state == "succeeded" { end_reason(job) } else { job.reason_text() }
+}
+
+/// The exit code of a program that ended by itself, unless it is 0, or else the outcome with its cause.
 fn end_reason(job: &Job) -> String {
     // The reason says more than the exit code, unless it only repeats the code.
     let is_the_code = job.reason.is_empty() || job.reason.starts_with("exit code");
     match (&*job.state, job.outcome.as_deref(), job.exit_code) {
+        ("succeeded", _, Some(code)) if code != 0 => format!("exit {code}"),
         ("succeeded", ..) => String::new(),
         ("failed", Some("failed"), Some(code)) if is_the_code => format!("exit {code}"),
         ("failed" | "lost", Some(outcome), code) => with_cause(outcome, &job.reason, code),
@@ -175,6 +181,15 @@ mod tests {
     }
 
     #[test]
+    fn a_row_has_the_exit_code_of_a_success_if_it_is_another_than_0() {
+        let row = |code: i32| {
+            let json = serde_json::json!({"state": "succeeded", "outcome": "succeeded", "exit_code": code});
+            job(&json).row("2026-01-02T03:05:05Z".parse().unwrap()).pop()
+        };
+        assert_eq!((row(0).as_deref(), row(24).as_deref()), (Some(""), Some("exit 24")));
+    }
+
+    #[test]
     fn the_running_time_of_a_running_job_ends_now() {
         let ran = |more: &serde_json::Value| ran(&job(more), "2026-01-02T03:05:05Z".parse().unwrap());
         let (started, ended) = ("2026-01-02T03:04:06.000Z", "2026-01-02T03:05:00.000Z");
@@ -208,6 +223,7 @@ mod tests {
             Job::deserialize(&json).unwrap().end_text()
         };
         assert_eq!(end("succeeded", "succeeded", Some(0), ""), "succeeded");
+        assert_eq!(end("succeeded", "succeeded", Some(24), ""), "succeeded, exit 24");
         assert_eq!(end("failed", "failed", Some(3), "exit code 3"), "failed, exit 3");
         assert_eq!(end("failed", "failed", Some(143), "exit code 143 (signal 15)"), "failed, exit 143");
         let memory = "killed, probably out of memory (exit code 137)";

@@ -37,6 +37,93 @@ async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
     worker.terminate().await;
 }
 
+/// The same job as a plain process and, with an engine, in a container. Key and script have no line breaks and no apostrophes.
+struct BothRuntimes {
+    cluster: Cluster,
+    names: Vec<String>,
+    containers: Option<docker::DefinitionContainers>,
+}
+
+impl BothRuntimes {
+    fn new(key: &str, script: &str) -> Self {
+        let job = |name: &str, what: &str| {
+            format!("  {name}:\n    {what}\n    {key}\n    command: [sh, -c, '{script}']\n")
+        };
+        let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
+        let mut jobs = format!("jobs:\n{}", job("plain", "runtime: process"));
+        let mut names = vec!["plain".to_owned()];
+        let mut containers = None;
+        if docker::is_required() {
+            let name = format!("contained-{}", cluster.address().rsplit(':').next().unwrap());
+            jobs += &job(&name, "image: busybox\n    pull_policy: never\n    network: none");
+            containers = Some(docker::DefinitionContainers::new(&name));
+            names.push(name);
+        }
+        std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
+        Self { cluster, names, containers }
+    }
+
+    async fn wait_until_removed(&self) {
+        if let Some(containers) = &self.containers {
+            wait_until("the containers are removed", async || containers.ids().is_empty()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_exit_code_of_success_exit_codes_is_a_success_and_stays_visible() {
+    let both = BothRuntimes::new("success_exit_codes: [0, 24]", "exit $0");
+    let cluster = &both.cluster;
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("w1", &["--allow-process"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    for name in &both.names {
+        for (code, state) in [("24", "succeeded"), ("23", "failed"), ("0", "succeeded")] {
+            let body = json!({ "args": [code] });
+            let made = cluster.api().post(&format!("/api/jobs/{name}"), Some(&body)).await;
+            let id = made["id"].as_u64().unwrap();
+            let job = cluster.api().wait_for_job(id, |job| !job["ended_at"].is_null()).await;
+            assert_eq!(
+                (&job["state"], &job["outcome"], &job["exit_code"]),
+                (&json!(state), &json!(state), &json!(code.parse::<i32>().unwrap())),
+                "{job}"
+            );
+        }
+    }
+    let found = cluster.api().get("/api/jobs?exit_code=24&state=succeeded").await;
+    assert_eq!(found[0]["exit_code"], 24, "{found}");
+    let definition = cluster.api().get("/api/definitions/plain").await;
+    assert_eq!(definition["success_exit_codes"], json!([24]));
+    let (code, said) =
+        cluster.run_cli(&["run", "plain", "--wait", "--server", &cluster.address(), "--", "24"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("succeeded, exit 24"), "{said}");
+    both.wait_until_removed().await;
+    worker.terminate().await;
+}
+
+#[tokio::test]
+async fn a_job_is_told_its_definition_its_try_and_its_worker() {
+    let script = "echo $LONGSHORE_NAME $LONGSHORE_TRY $LONGSHORE_WORKER; test $LONGSHORE_TRY = 2";
+    let key = "retry: { max: 1, backoff: { kind: fixed, initial: 10ms } }";
+    let both = BothRuntimes::new(key, script);
+    let cluster = &both.cluster;
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("dock-3", &["--allow-process"]);
+    cluster.api().wait_for_ready_worker("dock-3").await;
+    for name in &both.names {
+        let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
+        let ended = cluster.api().wait_for_job(job, |job| !job["ended_at"].is_null()).await;
+        assert_eq!((&ended["state"], &ended["attempt_count"]), (&json!("succeeded"), &json!(2)), "{ended}");
+        wait_until("its last try is told its number", async || {
+            output(cluster, job).await.contains(&format!("{name} 2 dock-3"))
+        })
+        .await;
+    }
+    both.wait_until_removed().await;
+    worker.terminate().await;
+}
+
 #[tokio::test]
 async fn what_fits_a_pattern_of_log_mask_does_not_leave_the_worker() {
     let jobs = r#"

@@ -121,6 +121,8 @@ pub(crate) fn grant_of(
         priority,
         due_at,
         revision: definition.revision,
+        name: definition.name.clone(),
+        number: job.attempt().map(|attempt| attempt.number).unwrap_or_default(),
         has_overrides: job.has_overrides,
         time_left: timeout_of(job, definition),
         memory_bytes: job.extras.as_ref().and_then(|extras| definition.raised_memory(extras.oom_kills)),

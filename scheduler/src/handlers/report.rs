@@ -179,11 +179,14 @@ fn succeeded(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Succeeded
 fn failed(scheduler: &mut Scheduler, now: Now, id: WorkerId, ended: Failed) {
     // A Failure with the outcome `succeeded` is invalid; it counts as failed.
     let outcome = if ended.outcome == Outcome::Succeeded { Outcome::Failed } else { ended.outcome };
+    // A late report is noted as it came.
+    let is_current = scheduler.held(ended.token, id).is_some();
+    let definition = definition_of(scheduler, ended.token).filter(|_| is_current);
+    let outcome = definition.as_ref().map_or(outcome, |it| it.outcome_of(outcome, ended.exit_code));
     let closed = closed(now, ended.token, outcome, ended.timing, ended.output);
     let closed =
         ClosedAttempt { exit_code: ended.exit_code, message: ended.message, usage: ended.usage, ..closed };
-    let host_failed = outcome == Outcome::HostFailed && scheduler.held(ended.token, id).is_some();
-    if let Some(definition) = definition_of(scheduler, ended.token).filter(|_| host_failed) {
+    if let Some(definition) = definition.filter(|_| outcome == Outcome::HostFailed) {
         exclude(scheduler, now, id, Excluded::Revision(definition.revision), HOST_FAILED_BACKOFF);
         let worker = scheduler.fleet.worker_mut(id);
         if worker.is_some_and(|it| it.health.breaker.fail(now.utc, definition.revision, &closed.message)) {

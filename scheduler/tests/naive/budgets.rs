@@ -6,8 +6,14 @@ use super::{DAY, Job};
 use crate::world::protocol::Timestamp;
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
-use crate::world::scheduler::definition::{Backoff, Delays, OnLost};
+use crate::world::scheduler::definition::{Backoff, Definition, Delays, OnLost};
 use crate::world::scheduler::job::State;
+
+/// A worker does not know which exit codes are a success.
+pub(super) fn believed(definition: &Definition, outcome: Outcome, exit_code: Option<i32>) -> Outcome {
+    let is_success = exit_code.is_some_and(|code| definition.success_exit_codes.contains(&code));
+    if outcome == Outcome::Failed && is_success { Outcome::Succeeded } else { outcome }
+}
 
 /// The next state of a job after an attempt.
 pub(super) enum Then {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::budgets::{Then, given_up_after, what_then};
+use super::budgets::{Then, believed, given_up_after, what_then};
 use super::{Job, LiveState, Model, said};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
@@ -259,6 +259,7 @@ impl Model {
     pub(super) fn close(&mut self, id: u64, outcome: Outcome, exit_code: Option<i32>) -> Result<(), String> {
         let now = self.now.utc;
         let job = self.job(id).cloned().ok_or_else(|| format!("job {id} is not known"))?;
+        let outcome = believed(&job.definition, outcome, exit_code);
         self.judge_run(&job, outcome, exit_code);
         let job = self.job_mut(id).expect("it was just found");
         let token = job.attempt().ok_or_else(|| format!("job {id} has no attempt"))?.token;

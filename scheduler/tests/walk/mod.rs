@@ -166,6 +166,7 @@ pub(crate) fn kind(number: usize) -> Definition {
     it.container.resources.gpus = [0, 0, 1, 0][number];
     it.container.resources.custom = if number == 3 { vec![("seat".into(), 1)] } else { Vec::new() };
     it.retry.exit_codes = if number == 3 { vec![1, 2] } else { Vec::new() };
+    it.success_exit_codes = if number == 1 { vec![2] } else { Vec::new() };
     it.loss.limit = [3, 1, 2, 3][number];
     it.waits = [
         WaitLimits::default(),

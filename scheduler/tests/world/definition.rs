@@ -18,6 +18,7 @@ pub fn definition(name: &str) -> Definition {
         priority: 0,
         timeout: None,
         retry: RetryPolicy::default(),
+        success_exit_codes: Vec::new(),
         loss: LossPolicy::default(),
         waits: WaitLimits::default(),
         expect: Expect::default(),

@@ -304,6 +304,8 @@ mod tests {
             priority: 0,
             due_at,
             revision,
+            name: String::new(),
+            number: protocol::AttemptNo(1),
             has_overrides: false,
             time_left: None,
             memory_bytes: None,

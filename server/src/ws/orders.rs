@@ -18,6 +18,7 @@ use super::unsent::UnsentAttempts;
 use crate::clock;
 use crate::engine::ToSession;
 use crate::listener::ConnectionPermit;
+use crate::own_variables::with_own_variables;
 
 /// The state of the session after these frames.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,6 +129,7 @@ impl Orders {
             .into_iter()
             .map(|grant| {
                 let body = with_position(filled.take(&grant), grant.member);
+                let body = with_own_variables(body, &grant, self.session_log.name());
                 let body = match &self.acceptor.tracer {
                     Some(tracer) => tracer.hand_over(grant.token, body),
                     None => body,

@@ -232,6 +232,8 @@ mod tests {
             priority: 0,
             due_at,
             revision,
+            name: String::new(),
+            number: protocol::AttemptNo(1),
             has_overrides,
             time_left: None,
             memory_bytes: None,

@@ -20,6 +20,11 @@ impl SessionLog {
         Self { name, session, joined: None, is_draining: false }
     }
 
+    /// The worker's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// True after Welcome.
     pub(super) const fn has_joined(&self) -> bool {
         self.joined.is_some()

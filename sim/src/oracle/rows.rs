@@ -14,6 +14,7 @@ use scheduler::step::{Change, ClosedAttempt, Ended};
 use super::{Oracle, Truth};
 use crate::clock::Moment;
 use crate::disk::{Disk, Row, uses_own_budget, uses_platform_budget};
+use crate::docker::ContainerEnd;
 use crate::machine::Machine;
 use crate::workload::Workload;
 
@@ -136,13 +137,14 @@ impl Oracle {
         let stopping = row.latest.as_ref().and_then(|latest| latest.stopping);
         let ended = truth.end.filter(|end| !end.by_engine);
         let by_us = ended.is_some_and(|end| end.by_us);
+        let is_good = |end: ContainerEnd| end.code == 0 || definition.success_exit_codes.contains(&end.code);
         match closed.outcome {
             // The order of a stop and an end is told by the wall clock once the process that saw both is gone.
             Outcome::Succeeded | Outcome::Failed | Outcome::OomKilled if by_us => {
                 !self.walls_step && !self.causes_lost
             }
-            Outcome::Succeeded => ended.is_none_or(|end| end.code != 0),
-            Outcome::Failed => ended.is_none_or(|end| Some(end.code) != closed.exit_code || end.code == 0),
+            Outcome::Succeeded => ended.is_none_or(|end| Some(end.code) != closed.exit_code || !is_good(end)),
+            Outcome::Failed => ended.is_none_or(|end| Some(end.code) != closed.exit_code || is_good(end)),
             Outcome::OomKilled => ended.is_none_or(|end| !end.oom),
             // Its run time is lost with it.
             Outcome::TimedOut if truth.removed => false,

@@ -113,6 +113,7 @@ pub(super) fn definition(dice: &mut Dice, name: usize, revision: Revision, natur
             memory_factor_milli: Some(MEMORY_FACTOR_MILLI),
             ..RetryPolicy::default()
         },
+        success_exit_codes: if revision.0 % 5 == 2 { vec![3] } else { Vec::new() },
         loss: LossPolicy { limit: dice.pick(&[1, 2, 3, 3]), after, on_lost, delay: None, ping },
         waits: WaitLimits::default(),
         expect: Expect::default(),

@@ -7,6 +7,7 @@ use super::super::source::Fault;
 use super::super::span;
 use super::super::yaml::Yaml;
 use super::exec;
+use super::exit_status::Status;
 use super::unit::{Unit, is_true};
 
 /// Reads a service. `name` is the one that its timer starts it by.
@@ -184,6 +185,7 @@ impl Reader<'_> {
                 }
                 self.duration("stop_grace_period", entry);
             }
+            "SuccessExitStatus" => self.success_codes(entry),
             "KillSignal" => self.draft.set_text("stop_signal", value),
             "MemoryMax" | "MemoryLimit" => self.draft.insert("resources", "memory", Yaml::plain(value)),
             "TasksMax" => self.draft.insert("resources", "pids", Yaml::plain(value)),
@@ -200,6 +202,22 @@ impl Reader<'_> {
             key => self.others.push(key.to_owned()),
         }
         Ok(())
+    }
+
+    fn success_codes(&mut self, entry: &Entry) {
+        for word in entry.value.split_whitespace() {
+            match Status::read(word) {
+                Status::Code(0) => {}
+                Status::Code(code) => self.draft.push("success_exit_codes", Yaml::plain(code)),
+                Status::Refused(why) => self.draft.drop_with_note(format!(
+                    "line {}: {}={word}: {why}, so it is never a success",
+                    entry.line, entry.key
+                )),
+                Status::Unknown => {
+                    self.draft.drop_with_note(format!("line {}: {}={word}", entry.line, entry.key));
+                }
+            }
+        }
     }
 
     fn duration(&mut self, key: &'static str, entry: &Entry) {

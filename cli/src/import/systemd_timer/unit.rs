@@ -89,7 +89,8 @@ fn list_of(key: &str) -> Option<&str> {
     match key {
         "OnCalendar" | "OnActiveSec" | "OnBootSec" | "OnStartupSec" | "OnUnitActiveSec"
         | "OnUnitInactiveSec" => Some("On"),
-        "ExecStart" | "ExecStartPre" | "ExecStartPost" | "Environment" | "EnvironmentFile" => Some(key),
+        "ExecStart" | "ExecStartPre" | "ExecStartPost" | "Environment" | "EnvironmentFile"
+        | "SuccessExitStatus" => Some(key),
         _ => None,
     }
 }

@@ -80,6 +80,7 @@ fn read_checked(
         memory_can_be_raised(scope, &retry, reader);
         warn_of_no_retry(scope, reader);
     }
+    let success_exit_codes = success_exit_codes(scope, &retry, reader);
     let timeout = timeout(scope, reader);
     let expect = expect(scope, timeout, reader);
     let timetable = schedule::read(name, scope, timeout, &submission.params, reader);
@@ -96,6 +97,7 @@ fn read_checked(
             priority: priority.and_then(|priority| i8::try_from(priority).ok()).unwrap_or(0),
             timeout,
             retry,
+            success_exit_codes,
             loss,
             waits,
             expect,
@@ -195,6 +197,39 @@ fn warn_of_no_retry(scope: Scope<'_>, reader: &mut Reader<'_>) {
     }
 }
 
+/// Sorted, without 0, which is a success in any case.
+fn success_exit_codes(scope: Scope<'_>, retry: &RetryPolicy, reader: &mut Reader<'_>) -> Vec<i32> {
+    let Some(node) = scope.find("success_exit_codes") else { return Vec::new() };
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    let mut codes = Vec::new();
+    for item in items {
+        let code = reader.integer(item, keys::SUCCESS_EXIT_CODES).and_then(|code| i32::try_from(code).ok());
+        let Some(code) = code.filter(|code| *code != 0) else { continue };
+        let shown = reader.as_written(item.at, &code.to_string());
+        if ENGINE_CODES.contains(&code) {
+            let text = format!(
+                "{shown} cannot be a success: containers that could not be started, and those whose engine died or killed them, \
+                 end with 125, 126, 127, 137, 143 or 255"
+            );
+            reader.fault(item.at, Code::InvalidValue, text);
+        } else if retry.exit_codes.contains(&code) {
+            let text =
+                format!("{shown} is among retry.exit_codes, too: it is either a success or tried again");
+            let at = scope
+                .own_value("success_exit_codes")
+                .map_or_else(|| scope.own_position(&["retry"], item.at), |_| item.at);
+            reader.fault(at, Code::InvalidValue, text);
+        }
+        codes.push(code);
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    codes
+}
+
 /// A job that sets a memory factor itself needs a memory limit and a retry. From the defaults the factor applies to the jobs that have
 /// both; a factor of one raises nothing and cancels that of the defaults.
 fn memory_can_be_raised(scope: Scope<'_>, policy: &RetryPolicy, reader: &mut Reader<'_>) {
@@ -291,6 +326,9 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
     tags.into_iter().map(|(_, tag)| tag).collect()
 }
 
+/// Exit codes that Docker and its init use for a container that could not be started (125 to 127), and those of a container whose engine died
+/// or killed it (137, 143, 255). The worker looks for evidence of either; as a success a code without evidence would hide such a failure.
+const ENGINE_CODES: [i32; 6] = [125, 126, 127, 137, 143, 255];
 /// Half a lease (15 s): time from the stop order until the container is gone, beside its stop grace.
 const STOPS_PER_LEASE: u32 = 2;
 /// Time from the missed heartbeat answer until the container is gone, beside its stop grace, and the margin before a successor.

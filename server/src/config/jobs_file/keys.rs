@@ -17,7 +17,7 @@ pub(super) use choices::{
 pub(super) use misnomers::MISNOMERS;
 pub(super) use ranges::{
     AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, FACTOR_MILLI_MAX,
-    GPUS, LOSSES, PIDS, PING_MIN, PRIORITIES, RETRIES, Range, TIMEOUT, WEIGHTS, range,
+    GPUS, LOSSES, PIDS, PING_MIN, PRIORITIES, RETRIES, Range, SUCCESS_EXIT_CODES, TIMEOUT, WEIGHTS, range,
 };
 pub(super) use shape::{Key, Shape, key};
 
@@ -77,6 +77,11 @@ pub(super) const JOB: &[Key] = &[
         "retry",
         Shape::PartOrInteger(RETRY, RETRIES),
         "What happens after a failure of the job's own; a number is max.",
+    ),
+    key(
+        "success_exit_codes",
+        Shape::Integers(SUCCESS_EXIT_CODES),
+        "Exit codes beside 0 that are a success; not 125, 126, 127, 137, 143 and 255, with which engines fail.",
     ),
     key(
         "lost_limit",

@@ -275,8 +275,10 @@ mod tests {
             .prop_map(|(queue, quarantine, silent_worker)| WaitLimits { queue, quarantine, silent_worker });
         let timeout = option::of(duration());
         let rules = (loss, waits, placement(), option::of(unique()));
-        (text(), any::<(bool, i8)>(), timeout, retry(), rules, container()).prop_map(
-            |(name, (enabled, priority), timeout, retry, (loss, waits, placement, unique), container)| {
+        let ends = (retry(), vec(any::<i32>(), 0..3));
+        (text(), any::<(bool, i8)>(), timeout, ends, rules, container()).prop_map(
+            |(name, (enabled, priority), timeout, ends, (loss, waits, placement, unique), container)| {
+                let (retry, success_exit_codes) = ends;
                 Definition {
                     name,
                     revision: Revision::default(),
@@ -284,6 +286,7 @@ mod tests {
                     priority,
                     timeout,
                     retry,
+                    success_exit_codes,
                     loss,
                     waits,
                     expect: Expect::default(),

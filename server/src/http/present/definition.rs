@@ -80,6 +80,7 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         stop_signal: container.stop_signal.clone(),
         stop_grace_ms: shapes::millis(container.stop_grace),
         retry: retry(&definition.retry),
+        success_exit_codes: definition.success_exit_codes.clone(),
         lost_limit: loss.limit,
         lost_after_ms: shapes::millis(loss.after),
         on_lost: on_lost(loss.on_lost).into(),

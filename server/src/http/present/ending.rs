@@ -18,13 +18,14 @@ pub(crate) fn last_line(row: &JobRow) -> String {
     format!("longshore: job {} {}", row.job, told.replace(char::is_control, " "))
 }
 
-/// The reason of an end: the exit code of a program that failed by itself, else the outcome and its cause.
+/// The reason of an end: the exit code of a program that ended by itself, unless it is 0, else the outcome and its cause.
 pub(crate) fn why_ended(row: &JobRow) -> String {
     let last = row.attempt.as_ref();
     let exit_code = last.and_then(|attempt| attempt.exit_code);
     // Some programs fail for a cause that the exit code does not show.
     let is_the_code = row.reason.is_empty() || row.reason.starts_with("exit code");
     match (row.state, last.and_then(|attempt| attempt.outcome), exit_code) {
+        (State::Succeeded, _, Some(code)) if code != 0 => format!("exit {code}"),
         (State::Succeeded, ..) => String::new(),
         (State::Failed, Some(Outcome::Failed), Some(code)) if is_the_code => format!("exit {code}"),
         (State::Failed | State::Lost, Some(outcome), _) => in_words(outcome, &row.reason, exit_code),
@@ -113,6 +114,8 @@ mod tests {
         let lost = end(State::Lost, Some((Outcome::Lost, None)), "nobody knows how it ended");
         assert_eq!(lost, "longshore: job 12 lost: nobody knows how it ended");
         let succeeded = end(State::Succeeded, Some((Outcome::Succeeded, Some(0))), "");
+        let oddly = end(State::Succeeded, Some((Outcome::Succeeded, Some(24))), "");
+        assert_eq!(oddly, "longshore: job 12 succeeded, exit 24");
         assert_eq!(succeeded, "longshore: job 12 succeeded");
     }
 

@@ -192,6 +192,7 @@ fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
         ("priority", definition.priority.to_string()),
         ("timeout", optional(definition.timeout_ms)),
         ("retries", format!("{} ({})", definition.retry.max, definition.retry.when.join(", "))),
+        ("success", success(&definition.success_exit_codes)),
         ("overlap", definition.overlap.to_string()),
         ("catch up", catch_up(definition)),
         ("on lost", format!("{} after {}", definition.on_lost, format::span_ms(definition.lost_after_ms))),
@@ -205,6 +206,12 @@ fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
     ];
     facts.retain(|(_, value)| !value.is_empty());
     facts
+}
+
+/// The exit codes of a success; empty if 0 is the only one.
+fn success(codes: &[i32]) -> String {
+    let others: Vec<String> = codes.iter().map(|code| format!(", {code}")).collect();
+    if others.is_empty() { String::new() } else { format!("exit code 0{}", others.concat()) }
 }
 
 /// The treatment of slots that passed while no server ran; empty without schedules.

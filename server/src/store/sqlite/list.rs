@@ -127,7 +127,7 @@ enum Blocks {
 /// The index of blocks by which this part can be searched, if one helps.
 fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlite::Result<Option<Blocks>> {
     let has_index = match part {
-        Part::Badly(_) | Part::RunningParents => true,
+        Part::Badly(_) | Part::SucceededOddly | Part::RunningParents => true,
         Part::Live(Some(state)) => state != State::Queued,
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };
@@ -242,7 +242,9 @@ impl Query<'_> {
     fn newest_below(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
         let sql = match self.part {
             Part::Live(_) | Part::RunningParents => "SELECT max(id) FROM jobs WHERE id <= ?1",
-            Part::Ended | Part::Succeeded | Part::Badly(_) => "SELECT max(id) FROM ended WHERE id <= ?1",
+            Part::Ended | Part::Succeeded | Part::SucceededOddly | Part::Badly(_) => {
+                "SELECT max(id) FROM ended WHERE id <= ?1"
+            }
         };
         self.connection.prepare_cached(sql)?.query_row([highest], |row| row.get(0))
     }
@@ -304,6 +306,7 @@ impl Query<'_> {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 2", bind(codes::of_state(state).into()));
             }
             Part::Succeeded => sql += " AND j.state = 6",
+            Part::SucceededOddly => sql += " AND j.state = 6 AND j.exit_code <> 0",
             Part::Badly(state) => {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 6", bind(codes::of_state(state).into()));
             }
@@ -368,7 +371,7 @@ impl Query<'_> {
             Part::Live(_) | Part::RunningParents => {
                 "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
             }
-            Part::Ended | Part::Succeeded | Part::Badly(_) => "ended",
+            Part::Ended | Part::Succeeded | Part::SucceededOddly | Part::Badly(_) => "ended",
         }
     }
 }

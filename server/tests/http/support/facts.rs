@@ -69,6 +69,7 @@ fn entry(name: &str, revision: u128) -> Entry {
         priority: 5,
         timeout: Some(Duration::from_secs(3600)),
         retry: RetryPolicy::default(),
+        success_exit_codes: Vec::new(),
         loss: LossPolicy::default(),
         waits: WaitLimits::default(),
         expect: Expect::default(),

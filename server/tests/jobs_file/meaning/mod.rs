@@ -23,6 +23,7 @@ fn a_job_with_an_image_has_every_default() {
         priority: 0,
         timeout: Some(Duration::from_secs(3600)),
         retry: RetryPolicy::default(),
+        success_exit_codes: Vec::new(),
         loss: LossPolicy::default(),
         waits: WaitLimits::default(),
         expect: Expect::default(),

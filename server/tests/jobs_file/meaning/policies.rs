@@ -27,6 +27,7 @@ fn every_key_of_the_policies_arrives() {
     resources: {memory: 64m}
     retry: {max: 7, when: [timed_out, oom_killed, failed], exit_codes: [3, 1, 3], on: other, memory_factor: 2.5,
       backoff: {initial: 2s, max: 9s, factor: 1.5}}
+    success_exit_codes: [24, 0, 2, 24]
     max_unexpected_retries: 5
     worker_timeout: 90s
     on_lost: wait
@@ -48,6 +49,7 @@ fn every_key_of_the_policies_arrives() {
         memory_factor_milli: Some(2_500),
     };
     assert_eq!(definition.retry, retry);
+    assert_eq!(definition.success_exit_codes, [2, 24]);
     let delay = Some(Duration::from_secs(120));
     let (after, ping) = (Duration::from_secs(90), Some(Duration::from_millis(500)));
     let loss = LossPolicy { limit: 5, after, on_lost: OnLost::Wait, delay, ping };

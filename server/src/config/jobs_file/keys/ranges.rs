@@ -19,6 +19,7 @@ pub(in crate::config::jobs_file) const PRIORITIES: Range = range(-100, 100);
 pub(in crate::config::jobs_file) const WEIGHTS: Range = range(-100, 100);
 pub(in crate::config::jobs_file) const LOSSES: Range = range(0, 100);
 pub(in crate::config::jobs_file) const EXIT_CODES: Range = range(1, 255);
+pub(in crate::config::jobs_file) const SUCCESS_EXIT_CODES: Range = range(0, 255);
 /// The init of the container counts as one; the kernel ends at 2^22.
 pub(in crate::config::jobs_file) const PIDS: Range = range(2, 4_194_304);
 pub(in crate::config::jobs_file) const GPUS: Range = range(1, 64);

@@ -126,6 +126,9 @@ pub struct Definition {
     /// The retry policy after job failures.
     #[serde(default)]
     pub retry: Retry,
+    /// Exit codes beside 0 with which an attempt that ends by itself is a success.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub success_exit_codes: Vec<i32>,
     /// A job is quarantined after this many lost attempts within a day.
     #[serde(default)]
     pub lost_limit: u32,

@@ -18,6 +18,7 @@ use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::query::{duration, nearest};
+use crate::own_variables::{OWN_BYTES, OWN_VARIABLES};
 
 /// Checks of single values.
 impl FaultCollector {
@@ -252,7 +253,8 @@ pub(super) fn fits_beside(
     variables: usize,
     bytes: usize,
 ) -> Result<(), (String, String)> {
-    body_fits_with(overrides, POSITION_VARIABLES + variables, POSITION_BYTES + bytes)
+    let (own, own_bytes) = (POSITION_VARIABLES + OWN_VARIABLES, POSITION_BYTES + OWN_BYTES);
+    body_fits_with(overrides, own + variables, own_bytes + bytes)
         .map_err(|invalid| (invalid.field.to_owned(), invalid.why))
 }
 

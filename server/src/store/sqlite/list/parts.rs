@@ -18,6 +18,8 @@ pub(super) enum Part {
     Ended,
     /// Among those that succeeded.
     Succeeded,
+    /// Among those that succeeded with an exit code other than 0.
+    SucceededOddly,
     /// Among those that ended in this other state.
     Badly(State),
 }
@@ -28,13 +30,18 @@ pub(super) fn parts(filter: &JobFilter) -> Vec<Part> {
     if has_end(filter) || filter.text.is_some() {
         parts.retain(|part| !matches!(part, Part::Live(_) | Part::RunningParents));
     }
-    // A job that succeeded has no reason, and the outcome and exit code of a success: the others are few, and have an index.
-    if filter.text.is_some() || cannot_be_success(filter) {
+    // A job that succeeded has no reason, the outcome of a success, and mostly the exit code 0: the others are few, and have an index.
+    let succeeded = match filter.exit_code {
+        _ if cannot_be_success(filter) => Some(None),
+        Some(code) if code != 0 => Some(Some(Part::SucceededOddly)),
+        _ => None,
+    };
+    if let Some(succeeded) = succeeded {
         parts = parts
             .into_iter()
             .flat_map(|part| match part {
-                Part::Ended => BADLY.map(Part::Badly).to_vec(),
-                Part::Succeeded => Vec::new(),
+                Part::Ended => BADLY.map(Part::Badly).into_iter().chain(succeeded).collect(),
+                Part::Succeeded => succeeded.into_iter().collect(),
                 part => vec![part],
             })
             .collect();
@@ -47,8 +54,7 @@ pub(super) const fn has_end(filter: &JobFilter) -> bool {
 }
 
 fn cannot_be_success(filter: &JobFilter) -> bool {
-    filter.exit_code.is_some_and(|code| code != 0)
-        || (!filter.outcomes.is_empty() && !filter.outcomes.contains(&Outcome::Succeeded))
+    filter.text.is_some() || (!filter.outcomes.is_empty() && !filter.outcomes.contains(&Outcome::Succeeded))
 }
 
 /// Only a job that has had an attempt fits: among live jobs, one that waits for its next attempt.

@@ -38,7 +38,9 @@ fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
     let outcome = JobFilter { outcomes: vec![Outcome::OomKilled], ..JobFilter::default() };
     let exit_code = JobFilter { exit_code: Some(77), ..JobFilter::default() };
     for (filter, index) in [(outcome, "by_outcome"), (exit_code, "by_exit_code")] {
-        for state in [None, Some(State::Scheduled), Some(State::Queued), Some(State::Failed)] {
+        for state in
+            [None, Some(State::Scheduled), Some(State::Queued), Some(State::Failed), Some(State::Succeeded)]
+        {
             let filter = JobFilter { states: state.into_iter().collect(), ..filter.clone() };
             for plan in list::plans(&shell, &filter) {
                 let plan = plan.join("; ");
@@ -75,6 +77,19 @@ fn lists_by_several_outcomes_are_in_order_and_name_no_job_twice() {
     let exit_code = |code, limit| JobFilter { exit_code: Some(code), limit, ..JobFilter::default() };
     assert_eq!(numbers(exit_code(77, 3)), [7, 6, 5]);
     assert!(numbers(exit_code(78, 3)).is_empty());
+    shell
+        .execute_batch(
+            "INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, fence, nonce, worker,
+                 assigned_at, outcome, exit_code, stdout_bytes, stderr_bytes, closed_at, ended_at, confirmed)
+             VALUES (9, 1, 6, 0, 1, 1, 0, 1, 9, 1, 1, 1, 1, 24, 0, 0, 2, 2, 0), (10, 1, 6, 0, 1, 1, 0, 1, 10, 1, 1, 1, 1, 0, 0, 0, 2, 2, 0),
+                    (11, 1, 7, 0, 1, 1, 0, 1, 11, 1, 1, 1, 2, 24, 0, 0, 2, 2, 0), (12, 1, 6, 0, 1, 1, 0, 1, 12, 1, 1, 1, 1, 24, 0, 0, 2, 2, 0);",
+        )
+        .unwrap();
+    assert_eq!(numbers(exit_code(24, 2)), [12, 11], "a success may have another exit code than 0");
+    assert_eq!(numbers(exit_code(24, 3)), [12, 11, 9]);
+    let succeeded = JobFilter { states: vec![State::Succeeded], ..exit_code(24, 3) };
+    assert_eq!(numbers(succeeded.clone()), [12, 9]);
+    assert!(numbers(JobFilter { outcomes: vec![Outcome::Failed], ..succeeded }).is_empty());
 }
 
 #[test]
