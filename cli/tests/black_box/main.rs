@@ -52,6 +52,7 @@ mod top;
 mod upgrade_check;
 mod verb_arguments;
 mod verbs;
+mod wait;
 mod whoami;
 mod whole;
 mod worker_identity;
