@@ -19,6 +19,8 @@ pub(crate) enum Awaited {
     FollowedBatch(u64),
     /// The ends of several jobs or batches.
     Several,
+    /// The end of drains.
+    Drain,
     /// Nothing that goes on by itself.
     Nothing,
 }
@@ -78,6 +80,7 @@ impl Outage {
             Awaited::Batch(id) => format!("batch {id} goes on: longshore batch {id} --wait"),
             Awaited::FollowedBatch(id) => format!("batch {id} goes on: longshore batch {id} --follow"),
             Awaited::Several => "they go on: repeat the command to wait again".to_owned(),
+            Awaited::Drain => "the drain goes on: 'longshore workers --all' shows its state".to_owned(),
             Awaited::Nothing => return error,
         };
         let limit = screen::counted(self.max.as_secs() / 60, "minute");
