@@ -252,7 +252,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
 }
 
 /// The state, and that the batch was stopped by its failures.
-fn state_text(batch: &BatchSummary) -> String {
+pub(crate) fn state_text(batch: &BatchSummary) -> String {
     match (batch.max_failures_reached, batch.ended_at) {
         (false, _) => batch.state.to_string(),
         (true, None) => format!("{} (stopping)", batch.state),

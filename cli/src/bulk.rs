@@ -238,12 +238,16 @@ pub(crate) async fn count(api: &Api, path: &[&str], query: &[(&'static str, Stri
 
 /// Asks on a terminal before an operation on many jobs.
 pub(crate) fn confirm(verb: &str, selects: &str, count: u64) -> anyhow::Result<()> {
-    let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+    ask(verb, selects, &screen::counted(count, "job"))
+}
+
+/// As [`confirm`], for other things than jobs: `counted` is their number with the noun.
+pub(crate) fn ask(verb: &str, selects: &str, counted: &str) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
-        let text = format!("{selects} {jobs}; to {verb} them without a question, add --yes");
+        let text = format!("{selects} {counted}; to {verb} them without a question, add --yes");
         return Err(Failure::new(Exit::Usage, text).into());
     }
-    screen::note(&format!("{verb} {jobs}? [y/N]"));
+    screen::note(&format!("{verb} {counted}? [y/N]"));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim() {

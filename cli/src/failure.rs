@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     Unavailable,
     /// The exit code of a job that the verb waited for.
     Container(u8),
+    /// The time of a wait is up; what was waited for goes on.
+    TimedOut,
     /// Ctrl-C while following a job, which goes on.
     Interrupted,
     /// The reader of standard output closed it, as `head` does.
@@ -41,6 +43,8 @@ impl Exit {
             Self::Conflict => 5,
             Self::Unavailable => 6,
             Self::Container(code) => code,
+            // As of timeout(1).
+            Self::TimedOut => 124,
             Self::Interrupted => 130,
         }
     }

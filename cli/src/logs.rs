@@ -40,6 +40,7 @@ use crate::view::{self, JobView as _};
 #[command(after_help = "Examples:
   longshore logs 12                    output of the latest attempt
   longshore logs -f 12                 and follow it until the job has ended
+  longshore logs -f 12 --exit-code     and exit with its exit code
   longshore logs -t 12                 with the time of each line
   longshore logs 12 --since 10m        output of the last ten minutes
   longshore logs 12 --attempt 1 --stream stderr
@@ -57,6 +58,9 @@ pub(crate) struct Flags {
     /// Continue until the job has ended.
     #[arg(short = 'f', long)]
     follow: bool,
+    /// Exit with the exit code of the job, as 'run --follow' does; 1 if it ended without one.
+    #[arg(long, requires = "follow", conflicts_with = "attempt")]
+    exit_code: bool,
     /// Number of the attempt, from 1 [default: the latest].
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
@@ -92,9 +96,18 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
     };
     let mut notes = Notes::default();
     if flags.follow {
-        if let Some(parent) = print_until_end(&api, &wanted, &mut notes).await? {
-            let parent: view::Job = parse(&api, &parent)?;
+        let parent = print_until_end(&api, &wanted, &mut notes).await?;
+        if let Some(parent) = &parent {
+            let parent: view::Job = parse(&api, parent)?;
             screen::note(&format!("longshore: job {} {}", parent.id, parent.end_text()));
+        }
+        if flags.exit_code {
+            let ended = match parent {
+                Some(parent) => parent,
+                None => notes.beside(&api, flags.id, wait_for_end(&api, flags.id)).await?,
+            };
+            let exit = parse::<view::Job>(&api, &ended)?.failure_exit();
+            return exit.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()));
         }
     } else if has_members(&api, flags.id).await {
         show_together(&api, &wanted, Together::MembersOf(flags.id)).await?;

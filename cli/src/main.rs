@@ -66,6 +66,7 @@ mod utf8;
 mod validate;
 mod version_order;
 mod view;
+mod wait;
 mod whoami;
 mod worker;
 mod workers;

@@ -17,6 +17,10 @@ pub(crate) enum Awaited {
     Batch(u64),
     /// The end of a batch whose output is followed.
     FollowedBatch(u64),
+    /// The ends of several jobs or batches.
+    Several,
+    /// The end of drains.
+    Drain,
     /// Nothing that goes on by itself.
     Nothing,
 }
@@ -75,6 +79,8 @@ impl Outage {
             Awaited::Job(id) => format!("job {id} goes on: longshore logs -f {id}"),
             Awaited::Batch(id) => format!("batch {id} goes on: longshore batch {id} --wait"),
             Awaited::FollowedBatch(id) => format!("batch {id} goes on: longshore batch {id} --follow"),
+            Awaited::Several => "they go on: repeat the command to wait again".to_owned(),
+            Awaited::Drain => "the drain goes on: 'longshore workers --all' shows its state".to_owned(),
             Awaited::Nothing => return error,
         };
         let limit = screen::counted(self.max.as_secs() / 60, "minute");

@@ -11,7 +11,7 @@ use crate::settings::{self, Invocation, Overridden};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
     health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
-    run, schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, whoami,
+    run, schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, wait, whoami,
     worker, workers,
 };
 
@@ -26,7 +26,8 @@ use crate::{
   longshore ls --state failed             list failed jobs
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict, 6 unavailable;
-run --wait and run --follow exit with the job's exit code, or 130 after Ctrl-C: the job continues.")]
+run --wait, run --follow, wait and logs --exit-code exit with the job's exit code, or 130 after
+Ctrl-C: the job continues.")]
 pub(crate) struct Program {
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -40,6 +41,7 @@ pub(crate) enum Verb {
     Dev(dev::Flags),
     Run(run::Flags),
     Submit(submit::Flags),
+    Wait(wait::Flags),
     #[command(visible_aliases = ["jobs", "list"])]
     Ls(jobs::ListFlags),
     Top(top::Flags),
@@ -128,6 +130,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Dev(flags) => dev::dev(flags),
         Verb::Run(flags) => block_on(run::run(flags)),
         Verb::Submit(flags) => block_on(submit::submit(flags)),
+        Verb::Wait(flags) => block_on(wait::wait(flags)),
         Verb::Ls(flags) => block_on(jobs::list(flags)),
         Verb::Top(flags) => block_on(top::top(flags)),
         Verb::Show(flags) => block_on(show::show(flags)),

@@ -120,7 +120,7 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     if let Some(note) = note_of_success(&ended) {
         screen::note(&format!("warning: job {}: {note}", job.id));
     }
-    exit_like_container(&job)
+    job.failure_exit().map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
 }
 
 /// Something that the worker noted about a job that succeeded nevertheless, such as a result that it could not keep.
@@ -225,15 +225,6 @@ async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value
                 .into())
         }
     }
-}
-
-/// Exits with the exit code of the job.
-fn exit_like_container(job: &view::Job) -> anyhow::Result<()> {
-    if job.state == "succeeded" {
-        return Ok(());
-    }
-    let code = job.exit_code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
-    Err(Failure::silent(code.map_or(Exit::Failed, Exit::Container)).into())
 }
 
 /// Checks an instant. The text itself is sent, because the server says which instants it takes.

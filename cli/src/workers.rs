@@ -1,4 +1,7 @@
-//! `longshore workers` and the verbs that change a worker: `cordon`, `uncordon`, `drain`, `label`, `slots`, `reset-worker`, `forget`, `stop-unmanaged`.
+//! `longshore workers` and the verbs that change a worker: `label`, `slots`, `reset-worker`, `forget`, `stop-unmanaged`. Those that keep jobs
+//! from workers are in `drain`.
+
+mod drain;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +14,8 @@ use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, WorkerView as _};
+
+pub(crate) use self::drain::{CordonFlags, DrainFlags, UncordonFlags, cordon, drain, uncordon};
 
 /// List workers that are connected or still have jobs, or show one.
 ///
@@ -39,39 +44,6 @@ struct TargetArgs {
     /// Name or id of the worker; id:2 if a name looks like an id.
     #[arg(value_name = "WORKER", add = crate::completions::workers())]
     worker: String,
-}
-
-/// Stop sending new jobs to a worker; its jobs continue.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  longshore cordon anna        (undo it with: longshore uncordon anna)")]
-pub(crate) struct CordonFlags {
-    #[command(flatten)]
-    target: TargetArgs,
-}
-
-/// Send jobs to a worker again after cordon or drain.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example:
-  longshore uncordon anna")]
-pub(crate) struct UncordonFlags {
-    #[command(flatten)]
-    target: TargetArgs,
-}
-
-/// Drain a worker: it takes no new jobs, finishes the running ones, and exits.
-///
-/// It stays cordoned when it is started again, until 'longshore uncordon'.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore drain anna                   before maintenance of its machine
-  longshore drain anna --deadline 10m    jobs that still run then are stopped and run elsewhere")]
-pub(crate) struct DrainFlags {
-    #[command(flatten)]
-    target: TargetArgs,
-    /// Stop jobs that still run after this time (90s, 10m, 2h).
-    #[arg(long, visible_alias = "timeout", value_name = "DURATION", value_parser = deadline)]
-    deadline: Option<String>,
 }
 
 /// Set labels of a worker over its own ones; kept when it is started again.
@@ -214,22 +186,6 @@ fn print_warnings(workers: &[view::Worker]) {
     }
 }
 
-/// Cordons a worker.
-pub(crate) async fn cordon(flags: CordonFlags) -> anyhow::Result<()> {
-    post_operation(&flags.target, "cordon", &[], "is cordoned and takes no new jobs").await
-}
-
-/// Lifts a cordon.
-pub(crate) async fn uncordon(flags: UncordonFlags) -> anyhow::Result<()> {
-    post_operation(&flags.target, "uncordon", &[], "takes jobs again").await
-}
-
-/// Drains a worker.
-pub(crate) async fn drain(flags: DrainFlags) -> anyhow::Result<()> {
-    let query: Vec<(&str, &str)> = flags.deadline.iter().map(|text| ("deadline", text.as_str())).collect();
-    post_operation(&flags.target, "drain", &query, "is draining: it finishes its jobs and exits").await
-}
-
 /// Changes the labels of a worker.
 pub(crate) async fn label(flags: LabelFlags) -> anyhow::Result<()> {
     let labels: BTreeMap<&str, Option<&str>> =
@@ -324,31 +280,29 @@ fn tell(worker: &view::Worker, effect: &str) -> anyhow::Result<()> {
 /// Finds a worker by name or id. A name may be a number: an ambiguous value is an error, and `id:2` is always the id.
 async fn find(api: &Api, wanted: &str) -> anyhow::Result<view::Worker> {
     let workers: Vec<view::Worker> = api::parse(api, &fetch(api, true).await?)?;
+    Ok(find_among(&workers, wanted)?)
+}
+
+fn find_among(workers: &[view::Worker], wanted: &str) -> Result<view::Worker, Failure> {
     let number = wanted.strip_prefix("id:").unwrap_or(wanted).parse::<u64>().ok();
-    let mut meant: Vec<view::Worker> =
-        workers.into_iter().filter(|worker| Some(worker.id) == number || worker.name == wanted).collect();
-    match (meant.len(), meant.pop()) {
-        (1, Some(worker)) => Ok(worker),
-        (_, None) => {
+    let meant: Vec<&view::Worker> =
+        workers.iter().filter(|worker| Some(worker.id) == number || worker.name == wanted).collect();
+    match meant.as_slice() {
+        [worker] => Ok((*worker).clone()),
+        [] => {
             let text = match number {
                 Some(number) => format!("no worker has the id {number}, and none is called {wanted:?}"),
                 None => format!("no worker is called {wanted:?}"),
             };
-            Err(Failure::new(Exit::NotFound, text).hint("'longshore workers --all' lists them").into())
+            Err(Failure::new(Exit::NotFound, text).hint("'longshore workers --all' lists them"))
         }
-        (_, Some(last)) => {
-            meant.push(last);
+        [first, ..] => {
             let shown: Vec<String> =
                 meant.iter().map(|worker| format!("{:?} (id {})", worker.name, worker.id)).collect();
             let text = format!("{wanted:?} matches several workers: {}", shown.join(" and "));
-            Err(Failure::new(Exit::Conflict, text).hint(format!("give the id as id:{}", meant[0].id)).into())
+            Err(Failure::new(Exit::Conflict, text).hint(format!("give the id as id:{}", first.id)))
         }
     }
-}
-
-/// Checks the form only; the server parses it again.
-fn deadline(text: &str) -> Result<String, String> {
-    crate::duration::parse(text).map(|_| text.to_owned())
 }
 
 fn label_change(text: &str) -> Result<LabelChange, String> {

@@ -189,6 +189,7 @@ impl Server {
         let notifications = Arc::new(Delivery {
             archive: notification_archive,
             jobs: archive.clone(),
+            logs: logs.clone(),
             catalogue: catalogue.clone(),
             writer: handles.record_writer,
             client: WebClient::new(config.webhook_networks.clone()).map_err(ServerError::WebClient)?,

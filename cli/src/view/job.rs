@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use server::http::present::shapes::{Job, Phase};
 
 use super::{WorkerRefView as _, in_words, optional, pairs, running_time, since};
+use crate::failure::Exit;
 
 /// The states of jobs that have ended for good.
 pub(crate) const ENDED_STATES: [&str; 5] = ["succeeded", "failed", "cancelled", "expired", "lost"];
@@ -36,6 +37,9 @@ pub(crate) trait JobView {
 
     /// The final state with its reason: `failed, exit 3`. The server ends a followed log with the same text.
     fn end_text(&self) -> String;
+
+    /// The exit code of a verb that waited for the job: that of its container. `None` if the job succeeded.
+    fn failure_exit(&self) -> Option<Exit>;
 }
 
 impl JobView for Job {
@@ -100,6 +104,11 @@ impl JobView for Job {
             reason if reason.starts_with(&*self.state) => reason.to_owned(),
             reason => format!("{}, {reason}", self.state),
         }
+    }
+
+    fn failure_exit(&self) -> Option<Exit> {
+        let code = self.exit_code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+        (self.state != "succeeded").then(|| code.map_or(Exit::Failed, Exit::Container))
     }
 }
 

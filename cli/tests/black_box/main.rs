@@ -53,6 +53,7 @@ mod top;
 mod upgrade_check;
 mod verb_arguments;
 mod verbs;
+mod wait;
 mod whoami;
 mod whole;
 mod worker_identity;

@@ -26,6 +26,7 @@ use super::tries::SendError;
 use crate::catalogue::{Catalogue, Entry};
 use crate::clock;
 use crate::engine::RecordWriter;
+use crate::logs::Logs;
 use crate::metrics::Metrics;
 use crate::store::{
     Archive, NotificationArchive, NotificationChange, NotificationId, NotificationRow, NotificationState,
@@ -45,6 +46,8 @@ pub struct Delivery {
     pub archive: Arc<dyn NotificationArchive>,
     /// Reads the jobs that they are about.
     pub jobs: Arc<dyn Archive>,
+    /// The output of the jobs, for targets that get its last lines.
+    pub logs: Arc<Logs>,
     /// The targets with their URLs.
     pub catalogue: Arc<Catalogue>,
     /// Records the tries.
@@ -185,6 +188,7 @@ impl Delivery {
                 definition: DefinitionFacts::of(entry),
                 job: None,
                 reason: None,
+                output_tail: None,
                 public_url: self.public_url.as_deref(),
                 is_test: true,
             };
@@ -316,6 +320,7 @@ mod tests {
 
     use super::*;
     use crate::catalogue::Definitions;
+    use crate::logs::Limits;
     use crate::notifications::addresses::AllowedNetworks;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::Endpoint;
@@ -335,7 +340,8 @@ mod tests {
             }
             let url = "https://hooks.example/".parse().unwrap();
             let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
-            let target = Target { endpoint, on: Occasions::standard(), period: Duration::ZERO };
+            let target =
+                Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
             Ok(vec![test_row("gone", &target, now)])
         }
 
@@ -360,9 +366,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_try_that_cannot_be_recorded_is_made_again_after_a_pause() {
         let leaving = CancellationToken::new();
+        let directory = tempfile::tempdir().unwrap();
         let delivery = Arc::new(Delivery {
             archive: Arc::new(AlwaysDue { looks: AtomicU32::new(0), leaving: leaving.clone() }),
             jobs: temporary().1,
+            logs: Logs::open(directory.path(), Limits::default()).unwrap(),
             catalogue: Arc::new(Catalogue::new(Definitions::new(Vec::new()))),
             writer: RecordWriter::closed(),
             client: WebClient::new(AllowedNetworks::default()).unwrap(),

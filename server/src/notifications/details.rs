@@ -110,7 +110,7 @@ fn of_job(job: &JobRow, reason: Option<&str>) -> Vec<(&'static str, String)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use protocol::report::{Outcome, OutputLengths};
@@ -127,7 +127,7 @@ mod tests {
     /// 2026-11-20T02:00:00Z
     const SLOT: i64 = 1_795_140_000_000;
 
-    fn attempt(ended: bool) -> AttemptRow {
+    pub(in crate::notifications) fn attempt(ended: bool) -> AttemptRow {
         AttemptRow {
             number: AttemptNo(3),
             fence: Fence(7),
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn job(attempts: u32, attempt: Option<AttemptRow>) -> JobRow {
+    pub(in crate::notifications) fn job(attempts: u32, attempt: Option<AttemptRow>) -> JobRow {
         let ended_at = attempt.as_ref().and_then(|attempt| attempt.ended_at);
         JobRow {
             job: JobId(12),
@@ -178,7 +178,8 @@ mod tests {
     fn row(occasion: Occasion) -> NotificationRow {
         let url = "https://hooks.example/".parse().unwrap();
         let endpoint = Endpoint::Slack { url, format: ChatFormat::Slack };
-        let target = Target { endpoint, on: Occasions::standard(), period: Duration::ZERO };
+        let target =
+            Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
         NotificationRow { occasion, job: Some(JobId(12)), ..test_row("report", &target, Timestamp(SLOT)) }
     }
 
@@ -189,7 +190,8 @@ mod tests {
 
     fn message<'m>(row: &'m NotificationRow, job: Option<&'m JobRow>, tags: &'m [String]) -> Message<'m> {
         let definition = DefinitionFacts { owner: Some("finance"), tags, expect: EXPECT };
-        Message { row, definition, job, reason: Some("exit 3".to_owned()), public_url: None, is_test: false }
+        let reason = Some("exit 3".to_owned());
+        Message { row, definition, job, reason, output_tail: None, public_url: None, is_test: false }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use super::message::code_block;
+
 /// Characters that Discord takes in one message. They are counted in UTF-16, which never counts less than Discord does.
 const CHARS_MAX: usize = 2_000;
 
@@ -11,12 +13,15 @@ const LINK_CHARS_MAX: usize = 1_000;
 /// Characters of Discord's formatting, of links with another text, and of mentions.
 const SPECIAL: &str = r"\*_~`|<>[]()#@";
 
-/// The JSON of a message: its text, cut if it is too long, and the link behind it.
-pub(super) fn body(text: &str, url: Option<&str>) -> String {
+/// The JSON of a message: its text, cut if it is too long, the link behind it, and as many of the last lines of output as there is room for.
+pub(super) fn body(text: &str, url: Option<&str>, output_tail: Option<&str>) -> String {
     // Angle brackets keep Discord from showing a preview of the page.
     let link = url.map(|url| format!("\n<{url}>")).unwrap_or_default();
     let link = if length(&link) > LINK_CHARS_MAX { String::new() } else { link };
-    let content = format!("{}{link}", escaped(text, CHARS_MAX - length(&link)));
+    let text = escaped(text, CHARS_MAX - length(&link));
+    let room = CHARS_MAX - length(&text) - length(&link);
+    let output = output_tail.and_then(|tail| last_lines(tail, room)).unwrap_or_default();
+    let content = format!("{text}{link}{output}");
     json!({ "content": content, "allowed_mentions": { "parse": [] } }).to_string()
 }
 
@@ -42,6 +47,13 @@ fn escaped(text: &str, chars_max: usize) -> String {
     escaped
 }
 
+/// A block of the last whole lines that fit; `None` if not even one does.
+fn last_lines(tail: &str, chars_max: usize) -> Option<String> {
+    let starts = std::iter::once(0).chain(tail.match_indices('\n').map(|(at, _)| at + 1));
+    let mut blocks = starts.map(|start| format!("\n{}", code_block(&tail[start..])));
+    blocks.find(|block| length(block) <= chars_max)
+}
+
 fn length(text: &str) -> usize {
     text.encode_utf16().count()
 }
@@ -51,7 +63,7 @@ mod tests {
     use super::*;
 
     fn content(text: &str, url: Option<&str>) -> String {
-        let body: serde_json::Value = serde_json::from_str(&body(text, url)).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body(text, url, None)).unwrap();
         assert_eq!(body["allowed_mentions"], json!({ "parse": [] }), "no reason may call a whole channel");
         body["content"].as_str().unwrap().to_owned()
     }
@@ -72,6 +84,19 @@ mod tests {
             content(r"nightly_report: [here](https://evil.example) <@12> @everyone `a|b` \", None),
             r"nightly\_report: \[here\]\(https://evil.example\) \<\@12\> \@everyone \`a\|b\` \\"
         );
+    }
+
+    #[test]
+    fn output_stands_in_a_block_with_as_many_of_its_last_lines_as_fit() {
+        let content = |text: &str, tail: &str| {
+            let body: serde_json::Value = serde_json::from_str(&body(text, None, Some(tail))).unwrap();
+            body["content"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(content("a_b", "*one*\n```two"), "a\\_b\n```\n*one*\n'''two\n```");
+        let tail = format!("{}\n{}\nlast", "x".repeat(1_500), "y".repeat(1_000));
+        assert_eq!(content("failed", &tail), format!("failed\n```\n{}\nlast\n```", "y".repeat(1_000)));
+        assert_eq!(content("failed", &"x".repeat(2_000)), "failed");
+        assert_eq!(length(&content(&"a".repeat(3_000), "last")), CHARS_MAX);
     }
 
     #[test]

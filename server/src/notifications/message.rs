@@ -1,4 +1,5 @@
-//! The text of a message in the formats of the targets. Parameters, environment, labels and output of a job are in none of them.
+//! The text of a message in the formats of the targets. Parameters, environment and labels of a job are in none of them, and its output only
+//! for a target that asks for it.
 
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Message<'m> {
     pub job: Option<&'m JobRow>,
     /// The reason of its end.
     pub reason: Option<String>,
+    /// The last lines of its output, for a target that asks for them.
+    pub output_tail: Option<String>,
     /// The URL of the server for people, without a slash at its end; absent if the server was not told.
     pub public_url: Option<&'m str>,
     /// True for a message that somebody asked for to try a target.
@@ -95,10 +98,12 @@ struct WebhookJob<'m> {
     outcome: Option<&'static str>,
     exit_code: Option<i32>,
     reason: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tail: Option<&'m str>,
 }
 
 impl<'m> WebhookJob<'m> {
-    fn of(job: &'m JobRow, reason: Option<&'m str>) -> Self {
+    fn of(job: &'m JobRow, message: &'m Message<'_>) -> Self {
         let attempt = job.attempt.as_ref();
         Self {
             id: job.job.0,
@@ -113,7 +118,8 @@ impl<'m> WebhookJob<'m> {
             ended_at: job.ended_at.map(Time),
             outcome: attempt.and_then(|attempt| attempt.outcome).map(|outcome| outcome.name()),
             exit_code: attempt.and_then(|attempt| attempt.exit_code),
-            reason,
+            reason: message.reason.as_deref(),
+            output_tail: message.output_tail.as_deref(),
         }
     }
 }
@@ -197,7 +203,7 @@ impl Message<'_> {
                 first_at: Time(row.first_at),
                 last_at: Time(row.last_at),
                 test: self.is_test,
-                job: self.job.map(|job| WebhookJob::of(job, self.reason.as_deref())),
+                job: self.job.map(|job| WebhookJob::of(job, self)),
                 url: self.url(),
                 text: self.text(),
             },
@@ -211,7 +217,9 @@ impl Message<'_> {
     pub fn chat_body(&self, format: ChatFormat) -> String {
         match format {
             ChatFormat::Slack => self.slack_body(),
-            ChatFormat::Discord => discord::body(&self.chat_text(), self.url().as_deref()),
+            ChatFormat::Discord => {
+                discord::body(&self.chat_text(), self.url().as_deref(), self.output_tail.as_deref())
+            }
         }
     }
 
@@ -229,8 +237,17 @@ impl Message<'_> {
             Some(url) => format!("{text}\n<{url}>"),
             None => text,
         };
+        let text = match &self.output_tail {
+            Some(tail) => format!("{text}\n{}", code_block(&escape_for_slack(tail))),
+            None => text,
+        };
         serde_json::json!({ "text": text }).to_string()
     }
+}
+
+/// Lines in the form that chats show unformatted, and without mentions. Marks that would end the block early are written otherwise.
+pub(super) fn code_block(lines: &str) -> String {
+    format!("```\n{}\n```", lines.replace("```", "'''"))
 }
 
 /// Slack gives a meaning to these three characters only.

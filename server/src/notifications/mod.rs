@@ -11,6 +11,7 @@ mod discord;
 pub mod mail;
 pub mod message;
 pub mod occasion;
+mod output_tail;
 pub mod receivers;
 pub mod requests;
 pub mod target;

@@ -142,7 +142,8 @@ mod tests {
     const AWAY: FailureCause = FailureCause::Receiver(Duration::ZERO);
 
     fn row(endpoint: Endpoint, id: u64) -> NotificationRow {
-        let target = Target { endpoint, on: Occasions::standard(), period: Duration::ZERO };
+        let target =
+            Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
         NotificationRow { id: NotificationId(id), ..test_row("report", &target, Timestamp(0)) }
     }
 

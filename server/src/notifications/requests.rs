@@ -127,7 +127,8 @@ mod tests {
     fn row(path: &str) -> NotificationRow {
         let url = format!("https://hooks.example/{path}").parse().unwrap();
         let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
-        let target = Target { endpoint, on: Occasions::standard(), period: Duration::ZERO };
+        let target =
+            Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
         test_row("report", &target, Timestamp(0))
     }
 

@@ -78,6 +78,8 @@ pub struct Target {
     pub on: Occasions,
     /// The shortest time between two messages about one occasion.
     pub period: Duration,
+    /// How many of the last lines of the output its messages about failures have; none if absent, because output may hold anything.
+    pub output_lines: Option<u32>,
 }
 
 impl fmt::Debug for Target {
@@ -154,7 +156,7 @@ mod tests {
 
     fn target(url: &str) -> Target {
         let endpoint = Endpoint::Slack { url: url.parse().unwrap(), format: ChatFormat::Slack };
-        Target { endpoint, on: Occasions::standard(), period: Duration::from_secs(300) }
+        Target { endpoint, on: Occasions::standard(), period: Duration::from_secs(300), output_lines: None }
     }
 
     #[test]
@@ -191,7 +193,7 @@ mod tests {
     fn a_mailbox_is_the_same_target_in_each_spelling_of_its_domain() {
         let mailbox = |address| {
             let endpoint = Endpoint::Email(Recipient::parse(address).unwrap());
-            Target { endpoint, on: Occasions::standard(), period: Duration::ZERO }
+            Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None }
         };
         let target = mailbox("ops@Example.org");
         assert_eq!((target.host(), target.is_signed()), ("ops@example.org".to_owned(), false));

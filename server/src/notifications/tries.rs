@@ -15,6 +15,7 @@ use super::details::DefinitionFacts;
 use super::mail::compose::Mail;
 use super::mail::error::MailError;
 use super::message::{Message, webhook_headers};
+use super::output_tail;
 use super::receivers::FailureCause;
 use super::requests::{SendRefusal, SendRequest};
 use super::target::{Endpoint, Target};
@@ -161,11 +162,16 @@ impl Delivery {
         let Try { row, entry, target, at, wait } = attempt;
         // From here on further occasions are counted in a message of their own, and the count of this one is final.
         let (row, job) = self.read(row).await;
+        let output_tail = match target.output_lines {
+            Some(lines) => output_tail::read(&self.logs, row.occasion, job.as_ref(), lines).await,
+            None => None,
+        };
         let message = Message {
             row: &row,
             definition: DefinitionFacts::of(&entry),
             job: job.as_ref(),
             reason: job.as_ref().map(why_ended),
+            output_tail,
             public_url: self.public_url.as_deref(),
             is_test: false,
         };

@@ -3,6 +3,7 @@
 
 mod hanging;
 mod mail;
+mod output_lines;
 mod receiver;
 mod sent_now;
 

@@ -1,7 +1,10 @@
 //! Drain of a worker: the order survives a restart of the server, the deadline stops slow jobs, and uncordon undoes it.
 
+use std::path::Path;
+
 use reqwest::Method;
 use serde_json::{Value, json};
+use testkit::ProcessSpec;
 
 use crate::support::{Cluster, wait_until};
 
@@ -68,6 +71,32 @@ async fn drain_can_be_undone_and_a_gone_worker_forgotten() {
     api.wait_for_worker("first", |worker| worker["state"] == "drained").await;
     api.post("/api/workers/1/forget", None).await;
     wait_until("it is forgotten", async || api.get("/api/workers?all=1").await == json!([])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_waits_for_the_end_of_a_drain_over_a_server_kill() {
+    let cluster = Cluster::new(JOBS);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut worker = cluster.start_worker("first", &[FAKE, &["--label", "rack=7"]].concat());
+    let job = api.post("/api/jobs/long", None).await["id"].as_u64().unwrap();
+    api.wait_for_job(job, |job| job["state"] == "running").await;
+    let words = ["drain", "--label", "rack=7", "--yes", "--wait", "--server", &cluster.address()];
+    let program = Path::new(env!("CARGO_BIN_EXE_longshore"));
+    let words = words.map(str::to_owned).to_vec();
+    let mut drain = ProcessSpec::new(program, words, cluster.path("drain.log")).start();
+    let waits_for = format!("first has 1 attempt: job {job} (long) running");
+    wait_until("it names the job", async || drain.log().contains(&waits_for)).await;
+    server.kill();
+    wait_until("it notices", async || drain.log().contains("the connection broke")).await;
+    let _server = cluster.start_server(&[]).await;
+    api.wait_for_worker("first", |worker| worker["state"] == "draining").await;
+    api.post(&format!("/api/jobs/{job}/cancel"), None).await;
+    let status = drain.wait_for_exit().await;
+    assert!(status.success(), "{status}:\n{}", drain.log());
+    assert!(drain.log().ends_with("worker first (id 1) has no attempt left\n"), "{}", drain.log());
+    assert_eq!(api.get("/api/workers/1").await["state"], "drained");
+    assert!(worker.wait_for_exit().await.success());
 }
 
 const FAKE: &[&str] = &["--no-docker", "--allow-fake", "--slots", "2", "--on-term", "interrupt"];

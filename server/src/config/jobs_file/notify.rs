@@ -73,6 +73,10 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
     let period = scope
         .find("period")
         .and_then(|node| reader.duration(node, keys::DURATION_MIN, notify_keys::PERIOD_MAX));
+    let output_lines = scope
+        .find("output_lines")
+        .and_then(|node| reader.integer(node, notify_keys::OUTPUT_LINES))
+        .and_then(|lines| u32::try_from(lines).ok());
     let secrets = scope.find("secret").map(|node| secrets(node, reader)).unwrap_or_default();
     let format = scope.find("format").and_then(|node| reader.choice(node, &notify_keys::FORMATS));
     let mut kinds = TargetKind::ALL.into_iter().filter_map(|kind| Some((kind, scope.find(kind.name())?)));
@@ -104,7 +108,7 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
     };
     let on = on.unwrap_or_else(Occasions::standard);
     let period = period.unwrap_or(notify_keys::PERIOD);
-    endpoints.into_iter().map(|endpoint| Target { endpoint, on, period }).collect()
+    endpoints.into_iter().map(|endpoint| Target { endpoint, on, period, output_lines }).collect()
 }
 
 fn chat(place: &Node, format: ChatFormat, reader: &mut Reader<'_>) -> Option<Endpoint> {

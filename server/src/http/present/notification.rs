@@ -13,6 +13,7 @@ pub(crate) fn target(target: &Target) -> shapes::NotifyTarget {
         on: target.on.iter().map(|occasion| occasion.name().into()).collect(),
         period_ms: shapes::millis(target.period),
         signed: target.is_signed(),
+        output_lines: target.output_lines,
     }
 }
 

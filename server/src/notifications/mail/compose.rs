@@ -56,6 +56,11 @@ fn text(message: &Message<'_>) -> String {
     if let Some(url) = message.url() {
         lines.extend([String::new(), url]);
     }
+    if let Some(tail) = &message.output_tail {
+        lines.extend([String::new(), "The last lines of its output:".to_owned(), String::new()]);
+        // Indented, so that no line of it looks like the end of the mail.
+        lines.extend(tail.lines().map(|line| format!("    {line}")));
+    }
     lines.extend([String::new(), "-- ".to_owned(), FOOTER.to_owned(), String::new()]);
     lines.join("\r\n")
 }
@@ -131,6 +136,7 @@ mod tests {
             definition: Default::default(),
             job: None,
             reason,
+            output_tail: Some("--\nunable to open /data".to_owned()),
             public_url: Some("https://jobs.example"),
             is_test: false,
         };
@@ -153,7 +159,7 @@ mod tests {
             "Date: Tue, 14 Nov 2023 22:13:20 +0000\r\n",
             "Auto-Submitted: auto-generated\r\n",
             "\r\n\r\nreport failed: exit 3 (job 12)\r\n",
-            "\r\nhttps://jobs.example/jobs/12\r\n",
+            "\r\nhttps://jobs.example/jobs/12\r\n\r\nThe last lines of its output:\r\n\r\n    --\r\n    unable to open /data\r\n\r\n--",
         ] {
             assert!(mail.contains(line), "{line:?} in {mail}");
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longshore_server::auth::records::AccessRecords;
 use longshore_server::catalogue::Catalogue;
 use longshore_server::engine::RecordWriter;
+use longshore_server::logs::Logs;
 use longshore_server::metrics::Metrics;
 use longshore_server::notifications::addresses::AllowedNetworks;
 use longshore_server::notifications::client::WebClient;
@@ -59,12 +60,14 @@ impl NotificationArchive for Empty {
 /// No notifications; those for a test go to public addresses only.
 pub(crate) fn no_notifications(
     jobs: Arc<dyn Archive>,
+    logs: Arc<Logs>,
     catalogue: Arc<Catalogue>,
     metrics: Arc<Metrics>,
 ) -> Delivery {
     Delivery {
         archive: Arc::new(Empty),
         jobs,
+        logs,
         catalogue,
         writer: RecordWriter::closed(),
         client: WebClient::new(AllowedNetworks::default()).unwrap(),

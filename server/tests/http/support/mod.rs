@@ -125,7 +125,8 @@ impl Server {
         let intervals = protocol::order::Intervals::default();
         let reloader = Reloader::new(engine.clone(), catalogue.clone(), jobs_file.clone(), intervals);
         let archive: Arc<dyn Archive> = Arc::new(stand.clone());
-        let notifications = access::no_notifications(archive.clone(), catalogue.clone(), metrics.clone());
+        let notifications =
+            access::no_notifications(archive.clone(), logs.clone(), catalogue.clone(), metrics.clone());
         let app = Services {
             engine,
             events: events.clone(),

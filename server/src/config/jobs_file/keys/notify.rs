@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Key, Shape, key};
+use super::{Key, Range, Shape, key, range};
 use crate::notifications::occasion::Occasion;
 use crate::notifications::target::ChatFormat;
 
@@ -27,6 +27,11 @@ pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
         Shape::Duration,
         "The shortest time between two messages about one occasion; 5m if absent.",
     ),
+    key(
+        "output_lines",
+        Shape::Integer(OUTPUT_LINES),
+        "How many of the last lines of its output a message about a failed job has; none if absent.",
+    ),
 ];
 
 /// The words for `on`.
@@ -42,6 +47,9 @@ pub(in crate::config::jobs_file) const FORMATS: [(&str, ChatFormat); 2] =
 fn formats() -> Vec<&'static str> {
     FORMATS.iter().map(|(name, _)| *name).collect()
 }
+
+/// The limits of `output_lines`. A message has 8 KiB of output at most.
+pub(in crate::config::jobs_file) const OUTPUT_LINES: Range = range(1, 200);
 
 /// How long occasions are counted before the next message, if a target does not say.
 pub(in crate::config::jobs_file) const PERIOD: Duration = Duration::from_secs(300);

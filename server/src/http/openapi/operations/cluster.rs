@@ -132,7 +132,7 @@ pub(super) fn workers() -> Vec<Operation> {
 }
 
 pub(super) fn others() -> Vec<Operation> {
-    let target = json!({ "kind": "slack", "host": "hooks.slack.example", "on": ["failed"], "period_ms": 300_000, "signed": false });
+    let target = json!({ "kind": "slack", "host": "hooks.slack.example", "on": ["failed"], "period_ms": 300_000, "signed": false, "output_lines": 30 });
     vec![
         Operation::get("/api/limits", "limits", "list_limits", "Limits that jobs need now")
             .takes(&[query("name", Kind::Text("resize"), "Only those of this definition or group.")])

@@ -73,6 +73,9 @@ pub struct NotifyTarget {
     pub period_ms: u64,
     /// True if messages are signed.
     pub signed: bool,
+    /// How many of the last lines of the output its messages about failures have; absent if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_lines: Option<u32>,
 }
 
 /// The result of a message that was sent to try a target.
