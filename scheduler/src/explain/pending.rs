@@ -61,7 +61,7 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
     let (true, Some(definition), Some((need_id, need))) = (is_general, definition, need) else {
         return why_waiting_by_search(scheduler, lane);
     };
-    if need.workers.is_empty() {
+    if !need.has_list() {
         let nearest = nearest_group(scheduler, definition, (need_id, need));
         // Their group does not tell whether workers that are set aside admit these jobs.
         let set_aside = scheduler.fleet.workers_set_aside();
@@ -71,7 +71,7 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
         return if is_admitted { PendingReason::Soon } else { nearest };
     }
     let listed: BTreeSet<WorkerId> =
-        need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
+        need.list().iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
     let listed = listed.into_iter().filter_map(|id| scheduler.fleet.worker(id));
     let (count, nearest) = listed.fold((0, None), |(count, nearest), worker| {
         (count + 1, nearest.max(Some(reason_of(scheduler, worker, lane))))
@@ -89,9 +89,9 @@ pub(crate) fn may_run_elsewhere(scheduler: &Scheduler, number: DefinitionNo, hol
         return false;
     };
     let may_run = |reason: PendingReason| reason >= PendingReason::Cordoned;
-    if !need.workers.is_empty() {
+    if need.has_list() {
         let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
-        let mut listed = need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed));
+        let mut listed = need.list().iter().flat_map(|listed| scheduler.fleet.selected(listed));
         return listed.any(|id| {
             let worker = scheduler.fleet.worker(id).filter(|worker| id != holder && !worker.is_draining());
             worker.is_some_and(|worker| may_run(reason_of(scheduler, worker, lane)))
@@ -177,14 +177,15 @@ fn reason_of_group(
     };
     let of_runtime = RuntimeKind::ALL.into_iter().zip(runtimes).find(|(kind, _)| *kind == runtime);
     let state = of_runtime.map_or(RuntimeState::Missing, |(_, state)| *state);
+    let keys = scheduler.fleet.classes().keys_of(need_id);
     let has_labels = || {
         let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
-        facts.is_none_or(|facts| facts.meets_by_labels(need))
+        facts.is_none_or(|facts| facts.meets_by_labels(need) && facts.meets_by_conditions(keys))
     };
-    let reservation = scheduler.fleet.classes().reservation_of(need_id);
+    let reservation = keys.reservation;
     let is_large_enough = || {
         let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
-        facts.is_none_or(|facts| facts.meets_by_resources(reservation))
+        facts.is_none_or(|facts| facts.meets_by_resources(keys))
     };
     match (state, intake) {
         (RuntimeState::Missing, _) => PendingReason::NoRuntime,

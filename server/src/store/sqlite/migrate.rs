@@ -54,6 +54,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("jobs_by_schedule", include_str!("migrations/0037_jobs_by_schedule.sql")),
     ("retries", include_str!("migrations/0038_retries.sql")),
     ("batch_retries", include_str!("migrations/0039_batch_retries.sql")),
+    ("narrowings", include_str!("migrations/0040_narrowings.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

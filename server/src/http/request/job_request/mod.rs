@@ -11,6 +11,7 @@ mod entry_faults;
 mod fields;
 mod job;
 mod json;
+mod narrowing;
 mod rules;
 mod update;
 
