@@ -178,13 +178,6 @@ impl Definitions {
         known.narrowed.as_ref().map(|narrowed| &narrowed.narrowing)
     }
 
-    /// The number of the definition itself.
-    #[must_use]
-    pub fn base(&self, number: DefinitionNo) -> DefinitionNo {
-        let known = self.known.get(number.0 as usize).and_then(Option::as_ref);
-        known.and_then(|known| known.narrowed.as_ref()).map_or(number, |narrowed| narrowed.base)
-    }
-
     /// Number of definitions with a narrowing.
     #[must_use]
     pub fn narrowed_count(&self) -> usize {

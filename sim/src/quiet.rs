@@ -162,7 +162,9 @@ impl World {
     fn is_listed(&self, row: &Row, name: &str, no: u16) -> bool {
         let worker = WorkerSelector::Name(format!("w{no}"));
         let asked = row.narrowing.as_ref().map_or(&[][..], |asked| &asked.workers);
-        [self.workload.listed_workers(name), asked].iter().all(|list| list.is_empty() || list.contains(&worker))
+        [self.workload.listed_workers(name), asked]
+            .iter()
+            .all(|list| list.is_empty() || list.contains(&worker))
     }
 
     /// True if the worker of its attempt never comes back, and is waited for: by the definition, or because no other worker may run the job.

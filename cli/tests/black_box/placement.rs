@@ -122,9 +122,15 @@ async fn a_job_runs_on_the_worker_that_its_submission_asks_for() {
 
     // A definition is only narrowed: this one lists anna.
     let (_, shown) = cli(&["run", "named", "--on", "ben"]);
-    assert!(shown.contains("no connected worker is allowed to run it: this job asks for worker ben"), "{shown}");
+    assert!(
+        shown.contains("no connected worker is allowed to run it: this job asks for worker ben"),
+        "{shown}"
+    );
     let (code, shown) = cli(&["run", "anywhere", "--on", "benn"]);
-    assert!(code != 0 && shown.contains("there is no worker \"benn\"") && shown.contains("did you mean \"ben\"?"), "{shown}");
+    assert!(
+        code != 0 && shown.contains("there is no worker \"benn\"") && shown.contains("did you mean \"ben\"?"),
+        "{shown}"
+    );
     let (_, shown) = cli(&["run", "anywhere", "--on", "zone=c", "--require-worker"]);
     assert!(shown.contains("no_worker"), "{shown}");
 

@@ -116,8 +116,7 @@ async fn a_definition_with_many_keys_has_a_page_of_bounded_length() {
         let (revision, definition) = snapshot.definitions.iter().next().unwrap();
         let definition =
             scheduler::definition::Definition { name: "export".into(), ..(**definition).clone() };
-        let waiting =
-            Waiting {
+        let waiting = Waiting {
             revision: *revision,
             narrowing: None,
             pinned_to: None,

@@ -42,7 +42,10 @@ async fn a_job_may_ask_for_workers_in_every_form_of_the_grammar() {
     for (job, (body, workers, requires)) in (1..).zip(forms) {
         let made = server.post("/api/jobs/resize", body).await;
         assert_eq!(made.status, 201, "{body}: {made:?}");
-        assert_eq!((made.json()["workers"].clone(), made.json()["requires"].clone()), (workers.clone(), requires.clone()));
+        assert_eq!(
+            (made.json()["workers"].clone(), made.json()["requires"].clone()),
+            (workers.clone(), requires.clone())
+        );
         assert_eq!(asked(&server, job).await, (workers, requires), "{body}");
     }
     let list = server.get("/api/jobs?limit=10").await.json();
@@ -56,7 +59,8 @@ async fn a_name_that_no_worker_has_is_refused_with_near_names() {
     let told = told.is_problem(422, "unknown_worker_name");
     assert_eq!((&told["field"], &told["near"][0]), (&json!("workers"), &json!("w1")), "{told}");
     assert_eq!(told["detail"], "there is no worker \"w11\"");
-    let told = server.post("/api/jobs/resize", r#"{"workers":[77]}"#).await.is_problem(422, "unknown_worker_name");
+    let told =
+        server.post("/api/jobs/resize", r#"{"workers":[77]}"#).await.is_problem(422, "unknown_worker_name");
     assert_eq!(told["detail"], "there is no worker 77");
     let list = r#"[{"name":"resize"},{"name":"resize","workers":["nobody-knows"]}]"#;
     let told = server.post("/api/jobs", list).await.is_problem(422, "unknown_worker_name");

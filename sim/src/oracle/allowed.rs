@@ -1,4 +1,4 @@
-//! A job is placed on a worker that its definition allows: labels, exclusive labels, the list of workers.
+//! A job is placed on a worker that its definition allows: labels, exclusive labels, the list of workers; and that it asks for itself.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Oracle {
                 .is_some_and(|facts| meets(facts, definition) && is_listed(facts) && is_asked_for(facts))
             {
                 let what = format!("{} of {} goes to worker {}", it.token, definition.name, it.worker);
-                self.violated(now, "placement: a job runs where its definition and its submission allow it", what);
+                self.violated(now, "placement: a job runs where its definition allows it", what);
             }
             let is_over = |facts: &&WorkerFacts| {
                 Reservation::is_made_by(&definition.container.resources)

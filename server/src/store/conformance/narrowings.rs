@@ -31,7 +31,11 @@ pub(in crate::store) fn the_workers_that_a_job_asks_for_are_kept_with_it(backend
     let added = (1..).zip(&asked).map(|(number, narrowing)| {
         // The second job has labels as well.
         let details = (number == 2).then(|| JobDetails { labels: labels.clone(), ..JobDetails::default() });
-        Change::Added(AddedJob { narrowing: narrowing.clone(), details: details.map(Box::new), ..job(number) })
+        Change::Added(AddedJob {
+            narrowing: narrowing.clone(),
+            details: details.map(Box::new),
+            ..job(number)
+        })
     });
     harness.commit(added.collect());
     let (_, live) = harness.restart();
