@@ -46,7 +46,7 @@ impl Narrowing {
         Self { workers, requires }
     }
 
-    /// What a job has that asks for these workers; none if any worker will do.
+    /// The narrowing to these workers; none if any worker will do.
     #[must_use]
     pub fn asked(workers: Vec<WorkerSelector>, requires: Vec<LabelRule>) -> Option<Arc<Self>> {
         Some(Self::new(workers, requires)).filter(|narrowing| !narrowing.is_empty()).map(Arc::new)

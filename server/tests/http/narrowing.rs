@@ -18,7 +18,7 @@ async fn server() -> Server {
     server
 }
 
-/// What a job asks for, as the API shows it.
+/// The workers and labels that a job asks for, as the API shows them.
 async fn asked(server: &Server, job: u64) -> (Value, Value) {
     let job = server.get(&format!("/api/jobs/{job}")).await.json();
     (job["workers"].clone(), job["requires"].clone())
