@@ -43,15 +43,9 @@ struct DefinitionEntry {
     /// Rules that jobs.yaml has under this name, or had last.
     rules: CurrentRules,
     /// It stands for the jobs of another entry that ask for these workers.
-    narrowed: Option<NarrowedFrom>,
+    narrowing: Option<Arc<Narrowing>>,
     /// Number of entries that stand for jobs of this one with a narrowing.
     narrowings: usize,
-}
-
-#[derive(Clone, Debug)]
-struct NarrowedFrom {
-    base: DefinitionNo,
-    narrowing: Arc<Narrowing>,
 }
 
 /// Rules of a definition that hold for all of its revisions at once.
@@ -71,8 +65,7 @@ impl CurrentRules {
 
 impl DefinitionEntry {
     fn need(&self) -> Need {
-        let narrowing = self.narrowed.as_ref().map(|narrowed| narrowed.narrowing.clone());
-        Need::of(&self.definition, &self.rules.workers, narrowing)
+        Need::of(&self.definition, &self.rules.workers, self.narrowing.clone())
     }
 }
 
@@ -163,7 +156,7 @@ impl Definitions {
             // Never the current definition of its name.
             age: 1,
             rules: entry.rules.clone(),
-            narrowed: Some(NarrowedFrom { base, narrowing: narrowing.clone() }),
+            narrowing: Some(narrowing.clone()),
             narrowings: 0,
         };
         let number = self.add_entry(narrowed);
@@ -174,8 +167,7 @@ impl Definitions {
     /// The narrowing of the jobs with this number.
     #[must_use]
     pub fn narrowing(&self, number: DefinitionNo) -> Option<&Arc<Narrowing>> {
-        let known = self.known.get(number.0 as usize).and_then(Option::as_ref)?;
-        known.narrowed.as_ref().map(|narrowed| &narrowed.narrowing)
+        self.known.get(number.0 as usize).and_then(Option::as_ref)?.narrowing.as_ref()
     }
 
     /// Number of definitions with a narrowing.
@@ -219,7 +211,7 @@ impl Definitions {
         Arc::make_mut(&mut self.published).insert(revision, definition.clone());
         let current = self.current.get(&definition.name).cloned();
         let rules = current.unwrap_or_else(|| CurrentRules::of(&definition));
-        let known = DefinitionEntry { definition, jobs: 0, age: 1, rules, narrowed: None, narrowings: 0 };
+        let known = DefinitionEntry { definition, jobs: 0, age: 1, rules, narrowing: None, narrowings: 0 };
         let number = self.add_entry(known);
         self.by_revision.insert(revision, number);
         number
@@ -296,7 +288,7 @@ impl Definitions {
     /// The shared map equals the table, for the audit.
     #[must_use]
     pub fn publishes_all(&self) -> bool {
-        let known = self.known.iter().flatten().filter(|known| known.narrowed.is_none());
+        let known = self.known.iter().flatten().filter(|known| known.narrowing.is_none());
         let known = || known.clone().map(|known| known.definition.revision);
         known().count() == self.published.len()
             && known().all(|revision| self.published.contains_key(&revision))
