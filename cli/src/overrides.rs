@@ -36,6 +36,10 @@ pub(crate) struct Overrides {
     /// Unique key, instead of the definition's; for a definition with `unique`.
     #[arg(long, value_name = "KEY")]
     pub(crate) unique_key: Option<String>,
+    /// Run it on this worker, by name or id, or on one with this label (rack=7, cores>=8), of those that the definition allows. May be repeated:
+    /// any of the workers, all of the labels.
+    #[arg(long, value_name = "WORKER|LABEL", add = crate::completions::workers())]
+    on: Vec<String>,
     /// Start after this job has succeeded; with :failed, :not_succeeded or :ended, after that outcome. May be repeated.
     #[arg(long, value_name = "ID[:OUTCOME]", value_parser = crate::pipelines::parse_after)]
     after: Vec<Value>,
@@ -44,6 +48,8 @@ pub(crate) struct Overrides {
 impl Overrides {
     /// The fields as the body of a submission has them. Reads the input.
     pub(crate) fn fields(&self) -> Result<Map<String, Value>, Failure> {
+        let (requires, workers): (Vec<&str>, Vec<&str>) =
+            self.on.iter().map(String::as_str).partition(|text| is_condition(text));
         let parts = [
             ("params", object(&self.params, "the parameter")?),
             ("input", self.input.as_deref().map(read_input).transpose()?),
@@ -53,10 +59,17 @@ impl Overrides {
             ("run_at", self.at.as_ref().map(|at| json!(at))),
             ("delay", self.delay.as_ref().map(|delay| json!(delay))),
             ("unique_key", self.unique_key.as_ref().map(|key| json!(key))),
+            ("workers", (!workers.is_empty()).then(|| json!(workers))),
+            ("requires", (!requires.is_empty()).then(|| json!(requires))),
             ("after", (!self.after.is_empty()).then(|| json!(self.after))),
         ];
         Ok(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
     }
+}
+
+/// True for a condition on a label, which has a sign that no name of a worker has.
+fn is_condition(text: &str) -> bool {
+    text.contains(['=', '!', '<', '>', '('])
 }
 
 /// The pairs as an object; nothing if there are none. A name that is given twice is refused, because one of its values would be lost.

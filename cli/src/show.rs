@@ -79,6 +79,7 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("cancel", details.cancel.as_deref().map(cancel_in_words).unwrap_or_default()),
         ("revision", job.revision.clone()),
         ("priority", job.priority.to_string()),
+        ("asks for", job.asks_for_in_words()),
         ("accepted", job.created_at.to_string()),
         ("started", view::optional(job.started_at.as_ref())),
         ("ended", view::optional(job.ended_at.as_ref())),

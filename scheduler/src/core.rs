@@ -29,8 +29,10 @@ use crate::ids::{DefinitionNo, GroupNo, Ticket};
 use crate::job::{AttemptTimeout, Job};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
+use crate::new_jobs::NewJob;
 use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
+use crate::placement::narrowing::Narrowing;
 use crate::placement::searches::PlacementSearches;
 use crate::queue::ReadyQueue;
 use crate::run_on::Parents;
@@ -254,9 +256,30 @@ impl Scheduler {
         if let Some(need) = self.definitions.need(number) {
             self.fleet.add_need(number, need);
         }
+        self.pause_learned(number);
+        number
+    }
+
+    /// The number that stands for the definition of a new job, together with the workers that the job asks for.
+    pub(crate) fn number_of(&mut self, new: &NewJob) -> Option<DefinitionNo> {
+        let base = self.definitions.find(new.revision)?;
+        new.narrowing.as_ref().map_or(Some(base), |narrowing| self.narrow(base, narrowing))
+    }
+
+    /// The number of the jobs of a definition that ask for these workers.
+    pub(crate) fn narrow(&mut self, base: DefinitionNo, narrowing: &Arc<Narrowing>) -> Option<DefinitionNo> {
+        if let Some(known) = self.definitions.find_narrowed(base, narrowing) {
+            return Some(known);
+        }
+        let number = self.definitions.narrow(base, narrowing.clone())?;
+        self.fleet.add_need(number, self.definitions.need(number)?);
+        self.pause_learned(number);
+        Some(number)
+    }
+
+    fn pause_learned(&mut self, number: DefinitionNo) {
         let is_paused = self.definitions.at(number).is_some_and(|it| self.pauses.hold_back(it));
         self.ready.pause_definition(number, is_paused);
-        number
     }
 
     /// The job whose current attempt has this token, if this worker holds it.

@@ -12,7 +12,8 @@ use protocol::Revision;
 use crate::definition::Definition;
 use crate::fleet::classes::Need;
 use crate::ids::DefinitionNo;
-use crate::placement::rules::WorkerSelector;
+use crate::placement::narrowing::Narrowing;
+use crate::placement::rules::{LabelRule, WorkerSelector};
 use crate::table::{Seed, Table};
 
 /// The table of definitions.
@@ -26,6 +27,8 @@ pub struct Definitions {
     by_revision: Table<Revision, DefinitionNo>,
     /// Revisions of the same definition.
     by_name: BTreeSet<(Arc<str>, DefinitionNo)>,
+    /// Definitions with a narrowing, by the number of the definition itself.
+    narrowed: BTreeMap<(DefinitionNo, Arc<Narrowing>), DefinitionNo>,
     /// All definitions by revision, for the snapshot. It is shared and copied only if it changes while a
     /// reader holds it.
     published: Arc<BTreeMap<Revision, Arc<Definition>>>,
@@ -39,6 +42,10 @@ struct DefinitionEntry {
     age: u32,
     /// Rules that jobs.yaml has under this name, or had last.
     rules: CurrentRules,
+    /// It stands for the jobs of another entry that ask for these workers.
+    narrowing: Option<Arc<Narrowing>>,
+    /// Number of entries that stand for jobs of this one with a narrowing.
+    narrowings: usize,
 }
 
 /// Rules of a definition that hold for all of its revisions at once.
@@ -58,7 +65,7 @@ impl CurrentRules {
 
 impl DefinitionEntry {
     fn need(&self) -> Need {
-        Need::of(&self.definition, &self.rules.workers)
+        Need::of(&self.definition, &self.rules.workers, self.narrowing.clone())
     }
 }
 
@@ -72,6 +79,7 @@ impl Definitions {
             current: BTreeMap::new(),
             by_revision: Table::with_hasher(seed),
             by_name: BTreeSet::new(),
+            narrowed: BTreeMap::new(),
             published: Arc::default(),
         }
     }
@@ -88,8 +96,9 @@ impl Definitions {
                 known.age = 0;
             }
         }
+        self.drop_unused_narrowed();
         for (number, slot) in (0..).zip(&mut self.known) {
-            if slot.as_ref().is_some_and(|known| known.age > 1 && known.jobs == 0)
+            if slot.as_ref().is_some_and(|known| known.age > 1 && known.jobs == 0 && known.narrowings == 0)
                 && let Some(known) = slot.take()
             {
                 self.free.insert(number);
@@ -113,6 +122,75 @@ impl Definitions {
         }
     }
 
+    /// Removes definitions with a narrowing that no job refers to.
+    pub fn drop_unused_narrowed(&mut self) {
+        let Self { known, free, by_name, narrowed, .. } = self;
+        narrowed.retain(|(base, _), number| {
+            let slot = known.get_mut(number.0 as usize);
+            let Some(unused) = slot.and_then(|slot| slot.take_if(|it| it.jobs == 0)) else { return true };
+            free.insert(number.0);
+            by_name.remove(&(unused.definition.name.as_str().into(), *number));
+            if let Some(Some(base)) = known.get_mut(base.0 as usize) {
+                base.narrowings -= 1;
+            }
+            false
+        });
+    }
+
+    /// The number of the jobs of a definition that have this narrowing, if there is one.
+    #[must_use]
+    pub fn find_narrowed(&self, base: DefinitionNo, narrowing: &Arc<Narrowing>) -> Option<DefinitionNo> {
+        self.narrowed.get(&(base, narrowing.clone())).copied()
+    }
+
+    /// Gives the jobs of a definition that have this narrowing a number of their own.
+    pub fn narrow(&mut self, base: DefinitionNo, narrowing: Arc<Narrowing>) -> Option<DefinitionNo> {
+        if let Some(known) = self.find_narrowed(base, &narrowing) {
+            return Some(known);
+        }
+        let entry = self.slot_mut(base)?;
+        entry.narrowings += 1;
+        let narrowed = DefinitionEntry {
+            definition: entry.definition.clone(),
+            jobs: 0,
+            // Never the current definition of its name.
+            age: 1,
+            rules: entry.rules.clone(),
+            narrowing: Some(narrowing.clone()),
+            narrowings: 0,
+        };
+        let number = self.add_entry(narrowed);
+        self.narrowed.insert((base, narrowing), number);
+        Some(number)
+    }
+
+    /// The narrowing of the jobs with this number.
+    #[must_use]
+    pub fn narrowing(&self, number: DefinitionNo) -> Option<&Arc<Narrowing>> {
+        self.known.get(number.0 as usize).and_then(Option::as_ref)?.narrowing.as_ref()
+    }
+
+    /// Number of definitions with a narrowing.
+    #[must_use]
+    pub fn narrowed_count(&self) -> usize {
+        self.narrowed.len()
+    }
+
+    /// Number of definitions with a narrowing that a job refers to, and of different conditions among them. Walks over all of them.
+    #[must_use]
+    pub fn narrowings_in_use(&self) -> (usize, usize) {
+        let is_used = |number: &DefinitionNo| {
+            self.known.get(number.0 as usize).and_then(Option::as_ref).is_some_and(|known| known.jobs > 0)
+        };
+        let used = self.narrowed.iter().filter(|(_, number)| is_used(number));
+        let conditions: BTreeSet<&[LabelRule]> = used
+            .clone()
+            .map(|((_, narrowing), _)| &narrowing.requires[..])
+            .filter(|conditions| !conditions.is_empty())
+            .collect();
+        (used.count(), conditions.len())
+    }
+
     /// The definitions in the current file.
     fn current(&self) -> impl Iterator<Item = &Definition> {
         self.known.iter().flatten().filter(|known| known.age == 0).map(|known| known.definition.as_ref())
@@ -129,14 +207,20 @@ impl Definitions {
         if let Some(number) = self.by_revision.get(&definition.revision) {
             return *number;
         }
-        let free = self.free.pop_first().map_or(self.known.len(), |number| number as usize);
-        let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
-        self.by_revision.insert(definition.revision, number);
-        self.by_name.insert((definition.name.as_str().into(), number));
-        Arc::make_mut(&mut self.published).insert(definition.revision, definition.clone());
+        let revision = definition.revision;
+        Arc::make_mut(&mut self.published).insert(revision, definition.clone());
         let current = self.current.get(&definition.name).cloned();
         let rules = current.unwrap_or_else(|| CurrentRules::of(&definition));
-        let known = DefinitionEntry { definition, jobs: 0, age: 1, rules };
+        let known = DefinitionEntry { definition, jobs: 0, age: 1, rules, narrowing: None, narrowings: 0 };
+        let number = self.add_entry(known);
+        self.by_revision.insert(revision, number);
+        number
+    }
+
+    fn add_entry(&mut self, known: DefinitionEntry) -> DefinitionNo {
+        let free = self.free.pop_first().map_or(self.known.len(), |number| number as usize);
+        let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
+        self.by_name.insert((known.definition.name.as_str().into(), number));
         match self.known.get_mut(free) {
             Some(slot) => *slot = Some(known),
             None => self.known.push(Some(known)),
@@ -150,7 +234,7 @@ impl Definitions {
         self.by_revision.get(&revision).copied()
     }
 
-    /// The indices of all revisions of a definition.
+    /// The indices of all revisions of a definition, and of its jobs with narrowings.
     pub fn named(&self, name: &str) -> impl Iterator<Item = DefinitionNo> {
         let name: Arc<str> = name.into();
         let range = (name.clone(), DefinitionNo(0))..=(name, DefinitionNo(u32::MAX));
@@ -204,7 +288,8 @@ impl Definitions {
     /// The shared map equals the table, for the audit.
     #[must_use]
     pub fn publishes_all(&self) -> bool {
-        let known = || self.known.iter().flatten().map(|known| known.definition.revision);
+        let known = self.known.iter().flatten().filter(|known| known.narrowing.is_none());
+        let known = || known.clone().map(|known| known.definition.revision);
         known().count() == self.published.len()
             && known().all(|revision| self.published.contains_key(&revision))
     }

@@ -20,6 +20,7 @@ use crate::job::{Job, LiveState};
 use crate::limits::{LimitFacts, LimitSelection, LimitsFacts};
 use crate::pauses::PauseTarget;
 use crate::placement;
+use crate::placement::narrowing::Narrowing;
 use crate::queue::{LaneKey, QueueKey};
 use crate::run_on::{Parent, ParentFacts};
 use crate::state::State;
@@ -36,6 +37,8 @@ pub struct Explanation {
     pub pending: Option<PendingReason>,
     /// The job's definition.
     pub definition: Arc<Definition>,
+    /// The workers that the job asks for, of those that the definition allows.
+    pub narrowing: Option<Arc<Narrowing>>,
     /// The limits that the job needs, with their state.
     pub limits: Vec<LimitFacts>,
     /// The pauses that keep it from a start, with their beginnings.
@@ -132,6 +135,7 @@ impl Scheduler {
             state,
             pending,
             definition,
+            narrowing: self.definitions.narrowing(job.definition).cloned(),
             limits,
             pauses,
             before,

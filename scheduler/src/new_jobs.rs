@@ -12,6 +12,7 @@ use protocol::{JobId, Revision, Timestamp};
 use crate::dependencies::Dependency;
 use crate::details::JobDetails;
 use crate::job::AttemptTimeout;
+use crate::placement::narrowing::Narrowing;
 use crate::run_on::MemberPlan;
 
 /// One job of a submission.
@@ -35,6 +36,8 @@ pub struct NewJob {
     pub hook_depth: u8,
     /// The workers of its members, if it repeats some of those of an earlier parent; its definition decides otherwise.
     pub members: Option<MemberPlan>,
+    /// The workers that it asks for, of those that its definition allows; never empty.
+    pub narrowing: Option<Arc<Narrowing>>,
     /// Its unique key, if the request says one; the definition has a rule then.
     pub unique_key: Option<Arc<str>>,
     /// Data that no decision depends on; passed through to the change.
@@ -93,6 +96,15 @@ impl NewJobs {
             Self::Copies(job, count) => (&[][..], Some((&**job, *count as usize))),
         };
         each.iter().chain(copy.into_iter().flat_map(|(job, count)| iter::repeat_n(job, count)))
+    }
+
+    /// The jobs in order; copies come once.
+    pub fn distinct(&self) -> impl Iterator<Item = &NewJob> {
+        match self {
+            Self::Each(jobs) => jobs.as_slice(),
+            Self::Copies(job, _) => core::slice::from_ref(&**job),
+        }
+        .iter()
     }
 }
 

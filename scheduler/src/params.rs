@@ -60,17 +60,21 @@ pub enum Field {
     Params,
     /// Priority of the job.
     Priority,
+    /// Conditions on the labels of its worker.
+    Requires,
     /// The start: `run_at` and `delay`.
     RunAt,
     /// Timeout of an attempt.
     Timeout,
     /// The unique key, instead of the definition's.
     UniqueKey,
+    /// The workers that may run it.
+    Workers,
 }
 
 impl Field {
     /// All fields, in the order of their names.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::After,
         Self::Args,
         Self::Environment,
@@ -78,9 +82,11 @@ impl Field {
         Self::Labels,
         Self::Params,
         Self::Priority,
+        Self::Requires,
         Self::RunAt,
         Self::Timeout,
         Self::UniqueKey,
+        Self::Workers,
     ];
 
     /// Name in `allow` and in the body of a submission.
@@ -94,9 +100,11 @@ impl Field {
             Self::Labels => "labels",
             Self::Params => "params",
             Self::Priority => "priority",
+            Self::Requires => "requires",
             Self::RunAt => "run_at",
             Self::Timeout => "timeout",
             Self::UniqueKey => "unique_key",
+            Self::Workers => "workers",
         }
     }
 }

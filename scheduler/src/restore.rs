@@ -24,6 +24,7 @@ use crate::limits::keys::JobKeys;
 use crate::limits::{RateRow, gate};
 use crate::pauses::Pauses;
 use crate::placement;
+use crate::placement::narrowing::Narrowing;
 use crate::reconcile;
 use crate::reservation::Reserved;
 use crate::run_on::SetRole;
@@ -54,6 +55,8 @@ pub struct LiveJob {
     pub timeout: Option<AttemptTimeout>,
     /// It adds something to its definition.
     pub has_overrides: bool,
+    /// The workers that it asks for.
+    pub narrowing: Option<Arc<Narrowing>>,
     /// Values of the keys of its definition's limits.
     pub keys: Option<Box<JobKeys>>,
     /// Attempts that used the job's budget.
@@ -178,10 +181,12 @@ impl Scheduler {
     /// Adds a job that has not ended. Its definition and its worker must have been added before; returns
     /// false if the definition is unknown.
     pub fn restore_job(&mut self, now: Now, live: LiveJob) -> bool {
-        let Some(definition) = self.definitions.find(live.revision) else {
+        let Some(base) = self.definitions.find(live.revision) else {
             return false;
         };
         let id = live.job;
+        let narrowed = live.narrowing.as_ref().and_then(|narrowing| self.narrow(base, narrowing));
+        let definition = narrowed.unwrap_or(base);
         let mut job = Job {
             definition,
             priority: live.priority,

@@ -18,6 +18,7 @@ use crate::ids::NeedId;
 use crate::limits::gate;
 use crate::limits::keys::KeySetNo;
 use crate::pauses::Pauses;
+use crate::placement::narrowing::Narrowing;
 use crate::queue::LaneKey;
 use crate::step::PendingReason;
 
@@ -47,10 +48,12 @@ pub struct Snapshot {
 }
 
 /// Jobs that wait in the same lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
     /// The revision of their definition.
     pub revision: Revision,
+    /// The workers that they ask for.
+    pub narrowing: Option<Arc<Narrowing>>,
     /// The only worker that may run them, if there is one.
     pub pinned_to: Option<WorkerId>,
     /// The reason for waiting.
@@ -89,13 +92,14 @@ impl Scheduler {
         for (number, pinned_to, counts) in self.ready.counts() {
             let Some(definition) = self.definitions.at(number) else { continue };
             let revision = definition.revision;
+            let narrowing = || self.definitions.narrowing(number).cloned();
             let lane = match pinned_to {
                 Some(only) => LaneKey::Pinned(only, number, KeySetNo::UNLIMITED),
                 None => LaneKey::Definition(number, KeySetNo::UNLIMITED),
             };
             if self.ready.is_paused(number) {
                 let (reason, count) = (PendingReason::Paused, counts.jobs as u64);
-                waiting.push(Waiting { revision, pinned_to, reason, count });
+                waiting.push(Waiting { revision, narrowing: narrowing(), pinned_to, reason, count });
                 continue;
             }
             let why = || pending::why_waiting(self, lane);
@@ -115,6 +119,7 @@ impl Scheduler {
             let rows = reasons.into_iter().filter(|(count, _)| *count > 0);
             waiting.extend(rows.map(|(count, reason)| Waiting {
                 revision,
+                narrowing: narrowing(),
                 pinned_to,
                 reason,
                 count: count as u64,

@@ -36,6 +36,7 @@ use crate::job::AttemptTimeout;
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
 use crate::pauses::PauseTarget;
+use crate::placement::narrowing::Narrowing;
 use crate::run_on::{MemberRow, ParentRow, WorkerUse};
 use crate::schedules::{FireRow, ScheduleRow};
 use crate::state::State;
@@ -248,6 +249,8 @@ pub struct AddedJob {
     pub batch: Option<JobId>,
     /// The ended job that it repeats.
     pub retry_of: Option<JobId>,
+    /// The workers that it asks for; those of its parent if it is a member.
+    pub narrowing: Option<Arc<Narrowing>>,
     /// Values of the keys of its definition's limits.
     pub keys: Option<Box<JobKeys>>,
     /// Data that no decision depends on.

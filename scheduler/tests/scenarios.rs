@@ -124,7 +124,7 @@ fn obstacle(world: &World, obstacle: Obstacle) -> String {
             format!("excluded ({}) for {}ms", kind(of), until.since(world.now.up).as_millis())
         }
         Obstacle::TooLarge(kind) | Obstacle::Resources(kind) => format!("{} {kind:?}", obstacle.name()),
-        Obstacle::Requirement(index) => format!("requirement {index}"),
+        Obstacle::Requirement(index) | Obstacle::Condition(index) => format!("{} {index}", obstacle.name()),
         Obstacle::PinnedElsewhere(worker) => format!("pinned_elsewhere (worker {worker})"),
         other => other.name().into(),
     }

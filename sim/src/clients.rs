@@ -10,6 +10,8 @@ use scheduler::input::{
     BackfillRequest, CancelRequest, CancelScope, Input, Key, PauseRequest, ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
+use scheduler::placement::narrowing::Narrowing;
+use scheduler::placement::rules::{Condition, LabelRule, WorkerSelector};
 use scheduler::schedule::backfill::{SlotFate, plan};
 use scheduler::step::Answer;
 
@@ -99,6 +101,7 @@ impl World {
             priority: order.priority,
             timeout: order.timeout,
             run_at: order.delay.map(|delay| StartTime::At(now + delay)),
+            narrowing: narrowing(number),
             details: Some(Box::new(JobDetails {
                 labels: vec![(LABEL.into(), (number % 3).to_string())],
                 ..JobDetails::default()
@@ -163,3 +166,15 @@ impl World {
 
 /// A client that was never answered gives up some day.
 const TRIES_MAX: u32 = 20;
+
+/// The workers that the jobs of a request ask for: of some by their names, of some by a label that operators change.
+fn narrowing(number: u32) -> Option<Arc<Narrowing>> {
+    let named = |names: [&str; 2]| names.map(|name| WorkerSelector::Name(name.to_owned())).to_vec();
+    let in_a = LabelRule { label: "zone".to_owned(), condition: Condition::In(vec!["a".to_owned()]) };
+    match number % 11 {
+        2 => Narrowing::asked(named(["w0", "w1"]), Vec::new()),
+        5 => Narrowing::asked(Vec::new(), vec![in_a]),
+        8 => Narrowing::asked(named(["w1", "w2"]), vec![in_a]),
+        _ => None,
+    }
+}

@@ -122,8 +122,8 @@ impl World {
                 let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));
                 (last.is_some() && definition.retry.on == RetryOn::Same)
                     || self.waits_for_the_gone(row)
-                    || self.has_no_place(job, &definition.name)
-                    || self.lists_only_the_gone(&definition.name)
+                    || self.has_no_place(job, row, &definition.name)
+                    || self.lists_only_the_gone(row, &definition.name)
             }
             // An attempt on a worker that never comes back may have started.
             State::Assigned | State::Running => self.is_kept_by_the_gone(job, row),
@@ -143,21 +143,28 @@ impl World {
     }
 
     /// True if the job is a member, and each worker that it may go to is gone, not listed, or taken by a sibling.
-    fn has_no_place(&self, job: JobId, name: &str) -> bool {
-        let listed = self.workload.listed_workers(name);
-        let is_listed =
-            |no: u16| listed.is_empty() || listed.contains(&WorkerSelector::Name(format!("w{no}")));
+    fn has_no_place(&self, job: JobId, row: &Row, name: &str) -> bool {
+        let is_listed = |no: u16| self.is_listed(row, name, no);
         let alive = self.machines.iter().filter(|it| !it.is_gone && is_listed(it.no));
         let workers: Vec<_> =
             alive.filter_map(|it| it.directory.membership.map(|membership| membership.worker)).collect();
         self.server.disk.has_no_place(job, &workers)
     }
 
-    /// True if jobs.yaml lists workers for these jobs, whatever their revisions say, and none of them will come back.
-    fn lists_only_the_gone(&self, name: &str) -> bool {
-        let listed = self.workload.listed_workers(name);
-        let is_listed = |no: u16| listed.contains(&WorkerSelector::Name(format!("w{no}")));
-        !listed.is_empty() && !self.machines.iter().any(|it| !it.is_gone && is_listed(it.no))
+    /// True if jobs.yaml or the submission lists workers for this job, whatever its revision says, and none of them will come back.
+    fn lists_only_the_gone(&self, row: &Row, name: &str) -> bool {
+        let asks = row.narrowing.as_ref().is_some_and(|asked| !asked.workers.is_empty());
+        let has_list = asks || !self.workload.listed_workers(name).is_empty();
+        has_list && !self.machines.iter().any(|it| !it.is_gone && self.is_listed(row, name, it.no))
+    }
+
+    /// True if jobs.yaml and the submission of a job allow this machine by its name.
+    fn is_listed(&self, row: &Row, name: &str, no: u16) -> bool {
+        let worker = WorkerSelector::Name(format!("w{no}"));
+        let asked = row.narrowing.as_ref().map_or(&[][..], |asked| &asked.workers);
+        [self.workload.listed_workers(name), asked]
+            .iter()
+            .all(|list| list.is_empty() || list.contains(&worker))
     }
 
     /// True if the worker of its attempt never comes back, and is waited for: by the definition, or because no other worker may run the job.
@@ -167,7 +174,7 @@ impl World {
         let has_no_other = || {
             let name = &definition.name;
             let is_retried = definition.loss.on_lost == OnLost::Retry;
-            is_retried && (self.has_no_place(job, name) || self.lists_only_the_gone(name))
+            is_retried && (self.has_no_place(job, row, name) || self.lists_only_the_gone(row, name))
         };
         is_gone && (definition.given_up_after(false).is_none() || has_no_other())
     }

@@ -22,6 +22,7 @@ use crate::{jobs, view};
   longshore retry 12 -e SIZE=640 -- --verbose           with changes laid over what the job had
   longshore retry 12 --input fixed.json --delay 10m     with another input, in ten minutes
   longshore retry 12 --clear input --clear params.size  without its input and this parameter
+  longshore retry 12 --on web-4                         on another worker than the one that it asked for
   longshore retry 12 --members failed                   of a job on several workers: those that did not succeed
   longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
   longshore logs -f \"$(longshore retry 12 -o json | jq .id)\"
@@ -50,8 +51,8 @@ pub(crate) struct RetryFlags {
     /// Label to set or replace; --label selects jobs. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = overrides::pair)]
     set_label: Vec<(String, String)>,
-    /// Leave out this field of the job: args, environment, input, labels, params, priority, timeout, or a parameter as params.NAME.
-    /// May be repeated.
+    /// Leave out this field of the job: args, environment, input, labels, params, priority, requires, timeout, workers, or a parameter
+    /// as params.NAME. May be repeated.
     #[arg(long, value_name = "FIELD")]
     clear: Vec<String>,
     /// Arguments that replace those of the job.

@@ -10,6 +10,7 @@ jobs:
   gpu: { requires: [gpu, cores >= 8] }
   near: { prefers: { zone=b: 10 } }
   named: { specific_worker_ids: [anna, 77] }
+  everywhere: { run_on: all }
 ";
 
 fn cluster() -> Cluster {
@@ -96,4 +97,60 @@ async fn slots_of_zero_are_unbounded() {
     let (code, shown) = cluster.run_cli(&["slots", "anna", "0", "--server", &server]);
     assert_eq!(code, 0, "{shown}");
     api.wait_for_worker("anna", |worker| worker["slots"] == 10_000).await;
+}
+
+#[tokio::test]
+async fn a_job_runs_on_the_worker_that_its_submission_asks_for() {
+    let cluster = cluster();
+    let _server = cluster.start_server(&[]).await;
+    let flags = |zone| ["--no-docker", "--allow-fake", "--label", zone];
+    let _anna = cluster.start_worker("anna", &flags("zone=a"));
+    let ben = cluster.start_worker("ben", &flags("zone=b"));
+    let api = cluster.api();
+    for name in ["anna", "ben"] {
+        api.wait_for_ready_worker(name).await;
+    }
+    let address = cluster.address();
+    let cli = |words: &[&str]| cluster.run_cli(&[words, &["--server", &address]].concat());
+    for (number, asked, worker) in
+        [(1, "ben", "ben"), (2, "anna", "anna"), (3, "zone=b", "ben"), (4, "zone in (a, x)", "anna")]
+    {
+        let (code, shown) = cli(&["run", "anywhere", "--on", asked, "--wait=60s"]);
+        assert_eq!(code, 0, "{shown}");
+        assert_eq!(worker_of(&api.get(&format!("/api/jobs/{number}")).await), worker, "{asked}");
+    }
+
+    // A definition is only narrowed: this one lists anna.
+    let (_, shown) = cli(&["run", "named", "--on", "ben"]);
+    assert!(
+        shown.contains("no connected worker is allowed to run it: this job asks for worker ben"),
+        "{shown}"
+    );
+    let (code, shown) = cli(&["run", "anywhere", "--on", "benn"]);
+    assert!(
+        code != 0 && shown.contains("there is no worker \"benn\"") && shown.contains("did you mean \"ben\"?"),
+        "{shown}"
+    );
+    let (_, shown) = cli(&["run", "anywhere", "--on", "zone=c", "--require-worker"]);
+    assert!(shown.contains("no_worker"), "{shown}");
+
+    // Of a job on all workers, those that are asked for have a member.
+    let (code, shown) = cli(&["run", "everywhere", "--on", "zone=b", "--wait=60s"]);
+    assert_eq!(code, 0, "{shown}");
+    let members = api.get("/api/jobs?member_of=6").await;
+    assert_eq!(members.as_array().map(Vec::len), Some(1), "{members}");
+    assert_eq!(members[0]["worker"]["name"], "ben");
+
+    // A worker that is away is waited for, also by a retry.
+    drop(ben);
+    api.wait_for_worker("ben", |it| it["connected"] == false).await;
+    let (_, shown) = cli(&["retry", "1"]);
+    assert!(shown.contains("tries job 1 again"), "{shown}");
+    let id = api.all_jobs().await.iter().filter_map(|job| job["id"].as_u64()).max().expect("a job");
+    let (_, shown) = cli(&["explain", &id.to_string()]);
+    assert!(shown.contains("this job asks for worker ben"), "{shown}");
+    let (_, shown) = cli(&["show", &id.to_string()]);
+    assert!(shown.contains("asks for     worker ben"), "{shown}");
+    let _ben = cluster.start_worker("ben", &flags("zone=b"));
+    assert_eq!(worker_of(&ended(&cluster, id).await), "ben");
 }

@@ -4,6 +4,7 @@ use protocol::{JobId, Uptime, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::Worker;
+use crate::fleet::classes::Need;
 use crate::placement;
 use crate::placement::exclusion::Excluded;
 use crate::placement::rules::{EXCLUSIVE, exclusive_labels};
@@ -18,6 +19,8 @@ pub enum Obstacle {
     PinnedElsewhere(WorkerId),
     /// The job's definition lists other workers.
     NotListed,
+    /// The job asks for other workers.
+    NotAskedFor,
     /// Another member of the job's parent is or was on the worker.
     Sibling,
     /// The worker is not connected.
@@ -28,6 +31,8 @@ pub enum Obstacle {
     NoRuntime,
     /// The worker does not meet the condition with this index in the definition's `requires`.
     Requirement(u16),
+    /// The worker does not meet the condition with this index that the job itself has.
+    Condition(u16),
     /// The worker takes only jobs that ask for each of its exclusive labels.
     Exclusive,
     /// The worker offers less of this resource than the job reserves.
@@ -61,6 +66,8 @@ impl Obstacle {
         match self {
             Self::PinnedElsewhere(_) => "pinned_elsewhere",
             Self::NotListed => "not_listed",
+            Self::NotAskedFor => "not_asked_for",
+            Self::Condition(_) => "condition",
             Self::Sibling => "sibling",
             Self::Requirement(_) => "requirement",
             Self::Exclusive => "exclusive",
@@ -86,9 +93,12 @@ impl Obstacle {
             Self::PinnedElsewhere(_) => PendingReason::PinnedWorkerAway,
             Self::Offline | Self::Unreachable => PendingReason::NoWorker,
             Self::NoRuntime => PendingReason::NoRuntime,
-            Self::NotListed | Self::Sibling | Self::Requirement(_) | Self::Exclusive => {
-                PendingReason::NoMatch
-            }
+            Self::NotListed
+            | Self::NotAskedFor
+            | Self::Sibling
+            | Self::Requirement(_)
+            | Self::Condition(_)
+            | Self::Exclusive => PendingReason::NoMatch,
             Self::TooLarge(_) => PendingReason::TooLarge,
             Self::RuntimeUnavailable => PendingReason::RuntimeUnavailable,
             Self::Cordoned | Self::Draining => PendingReason::Cordoned,
@@ -116,7 +126,9 @@ pub(crate) fn obstacles<'s>(
     let runtime = definition.map(|definition| definition.runtime()).filter(|_| !is_away);
     let first = [
         lane.pinned_to().filter(|only| *only != id).map(Obstacle::PinnedElsewhere),
-        need.is_some_and(|need| !need.lists(id, &worker.row.name)).then_some(Obstacle::NotListed),
+        need.is_some_and(|need| !need.is_listed_by_definition(id, &worker.row.name))
+            .then_some(Obstacle::NotListed),
+        need.is_some_and(|need| !need.is_asked_for(id, &worker.row.name)).then_some(Obstacle::NotAskedFor),
         lane.distinct_of()
             .filter(|of| !placement::siblings_allow(scheduler, *of, id))
             .map(|_| Obstacle::Sibling),
@@ -128,6 +140,8 @@ pub(crate) fn obstacles<'s>(
     let known = need.filter(|_| worker.class().is_some());
     let requires = known.into_iter().flat_map(|need| &need.requires);
     let unmet = (0..).zip(requires).filter(|(_, rule)| !rule.holds(worker.label(&rule.label)));
+    let conditions = known.into_iter().flat_map(Need::conditions);
+    let unmet_conditions = (0..).zip(conditions).filter(|(_, rule)| !rule.holds(worker.label(&rule.label)));
     let is_exclusive = known
         .is_some_and(|need| exclusive_labels(worker.label(EXCLUSIVE)).any(|label| !need.asks_for(&label)));
     // The offer of a disconnected worker may change until it returns.
@@ -156,5 +170,6 @@ pub(crate) fn obstacles<'s>(
         worker.link.is_joining().then_some(Obstacle::Joining),
     ];
     let unmet = unmet.map(|(index, _)| Obstacle::Requirement(index));
-    first.into_iter().flatten().chain(unmet).chain(rest.into_iter().flatten())
+    let unmet_conditions = unmet_conditions.map(|(index, _)| Obstacle::Condition(index));
+    first.into_iter().flatten().chain(unmet).chain(unmet_conditions).chain(rest.into_iter().flatten())
 }

@@ -63,7 +63,7 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
     let (true, Some(definition), Some((need_id, need))) = (is_general, definition, need) else {
         return why_waiting_by_search(scheduler, lane);
     };
-    if need.workers.is_empty() {
+    if !need.has_list() {
         let nearest = nearest_group(scheduler, definition, (need_id, need));
         // Their group does not tell whether workers that are set aside admit these jobs.
         let set_aside = scheduler.fleet.workers_set_aside();
@@ -73,7 +73,7 @@ pub(crate) fn why_waiting(scheduler: &Scheduler, lane: LaneKey) -> PendingReason
         return if is_admitted { PendingReason::Soon } else { nearest };
     }
     let listed: BTreeSet<WorkerId> =
-        need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
+        need.list().iter().flat_map(|listed| scheduler.fleet.selected(listed)).collect();
     let listed = listed.into_iter().filter_map(|id| scheduler.fleet.worker(id));
     let (count, nearest) = listed.fold((0, None), |(count, nearest), worker| {
         (count + 1, nearest.max(Some(reason_of(scheduler, worker, lane))))
@@ -154,10 +154,12 @@ pub(crate) fn reason_of_group(
     let of_runtime = RuntimeKind::ALL.into_iter().zip(runtimes).find(|(kind, _)| *kind == runtime);
     let state = of_runtime.map_or(RuntimeState::Missing, |(_, state)| *state);
     let facts = class.and_then(|class| scheduler.fleet.classes().facts(class));
-    let reservation = scheduler.fleet.classes().reservation_of(need_id);
+    let keys = scheduler.fleet.classes().keys_of(need_id);
+    let reservation = keys.reservation;
     // Closures: only few groups come as far as these comparisons.
-    let has_labels = || facts.is_none_or(|facts| facts.meets_by_labels(need));
-    let is_large_enough = || facts.is_none_or(|facts| facts.meets_by_resources(reservation));
+    let has_labels =
+        || facts.is_none_or(|facts| facts.meets_by_labels(need) && facts.meets_by_conditions(keys));
+    let is_large_enough = || facts.is_none_or(|facts| facts.meets_by_resources(keys));
     match (state, intake) {
         (RuntimeState::Missing, _) => PendingReason::NoRuntime,
         _ if !has_labels() => PendingReason::NoMatch,

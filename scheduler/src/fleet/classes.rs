@@ -6,6 +6,7 @@
 //!
 //! Of a worker's labels only those count that some need names: workers that differ by their host names alone are of one class.
 
+mod facts;
 mod need;
 mod open;
 
@@ -13,14 +14,15 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use protocol::WorkerId;
 use protocol::resources::OfferedResources;
-use protocol::{RuntimeKind, WorkerId};
 
+pub use facts::ClassFacts;
 pub use need::Need;
 pub use open::{OpenWorkers, Position};
 
 use crate::ids::{DefinitionNo, NeedId};
-use crate::placement::rules::WorkerSelector;
+use crate::placement::rules::{LabelRule, WorkerSelector};
 use crate::reservation::{InUse, Reservation};
 
 /// Identifies a class.
@@ -31,51 +33,17 @@ pub struct ClassId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationId(u32);
 
-/// Facts that the workers of a class have in common.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClassFacts {
-    /// Runtimes that answer, ordered.
-    pub runtimes: Vec<RuntimeKind>,
-    /// Labels that some need names, ordered by name.
-    pub labels: Vec<(String, String)>,
-    /// Exclusive labels, ordered.
-    pub exclusive: Vec<String>,
-    /// Reservations that fit on these workers while they are idle, ordered.
-    pub fitting: Vec<ReservationId>,
-}
+/// Identifies the conditions of a narrowing, until all needs are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConditionsId(u32);
 
-impl ClassFacts {
-    fn label(&self, name: &str) -> Option<&str> {
-        self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
-    }
-
-    /// Workers of this class may take jobs with this need. The list of workers in the need is not looked at.
-    #[must_use]
-    pub fn meets(&self, need: &Need, reservation: Option<ReservationId>) -> bool {
-        self.runtimes.contains(&need.runtime)
-            && self.meets_by_labels(need)
-            && self.meets_by_resources(reservation)
-    }
-
-    /// Workers of this class offer as much as this reservation.
-    #[must_use]
-    pub fn meets_by_resources(&self, reservation: Option<ReservationId>) -> bool {
-        reservation.is_none_or(|reservation| self.fitting.binary_search(&reservation).is_ok())
-    }
-
-    /// The labels of this class are such as jobs with this need ask for. Neither the runtime nor the list of workers is looked at.
-    #[must_use]
-    pub fn meets_by_labels(&self, need: &Need) -> bool {
-        need.requires.iter().all(|rule| rule.holds(self.label(&rule.label)))
-            && self.exclusive.iter().all(|label| need.asks_for(label))
-    }
-
-    /// Sum of the weights of the preferences that hold.
-    #[must_use]
-    pub fn score(&self, need: &Need) -> i64 {
-        let holding = need.prefers.iter().filter(|it| it.rule.holds(self.label(&it.rule.label)));
-        holding.map(|it| i64::from(it.weight)).sum()
-    }
+/// Numbers of the parts of a need that are compared with each worker once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeedKeys {
+    /// Absent if the need reserves nothing.
+    pub reservation: Option<ReservationId>,
+    /// Absent if no narrowing has conditions.
+    pub conditions: Option<ConditionsId>,
 }
 
 /// All classes and needs.
@@ -95,6 +63,9 @@ pub struct Classes {
     /// Reservations that some need asks for.
     reservations: Vec<Reservation>,
     by_reservation: BTreeMap<Reservation, ReservationId>,
+    /// Conditions of narrowings.
+    conditions: Vec<Vec<LabelRule>>,
+    by_conditions: BTreeMap<Vec<LabelRule>, ConditionsId>,
 }
 
 #[derive(Debug, Default)]
@@ -112,7 +83,7 @@ struct Class {
 #[derive(Debug)]
 struct NeedEntry {
     need: Need,
-    reservation: Option<ReservationId>,
+    keys: NeedKeys,
     /// Classes that meet it, with their scores.
     classes: BTreeMap<ClassId, i64>,
 }
@@ -127,14 +98,16 @@ impl Classes {
         self.labels.clear();
         self.reservations.clear();
         self.by_reservation.clear();
+        self.conditions.clear();
+        self.by_conditions.clear();
         self.classes.iter_mut().for_each(|class| class.needs.clear());
         for (number, need) in needs {
             self.add_need(number, need);
         }
     }
 
-    /// Sets the need of a definition. Returns true if it names a label or a reservation that no other need does: then all workers must be
-    /// classified again.
+    /// Sets the need of a definition. Returns true if it names a label, a reservation or conditions of a narrowing that no other need does: then
+    /// all workers must be classified again.
     pub fn add_need(&mut self, number: DefinitionNo, need: Need) -> bool {
         let id = self.by_need.get(&need).copied();
         let (id, is_new_fact) = id.map_or_else(|| self.intern_need(need), |id| (id, false));
@@ -142,27 +115,32 @@ impl Classes {
         is_new_fact
     }
 
-    // Matches the need with all classes. It happens once for a kind of need, when jobs.yaml is read.
+    // Matches the need with all classes. It happens once for a kind of need, when jobs.yaml is read, or when a job asks for workers as no other
+    // one did.
     fn intern_need(&mut self, need: Need) -> (NeedId, bool) {
         let id = NeedId(u32::try_from(self.needs.len()).unwrap_or(u32::MAX));
-        let before = (self.labels.len(), self.reservations.len());
+        let facts = |it: &Self| (it.labels.len(), it.reservations.len(), it.conditions.len());
+        let before = facts(self);
         self.labels.extend(need.labels().cloned());
-        let reservation = (!need.reserves.is_empty()).then(|| self.intern_reservation(&need.reserves));
-        for listed in &need.workers {
+        let keys = NeedKeys {
+            reservation: (!need.reserves.is_empty()).then(|| self.intern_reservation(&need.reserves)),
+            conditions: (!need.conditions().is_empty()).then(|| self.intern_conditions(need.conditions())),
+        };
+        for listed in need.list() {
             self.listing.entry(listed.clone()).or_default().insert(id);
         }
         let mut classes = BTreeMap::new();
         for (class_id, class) in (0..).map(ClassId).zip(&mut self.classes) {
-            if !class.workers.is_empty() && class.facts.meets(&need, reservation) {
+            if !class.workers.is_empty() && class.facts.meets(&need, keys) {
                 classes.insert(class_id, class.facts.score(&need));
-                if need.workers.is_empty() {
+                if !need.has_list() {
                     class.needs.insert(id);
                 }
             }
         }
         self.by_need.insert(need.clone(), id);
-        self.needs.push(NeedEntry { need, reservation, classes });
-        (id, (self.labels.len(), self.reservations.len()) != before)
+        self.needs.push(NeedEntry { need, keys, classes });
+        (id, facts(self) != before)
     }
 
     fn intern_reservation(&mut self, reservation: &Reservation) -> ReservationId {
@@ -175,10 +153,48 @@ impl Classes {
         id
     }
 
+    fn intern_conditions(&mut self, conditions: &[LabelRule]) -> ConditionsId {
+        if let Some(known) = self.by_conditions.get(conditions) {
+            return *known;
+        }
+        let id = ConditionsId(u32::try_from(self.conditions.len()).unwrap_or(u32::MAX));
+        self.conditions.push(conditions.to_vec());
+        self.by_conditions.insert(conditions.to_vec(), id);
+        id
+    }
+
     /// The reservation of a need; `None` if it reserves nothing.
     #[must_use]
     pub fn reservation_of(&self, need: NeedId) -> Option<ReservationId> {
-        self.needs.get(need.0 as usize).and_then(|entry| entry.reservation)
+        self.keys_of(need).reservation
+    }
+
+    /// The parts of a need that are compared with each worker once.
+    #[must_use]
+    pub fn keys_of(&self, need: NeedId) -> NeedKeys {
+        self.needs.get(need.0 as usize).map_or_else(NeedKeys::default, |entry| entry.keys)
+    }
+
+    /// Number of different conditions of narrowings.
+    #[must_use]
+    pub const fn conditions_count(&self) -> usize {
+        self.conditions.len()
+    }
+
+    /// These conditions of a narrowing are known.
+    #[must_use]
+    pub fn knows_conditions(&self, conditions: &[LabelRule]) -> bool {
+        conditions.is_empty() || self.by_conditions.contains_key(conditions)
+    }
+
+    /// The conditions of narrowings that these labels meet, ordered. The cost follows from the number of different conditions, which is
+    /// [limited](crate::placement::narrowing::CONDITIONS_MAX).
+    pub fn conditions_met<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> Vec<ConditionsId> {
+        let numbered = (0..).map(ConditionsId).zip(&self.conditions);
+        numbered
+            .filter(|(_, rules)| rules.iter().all(|rule| rule.holds(label(&rule.label))))
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// The reservations, of all that some need asks for, that fit into what is left of an offer, ordered. The cost follows from the
@@ -266,9 +282,9 @@ impl Classes {
         let id = ClassId(index);
         let mut met = BTreeSet::new();
         for (need_id, entry) in (0..).map(NeedId).zip(&mut self.needs) {
-            if facts.meets(&entry.need, entry.reservation) {
+            if facts.meets(&entry.need, entry.keys) {
                 entry.classes.insert(id, facts.score(&entry.need));
-                if entry.need.workers.is_empty() {
+                if !entry.need.has_list() {
                     met.insert(need_id);
                 }
             }
@@ -360,8 +376,8 @@ impl Classes {
             || (0..).map(ClassId).zip(&self.classes).filter(|(_, class)| !class.workers.is_empty());
         (0..).map(NeedId).zip(&self.needs).all(|(need_id, entry)| {
             numbered().all(|(id, class)| {
-                let meets = class.facts.meets(&entry.need, entry.reservation);
-                let lists = meets && entry.need.workers.is_empty();
+                let meets = class.facts.meets(&entry.need, entry.keys);
+                let lists = meets && !entry.need.has_list();
                 entry.classes.contains_key(&id) == meets && class.needs.contains(&need_id) == lists
             })
         })

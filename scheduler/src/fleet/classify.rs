@@ -44,8 +44,8 @@ impl Fleet {
         self.reclassify_all();
     }
 
-    /// Sets the need of a definition. Walks over all workers if it names a label or a reservation that no other one does, which
-    /// is rare.
+    /// Sets the need of a definition. Walks over all workers if it names a label, a reservation or conditions of a narrowing that no other one
+    /// does: once for each of them, since needs are kept while they are not too many, and the conditions of narrowings are limited.
     pub fn add_need(&mut self, number: DefinitionNo, need: Need) {
         if self.classes.add_need(number, need) {
             self.reclassify_all();

@@ -178,6 +178,7 @@ impl Worker {
             labels: names.into_iter().filter_map(label).collect(),
             exclusive: exclusive.into_iter().collect(),
             fitting: classes.fitting(&self.capacity.offer, &InUse::default()),
+            conditions: classes.conditions_met(|name| self.label(name)),
         }
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
         let Some(new) = batch.batch.rest.next() else { break };
         room = room.saturating_sub(weight(&new));
         // The definition was found when the batch was accepted, and has been retained since.
-        let Some(number) = scheduler.definitions.find(new.revision) else { continue };
+        let Some(number) = scheduler.number_of(&new) else { continue };
         if !batch.batch.demand.permits.is_empty()
             && let Some(limit) = admission::permit_of(scheduler, number, &new)
         {

@@ -12,7 +12,6 @@ use protocol::{Fence, JobId, Now, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::RetryOn;
 use crate::handlers::{assign_lane, queue, stop};
-use crate::limits::keys::KeySetNo;
 use crate::placement::rules::WorkerSelector;
 use crate::queue::LaneKey;
 
@@ -87,7 +86,7 @@ fn move_hidden_members(scheduler: &mut Scheduler) {
 /// (`retry.on: same`) is not on it any more. [`lanes_without_their_worker`] finds those whose worker is on it again.
 fn is_outdated(scheduler: &Scheduler, lane: LaneKey) -> bool {
     let need = scheduler.fleet.classes().need_of(lane.definition());
-    let has_list = need.is_some_and(|(_, need)| !need.workers.is_empty());
+    let has_list = need.is_some_and(|(_, need)| need.has_list());
     match lane {
         LaneKey::Definition(..) => has_list,
         LaneKey::Listed(..) => !has_list,
@@ -103,7 +102,12 @@ fn unlisted_attempts(scheduler: &Scheduler) -> Vec<(JobId, Fence)> {
         .flat_map(|(id, worker)| worker.holdings.jobs.iter().map(move |job| (id, *job)));
     let attempts = held.filter_map(|(id, job)| {
         let live = scheduler.jobs.get(&job)?;
-        let is_listed = lists(scheduler, LaneKey::Definition(live.definition, KeySetNo::UNLIMITED), id);
+        let need = scheduler.fleet.classes().need_of(live.definition);
+        let worker = scheduler.fleet.worker(id);
+        // A worker that has another name now than a running job asked for keeps it.
+        let is_listed = need
+            .zip(worker)
+            .is_none_or(|((_, need), worker)| need.is_listed_by_definition(id, &worker.row.name));
         (!is_listed).then_some((job, live.attempt().map(|attempt| attempt.fence)?))
     });
     attempts.collect()

@@ -244,6 +244,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     let keys = scheduler.parents.get(parent_id).and_then(|parent| parent.keys.clone());
     let Some(definition) = scheduler.definitions.at(number) else { return };
     let (revision, queue_limit) = (definition.revision, definition.waits.queue);
+    let narrowing = scheduler.definitions.narrowing(number).cloned();
     let id = JobId(scheduler.counters.job.0 + 1);
     scheduler.counters.job = id;
     let mut job = Job {
@@ -271,6 +272,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
         timeout,
         batch: None,
         retry_of: None,
+        narrowing,
         keys,
         details: None,
     }));

@@ -7,7 +7,7 @@ use protocol::{JobId, Now, Revision, Timestamp};
 
 use crate::core::Scheduler;
 use crate::explain::pending;
-use crate::handlers::{self, admission, batch, dependency, run_on, unique};
+use crate::handlers::{self, admission, batch, dependency, narrowing, run_on, unique};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::job::{Job, LiveState};
@@ -72,14 +72,16 @@ fn check(
     if request.require_worker {
         scheduler.fleet.regroup();
     }
+    narrowing::make_room(scheduler, &request.jobs)?;
     let mut last = None;
     let mut found = BTreeSet::new();
     for job in request.jobs.iter() {
         // Most batches have one definition, which is looked up once.
-        if last.replace(job.revision) == Some(job.revision) {
+        let of = (job.revision, job.narrowing.as_ref());
+        if last.replace(of) == Some(of) {
             continue;
         }
-        let number = scheduler.definitions.find(job.revision).ok_or(Rejection::UnknownDefinition)?;
+        let number = scheduler.number_of(job).ok_or(Rejection::UnknownDefinition)?;
         if found.insert(number) {
             check_definition(scheduler, number, request.require_worker)?;
         }
@@ -134,12 +136,12 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
     let mut found: Option<(Revision, DefinitionNo)> = None;
     for new in request.jobs {
         let number = match found {
-            Some((revision, number)) if revision == new.revision => Some(number),
-            _ => scheduler.definitions.find(new.revision),
+            Some((revision, number)) if revision == new.revision && new.narrowing.is_none() => Some(number),
+            _ => scheduler.number_of(&new),
         };
         // `check` found every definition just before.
         let Some(number) = number else { continue };
-        found = Some((new.revision, number));
+        found = new.narrowing.is_none().then_some((new.revision, number));
         create(scheduler, now, new, number, batch);
     }
     if let Some(key) = request.idempotency_key {
@@ -268,6 +270,7 @@ pub(crate) fn add(
         timeout: new.timeout,
         batch,
         retry_of: new.retry_of,
+        narrowing: new.narrowing,
         keys: limit_keys.clone().map(Box::new),
         details: new.details,
     }));

@@ -69,14 +69,14 @@ pub(crate) fn find(
     };
     if let Some(only) = lane.pinned_to() {
         search.look_at(only);
-    } else if need.workers.is_empty() {
+    } else if !need.has_list() {
         for (class, _) in scheduler.fleet.classes().meeting(need_id) {
             search.look_at_class(class);
         }
         search.look_at_holders();
         search.look_at_set_aside();
     } else {
-        for selector in &need.workers {
+        for selector in need.list() {
             scheduler.fleet.selected(selector).for_each(|worker| {
                 search.look_at(worker);
             });
@@ -94,11 +94,11 @@ pub(crate) fn has_room(fleet: &Fleet, parked_for: ParkedFor, position: QueueKey)
         ParkedFor::Need(id) => {
             let classes = fleet.classes();
             let Some(need) = classes.need(id) else { return false };
-            if need.workers.is_empty() {
+            if !need.has_list() {
                 let open = classes.meeting(id).filter_map(|(class, _)| classes.open_for(class, id));
                 open.into_iter().any(|workers| !workers.by_load.is_empty())
             } else {
-                need.workers.iter().flat_map(|selector| fleet.selected(selector)).any(is_listed)
+                need.list().iter().flat_map(|selector| fleet.selected(selector)).any(is_listed)
             }
         }
     };
@@ -114,13 +114,13 @@ pub(crate) fn has_free_slot(fleet: &Fleet, parked_for: ParkedFor, position: Queu
         ParkedFor::Need(id) => {
             let classes = fleet.classes();
             let Some(need) = classes.need(id) else { return false };
-            if need.workers.is_empty() {
+            if !need.has_list() {
                 let full = (FULL, 0, WorkerId(0));
                 let open = classes.meeting(id).filter_map(|(class, _)| classes.open_for(class, id));
                 open.into_iter().any(|workers| workers.by_load.range(..full).next().is_some())
             } else {
                 let has_left = |worker: &Worker| classes.reservation_of(id).is_none_or(|it| worker.fits(it));
-                let mut listed = need.workers.iter().flat_map(|selector| fleet.selected(selector));
+                let mut listed = need.list().iter().flat_map(|selector| fleet.selected(selector));
                 listed.any(|id| fleet.worker(id).is_some_and(|worker| has_left(worker) && is_free(worker)))
             }
         }

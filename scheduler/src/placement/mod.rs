@@ -18,6 +18,7 @@ pub(crate) mod choice;
 pub mod exclusion;
 pub(crate) mod fill;
 mod grant;
+pub mod narrowing;
 pub(crate) mod recall;
 pub(crate) mod recall_for_slot;
 pub mod rules;
@@ -30,6 +31,7 @@ use protocol::{JobId, WorkerId};
 use crate::core::Scheduler;
 use crate::definition::{Definition, RetryOn};
 use crate::fleet::Worker;
+use crate::fleet::classes::Need;
 use crate::ids::NeedId;
 use crate::job::{Job, LastPlacement, LiveState};
 use crate::limits::keys::KeySetNo;
@@ -67,7 +69,7 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
     }
     match pinned {
         Some(only) => LaneKey::Pinned(only, job.definition, key_set_of(scheduler, job)),
-        None if need.is_some_and(|need| !need.workers.is_empty()) => {
+        None if need.is_some_and(Need::has_list) => {
             LaneKey::Listed(job.definition, key_set_of(scheduler, job))
         }
         None => LaneKey::Definition(job.definition, key_set_of(scheduler, job)),

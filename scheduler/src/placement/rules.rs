@@ -4,6 +4,7 @@
 
 mod rule_form;
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -206,6 +207,18 @@ impl LabelRule {
             Condition::Compare(comparison, bound) => value
                 .and_then(|value| value.parse().ok())
                 .is_some_and(|value: i64| comparison.holds(value, *bound)),
+        }
+    }
+
+    /// The condition as jobs.yaml writes it.
+    #[must_use]
+    pub fn in_grammar(&self) -> String {
+        let label = &self.label;
+        match &self.condition {
+            Condition::In(list) if list.len() == 1 => format!("{label}={}", list.join("")),
+            Condition::Exists => label.clone(),
+            Condition::Absent => format!("!{label}"),
+            Condition::In(_) | Condition::NotIn(_) | Condition::Compare(..) => self.to_string(),
         }
     }
 

@@ -198,10 +198,10 @@ impl<'s> Search<'s> {
         let definition = definitions.at(job.definition)?;
         let candidates: Vec<WorkerId> = match lane.pinned_to() {
             Some(only) => alloc::vec![only],
-            None if need.workers.is_empty() => {
+            None if !need.has_list() => {
                 classes.meeting(need_id).flat_map(|(class, _)| classes.workers_of(class)).collect()
             }
-            None => need.workers.iter().flat_map(|selector| fleet.selected(selector)).collect(),
+            None => need.list().iter().flat_map(|selector| fleet.selected(selector)).collect(),
         };
         self.compared += candidates.len();
         let workers = candidates.into_iter().filter_map(|id| fleet.worker(id));

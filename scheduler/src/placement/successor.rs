@@ -19,9 +19,9 @@ pub(crate) fn may_run_elsewhere(scheduler: &Scheduler, number: DefinitionNo, hol
         return false;
     };
     let may_run = |reason: PendingReason| reason >= PendingReason::Cordoned;
-    if !need.workers.is_empty() {
+    if need.has_list() {
         let lane = LaneKey::Definition(number, KeySetNo::UNLIMITED);
-        let mut listed = need.workers.iter().flat_map(|listed| scheduler.fleet.selected(listed));
+        let mut listed = need.list().iter().flat_map(|listed| scheduler.fleet.selected(listed));
         return listed.any(|id| {
             let worker = scheduler.fleet.worker(id).filter(|worker| id != holder && !worker.is_draining());
             worker.is_some_and(|worker| may_run(reason_of(scheduler, worker, lane)))

@@ -20,9 +20,18 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Adds a worker. One that is not connected, or that the definition does not list, is not expected to get a member.
+    /// Adds a worker. One that is not connected, or that the definition or the job does not
+    /// ask for, is not expected to get a member.
     pub(crate) fn add(&mut self, worker: &str, obstacle: Obstacle, definition: &Definition) {
-        if matches!(obstacle, Obstacle::Offline | Obstacle::Unreachable | Obstacle::NotListed) {
+        let is_unexpected = matches!(
+            obstacle,
+            Obstacle::Offline
+                | Obstacle::Unreachable
+                | Obstacle::NotListed
+                | Obstacle::NotAskedFor
+                | Obstacle::Condition(_)
+        );
+        if is_unexpected {
             return;
         }
         if self.named.len() < NAMED_MAX {

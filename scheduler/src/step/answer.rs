@@ -90,6 +90,8 @@ pub enum Rejection {
         /// Jobs of one request.
         max: usize,
     },
+    /// Too many jobs ask for different workers: try again when some have ended.
+    TooManyNarrowings,
     /// A definition with unique keys has no backfill.
     UniqueBackfill,
     /// This job, which others of the request are to come after, has ended or does not exist: ask the archive again.

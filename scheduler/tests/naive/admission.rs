@@ -29,7 +29,7 @@ impl Model {
             let priority = new.priority.unwrap_or(definition.priority);
             let keys = JobKeys::of(&definition.limits, new.details.as_deref());
             let due = self.start(new.run_at).unwrap_or(self.now.utc);
-            let id = self.add_job(definition, priority, keys, due, 0);
+            let id = self.add_job((definition, new.narrowing), priority, keys, due, 0);
             self.job_mut(id).expect("it was just made").batch = batch;
             self.make_room(id);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::budgets::given_up_after;
-use super::matching::{is_listed, matches};
+use super::matching::{has_asked_labels, is_listed, matches};
 use super::resources;
 use super::{Drain, Job, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
@@ -213,7 +213,8 @@ impl Model {
             it.id != holder.id
                 && it.session.is_some()
                 && !(it.leaving || it.drain.is_some())
-                && is_listed(it, definition)
+                && job.may_be_on(it)
+                && has_asked_labels(it, &job.narrowing)
                 && (it.offers || it.runtime_broken)
                 && matches(it, definition)
                 && resources::is_offered(it, definition)

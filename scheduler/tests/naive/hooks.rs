@@ -79,7 +79,7 @@ impl Model {
             None => {}
         }
         let (priority, due) = (definition.priority, self.now.utc);
-        let job = self.add_job(definition, priority, keys, due, hook.depth);
+        let job = self.add_job((definition, None), priority, keys, due, hook.depth);
         self.make_room(job);
         HookResult::Made { job: JobId(job), depth: hook.depth }
     }

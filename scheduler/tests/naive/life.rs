@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::budgets::{Then, believed, given_up_after, what_then};
+use super::matching::Asked;
 use super::{Job, LiveState, Model, said};
 use crate::world::protocol::order::StopCause;
 use crate::world::protocol::report::Outcome;
@@ -19,7 +20,7 @@ impl Model {
     /// Makes a job, and returns its number.
     pub(super) fn add_job(
         &mut self,
-        definition: Arc<Definition>,
+        (definition, narrowing): (Arc<Definition>, Asked),
         priority: i8,
         keys: Option<JobKeys>,
         due: Timestamp,
@@ -32,6 +33,7 @@ impl Model {
         let job = Job {
             id,
             definition,
+            narrowing,
             priority,
             due,
             ageing: self.ageing,

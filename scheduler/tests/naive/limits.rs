@@ -1,5 +1,6 @@
 //! Limits: holders and waiting jobs are counted each time, by a search through all jobs. Turns of keys are a list.
 
+use super::matching::Asked;
 use super::{Job, LiveState, Model, resources};
 use crate::world::protocol::WorkerId;
 use crate::world::scheduler::definition::Definition;
@@ -10,7 +11,7 @@ use crate::world::scheduler::step::PendingReason;
 /// Waiting jobs with the same definition, worker to be pinned to, and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lane {
-    revision: u128,
+    kind: (u128, Asked),
     pinned: Option<WorkerId>,
     keys: Option<JobKeys>,
 }
@@ -120,10 +121,7 @@ impl Model {
         }
         let place = |job: &Job| {
             let shares = |it: &&Job| {
-                it.id == job.id
-                    || (takes_turns(it)
-                        && takes_turns(job)
-                        && it.definition.revision == job.definition.revision)
+                it.id == job.id || (takes_turns(it) && takes_turns(job) && it.kind() == job.kind())
             };
             let first = firsts.iter().filter(shares).min_by_key(|it| it.order()).expect("itself");
             // Those of the priority of the oldest take turns, whatever their age.
@@ -184,7 +182,7 @@ impl Job {
 
 fn lane(job: &Job) -> Option<Lane> {
     let LiveState::Queued { pinned } = job.standing else { return None };
-    Some(Lane { revision: job.definition.revision.0, pinned, keys: job.keys.clone() })
+    Some(Lane { kind: job.kind(), pinned, keys: job.keys.clone() })
 }
 
 fn takes_turns(job: &Job) -> bool {

@@ -1,13 +1,39 @@
 //! Labels, lists and images of workers against those that definitions ask for.
 
-use super::{Model, Worker};
+use std::sync::Arc;
+
+use super::{Job, Model, Worker};
 use crate::world::protocol::WorkerId;
 use crate::world::scheduler::definition::Definition;
+use crate::world::scheduler::placement::narrowing::Narrowing;
 use crate::world::scheduler::placement::rules::{LabelRule, PlacementStrategy, WorkerSelector};
 
 fn label<'w>(worker: &'w Worker, name: &str) -> Option<&'w str> {
     let mut labels = worker.labels_set.iter().chain(&worker.labels);
     labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+}
+
+/// The workers that a job asks for.
+pub(super) type Asked = Option<Arc<Narrowing>>;
+
+/// The worker is one of those that a job asks for by their names.
+pub(super) fn is_asked_for(worker: &Worker, asked: &Asked) -> bool {
+    let listed = asked.iter().flat_map(|narrowing| &narrowing.workers);
+    let mut listed = listed.peekable();
+    listed.peek().is_none() || listed.any(|it| is_selected(worker, it))
+}
+
+/// The worker has the labels that a job asks for.
+pub(super) fn has_asked_labels(worker: &Worker, asked: &Asked) -> bool {
+    let mut rules = asked.iter().flat_map(|narrowing| &narrowing.requires);
+    worker.is_known && rules.all(|rule| rule.holds(label(worker, &rule.label)))
+}
+
+fn is_selected(worker: &Worker, selector: &WorkerSelector) -> bool {
+    match selector {
+        WorkerSelector::Id(id) => *id == worker.id,
+        WorkerSelector::Name(name) => **name == *worker.name,
+    }
 }
 
 /// Its labels are as the definition requires, and none of them is kept for others.
@@ -21,16 +47,24 @@ pub(super) fn matches(worker: &Worker, definition: &Definition) -> bool {
 
 pub(super) fn is_listed(worker: &Worker, definition: &Definition) -> bool {
     let workers = &definition.placement.workers;
-    workers.is_empty()
-        || workers.iter().any(|it| match it {
-            WorkerSelector::Id(id) => *id == worker.id,
-            WorkerSelector::Name(name) => **name == *worker.name,
-        })
+    workers.is_empty() || workers.iter().any(|it| is_selected(worker, it))
 }
 
 pub(super) fn score(worker: &Worker, definition: &Definition) -> i32 {
     let prefers = definition.placement.prefers.iter();
     prefers.filter(|it| it.rule.holds(label(worker, &it.rule.label))).map(|it| it.weight).sum()
+}
+
+impl Job {
+    /// Jobs that wait for the same: those of a revision that ask for the same workers.
+    pub(super) fn kind(&self) -> (u128, Asked) {
+        (self.definition.revision.0, self.narrowing.clone())
+    }
+
+    /// The worker is one that its definition lists, and that it asks for by its name.
+    pub(super) fn may_be_on(&self, worker: &Worker) -> bool {
+        is_listed(worker, &self.definition) && is_asked_for(worker, &self.narrowing)
+    }
 }
 
 impl Model {

@@ -38,6 +38,7 @@ use crate::world::scheduler::limits::keys::JobKeys;
 use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::placement::exclusion::Excluded;
 use crate::world::scheduler::step::{Assigned, Change, Step};
+use matching::Asked;
 
 /// All that a naive mind keeps.
 #[derive(Debug, Default)]
@@ -94,6 +95,8 @@ pub(crate) struct Model {
 pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) definition: Arc<Definition>,
+    /// The workers that it asks for.
+    pub(crate) narrowing: Asked,
     pub(crate) priority: i8,
     pub(crate) due: Timestamp,
     /// Milliseconds after which it gains a step of priority.

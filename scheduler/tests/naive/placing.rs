@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::budgets;
-use super::matching::{is_listed, matches, score};
+use super::matching::{has_asked_labels, matches, score};
 use super::{Attempt, Job, LiveState, Model, Worker};
 use crate::world::protocol::{SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, RetryOn};
@@ -101,7 +101,8 @@ impl Model {
             // A prefetched attempt that is recalled would be queued again.
             _ => self.pinned_to(job),
         };
-        let is_able = worker.offers && matches(worker, &job.definition) && is_listed(worker, &job.definition);
+        let has_labels = matches(worker, &job.definition) && has_asked_labels(worker, &job.narrowing);
+        let is_able = worker.offers && has_labels && job.may_be_on(worker);
         pinned.is_none_or(|only| only == worker.id) && is_able && !is_excluded(worker, &job.definition)
     }
 
@@ -109,7 +110,7 @@ impl Model {
     pub(super) fn pinned_to(&self, job: &Job) -> Option<WorkerId> {
         let (worker, by_platform) = job.last?;
         let stays = job.definition.retry.on == RetryOn::Same && !by_platform;
-        let may_stay = self.worker(worker).is_some_and(|it| is_listed(it, &job.definition) && !it.revoked);
+        let may_stay = self.worker(worker).is_some_and(|it| job.may_be_on(it) && !it.revoked);
         (stays && may_stay).then_some(worker)
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::matching::Asked;
 use super::placing::is_suspended;
 use super::resources::{is_offered, reserves};
 use super::{Job, LiveState, Model, Worker};
@@ -23,7 +24,7 @@ pub(super) struct AwaitedBy {
 }
 
 /// Last start of a job of a definition with resources, by the worker to which it was pinned.
-pub(super) type LastStart = ((u128, Option<WorkerId>), Timestamp);
+pub(super) type LastStart = (((u128, Asked), Option<WorkerId>), Timestamp);
 
 impl Model {
     /// The worker is set aside for a job that goes before this one.
@@ -94,14 +95,14 @@ impl Model {
         if !job.is_limited() {
             return;
         }
-        let of = (job.definition.revision.0, pinned);
+        let of = (job.kind(), pinned);
         let now = self.now.utc;
         self.last_starts.retain(|(it, _)| *it != of);
-        self.last_starts.push((of, now));
+        self.last_starts.push((of.clone(), now));
         self.passed_over.remove(&id);
         let waits = |it: &&Job| {
             matches!(it.standing, LiveState::Queued { pinned } if pinned == of.1)
-                && it.definition.revision.0 == of.0
+                && it.kind() == of.0
                 && it.id != id
         };
         let others: Vec<u64> = self.jobs.iter().filter(waits).map(|it| it.id).collect();
@@ -121,7 +122,7 @@ impl Model {
     /// As [`Self::has_waited`], and no job of its definition has started before it waited.
     fn has_surely_waited(&self, job: &Job) -> bool {
         let LiveState::Queued { pinned } = job.standing else { return false };
-        let of = (job.definition.revision.0, pinned);
+        let of = (job.kind(), pinned);
         let last = self.last_starts.iter().find(|(it, _)| *it == of).map(|(_, at)| *at);
         let waited = |after| last.is_none_or(|at| self.now.utc.since(at) >= after);
         self.has_waited(job) && self.set_aside_after.is_some_and(waited)
@@ -182,7 +183,7 @@ impl Model {
         let is_first = |job: &&Job| {
             let before = |it: &&Job| {
                 matches!(it.standing, LiveState::Queued { .. })
-                    && it.definition.revision == job.definition.revision
+                    && it.kind() == job.kind()
                     && it.order() < job.order()
             };
             !self.jobs.iter().any(|it| before(&it))

@@ -1,6 +1,6 @@
 //! Waiting jobs, and why they wait.
 
-use super::matching::{is_listed, matches};
+use super::matching::{Asked, has_asked_labels, is_asked_for, is_listed, matches};
 use super::placing::is_excluded;
 use super::resources;
 use super::{Job, LiveState, Model, Worker};
@@ -17,11 +17,15 @@ impl Model {
         for job in &self.jobs {
             let LiveState::Queued { pinned: pinned_to } = job.standing else { continue };
             let revision = job.definition.revision;
-            match waiting.iter_mut().find(|it| (it.revision, it.pinned_to) == (revision, pinned_to)) {
+            let is_of_kind = |it: &&mut Waiting| {
+                (it.revision, it.pinned_to) == (revision, pinned_to) && it.narrowing == job.narrowing
+            };
+            match waiting.iter_mut().find(is_of_kind) {
                 Some(of_its_kind) => of_its_kind.count += 1,
                 None => {
-                    let reason = self.why_any(&job.definition, pinned_to);
-                    waiting.push(Waiting { revision, pinned_to, reason, count: 1 });
+                    let reason = self.why_any(&job.definition, &job.narrowing, pinned_to);
+                    let narrowing = job.narrowing.clone();
+                    waiting.push(Waiting { revision, narrowing, pinned_to, reason, count: 1 });
                 }
             }
         }
@@ -37,13 +41,14 @@ impl Model {
             let limited = definition.filter(|it| {
                 it.limits.concurrency.is_some() || it.limits.rate.is_some() || resources::reserves(it)
             });
-            let reason = limited.map_or(it.reason, |definition| self.why_any(definition, it.pinned_to));
-            match waiting
-                .iter_mut()
-                .find(|other| (other.revision, other.pinned_to) == (it.revision, it.pinned_to))
-            {
+            let reason =
+                limited.map_or(it.reason, |definition| self.why_any(definition, &it.narrowing, it.pinned_to));
+            match waiting.iter_mut().find(|other| {
+                (other.revision, other.pinned_to) == (it.revision, it.pinned_to)
+                    && other.narrowing == it.narrowing
+            }) {
                 Some(other) => other.count += it.count,
-                None => waiting.push(Waiting { reason, ..*it }),
+                None => waiting.push(Waiting { reason, ..it.clone() }),
             }
         }
         waiting.sort();
@@ -81,7 +86,7 @@ impl Model {
             LiveState::Scheduled => Some(PendingReason::NotDue),
             LiveState::Queued { .. } if self.is_paused(&job.definition) => Some(PendingReason::Paused),
             LiveState::Queued { pinned } => {
-                let by_workers = self.why(&job.definition, pinned, self.first_of_lane(job));
+                let by_workers = self.why(&job.definition, &job.narrowing, pinned, self.first_of_lane(job));
                 let by_limits =
                     self.why_limited(job, by_workers).filter(|_| by_workers >= PendingReason::ServerFull);
                 Some(by_limits.unwrap_or(by_workers))
@@ -92,25 +97,31 @@ impl Model {
     }
 
     /// As [`Self::why`], for the first job of a definition, whatever its keys are.
-    fn why_any(&self, definition: &Definition, pinned: Option<WorkerId>) -> PendingReason {
+    fn why_any(&self, definition: &Definition, asked: &Asked, pinned: Option<WorkerId>) -> PendingReason {
         let waits = |job: &&Job| {
             matches!(job.standing, LiveState::Queued { pinned: only } if only == pinned)
-                && job.definition.revision == definition.revision
+                && job.kind() == (definition.revision.0, asked.clone())
         };
-        self.why(definition, pinned, self.jobs.iter().filter(waits).min_by_key(|job| job.order()))
+        self.why(definition, asked, pinned, self.jobs.iter().filter(waits).min_by_key(|job| job.order()))
     }
 
     /// The obstacle of the worker that is the nearest to taking `first`, the first job of a lane.
-    fn why(&self, definition: &Definition, pinned: Option<WorkerId>, first: Option<&Job>) -> PendingReason {
+    fn why(
+        &self,
+        definition: &Definition,
+        asked: &Asked,
+        pinned: Option<WorkerId>,
+        first: Option<&Job>,
+    ) -> PendingReason {
         if self.is_paused(definition) {
             return PendingReason::Paused;
         }
         let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
         let first_obstacle = |it: &Worker| match () {
-            () if !is_listed(it, definition) => PendingReason::NoMatch,
+            () if !is_listed(it, definition) || !is_asked_for(it, asked) => PendingReason::NoMatch,
             () if it.session.is_none() => PendingReason::NoWorker,
             () if !it.offers && !it.runtime_broken => PendingReason::NoRuntime,
-            () if !matches(it, definition) => PendingReason::NoMatch,
+            () if !matches(it, definition) || !has_asked_labels(it, asked) => PendingReason::NoMatch,
             () if !resources::is_offered(it, definition) => PendingReason::TooLarge,
             () if !it.offers => PendingReason::RuntimeUnavailable,
             () if it.cordoned || it.leaving => PendingReason::Cordoned,
@@ -121,8 +132,8 @@ impl Model {
             () if first.is_none_or(|job| !self.is_admitted(it, job)) => PendingReason::SetAside,
             () => PendingReason::Soon,
         };
-        let asked = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
-        let nearest = asked.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
+        let able = self.workers.iter().filter(|it| pinned.is_none_or(|only| only == it.id));
+        let nearest = able.map(first_obstacle).max().unwrap_or(PendingReason::NoWorker);
         nearest.max(pinned.map_or(nearest, |_| PendingReason::PinnedWorkerAway))
     }
 }

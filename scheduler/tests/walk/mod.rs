@@ -391,12 +391,12 @@ fn offer(worker: u8, slots: u8) -> OfferedResources {
     }
 }
 
-/// A job that waits for an instant, if it is to.
+/// A job that waits for an instant, if it is to. A delay of nothing is none.
 pub(crate) fn delayed(world: &World, delay: u8) -> NewJob {
     let run_at = (delay > 0).then(|| world.now.utc + Duration::from_secs(u64::from(delay) * 7));
-    // A delay of nothing is none.
     let none = world.inputs.len().is_multiple_of(2).then_some(StartTime::After(Duration::ZERO));
-    NewJob { run_at: run_at.map(StartTime::At).or(none), ..NewJob::default() }
+    let narrowing = rules::narrowing(world.inputs.len());
+    NewJob { run_at: run_at.map(StartTime::At).or(none), narrowing, ..NewJob::default() }
 }
 
 fn report(world: &mut World, worker: &str, token: Token, which: u8, kind: u8) {

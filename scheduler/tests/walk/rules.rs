@@ -1,12 +1,16 @@
 //! Limits and hooks of the definitions of random walks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::world::protocol::WorkerId;
 use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::hooks::Hooks;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
+use crate::world::scheduler::placement::narrowing::Narrowing;
+use crate::world::scheduler::placement::rules::{Condition, LabelRule, WorkerSelector};
 
 /// Limits by number. 0: none; 1: one job at once for each tenant; 2 and 3: two at once in one group, and a rate.
 pub(super) fn limits(number: usize) -> LimitRules {
@@ -70,5 +74,18 @@ pub(super) fn hooks(number: usize) -> Hooks {
         1 => Hooks { on_failure: named(&["a", "c"]), ..Hooks::default() },
         2 => Hooks { on_success: named(&["a"]), on_failure: named(&["a"]), ..Hooks::default() },
         _ => Hooks::default(),
+    }
+}
+
+/// Some jobs ask for workers by their names, their labels or both.
+pub(crate) fn narrowing(number: usize) -> Option<Arc<Narrowing>> {
+    let named = |name: &str| WorkerSelector::Name(name.into());
+    let in_a = LabelRule { label: "zone".into(), condition: Condition::In(vec!["a".into()]) };
+    match number % 9 {
+        0 => Narrowing::asked(vec![named("w2")], Vec::new()),
+        1 => Narrowing::asked(vec![named("w1"), WorkerSelector::Id(WorkerId(2))], Vec::new()),
+        2 => Narrowing::asked(Vec::new(), vec![in_a]),
+        3 => Narrowing::asked(vec![named("w1"), named("w3")], vec![in_a]),
+        _ => None,
     }
 }

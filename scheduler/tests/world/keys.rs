@@ -1,9 +1,11 @@
 //! Keys of definitions as scenarios write them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::world::protocol::WorkerId;
 use crate::world::scheduler::hooks::{HookEvent, Hooks};
+use crate::world::scheduler::placement::narrowing::Narrowing;
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn, WorkerSelector,
 };
@@ -17,10 +19,6 @@ pub(crate) fn placement(words: &[&str]) -> PlacementRules {
     let preference = |text: &str| {
         let (rule, weight) = text.split_once('*').unwrap();
         Preference { rule: label_rule(rule), weight: weight.parse().unwrap() }
-    };
-    let selector = |text: &str| match text.parse() {
-        Ok(id) => WorkerSelector::Id(WorkerId(id)),
-        Err(_) => WorkerSelector::Name(text.into()),
     };
     PlacementRules {
         requires: list("requires").map(label_rule).collect(),
@@ -36,6 +34,17 @@ pub(crate) fn placement(words: &[&str]) -> PlacementRules {
             None => RunOn::One,
         },
     }
+}
+
+/// `on=w1,2` and `where=zone:a|b,gpu`: the workers that a job asks for.
+pub(crate) fn narrowing(words: &[&str]) -> Option<Arc<Narrowing>> {
+    let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let list = |key| option(key).into_iter().flat_map(|list| list.split(','));
+    Narrowing::asked(list("on").map(selector).collect(), list("where").map(label_rule).collect())
+}
+
+fn selector(text: &str) -> WorkerSelector {
+    text.parse().map_or_else(|_| WorkerSelector::Name(text.into()), |id| WorkerSelector::Id(WorkerId(id)))
 }
 
 /// `zone:a|b`, `zone!a|b`, `zone`, `!zone` or `size>4`.

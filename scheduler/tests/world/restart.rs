@@ -297,6 +297,7 @@ fn new_job(added: &AddedJob) -> LiveJob {
         expires_at: None,
         timeout: added.timeout,
         has_overrides: false,
+        narrowing: added.narrowing.clone(),
         keys: added.keys.clone(),
         job_failures: 0,
         oom_kills: 0,

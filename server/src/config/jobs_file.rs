@@ -27,7 +27,7 @@ mod log;
 mod notify;
 mod pairs;
 mod params;
-mod placement;
+pub(crate) mod placement;
 pub(crate) mod quantity;
 mod reader;
 mod references;

@@ -257,6 +257,7 @@ mod tests {
             expires_at: None,
             timeout: None,
             has_overrides: false,
+            narrowing: None,
             keys: None,
             job_failures: 0,
             oom_kills: 0,

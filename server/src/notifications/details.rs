@@ -167,6 +167,7 @@ pub(super) mod tests {
             waits_for: None,
             set: SetPart::None,
             labels: vec![("planted".into(), "planted".into())],
+            narrowing: None,
             ended_at,
             reason: "exit code 3".into(),
             confirmed: true,

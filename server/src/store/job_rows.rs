@@ -10,6 +10,7 @@ use scheduler::dependencies::RequiredEnd;
 use scheduler::hooks::HookRow;
 use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
 use super::{JobSlot, SetPart};
@@ -47,6 +48,8 @@ pub struct JobRow {
     pub waits_for: Option<JobId>,
     /// Names and values.
     pub labels: Vec<(String, String)>,
+    /// The workers that it asks for.
+    pub narrowing: Option<Arc<Narrowing>>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
     /// In one line: why it ended so.

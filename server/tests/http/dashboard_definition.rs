@@ -116,8 +116,13 @@ async fn a_definition_with_many_keys_has_a_page_of_bounded_length() {
         let (revision, definition) = snapshot.definitions.iter().next().unwrap();
         let definition =
             scheduler::definition::Definition { name: "export".into(), ..(**definition).clone() };
-        let waiting =
-            Waiting { revision: *revision, pinned_to: None, reason: PendingReason::Limited, count: 4 };
+        let waiting = Waiting {
+            revision: *revision,
+            narrowing: None,
+            pinned_to: None,
+            reason: PendingReason::Limited,
+            count: 4,
+        };
         snapshot.definitions = std::sync::Arc::new([(*revision, definition.into())].into());
         snapshot.waiting = vec![waiting];
     });

@@ -35,6 +35,7 @@ pub(crate) fn explanation(
     let condition = Condition::In(vec!["a".to_owned()]);
     definition.placement.requires = vec![LabelRule { label: "gpu".to_owned(), condition }];
     Explanation {
+        narrowing: None,
         state,
         pending,
         definition: Arc::new(definition),

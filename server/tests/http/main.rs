@@ -18,6 +18,7 @@ mod fleet;
 mod guards;
 mod jobs;
 mod list;
+mod narrowing;
 mod notifications;
 mod openapi;
 mod output;

@@ -1,6 +1,7 @@
 //! One job as it is stored, and the only moves that it may make.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
@@ -9,6 +10,7 @@ use scheduler::job::{AttemptTimeout, LastPlacement, State};
 use scheduler::limits::LimitId;
 use scheduler::limits::keys::JobKeys;
 use scheduler::limits::rate::Rate;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
 use scheduler::step::{AddedJob, Change, ClosedAttempt};
 use scheduler::unique::UniqueId;
@@ -23,6 +25,8 @@ pub(crate) struct Row {
     /// Not after the begin of the present wait.
     pub(crate) waits_since: Timestamp,
     pub(crate) timeout: Option<AttemptTimeout>,
+    /// The workers that it asks for.
+    pub(crate) narrowing: Option<Arc<Narrowing>>,
     pub(crate) keys: Option<Box<JobKeys>>,
     /// The limit on jobs at once that it needs, and its value.
     pub(crate) permit: Option<(LimitId, usize)>,
@@ -82,6 +86,7 @@ impl Row {
             due_at: added.due_at,
             waits_since: added.due_at,
             timeout: added.timeout,
+            narrowing: added.narrowing.clone(),
             keys: added.keys.clone(),
             permit: None,
             rate: None,
@@ -219,6 +224,7 @@ impl Row {
             expires_at: None,
             timeout: self.timeout,
             has_overrides: false,
+            narrowing: self.narrowing.clone(),
             keys: self.keys.clone(),
             job_failures: self.job_failures,
             oom_kills: self.oom_kills,

@@ -1,8 +1,11 @@
-//! A job is placed on a worker that its definition allows: labels, exclusive labels, the list of workers.
+//! A job is placed on a worker that its definition allows: labels, exclusive labels, the list of workers; and that it asks for itself.
+
+use std::sync::Arc;
 
 use protocol::{JobId, Revision};
 use scheduler::Scheduler;
 use scheduler::definition::Definition;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::placement::rules::{EXCLUSIVE, WorkerSelector, exclusive_labels};
 use scheduler::reservation::Reservation;
 use scheduler::snapshot::WorkerFacts;
@@ -36,8 +39,13 @@ impl Oracle {
             let definition = workload.definition(revision);
             let lists = workload.of_name(&definition.name).map(|it| &it.placement.workers[..]);
             let worker = workers.iter().find(|facts| facts.id == it.worker);
+            let narrowing = narrowing_of(disk, step, it.token.job);
             let is_listed = |facts: &WorkerFacts| lists.clone().any(|list| lists_worker(list, facts));
-            if !worker.is_some_and(|facts| meets(facts, definition) && is_listed(facts)) {
+            let is_asked_for =
+                |facts: &WorkerFacts| narrowing.as_ref().is_none_or(|asked| is_asked_for(facts, asked));
+            if !worker
+                .is_some_and(|facts| meets(facts, definition) && is_listed(facts) && is_asked_for(facts))
+            {
                 let what = format!("{} of {} goes to worker {}", it.token, definition.name, it.worker);
                 self.violated(now, "placement: a job runs where its definition allows it", what);
             }
@@ -58,6 +66,15 @@ impl Oracle {
             }
         }
     }
+}
+
+/// The workers that a job asks for, which is new in this step, or was there before it.
+fn narrowing_of(disk: &Disk, step: &Step, job: JobId) -> Option<Arc<Narrowing>> {
+    let added = step.changes.iter().find_map(|change| match change {
+        Change::Added(added) if added.job == job => Some(added.narrowing.clone()),
+        _ => None,
+    });
+    added.or_else(|| disk.row(job).map(|row| row.narrowing.clone())).flatten()
 }
 
 /// The revision of a job that is new in this step, or was there before it.
@@ -85,11 +102,18 @@ fn lacks_gpu(facts: &WorkerFacts, it: &Assigned) -> bool {
     it.gpus.iter().any(|gpu| !facts.offer.gpus.contains(gpu))
 }
 
+fn label_of<'f>(facts: &'f WorkerFacts, name: &str) -> Option<&'f str> {
+    let mut labels = facts.set_labels.iter().chain(&facts.own_labels);
+    labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+}
+
+fn is_asked_for(facts: &WorkerFacts, asked: &Narrowing) -> bool {
+    lists_worker(&asked.workers, facts)
+        && asked.requires.iter().all(|rule| rule.holds(label_of(facts, &rule.label)))
+}
+
 fn meets(facts: &WorkerFacts, definition: &Definition) -> bool {
-    let label = |name: &str| {
-        let mut labels = facts.set_labels.iter().chain(&facts.own_labels);
-        labels.find(|(label, _)| label == name).map(|(_, value)| value.as_str())
-    };
+    let label = |name: &str| label_of(facts, name);
     let requires = &definition.placement.requires;
     let asks = |name: &String| requires.iter().any(|rule| rule.label == *name && rule.asks_for_label());
     requires.iter().all(|rule| rule.holds(label(&rule.label)))

@@ -95,7 +95,7 @@ fn may_go(
         scheduler.explain(protocol::Now::default(), it.token.job).map(|why| why.workers).unwrap_or_default()
     };
     if on == RetryOn::Same && !last.infrastructure_failure && !is_back {
-        // It waits for no worker that was forgotten, or that jobs.yaml does not list any more.
+        // It waits for no worker that was forgotten, that jobs.yaml does not list any more, or whose name it does not ask for.
         let is_awaited = |other: &WorkerVerdict| other.worker == last.worker && !is_unlisted(&other.verdict);
         return !verdicts().iter().any(is_awaited);
     }
@@ -110,7 +110,7 @@ fn may_go(
 }
 
 fn is_unlisted(verdict: &PlacementVerdict) -> bool {
-    matches!(verdict, PlacementVerdict::Unable(obstacles) if obstacles.contains(&Obstacle::NotListed))
+    matches!(verdict, PlacementVerdict::Unable(obstacles) if obstacles.iter().any(|it| matches!(it, Obstacle::NotListed | Obstacle::NotAskedFor)))
 }
 
 /// True if nothing keeps a worker from a job but what the scheduler takes for its place.

@@ -11,6 +11,8 @@ use crate::run_on::{MemberRow, SetRole};
 const WORKER_GONE: &str = "its worker was removed or revoked";
 /// Reason of a member whose worker was taken from the list `workers` of its definition.
 const WORKER_NOT_LISTED: &str = "its worker is not listed in jobs.yaml any more";
+/// Reason of a member whose worker has another name than its job asks for.
+const WORKER_NOT_ASKED_FOR: &str = "its worker has another name now than the job asks for";
 
 /// Nothing runs on this worker any more, ever.
 fn is_gone(scheduler: &Scheduler, worker: WorkerId) -> bool {
@@ -27,8 +29,13 @@ pub(super) fn why_unreachable(
         return Some(WORKER_GONE);
     }
     let need = scheduler.fleet.classes().need_of(number).zip(scheduler.fleet.worker(worker));
-    let is_listed = need.is_none_or(|((_, need), worker)| need.lists(worker.row.worker, &worker.row.name));
-    (!is_listed).then_some(WORKER_NOT_LISTED)
+    let ((_, need), worker) = need?;
+    let (id, name) = (worker.row.worker, &worker.row.name);
+    match () {
+        () if !need.is_listed_by_definition(id, name) => Some(WORKER_NOT_LISTED),
+        () if !need.is_asked_for(id, name) => Some(WORKER_NOT_ASKED_FOR),
+        () => None,
+    }
 }
 
 /// The reason why a member can never run: its only worker was removed, revoked, or taken from the list of its definition.

@@ -33,7 +33,7 @@ fn requires(node: &Node, reader: &mut Reader<'_>) -> Vec<LabelRule> {
             .pairs
             .iter()
             .filter_map(|pair| {
-                reader.accept(pair.key_at, label_name(&pair.key))?;
+                reader.accept(pair.key_at, check_label_name(&pair.key))?;
                 let values = loose_texts(&pair.value, reader);
                 if pair.value.is_empty_list() {
                     reader.fault(pair.value.at, Code::InvalidValue, "name at least one value");
@@ -122,9 +122,12 @@ fn loose_texts(node: &Node, reader: &mut Reader<'_>) -> Vec<(Position, String)> 
 }
 
 /// Parses a condition: `gpu`, `!gpu`, `zone=a`, `zone!=a`, `zone in (a, b)`, `zone not in (a, b)`, `cores >= 8`.
-fn label_rule(text: &str) -> Result<LabelRule, ValueFault> {
+///
+/// # Errors
+/// It is none of these.
+pub(crate) fn label_rule(text: &str) -> Result<LabelRule, ValueFault> {
     let rule = |label: &str, condition| {
-        label_name(label.trim())?;
+        check_label_name(label.trim())?;
         Ok(LabelRule { label: label.trim().to_owned(), condition })
     };
     let trimmed = text.trim();
@@ -177,7 +180,11 @@ fn wrong(text: &str) -> ValueFault {
     ValueFault::input(Code::InvalidValue, text, form)
 }
 
-fn label_name(text: &str) -> Result<(), ValueFault> {
+/// Checks the name of a label.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn check_label_name(text: &str) -> Result<(), ValueFault> {
     let fits = !text.is_empty()
         && text.len() <= LABEL_BYTES_MAX
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
@@ -190,9 +197,9 @@ fn label_name(text: &str) -> Result<(), ValueFault> {
 
 const LABEL_BYTES_MAX: usize = 128;
 /// As for the name of a worker.
-const WORKER_NAME_BYTES_MAX: usize = 128;
+pub(crate) const WORKER_NAME_BYTES_MAX: usize = 128;
 /// Conditions, preferences or workers of one definition. Each is matched with each class of workers when the file is read.
-const ENTRIES_MAX: usize = 256;
+pub(crate) const ENTRIES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -213,7 +220,9 @@ mod tests {
             ("cores < -1", "cores < -1"),
             ("arch/os <= 3", "arch/os <= 3"),
         ] {
-            assert_eq!(label_rule(text).map(|rule| rule.to_string()), Ok(shown.to_owned()), "{text}");
+            let rule = label_rule(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            assert_eq!(rule.to_string(), shown, "{text}");
+            assert_eq!(label_rule(&rule.in_grammar()), Ok(rule), "{text}");
         }
         for text in
             ["", "!", "zone in ()", "zone in (a", "zone of (a)", "a b", "cores > many", "=a", "z\u{e4}hl"]

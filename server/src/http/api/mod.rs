@@ -31,4 +31,5 @@ pub(crate) mod submit;
 pub(crate) mod tokens;
 pub(crate) mod usage;
 pub(crate) mod whoami;
+mod worker_names;
 pub(crate) mod workers;

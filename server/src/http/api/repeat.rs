@@ -8,6 +8,7 @@ use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::new_jobs::NewJob;
 use scheduler::params::Field;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Rejection;
 
 use crate::auth::actor::Actor;
@@ -16,8 +17,10 @@ use crate::config::jobs_file;
 use crate::http::api::admission;
 use crate::http::api::jobs::find;
 use crate::http::api::members;
+use crate::http::api::worker_names;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::cleared_fields::ClearedFields;
 use crate::http::request::definition;
 use crate::http::request::job_request::{self, JobRequest};
 use crate::http::request::submission::{self, merge_overrides, merge_pairs};
@@ -51,6 +54,8 @@ pub(crate) async fn repeat_of(
     };
     let members = members::repeated(state, &record.row, members).await?;
     let checker = Checker::new(&definition.submission.params);
+    // The workers that the earlier job asked for may be gone: it is repeated as it was.
+    worker_names::check(state, &changes.job).await?;
     let job = repetition(record, &definition, &checker, batch.as_ref(), changes)?;
     admission::check_policy(&definitions, &definition, job.timeout, actor.role)?;
     Ok((definition, NewJob { members, ..job }))
@@ -117,10 +122,32 @@ pub(crate) fn repetition(
         retry_of: Some(row.job),
         run_at: changes.run_at,
         unique_key: changes.unique_key,
+        narrowing: narrowing(row.narrowing.as_deref(), changes.narrowing.as_deref(), &cleared),
         after: changes.after,
         details: has_details.then(|| Box::new(details)),
         ..NewJob::default()
     })
+}
+
+/// The workers that the repeated job asks for: those of the request, or else those of the earlier job.
+fn narrowing(
+    earlier: Option<&Narrowing>,
+    changes: Option<&Narrowing>,
+    cleared: &ClearedFields,
+) -> Option<Arc<Narrowing>> {
+    let none = Narrowing::default();
+    let (earlier, changes) = (earlier.unwrap_or(&none), changes.unwrap_or(&none));
+    let workers = match () {
+        () if !changes.workers.is_empty() => &changes.workers[..],
+        () if cleared.clears(Field::Workers) => &[],
+        () => &earlier.workers,
+    };
+    let requires = match () {
+        () if !changes.requires.is_empty() => &changes.requires[..],
+        () if cleared.clears(Field::Requires) => &[],
+        () => &earlier.requires,
+    };
+    Narrowing::asked(workers.to_vec(), requires.to_vec())
 }
 
 /// Finds the revision of a job, and registers it with the engine if jobs.yaml has changed since.

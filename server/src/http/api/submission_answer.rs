@@ -2,9 +2,10 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::PendingReason;
 
-use crate::http::middleware::problem::{Problem, pending_text};
+use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
 use crate::http::present::shapes;
 
@@ -18,7 +19,7 @@ pub(crate) fn json(status: StatusCode, headers: HeaderMap, value: &impl serde::S
 }
 
 /// A warning beside an accepted job: it is paused, or no worker can run it at present.
-pub(crate) fn warning(reason: PendingReason) -> Option<shapes::Reason> {
+pub(crate) fn warning(reason: PendingReason, narrowing: Option<&Narrowing>) -> Option<shapes::Reason> {
     if reason == PendingReason::Paused {
         return Some(presenter::pending(reason));
     }
@@ -31,8 +32,10 @@ pub(crate) fn warning(reason: PendingReason) -> Option<shapes::Reason> {
             | PendingReason::Cordoned
             | PendingReason::RuntimeUnavailable
     );
-    matches_none
-        .then(|| shapes::Reason { code: "no_worker_matches".into(), text: pending_text(reason).into() })
+    matches_none.then(|| shapes::Reason {
+        code: "no_worker_matches".into(),
+        ..presenter::pending_of(reason, narrowing)
+    })
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -23,9 +23,10 @@ use crate::http::api::logs;
 use crate::http::api::repeat::repeat_of;
 use crate::http::api::schedule_choice::ScheduleChoice;
 use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
+use crate::http::api::worker_names;
 use crate::http::middleware::body_budget::BodyReservation;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::presenter::{self, job_in_state, pending};
+use crate::http::present::presenter::{self, job_in_state, pending_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::cleared_fields::ClearedFields;
@@ -67,7 +68,10 @@ pub(crate) async fn one(
         Ok(entry) => {
             let definition = &entry.definition;
             let checker = Checker::new(&definition.submission.params);
-            let completed = schedule.complete(request, definition, &checker);
+            let completed = match schedule.complete(request, definition, &checker) {
+                Ok(job) => worker_names::check(&state, &job).await.map(|()| job),
+                Err(refusal) => Err(refusal),
+            };
             let mut job = match completed {
                 Ok(job) => job,
                 Err(refusal) => {
@@ -122,11 +126,14 @@ async fn submit_and_answer(
 ) -> Result<Response, Problem> {
     let job = NewJob { revision: definition.revision, ..job };
     let run_at = job.run_at;
+    let narrowing = job.narrowing.clone();
     let draft = shapes::Job {
         priority: job.priority.unwrap_or(definition.priority),
         timeout: job.timeout.map(presenter::timeout),
         retry_of: job.retry_of.map(|of| of.0),
         labels: job.details.iter().flat_map(|details| details.labels.iter().cloned()).collect(),
+        workers: presenter::asked_workers(job.narrowing.as_deref()),
+        requires: presenter::asked_labels(job.narrowing.as_deref()),
         ..shapes::Job::default()
     };
     let answered = submit_with_key(state, vec![job], None, params.require_worker, key).await?;
@@ -135,8 +142,8 @@ async fn submit_and_answer(
     match answered {
         Answer::Accepted(accepted) => {
             let shown = shapes::Job {
-                pending_reason: accepted.pending.map(pending),
-                warning: accepted.pending.and_then(warning),
+                pending_reason: accepted.pending.map(|reason| pending_of(reason, narrowing.as_deref())),
+                warning: accepted.pending.and_then(|reason| warning(reason, narrowing.as_deref())),
                 due_at: Time(run_at.map_or(accepted.created_at, |start| start.resolve(accepted.created_at))),
                 ..complete(draft, definition, &accepted)
             };
@@ -175,7 +182,7 @@ fn complete(draft: shapes::Job, definition: &Definition, accepted: &Accepted) ->
     let created_at = Time(accepted.created_at);
     let name = definition.name.clone();
     let revision = definition.revision.to_string();
-    let shapes::Job { priority, timeout, retry_of, labels, .. } = draft;
+    let shapes::Job { priority, timeout, retry_of, labels, workers, requires, .. } = draft;
     // A job that was assigned at once is in its first attempt.
     let attempt_count = u32::from(accepted.state == JobState::Assigned);
     shapes::Job {
@@ -183,6 +190,8 @@ fn complete(draft: shapes::Job, definition: &Definition, accepted: &Accepted) ->
         timeout,
         retry_of,
         labels,
+        workers,
+        requires,
         attempt_count,
         ..job_in_state(accepted.first, name, revision, accepted.state, created_at)
     }

@@ -121,10 +121,12 @@ codes! {
     TooLong "too_long" 422 "a text or a list is too long";
     UniqueBatch "unique_batch" 422 "too many jobs at once, or a backfill, for a definition with unique keys";
     UnknownField "unknown_field" 422 "the body has an unknown field";
+    UnknownWorkerName "unknown_worker_name" 422 "no worker has this name or id";
     UnknownName "unknown_name" 422 "there is no definition of that name";
     UpgradeRequired "upgrade_required" 426 "this address wants a WebSocket";
     LimitFull "limit_full" 429 "a limit on jobs at once has no permit left";
     QueueFull "queue_full" 429 "too many jobs wait or run";
+    TooManyNarrowings "too_many_narrowings" 429 "jobs ask for too many different workers";
     TooManyQueued "too_many_queued" 429 "too many jobs wait";
     TooManyFailures "too_many_failures" 429 "too many requests with a wrong token";
     HeadersTooLarge "headers_too_large" 431 "the headers are too large";

@@ -76,6 +76,12 @@ impl From<Rejection> for Problem {
                 format!("the definition has \"unique\", and such a request makes {max} jobs at most"),
             )
             .hint("divide the request"),
+            Rejection::TooManyNarrowings => Self::new(
+                Code::TooManyNarrowings,
+                "jobs that have not ended ask for too many different workers or labels",
+            )
+            .hint("try again when some have ended; to run a job on many workers, give its definition \"run_on\"")
+            .retry_after(10),
             Rejection::UniqueBackfill => {
                 Self::new(Code::UniqueBatch, "definitions with \"unique\" cannot be backfilled")
                     .hint("submit the jobs one by one")

@@ -78,6 +78,7 @@ mod tests {
             waits_for: None,
             set: SetPart::None,
             labels: Vec::new(),
+            narrowing: None,
             ended_at: Some(Timestamp(5_000)),
             reason: reason.into(),
             confirmed: true,

@@ -12,26 +12,30 @@ use scheduler::definition::{Definition, OnLost};
 use scheduler::hooks::{HookResult, HookRow};
 use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::retry::{self, Budget};
-use scheduler::snapshot::{Snapshot, WorkerFacts, WorkerState};
+use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
-use crate::http::middleware::problem::pending_text;
 use crate::http::present::earlier;
 use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
+pub(crate) use crate::http::present::waiting::{asked_labels, asked_workers, pending, pending_of};
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
 use crate::store::{AttemptRow, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
 
+/// Waiting jobs that have the same reason.
+type WaitingKey = (Revision, Option<WorkerId>, Option<Arc<Narrowing>>);
+
 /// Presents jobs with the facts of one snapshot.
 pub(crate) struct Presenter {
     pub(super) snapshot: Arc<Snapshot>,
     phases: HashMap<JobId, Phase>,
-    /// Pending reasons by revision, for unpinned jobs and for those pinned to a worker.
-    waiting: HashMap<(Revision, Option<WorkerId>), PendingReason>,
+    /// Pending reasons by revision, for unpinned jobs and for those pinned to a worker, by the workers that they ask for.
+    waiting: BTreeMap<WaitingKey, PendingReason>,
     lease: Duration,
 }
 
@@ -54,7 +58,8 @@ impl AppState {
     pub(crate) fn presenter(&self) -> Presenter {
         let snapshot = self.services.engine.snapshot();
         let phases = snapshot.phases.iter().copied().collect();
-        let waiting = snapshot.waiting.iter().map(|it| ((it.revision, it.pinned_to), it.reason)).collect();
+        let key = |it: &Waiting| (it.revision, it.pinned_to, it.narrowing.clone());
+        let waiting = snapshot.waiting.iter().map(|it| (key(it), it.reason)).collect();
         Presenter { snapshot, phases, waiting, lease: self.services.intervals.lease }
     }
 }
@@ -86,6 +91,8 @@ impl Presenter {
             timeout: row.timeout.map(timeout),
             batch: row.batch.map(|job| job.0),
             member_of: member_of(&row).map(|member| member.parent.0),
+            workers: asked_workers(row.narrowing.as_deref()),
+            requires: asked_labels(row.narrowing.as_deref()),
             pinned_worker: member_of(&row).and_then(|member| member.pinned).map(|worker| worker.0),
             members: members::of(&row.set),
             retry_of: row.retry_of.map(|job| job.0),
@@ -164,7 +171,7 @@ impl Presenter {
             Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
             })),
-            Some(reason) => Some(pending(reason)),
+            Some(reason) => Some(pending_of(reason, row.narrowing.as_deref())),
             None => {
                 let attempt = live(row)?;
                 self.absence(row, attempt).or_else(|| self.silence(row, attempt))
@@ -278,8 +285,9 @@ impl Presenter {
                 let last =
                     row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);
                 let last = member_of(row).and_then(|member| member.pinned).or(last);
-                let pinned = last.and_then(|last| self.waiting.get(&(row.revision, Some(last))));
-                let reason = pinned.or_else(|| self.waiting.get(&(row.revision, None)));
+                let of = |pinned| self.waiting.get(&(row.revision, pinned, row.narrowing.clone()));
+                let pinned = last.and_then(|last| of(Some(last)));
+                let reason = pinned.or_else(|| of(None));
                 Some(reason.copied().unwrap_or(PendingReason::Soon))
             }
             _ => None,
@@ -376,11 +384,6 @@ pub(crate) fn dependency(record: &DependencyRecord) -> shapes::Dependency {
         outcome: record.requires.name().into(),
         state: record.state.map(|state| state.name().into()),
     }
-}
-
-/// Code and text of a pending reason.
-pub(crate) fn pending(reason: PendingReason) -> shapes::Reason {
-    shapes::Reason { code: reason.name().into(), text: pending_text(reason).into() }
 }
 
 /// The JSON of a timeout.

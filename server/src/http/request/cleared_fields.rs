@@ -91,14 +91,16 @@ impl ClearedFields {
 }
 
 /// The fields that a retry keeps.
-const KEPT: [Field; 7] = [
+const KEPT: [Field; 9] = [
     Field::Args,
     Field::Environment,
     Field::Input,
     Field::Labels,
     Field::Params,
     Field::Priority,
+    Field::Requires,
     Field::Timeout,
+    Field::Workers,
 ];
 
 /// Before the name of a parameter.

@@ -167,6 +167,7 @@ fn not_allowed(
     let Some(allow) = &rules.allow else { return Vec::new() };
     let none = JobDetails::default();
     let JobDetails { overrides, labels, .. } = job.details.as_deref().unwrap_or(&none);
+    let narrowing = job.narrowing.as_deref();
     let is_given = |field: Field| match field {
         Field::After => !job.after.is_empty() || !after_entries.is_empty(),
         Field::Args => !overrides.args.is_empty(),
@@ -178,6 +179,8 @@ fn not_allowed(
         Field::RunAt => job.run_at.is_some(),
         Field::Timeout => job.timeout.is_some(),
         Field::UniqueKey => job.unique_key.is_some(),
+        Field::Workers => narrowing.is_some_and(|narrowing| !narrowing.workers.is_empty()),
+        Field::Requires => narrowing.is_some_and(|narrowing| !narrowing.requires.is_empty()),
     };
     let hint = match allow.is_empty() {
         true => "its jobs run as they are defined; leave the field out".to_owned(),

@@ -54,6 +54,8 @@ struct JobPage {
     frame: Frame,
     row: Row,
     full: FullJob,
+    /// The workers that it asks for; empty if any will do.
+    asks_for: String,
     has_ended: bool,
     /// Its definition has another revision now, or has left jobs.yaml.
     is_of_former_revision: bool,
@@ -123,6 +125,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         variables: ShownValue::of(full.environment.join(", ")),
         input: full.input.as_ref().map(document),
         result: full.result.as_ref().map(document),
+        asks_for: full.job.asks_for_in_words(),
         timeout: match full.job.timeout {
             Some(Timeout::After(after)) => format::span(after),
             Some(Timeout::Never) => "none".to_owned(),

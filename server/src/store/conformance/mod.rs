@@ -9,6 +9,7 @@ mod hooks;
 mod last_end;
 mod limits;
 mod lives;
+mod narrowings;
 mod pending_batch;
 mod reads;
 mod removal;
@@ -25,6 +26,7 @@ pub(super) use hooks::*;
 pub(super) use last_end::*;
 pub(super) use limits::*;
 pub(super) use lives::*;
+pub(super) use narrowings::*;
 pub(super) use pending_batch::*;
 pub(super) use reads::*;
 pub(super) use removal::*;
@@ -97,6 +99,7 @@ macro_rules! conforms {
             an_older_epoch_removes_nothing,
             lists_go_on_where_jobs_were_removed,
             keys_of_limits_live_as_long_as_their_job,
+            the_workers_that_a_job_asks_for_are_kept_with_it,
             rates_are_kept_until_they_have_recovered,
             unique_keys_are_kept_until_they_are_freed,
             an_ended_job_is_not_removed_while_it_keeps_its_key,

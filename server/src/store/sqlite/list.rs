@@ -74,10 +74,8 @@ fn page(connection: &Connection, filter: &JobFilter, after: Option<JobId>) -> ru
     }
     found.sort_unstable_by_key(|(row, _)| std::cmp::Reverse(row.job));
     found.truncate(limit);
-    for (row, labelled) in &mut found {
-        if *labelled {
-            row.labels = rows::labels(connection, row.job)?;
-        }
+    for (row, flags) in &mut found {
+        rows::add_details(connection, row, *flags)?;
         record::complete(connection, row)?;
     }
     Ok(found.into_iter().map(|(row, _)| row).collect())
@@ -172,7 +170,7 @@ impl Query<'_> {
         &self,
         blocks: Blocks,
         (lowest, mut highest): Range,
-        found: &mut Vec<(JobRow, bool)>,
+        found: &mut Vec<(JobRow, i64)>,
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
         while let Some(block) = self.next_block(blocks, highest)? {
@@ -200,7 +198,7 @@ impl Query<'_> {
         &self,
         tag: Tag<'_>,
         (lowest, mut highest): Range,
-        found: &mut Vec<(JobRow, bool)>,
+        found: &mut Vec<(JobRow, i64)>,
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
         while wanted > 0
@@ -249,7 +247,7 @@ impl Query<'_> {
         self.connection.prepare_cached(sql)?.query_row([highest], |row| row.get(0))
     }
 
-    fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, bool)>> {
+    fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, i64)>> {
         let leads = match (Tag::of(self.filter), self.part) {
             (Some(_), Part::Live(_) | Part::RunningParents) if self.has_few_live((lowest, highest))? => {
                 Leads::Jobs

@@ -137,6 +137,9 @@ fn live_jobs(
         let batch = row.get::<_, Option<i64>>(23)?.map(|first| JobId(first.cast_unsigned()));
         let origin = JobOrigin { created_at: Timestamp(row.get(22)?), batch };
         live.gpus = gpus.remove(&live.job).unwrap_or_default();
+        if row.get::<_, i64>(6)? & rows::HAS_NARROWING != 0 {
+            live.narrowing = rows::narrowing(connection, live.job)?;
+        }
         visit(LoadItem::Job(LiveJob { lost, ..live }, origin));
     }
     Ok(())
@@ -296,6 +299,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
         expires_at: row.get::<_, Option<i64>>(24)?.map(Timestamp),
         timeout: row.get::<_, Option<i64>>(5)?.map(rows::timeout),
         has_overrides: row.get::<_, i64>(6)? & rows::HAS_OVERRIDES != 0,
+        narrowing: None,
         keys: limits::keys(row, 25)?,
         job_failures: row.get(7)?,
         oom_kills: row.get(21)?,

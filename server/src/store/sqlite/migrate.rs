@@ -55,6 +55,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("retries", include_str!("migrations/0038_retries.sql")),
     ("batch_retries", include_str!("migrations/0039_batch_retries.sql")),
     ("odd_successes", include_str!("migrations/0040_odd_successes.sql")),
+    ("narrowings", include_str!("migrations/0041_narrowings.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -29,14 +29,12 @@ pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::R
 pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Option<JobRecord>> {
     let number = id.0.cast_signed();
     let sql = format!("SELECT {} FROM all_jobs j {} WHERE j.id = ?1", rows::JOB_COLUMNS, rows::JOB_JOINS);
-    let Some((mut row, labelled)) =
+    let Some((mut row, flags)) =
         connection.prepare_cached(&sql)?.query_row([number], rows::job).optional()?
     else {
         return Ok(None);
     };
-    if labelled {
-        row.labels = rows::labels(connection, id)?;
-    }
+    rows::add_details(connection, &mut row, flags)?;
     complete(connection, &mut row)?;
     let sql = format!(
         "SELECT {} FROM past_attempts a LEFT JOIN workers w ON w.id = a.worker WHERE a.job = ?1 ORDER BY a.fence",

@@ -12,6 +12,7 @@ use scheduler::details::JobDetails;
 use scheduler::fleet::row::{Drain, Process, WorkerRow};
 use scheduler::ids::JoinTokenId;
 use scheduler::job::AttemptTimeout;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
 use super::{codes, json_column, param_rows, usage_column};
@@ -21,6 +22,8 @@ use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
 pub(super) const HAS_LABELS: i64 = 1;
 /// In `jobs.details`: the job adds something to its definition. The next bit, 4, is set in rows that an earlier version wrote.
 pub(super) const HAS_OVERRIDES: i64 = 2;
+/// In `jobs.details`: the job asks for some workers.
+pub(super) const HAS_NARROWING: i64 = 8;
 
 /// The columns that [`job`] reads, in its order, from `all_jobs j`, `jobs j` or `ended j`, joined with `definitions d` and `workers w`.
 pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.priority, j.created_at, j.due_at, j.timeout_ms, \
@@ -37,8 +40,8 @@ pub(super) const ATTEMPT_COLUMNS: &str = "a.number, a.fence, a.nonce, a.worker, 
      a.stopping, a.closed_at, a.outcome, a.exit_code, a.message, a.stdout_bytes, a.stderr_bytes, a.result, a.released, \
      a.usage";
 
-/// A job without its labels, and whether it has any.
-pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
+/// A job without what [`add_details`] adds, and the bit flags of that.
+pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, i64)> {
     let id = |index: usize| row.get::<_, Option<i64>>(index).map(|id| id.map(|id| JobId(id.cast_unsigned())));
     let attempts = AttemptNo(row.get(14)?);
     let found = JobRow {
@@ -57,6 +60,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
         waits_for: None,
         set: SetPart::None,
         labels: Vec::new(),
+        narrowing: None,
         ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),
         reason: text(row, 12)?,
         confirmed: row.get(13)?,
@@ -66,7 +70,25 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, bool)> {
             _ => Some(attempt(row, attempts, 15)?),
         },
     };
-    Ok((found, row.get::<_, i64>(10)? & HAS_LABELS != 0))
+    Ok((found, row.get(10)?))
+}
+
+/// Adds what the flags of a job say: its labels, and the workers that it asks for.
+pub(super) fn add_details(connection: &Connection, row: &mut JobRow, flags: i64) -> rusqlite::Result<()> {
+    if flags & HAS_LABELS != 0 {
+        row.labels = labels(connection, row.job)?;
+    }
+    if flags & HAS_NARROWING != 0 {
+        row.narrowing = narrowing(connection, row.job)?;
+    }
+    Ok(())
+}
+
+/// The workers that a job asks for.
+pub(super) fn narrowing(connection: &Connection, job: JobId) -> rusqlite::Result<Option<Arc<Narrowing>>> {
+    let mut statement = connection.prepare_cached("SELECT narrowing FROM details WHERE job = ?1")?;
+    let found = statement.query_row([job.0.cast_signed()], |row| json_column::read(row, 0)).optional()?;
+    Ok(found.flatten().map(Arc::new))
 }
 
 /// An attempt whose columns begin with the fence at this index.

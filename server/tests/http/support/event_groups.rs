@@ -25,6 +25,7 @@ pub(crate) fn added(job: u64, revision: u128, batch: Option<u64>) -> Change {
     let details =
         JobDetails { labels: vec![("team".to_owned(), "blue".to_owned())], ..JobDetails::default() };
     Change::Added(AddedJob {
+        narrowing: None,
         keys: None,
         job: JobId(job),
         revision: Revision(revision),

@@ -159,7 +159,7 @@ pub(crate) fn snapshot() -> Snapshot {
 }
 
 pub(crate) fn waiting(pinned_to: Option<u64>, reason: PendingReason, count: u64) -> Waiting {
-    Waiting { revision: Revision(1), pinned_to: pinned_to.map(WorkerId), reason, count }
+    Waiting { revision: Revision(1), narrowing: None, pinned_to: pinned_to.map(WorkerId), reason, count }
 }
 
 /// Changes the first worker of a snapshot.

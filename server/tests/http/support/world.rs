@@ -121,6 +121,7 @@ impl World {
             waits_for: None,
             set: Default::default(),
             labels: details.labels,
+            narrowing: new.narrowing,
             ended_at: None,
             reason: String::new(),
             confirmed: true,

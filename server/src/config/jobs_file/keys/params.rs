@@ -36,7 +36,7 @@ pub(in crate::config::jobs_file) const PARAM: &[Key] = &[
 pub(in crate::config::jobs_file) const TYPES: [&str; 7] =
     ["string", "integer", "number", "boolean", "duration", "enum", "list"];
 
-pub(in crate::config::jobs_file) const FIELDS: [(&str, Field); 10] = [
+pub(in crate::config::jobs_file) const FIELDS: [(&str, Field); 12] = [
     (Field::After.name(), Field::After),
     (Field::Args.name(), Field::Args),
     (Field::Environment.name(), Field::Environment),
@@ -44,7 +44,9 @@ pub(in crate::config::jobs_file) const FIELDS: [(&str, Field); 10] = [
     (Field::Labels.name(), Field::Labels),
     (Field::Params.name(), Field::Params),
     (Field::Priority.name(), Field::Priority),
+    (Field::Requires.name(), Field::Requires),
     (Field::RunAt.name(), Field::RunAt),
     (Field::Timeout.name(), Field::Timeout),
     (Field::UniqueKey.name(), Field::UniqueKey),
+    (Field::Workers.name(), Field::Workers),
 ];

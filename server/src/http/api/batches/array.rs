@@ -12,6 +12,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::http::api::admission;
+use crate::http::api::worker_names;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::definition;
@@ -52,6 +53,10 @@ pub(crate) async fn submit(
             state.parse_blocking(move || one_for_each(&definitions, &name, &request, &trace, each)).await
         }
         (None, None) => return Err(needs_jobs(&options)),
+    };
+    let jobs = match jobs {
+        Ok(jobs) => worker_names::check_batch(state, &jobs).await.map(|()| jobs),
+        Err(refusal) => Err(refusal),
     };
     let jobs = match jobs {
         Ok(jobs) => jobs,

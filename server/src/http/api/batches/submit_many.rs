@@ -21,6 +21,7 @@ use crate::catalogue::Definitions;
 use crate::excerpt::excerpt;
 use crate::http::api::admission;
 use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
+use crate::http::api::worker_names;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
@@ -65,6 +66,10 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     let is_small = length.is_some_and(|length| length <= INLINE_BYTES_MAX);
     let (jobs, names, key) = if is_small { read()? } else { state.parse_blocking(read).await? };
     note::object(format!("definitions {}", note::list(names.0)));
+    let jobs = match jobs {
+        Ok(jobs) => worker_names::check_list(&state, &jobs).await.map(|()| jobs),
+        Err(refusal) => Err(refusal),
+    };
     let jobs = match jobs {
         Ok(jobs) => jobs,
         Err(refusal)
@@ -218,7 +223,7 @@ pub(super) fn created(accepted: &Accepted, asked: u32) -> shapes::Batch {
     shapes::Batch {
         duplicates: asked.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
-        warning: accepted.pending.and_then(warning),
+        warning: accepted.pending.and_then(|reason| warning(reason, None)),
         ..batch(accepted.first, accepted.count)
     }
 }

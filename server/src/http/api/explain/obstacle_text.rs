@@ -101,6 +101,11 @@ impl ObstacleText<'_> {
                 let names = self.definition().placement.workers.iter().map(ToString::to_string);
                 format!("the definition lists other workers: {}", names.collect::<Vec<_>>().join(", "))
             }
+            Obstacle::NotAskedFor => match &self.explanation.narrowing {
+                Some(narrowing) => format!("this job asks for {narrowing}"),
+                None => "this job asks for other workers".to_owned(),
+            },
+            Obstacle::Condition(index) => self.condition(index),
             Obstacle::NoRuntime => format!("it does not offer the runtime {}", self.runtime().name()),
             Obstacle::Requirement(index) => self.requirement(index),
             Obstacle::Exclusive => match self.label(EXCLUSIVE) {
@@ -174,6 +179,18 @@ impl ObstacleText<'_> {
             (None, _) => format!("needs {rule}"),
             (Some(_), Some(value)) => format!("needs {rule}, has {}={value}", rule.label),
             (Some(_), None) => format!("needs {rule}, has no such label"),
+        }
+    }
+
+    fn condition(&self, index: u16) -> String {
+        let narrowing = self.explanation.narrowing.as_ref();
+        let Some(rule) = narrowing.and_then(|narrowing| narrowing.requires.get(usize::from(index))) else {
+            return "it does not meet a condition of the job".into();
+        };
+        match (self.facts, self.label(&rule.label)) {
+            (None, _) => format!("this job asks for {rule}"),
+            (Some(_), Some(value)) => format!("this job asks for {rule}, and it has {}={value}", rule.label),
+            (Some(_), None) => format!("this job asks for {rule}, and it has no such label"),
         }
     }
 

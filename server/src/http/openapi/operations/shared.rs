@@ -86,7 +86,7 @@ pub(super) const JSON_BODY: [Code; 9] = [
 pub(super) const NO_BODY: [Code; 2] = [Code::BodyTooLarge, Code::RequestTimeout];
 
 /// Problems of a request that makes jobs.
-pub(super) const SUBMISSION: [Code; 31] = [
+pub(super) const SUBMISSION: [Code; 33] = [
     Code::UnknownJob,
     Code::DefinitionDisabled,
     Code::ForbiddenByPolicy,
@@ -111,6 +111,8 @@ pub(super) const SUBMISSION: [Code; 31] = [
     Code::Pruned,
     Code::DuplicateJob,
     Code::UniqueBatch,
+    Code::UnknownWorkerName,
+    Code::TooManyNarrowings,
     Code::QueueFull,
     Code::TooManyQueued,
     Code::LimitFull,

@@ -97,6 +97,12 @@ pub struct Job {
     /// The job that it runs in the place of, on one of several workers (`run_on`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member_of: Option<u64>,
+    /// The workers that it asks for, of those that its definition allows: names and ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<String>,
+    /// Conditions on the labels of its worker that it has itself, beside those of its definition, as jobs.yaml writes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
     /// The only worker that may run this member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned_worker: Option<u64>,
@@ -115,6 +121,15 @@ pub struct Job {
     /// A warning beside an accepted submission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<Reason>,
+}
+
+impl Job {
+    /// The workers that it asks for, in words; empty if any will do.
+    #[must_use]
+    pub fn asks_for_in_words(&self) -> String {
+        let workers = (!self.workers.is_empty()).then(|| format!("worker {}", self.workers.join(" or ")));
+        workers.into_iter().chain(self.requires.iter().cloned()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// A job of a list; with `results=1` also what it was given and what it left.

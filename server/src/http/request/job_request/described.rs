@@ -38,6 +38,11 @@ pub(crate) struct JobChanges {
     /// Jobs that must end before this one starts: numbers, objects with `job` or `name` and the `outcome` that is required, and in entries of a
     /// list names of other entries. At most 1,000.
     after: Option<Vec<Value>>,
+    /// The only workers that may run it, of those that the definition allows: names and ids, a list or one. At most 256.
+    workers: Option<Value>,
+    /// Conditions on the labels of its worker, beside those of the definition: an object of labels with one or several values, a list of
+    /// conditions such as `cores >= 8`, or one.
+    requires: Option<Value>,
 }
 
 /// The body of a submission: one job, or with `count` or `each` a batch.

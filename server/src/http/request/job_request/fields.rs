@@ -17,15 +17,15 @@ impl EntryKind {
     /// The indices of its fields in [`FIELDS`].
     pub(super) const fn fields(self) -> Range<usize> {
         match self {
-            Self::Job => 2..13,
+            Self::Job => 2..15,
             Self::Submission => 2..FIELDS.len(),
-            Self::Member => 0..13,
+            Self::Member => 0..15,
         }
     }
 }
 
 /// All fields, in an order in which those of each [`EntryKind`] stand together.
-pub(super) const FIELDS: [&str; 18] = [
+pub(super) const FIELDS: [&str; 20] = [
     "as",
     "name",
     "params",
@@ -39,6 +39,8 @@ pub(super) const FIELDS: [&str; 18] = [
     "labels",
     "unique_key",
     "after",
+    "workers",
+    "requires",
     "count",
     "each",
     "batch_name",

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use scheduler::details::JobDetails;
+use scheduler::placement::narrowing::Narrowing;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -90,6 +91,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
         let mut batch = BatchFields::default();
         let mut seen = 0_u32;
         let mut starts = 0;
+        let (mut workers, mut requires) = (Vec::new(), Vec::new());
         while let Some(field) = map.next_key_seed(FieldName { kind: self.kind })? {
             let name = match field {
                 Field::Known(index) => FIELDS[index],
@@ -135,6 +137,18 @@ impl<'de> Visitor<'de> for Entry<'_> {
                     starts += 1;
                     request.job.run_at = collector.delay(&map.next_value_seed(Text)?);
                 }
+                "workers" => {
+                    workers = collector.workers(map.next_value()?);
+                    if workers.is_empty() {
+                        request.cleared.add(scheduler::params::Field::Workers);
+                    }
+                }
+                "requires" => {
+                    requires = collector.requires(map.next_value()?);
+                    if requires.is_empty() {
+                        request.cleared.add(scheduler::params::Field::Requires);
+                    }
+                }
                 "params" => request.params = map.next_value_seed(Values { of: name, collector })?,
                 // Kept as text: no decision depends on it.
                 "input" => {
@@ -152,6 +166,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 _ => details.labels = map.next_value_seed(Pairs { of: name, collector })?,
             }
         }
+        request.job.narrowing = Narrowing::asked(workers, requires);
         if starts > 1 {
             collector.two_starts();
         }

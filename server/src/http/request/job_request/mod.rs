@@ -11,6 +11,7 @@ mod entry_faults;
 mod fields;
 mod job;
 mod json;
+mod narrowing;
 mod rules;
 mod update;
 
@@ -117,8 +118,7 @@ pub(crate) fn read_lines(
         collector.enter_entry(index, Some(number + 1));
         index += 1;
         let entry = Entry { kind: EntryKind::Member, collector: &collector };
-        let taken = parse_object(line, &collector, entry).and_then(&mut take);
-        if let Err(problem) = taken
+        if let Err(problem) = parse_object(line, &collector, entry).and_then(&mut take)
             && let Err(last) = faults.add(&collector, problem)
         {
             faults.end(collector.locate(last));

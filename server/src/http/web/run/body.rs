@@ -37,6 +37,7 @@ impl RunForm {
             }
             let sent = match field.as_str() {
                 "args" => json!(filled(value)),
+                "workers" | "requires" => json!(trimmed(value)),
                 "environment" | "labels" => pairs(value),
                 "timeout" | "delay" => json!(value.trim()),
                 "priority" => number(value.trim()),
@@ -92,6 +93,10 @@ fn number(text: &str) -> Value {
 
 fn filled(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.is_empty()).collect()
+}
+
+fn trimmed(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
 }
 
 /// `NAME=value` of each line, as an object.

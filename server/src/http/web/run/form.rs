@@ -15,6 +15,7 @@ use crate::catalogue::Entry;
 use crate::config::jobs_file::quantity::DurationText;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::present::presenter::{asked_labels, asked_workers};
 use crate::http::present::shapes::Fault;
 use crate::http::web::actions::{Fields, key_of, new_key};
 use crate::params;
@@ -78,6 +79,8 @@ impl RunForm {
         }
         form.fill("labels", labels.join("\n"));
         form.fill("priority", row.priority.to_string());
+        form.fill("workers", asked_workers(row.narrowing.as_deref()).join("\n"));
+        form.fill("requires", asked_labels(row.narrowing.as_deref()).join("\n"));
         form.fill("timeout", row.timeout.map(timeout_text).unwrap_or_default());
         if !record.overrides.environment.is_empty() {
             let names: Vec<&str> =
@@ -109,6 +112,8 @@ impl RunForm {
             (Field::Labels, "labels", "Labels", "NAME=value, one a line.", Control::Lines(2)),
             (Field::Priority, "priority", "Priority", "−100 to 100; higher goes first.", numbers),
             (Field::Timeout, "timeout", "Timeout", "Such as 10m; none: without a timeout.", Control::Line),
+            (Field::Workers, "workers", "Workers", WORKERS, Control::Lines(2)),
+            (Field::Requires, "requires", "Labels of the worker", REQUIRES, Control::Lines(2)),
             (Field::RunAt, "delay", "Delay", "Such as 5m: it starts no sooner.", Control::Line),
         ];
         Self {
@@ -227,6 +232,8 @@ fn pretty(input: &str) -> String {
 }
 
 const ENVIRONMENT: &str = "NAME=value, one a line.";
+const WORKERS: &str = "Names or ids, one a line: only these may run it, of those that the definition allows.";
+const REQUIRES: &str = "Conditions such as rack=7, gpu or cores >= 8, one a line.";
 const SENT_BEFORE: &str = "This form was sent before, with other values, and has made a job. Press the button again to make another one.";
 const KEPT: &str = "kept as it was";
 

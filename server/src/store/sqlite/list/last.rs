@@ -68,10 +68,8 @@ fn among_newest(connection: &Connection, definition: &str) -> rusqlite::Result<V
 fn ended_job(connection: &Connection, job: i64) -> rusqlite::Result<Option<JobRow>> {
     let sql = format!("SELECT {} FROM ended j {} WHERE j.id = ?1", rows::JOB_COLUMNS, rows::JOB_JOINS);
     let found = connection.prepare_cached(&sql)?.query_row([job], rows::job).optional()?;
-    let Some((mut row, has_labels)) = found else { return Ok(None) };
-    if has_labels {
-        row.labels = rows::labels(connection, row.job)?;
-    }
+    let Some((mut row, flags)) = found else { return Ok(None) };
+    rows::add_details(connection, &mut row, flags)?;
     record::complete(connection, &mut row)?;
     Ok(Some(row))
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_ends, workers};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
-use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_OVERRIDES};
+use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
 use crate::store::sqlite::{hooks, run_on};
 
 /// An ended job that retention may delete.
@@ -137,7 +137,7 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
         if candidate.attempts > 1 {
             connection.prepare_cached("DELETE FROM past_attempts WHERE job = ?1")?.execute([job])?;
         }
-        if candidate.detail_flags & (HAS_LABELS | HAS_OVERRIDES) != 0 {
+        if candidate.detail_flags & (HAS_LABELS | HAS_OVERRIDES | HAS_NARROWING) != 0 {
             delete_details(connection, job, candidate.detail_flags & HAS_LABELS != 0)?;
         }
         if noted.binary_search(&job).is_ok() {

@@ -5,25 +5,31 @@ use rusqlite::params;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::results::ResultParams;
-use scheduler::step::Note;
+use scheduler::step::{AddedJob, Note};
 
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
 use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows};
 
 impl TransactionWriter<'_> {
-    /// Stores labels, overrides and parameters of a job. Returns the bit flags for `jobs.details`.
-    pub(super) fn insert_details(&mut self, job: i64, details: &JobDetails) -> Result<i64, Failure> {
+    /// Stores labels, overrides and parameters of a job, and the workers that it asks for. Returns the bit flags for `jobs.details`.
+    pub(super) fn insert_details(&mut self, job: i64, added: &AddedJob) -> Result<i64, Failure> {
+        if added.details.is_none() && added.narrowing.is_none() {
+            return Ok(0);
+        }
+        let none = JobDetails::default();
+        let details = added.details.as_deref().unwrap_or(&none);
         let overrides = &details.overrides;
         let detail_flags = if details.labels.is_empty() { 0 } else { rows::HAS_LABELS }
-            | if details.has_overrides() { rows::HAS_OVERRIDES } else { 0 };
+            | if details.has_overrides() { rows::HAS_OVERRIDES } else { 0 }
+            | if added.narrowing.is_some() { rows::HAS_NARROWING } else { 0 };
         if detail_flags == 0 {
             return Ok(0);
         }
         self.connection
             .prepare_cached(
-                "INSERT INTO details (job, labels, environment, args, input, params, filled_in)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO details (job, labels, environment, args, input, params, filled_in, narrowing)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute(params![
                 job,
@@ -33,6 +39,8 @@ impl TransactionWriter<'_> {
                 overrides.input,
                 param_rows::given_json(&details.params),
                 param_rows::filled_in_json(&details.params),
+                // Names and numbers always have a JSON form.
+                added.narrowing.as_ref().and_then(|narrowing| serde_json::to_string(&**narrowing).ok()),
             ])?;
         for (name, value) in &details.labels {
             self.connection

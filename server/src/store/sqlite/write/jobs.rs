@@ -55,8 +55,7 @@ impl TransactionWriter<'_> {
         *times = (times.0.min(accepted), times.1.max(accepted));
         let definition = self.definition_ids(added.revision)?;
         self.index_block(SEEN_NAME, definition.name, block)?;
-        let detail_flags =
-            added.details.as_deref().map_or(Ok(0), |details| self.insert_details(job, details))?;
+        let detail_flags = self.insert_details(job, added)?;
         let keys = added.keys.as_deref();
         let concurrency_key = keys.and_then(|keys| keys.concurrency.as_deref());
         let rate_key = keys.and_then(|keys| keys.rate.as_deref());
