@@ -42,6 +42,14 @@ impl Together {
         }
     }
 
+    /// The selected job has output of its own. A parent starts with its first member, and has none.
+    const fn has(self, job: u64) -> bool {
+        match self {
+            Self::Batch(..) => true,
+            Self::MembersOf(parent) => job != parent,
+        }
+    }
+
     /// The query parameter that selects its jobs and events.
     fn selection(self) -> (&'static str, String) {
         let key = match self {
@@ -209,7 +217,9 @@ async fn watch_once(
             _ => None,
         };
         match change.map(|change| (change.kind, change.job)) {
-            Some((kind, Some(job))) if kind == "job.started" => send(found, vec![job.id]).await?,
+            Some((kind, Some(job))) if kind == "job.started" && together.has(job.id) => {
+                send(found, vec![job.id]).await?;
+            }
             // A member has ended.
             Some((_, Some(job))) if job.id != together.id() => {}
             _ => {

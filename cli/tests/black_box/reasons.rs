@@ -79,5 +79,9 @@ async fn a_waiting_job_names_the_one_of_its_limits_that_has_no_room() {
     let why = api.get(&format!("/api/jobs/{last}/explain")).await;
     assert_eq!(why["reason"]["code"], "limit", "{why}");
     let waiting = api.get("/api/definitions/calls").await["waiting"].clone();
-    assert_eq!(waiting[0]["reason"]["code"], "limit", "{waiting}");
+    assert_eq!(
+        (waiting[0]["code"].as_str(), waiting[0]["count"].as_u64()),
+        (Some("limit"), Some(2)),
+        "{waiting}"
+    );
 }

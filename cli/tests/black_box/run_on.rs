@@ -339,7 +339,8 @@ async fn the_concurrency_of_a_batch_holds_for_members_of_all_its_jobs() {
     let limits = fleet.api.get(&format!("/api/limits?name={first}")).await;
     let limits = limits.as_array().unwrap().iter().find(|it| it["kind"] == "batch").unwrap();
     assert_eq!((&limits["in_use"], &limits["waiting"]), (&json!(1), &json!(3)), "{limits}");
-    fleet.verb(&["batch", &first.to_string(), "cancel"]);
+    let cancelled = fleet.verb(&["batch", &first.to_string(), "cancel", "--yes"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
     fleet.ended(first).await;
 }
 
