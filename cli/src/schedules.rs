@@ -87,6 +87,7 @@ struct Schedule {
     rule: String,
     timezone: String,
     state: String,
+    decided_until: Option<String>,
     next: Vec<String>,
     /// When these slots fire; empty without jitter.
     #[serde(default)]
@@ -142,8 +143,24 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         [&it.name, &it.id, &it.rule, &it.timezone, &it.state, &next, &made, &late].map(String::clone).to_vec()
     };
     let heading = ["NAME", "ID", "RULE", "ZONE", "STATE", "NEXT", "LAST", ">LATE"];
-    screen::table(&heading, schedules.iter().map(row).collect())
+    screen::table(&heading, schedules.iter().map(row).collect())?;
+    let silent: Vec<_> = schedules.iter().filter_map(|it| Some((it, it.decided_until.as_ref()?))).collect();
+    for (it, until) in silent.iter().take(SILENT_SHOWN) {
+        screen::note(&format!("warning: {} ({}) fires nothing until {until}", it.name, it.id));
+    }
+    if let Some(more) = silent.len().checked_sub(SILENT_SHOWN).filter(|more| *more > 0) {
+        screen::note(&format!("warning: {more} more schedules fire nothing for some time"));
+    }
+    if !silent.is_empty() {
+        screen::note(
+            "the server's clock was set back, and the slots up to then are decided. Give such a schedule another id in jobs.yaml, and it goes on now",
+        );
+    }
+    Ok(())
 }
+
+/// Schedules that wait for the clock are named up to this many.
+const SILENT_SHOWN: usize = 10;
 
 /// Shows the next slots.
 pub(crate) async fn next(flags: NextFlags) -> anyhow::Result<()> {

@@ -67,6 +67,7 @@ pub mod results;
 pub mod retry;
 pub mod run_on;
 pub mod schedule;
+mod schedule_cursors;
 pub mod schedules;
 mod shared_text;
 pub mod snapshot;

@@ -26,6 +26,7 @@ use crate::ids::{GroupNo, ScheduleNo};
 use crate::pauses::{PauseTarget, Pauses};
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
+use crate::schedule_cursors::Cursors;
 
 /// The stored state of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,6 +250,8 @@ pub struct Schedules {
     pub(crate) entries: BTreeMap<ScheduleNo, Entry>,
     pub(crate) numbers: BTreeMap<(Arc<str>, ScheduleId), ScheduleNo>,
     pub(crate) names: BTreeMap<Arc<str>, NameState>,
+    /// Of those that jobs.yaml has.
+    pub(crate) cursors: Cursors,
     /// Jobs of schedules that have not ended.
     jobs: BTreeMap<JobId, Arc<str>>,
     /// Definitions with several of these jobs.

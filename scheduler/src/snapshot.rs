@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::report::Phase;
-use protocol::{ClusterId, JobId, Revision, WorkerId};
+use protocol::{ClusterId, JobId, Revision, Timestamp, WorkerId};
 
 use crate::core::Scheduler;
 use crate::definition::Definition;
@@ -20,6 +20,7 @@ use crate::limits::keys::KeySetNo;
 use crate::pauses::Pauses;
 use crate::placement::narrowing::Narrowing;
 use crate::queue::LaneKey;
+use crate::schedule_cursors::ahead_of;
 use crate::step::PendingReason;
 
 /// The state at one moment.
@@ -45,6 +46,8 @@ pub struct Snapshot {
     pub pauses: Pauses,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,
+    /// The latest slot that a schedule of jobs.yaml has decided.
+    pub latest_slot: Option<Timestamp>,
 }
 
 /// Jobs that wait in the same lane.
@@ -62,6 +65,14 @@ pub struct Waiting {
     pub count: u64,
 }
 
+impl Snapshot {
+    /// Until when some schedule fires nothing, because its slots up to then were decided before the wall clock was set back.
+    #[must_use]
+    pub fn slots_decided_until(&self, now: Timestamp) -> Option<Timestamp> {
+        ahead_of(self.latest_slot?, now)
+    }
+}
+
 impl Scheduler {
     /// Creates the snapshot. Only workers that changed since the last one are copied.
     #[must_use]
@@ -77,6 +88,7 @@ impl Scheduler {
             replacing: self.unique.replacing().collect(),
             pauses: self.pauses.clone(),
             live_jobs: self.live_jobs() as u64,
+            latest_slot: self.schedules.cursors.latest(),
         }
     }
 

@@ -162,6 +162,9 @@ proptest! {
         for step in steps {
             take(&mut world, &ledger, step);
             ledger.follow(&world)?;
+            let listed = world.definitions.get("tick").and_then(|it| it.timetable.schedules.first());
+            let cursor = listed.and_then(|schedule| ledger.cursor("tick", &schedule.id));
+            prop_assert_eq!(world.scheduler.snapshot().latest_slot, cursor);
             let now = current(&world, &ledger);
             let rule_of = |of: &Option<(Schedule, Timestamp)>| {
                 of.as_ref().map(|(schedule, _)| (schedule.id.clone(), schedule.fingerprint()))

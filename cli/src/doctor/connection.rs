@@ -41,8 +41,11 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
             return vec![Finding::warn("server", format!("{error:#}"), next)];
         }
     };
-    let mut findings = vec![clock(&version)];
+    let date = date_of(&version);
     let about: Value = api.decode(version).await.unwrap_or_default();
+    // A proxy may put its own time into the header.
+    let time = about["time"].as_str().and_then(|time| time.parse().ok());
+    let mut findings = vec![clock(time.or(date))];
     let version = about["version"].as_str();
     findings.push(judge_version(version));
     match ask(&api, &["readyz"]).await {
@@ -68,7 +71,7 @@ async fn without_token(api: &Api, server_args: &ServerArgs, refusal: &anyhow::Er
     let mut findings = vec![answers];
     match ask(api, &["readyz"]).await {
         Ok(answer) => {
-            findings.push(clock(&answer));
+            findings.push(clock(date_of(&answer)));
             findings.extend(readiness(answer).await);
         }
         Err(error) => findings.push(not_ready(&error)),
@@ -91,9 +94,13 @@ async fn ask(api: &Api, path: &[&str]) -> anyhow::Result<Response> {
     api.send(api.get(path).timeout(TIMEOUT)).await
 }
 
-fn clock(answer: &Response) -> Finding {
+fn date_of(answer: &Response) -> Option<jiff::Timestamp> {
     let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
-    let there = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp());
+    date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp())
+}
+
+/// Compares the server's time with that of this machine.
+fn clock(there: Option<jiff::Timestamp>) -> Finding {
     let Some(there) = there else {
         return Finding::warn("clock", "the response has no Date header", "a proxy may remove it");
     };

@@ -57,6 +57,35 @@ fn wide_jobs_and_definitions_show_more() {
 }
 
 #[test]
+fn schedules_that_a_clock_silenced_are_named_beside_the_list() {
+    let stub = Stub::new();
+    let schedule = |id: &str, more: &str| {
+        format!(
+            r#"{{"name":"report","id":"{id}","rule":"every 1h","timezone":"UTC","state":"active","next":["2026-11-30T14:00:00.000Z"]{more}}}"#
+        )
+    };
+    let ahead = schedule("main", r#","decided_until":"2026-11-30T13:00:00.000Z""#);
+    let listed = format!("[{},{ahead}]", schedule("other", ""));
+    stub.on("GET /api/schedules", "200 OK", JSON, &listed);
+    let said = run(&mut stub.longshore(&["schedules"]));
+    assert_eq!((said.code, said.out.lines().count()), (0, 3), "{said:?}");
+    let warning = "warning: report (main) fires nothing until 2026-11-30T13:00:00.000Z\n";
+    assert!(said.err.starts_with(warning) && said.err.contains("another id in jobs.yaml"), "{said:?}");
+    assert_eq!(said.err.lines().count(), 2, "{said:?}");
+    let json = run(&mut stub.longshore(&["schedules", "-o", "json"]));
+    assert_eq!((json.code, json.err.as_str()), (0, ""));
+}
+
+#[test]
+fn the_clock_of_a_server_is_what_its_answer_says() {
+    let stub = Stub::new();
+    let version = r#"{"name":"longshore","version":"0.1.0","time":"2020-01-01T00:00:00.000Z"}"#;
+    stub.on("GET /version", "200 OK", JSON, version);
+    let said = run(&mut stub.longshore(&["doctor", "-o", "json"]));
+    assert!(said.out.contains(" s behind this machine's"), "{said:?}");
+}
+
+#[test]
 fn verbs_that_make_or_change_something_name_it() {
     let stub = Stub::new();
     let made = job(7, r#""state":"queued""#);

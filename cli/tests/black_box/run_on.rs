@@ -279,7 +279,7 @@ async fn a_parent_survives_a_crash_of_the_server_and_its_cancel_stops_all_member
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_shows_its_start_and_duration_and_says_where_the_output_is() {
     let fleet = Fleet::start(&["w1", "w2"]).await;
-    let parent = id_of(&fleet.verb(&["run", "pair", "-q"]));
+    let parent = id_of(&fleet.run_cli(&["run", "pair", "-q"]));
     let job = fleet.ended(parent).await;
     assert!(job["started_at"].is_string() && job["ran_ms"].is_u64(), "{job}");
     let events: Vec<&Value> = job["timeline"].as_array().unwrap().iter().map(|it| &it["event"]).collect();
@@ -339,7 +339,7 @@ async fn the_concurrency_of_a_batch_holds_for_members_of_all_its_jobs() {
     let limits = fleet.api.get(&format!("/api/limits?name={first}")).await;
     let limits = limits.as_array().unwrap().iter().find(|it| it["kind"] == "batch").unwrap();
     assert_eq!((&limits["in_use"], &limits["waiting"]), (&json!(1), &json!(3)), "{limits}");
-    let cancelled = fleet.verb(&["batch", &first.to_string(), "cancel", "--yes"]);
+    let cancelled = fleet.run_cli(&["batch", &first.to_string(), "cancel", "--yes"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
     fleet.ended(first).await;
 }

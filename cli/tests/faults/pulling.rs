@@ -63,8 +63,8 @@ async fn jobs_without_their_registry_leave_places_to_a_job_whose_image_is_there(
     api.wait_for_ready_worker("only").await;
 
     // As many as the worker takes, with two images. One registry is not there, the other one does not answer.
-    let waiting = api.post("/api/jobs/absent", Some(json!({ "count": 3 }))).await["first"].as_u64().unwrap();
-    api.post("/api/jobs/silent", Some(json!({ "count": 2 }))).await;
+    let waiting = api.post("/api/jobs/absent", Some(&json!({ "count": 3 }))).await["first"].as_u64().unwrap();
+    api.post("/api/jobs/silent", Some(&json!({ "count": 2 }))).await;
     let here = api.post("/api/jobs/here", None).await["id"].as_u64().unwrap();
     let launched = docker.with_file_name("launched");
     api.wait_for_job(here, |_| launched.exists()).await;

@@ -257,6 +257,8 @@ const CLOSED_EVERY: Duration = Duration::from_secs(5);
 /// Sets the timer to the next slot, or removes it.
 pub(crate) fn arm(scheduler: &mut Scheduler, number: ScheduleNo) {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
+    let cursor = entry.schedule.is_some().then_some(entry.row.cursor);
+    scheduler.schedules.cursors.put(number, cursor);
     let is_closed = scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some();
     let written = entry.open.as_ref().filter(|open| is_closed && open.verdict.is_closed());
     let soonest = written.map_or(Timestamp(i64::MIN), |open| open.at + CLOSED_EVERY);

@@ -59,6 +59,7 @@ pub(super) struct Gauges {
     log_bytes: Gauge,
     storage_low: Gauge,
     jobs_file_refused: Gauge,
+    schedules_silent: Gauge,
     certificate_expires: Gauge,
     token_expires: Gauge,
     expectations_missed: Family<Labels<2>, Gauge>,
@@ -85,6 +86,7 @@ impl Gauges {
             log_bytes: Gauge::default(),
             storage_low: Gauge::default(),
             jobs_file_refused: Gauge::default(),
+            schedules_silent: Gauge::default(),
             certificate_expires: Gauge::default(),
             token_expires: Gauge::default(),
             expectations_missed: Family::default(),
@@ -113,6 +115,8 @@ impl Gauges {
         to.register("storage_low", "1 while the disk is too full for new jobs", all.storage_low.clone());
         let refused = "1 while jobs.yaml has faults and older definitions are in force";
         to.register("jobs_file_refused", refused, all.jobs_file_refused.clone());
+        let silent = "1 while slots in the future are decided, because the wall clock was set back";
+        to.register("schedules_silent", silent, all.schedules_silent.clone());
         let expires = "Unix time at which the TLS certificate in use expires; 0 without TLS";
         to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());
         let expires = "Unix time at which the next token in use expires; 0 if none does";
@@ -147,6 +151,7 @@ impl Gauges {
         self.log_bytes.set(number(facts.log_segments.1));
         self.storage_low.set(facts.storage_is_low.into());
         self.jobs_file_refused.set(facts.jobs_file_is_refused.into());
+        self.schedules_silent.set(snapshot.slots_decided_until(facts.now).is_some().into());
         let seconds = |at: Option<Timestamp>| at.map_or(0, |at| at.0.div_euclid(1_000));
         self.certificate_expires.set(seconds(facts.certificate_expires));
         self.token_expires.set(seconds(facts.token_expires));

@@ -4,7 +4,7 @@ use longshore_server::store::FireRecord;
 use protocol::{JobId, Timestamp};
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::catch_up::SlotCount;
-use scheduler::schedules::{FireRow, FireVerdict, SkipReason};
+use scheduler::schedules::{FireRow, FireVerdict, ScheduleRow, SkipReason};
 use serde_json::{Value, json};
 
 use crate::support::Server;
@@ -173,4 +173,51 @@ async fn a_schedule_shows_all_that_decides_about_its_jobs() {
     server.stand.world().fires.push(FireRecord { id: 1, row });
     let fires = server.get("/api/definitions/report/fires").await.json();
     assert_eq!(fires[0]["lateness_ms"], 3, "{fires}");
+}
+
+/// Lets the schedule `hourly` have decided its slots up to so many seconds from now. Returns that time.
+fn decide_ahead(server: &Server, seconds: i64) -> jiff::Timestamp {
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    let cursor = Timestamp(until.as_millisecond());
+    let row = ScheduleRow {
+        definition: "report".into(),
+        schedule: ScheduleId::named("hourly"),
+        cursor,
+        fingerprint: 0,
+        removed_at: None,
+        last_fire: None,
+    };
+    server.stand.world().schedules.rows = vec![row];
+    server.snapshot.send_modify(|snapshot| std::sync::Arc::make_mut(snapshot).latest_slot = Some(cursor));
+    until
+}
+
+#[tokio::test]
+async fn a_schedule_that_is_silent_because_the_clock_was_set_back_is_told_everywhere() {
+    let server = start().await;
+    let until = decide_ahead(&server, 172_800).strftime("%Y-%m-%dT%H:%M:%S").to_string();
+    let listed = server.get("/api/schedules").await.json();
+    let told = listed[0]["decided_until"].as_str().expect("a time");
+    assert!(told.starts_with(&until) && listed[1].get("decided_until").is_none(), "{listed}");
+    let warning = format!("schedules: the clock was set back, and slots up to {until}");
+    let ready = server.get("/readyz").await;
+    assert!(ready.status == 200 && ready.body.contains(&format!("ready\nwarning: {warning}")), "{ready:?}");
+    assert!(server.get("/").await.body.contains(&warning));
+    for page in ["/schedules", "/definitions/report"] {
+        let body = server.get(page).await.body;
+        assert!(body.matches("fires nothing until").count() == 1 && body.contains(&until), "{page}: {body}");
+    }
+    assert!(server.get("/metrics").await.body.contains("longshore_schedules_silent 1\n"));
+
+    let version = server.get("/version").await.json();
+    assert!(
+        version["time"].as_str().is_some_and(|time| time < until.as_str()),
+        "the clock itself: {version}"
+    );
+
+    // A time service corrects a clock by less.
+    decide_ahead(&server, 30);
+    assert!(server.get("/api/schedules").await.json()[0].get("decided_until").is_none());
+    assert_eq!(server.get("/readyz").await.body, "ready\n");
+    assert!(server.get("/metrics").await.body.contains("longshore_schedules_silent 0\n"));
 }

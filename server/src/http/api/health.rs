@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderName, header};
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use scheduler::snapshot::Snapshot;
 
 use crate::clock;
@@ -20,14 +21,21 @@ pub(crate) async fn alive() -> &'static str {
     "ok\n"
 }
 
-pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Result<String, Problem> {
+pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
     state.check_not_draining()?;
     state.check_not_stalled()?;
     let mut text = "ready\n".to_owned();
     for warning in warnings(&state) {
         text.push_str(&format!("warning: {warning}\n"));
     }
-    Ok(text)
+    Ok((date(), text).into_response())
+}
+
+/// The header `Date`. The one that hyper adds is never set back, so after a correction of the clock it may be days ahead.
+fn date() -> AppendHeaders<Option<(HeaderName, String)>> {
+    let now = jiff::Timestamp::from_millisecond(clock::now().utc.0).ok();
+    let text = now.and_then(|now| DateTimePrinter::new().timestamp_to_rfc9110_string(&now).ok());
+    AppendHeaders(text.map(|text| (header::DATE, text)))
 }
 
 /// Warnings for an operator: about the server itself, and a count of missed expectations.
@@ -45,10 +53,16 @@ pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
         format!("jobs.yaml: the file was refused at {at}, the definitions before it are in force{restart}: see longshore validate")
     });
     let others = state.services.engine.health().warnings();
-    let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(clock::now().utc));
+    let now = clock::now().utc;
+    let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(now));
+    let silent = state.services.engine.snapshot().slots_decided_until(now).map(|until| {
+        let until = Time(until);
+        format!("schedules: the clock was set back, and slots up to {until} are decided: some schedules fire nothing until then; see longshore schedules")
+    });
     storage
         .into_iter()
         .chain(certificate)
+        .chain(silent)
         .chain(refused)
         .chain(others.into_iter().map(|warning| warning.to_string()))
         .collect()
@@ -63,14 +77,16 @@ fn missed(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-pub(crate) async fn version() -> Json<shapes::Version> {
-    Json(shapes::Version {
+pub(crate) async fn version() -> impl IntoResponse {
+    let version = Json(shapes::Version {
         name: "longshore".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         protocol_lowest: protocol::VERSIONS.lowest,
         protocol_highest: protocol::VERSIONS.highest,
         wire_format: protocol::WIRE_FORMAT,
-    })
+        time: Some(Time(clock::now().utc)),
+    });
+    (date(), version)
 }
 
 pub(crate) async fn problem(Name(name): Name) -> Result<Response, Problem> {
@@ -83,4 +99,17 @@ pub(crate) async fn problem(Name(name): Name) -> Result<Response, Problem> {
 pub(crate) async fn nothing_here() -> Problem {
     Problem::new(Code::NotFound, "there is nothing at this address")
         .hint("GET /openapi.json lists the addresses of the API, and GET / is the dashboard; both are below the server's base path")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_date_is_read_from_the_clock_for_each_answer() {
+        let answer = version().await.into_response();
+        let date = answer.headers()[header::DATE].to_str().unwrap();
+        let date = jiff::fmt::rfc2822::parse(date).unwrap().timestamp().as_second();
+        assert!((clock::now().utc.0 / 1_000 - date).abs() <= 60, "{date}");
+    }
 }

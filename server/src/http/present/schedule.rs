@@ -84,13 +84,13 @@ impl<'k> StoredSchedules<'k> {
 
     fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {
         let paused_since = self.paused_since(definition, schedule);
-        let last_fire =
-            self.row(definition, schedule).and_then(|row| row.last_fire).map(|last| shapes::LastFire {
-                slot: Time(last.slot),
-                at: Time(last.at),
-                job: last.job.0,
-                lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
-            });
+        let row = self.row(definition, schedule);
+        let last_fire = row.and_then(|row| row.last_fire).map(|last| shapes::LastFire {
+            slot: Time(last.slot),
+            at: Time(last.at),
+            job: last.job.0,
+            lateness_ms: shapes::millis(last.at.since(schedule.due_at(last.slot))),
+        });
         let next = self.shown_slots(definition, schedule);
         let next_due = match schedule.jitter.is_zero() {
             true => Vec::new(),
@@ -114,6 +114,7 @@ impl<'k> StoredSchedules<'k> {
             timezone: schedule.zone.name().to_owned(),
             state: state.into(),
             paused_since: paused_since.map(Time),
+            decided_until: row.and_then(|row| row.decided_until(self.now)).map(Time),
             start_at: schedule.start_at.map(Time),
             end_at: schedule.end_at.map(Time),
             jitter_ms: (!schedule.jitter.is_zero()).then(|| shapes::millis(schedule.jitter)),

@@ -27,6 +27,8 @@ pub(crate) struct ScheduleRow {
     pub(crate) schedule: Schedule,
     pub(crate) tone: &'static str,
     pub(crate) next: Option<Moment>,
+    /// Until then it fires nothing, because the server's clock was set back.
+    pub(crate) silent_until: Option<Moment>,
     /// When that slot fires, if its jitter makes it later.
     pub(crate) due: Option<Moment>,
     /// Its jitter and its bounds, in words.
@@ -42,6 +44,7 @@ impl ScheduleRow {
         Self {
             tone: format::tone(&schedule.state),
             next: schedule.next.first().copied().map(format::moment),
+            silent_until: schedule.decided_until.map(format::moment),
             due: schedule.next_due.first().copied().map(format::moment),
             bounds: bounds(&schedule),
             adds: adds(&schedule),

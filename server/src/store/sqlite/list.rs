@@ -3,9 +3,11 @@
 //! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
 //! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label or schedule
 //! (module `tag`), live jobs are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most
-//! a page; the newest of all make the page.
+//! a page; the newest of all make the page. Many names are one search together (module `names`).
 
+mod coarse;
 mod last;
+mod names;
 mod parts;
 mod scheduled;
 mod tag;
@@ -15,12 +17,14 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use scheduler::job::State;
 
-use super::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER, last_of};
+use super::blocks::{BLOCK_SHIFT, last_of};
 use super::pending_batch::{self, Range};
 use super::{codes, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow};
+use coarse::{Blocks, blocks_of};
 pub(super) use last::last_ended;
-use parts::{Part, has_closed_attempt, has_end, parts, singles};
+use names::NameSet;
+use parts::{Part, has_closed_attempt, parts, singles};
 #[cfg(test)]
 pub(super) use scheduled::SQL as SCHEDULED_SQL;
 pub(super) use scheduled::scheduled_jobs;
@@ -30,21 +34,27 @@ use tag::Tag;
 const BATCH_MAX: i64 = 100_000;
 
 pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Vec<JobRow>> {
-    // One search for each name and outcome: so each is answered by an index. No job is found by two of them.
+    // One search for each outcome, and for each of a few names: so each is answered by an index. No job is found by two of them.
     let limit = filter.limit.min(JOBS_MAX);
+    let names = NameSet::of(connection, filter)?;
     let mut found: Vec<JobRow> = Vec::new();
     for single in singles(filter) {
-        // Once the page is full, only newer jobs change it: a pattern may stand for very many names.
+        // Once the page is full, only newer jobs change it.
         let oldest = found.last().filter(|_| found.len() == limit).map(|row| row.job);
-        found.extend(page(connection, &single, oldest)?);
+        found.extend(page(connection, &single, names.as_ref(), oldest)?);
         found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
         found.truncate(limit);
     }
     Ok(found)
 }
 
-/// The newest jobs of a filter with one name and one outcome at most, of those after this one.
-fn page(connection: &Connection, filter: &JobFilter, after: Option<JobId>) -> rusqlite::Result<Vec<JobRow>> {
+/// The newest jobs of one of the searches, of those after this one.
+fn page(
+    connection: &Connection,
+    filter: &JobFilter,
+    names: Option<&NameSet>,
+    after: Option<JobId>,
+) -> rusqlite::Result<Vec<JobRow>> {
     let limit = filter.limit.min(JOBS_MAX);
     let Some((lowest, highest)) = range(connection, filter)? else { return Ok(Vec::new()) };
     let lowest = lowest.max(after.map_or(0, |job| job.0.cast_signed().saturating_add(1)));
@@ -55,8 +65,8 @@ fn page(connection: &Connection, filter: &JobFilter, after: Option<JobId>) -> ru
     let visible = pending_batch::without(&pending_batch::ranges(connection)?, range);
     let mut found = Vec::new();
     for part in parts(filter) {
-        let mut query = Query { connection, filter, part, limit };
-        let blocks = blocks_of(connection, filter, part)?;
+        let mut query = Query { connection, filter, names, part, limit };
+        let blocks = blocks_of(connection, filter, names, part)?;
         for range in &visible {
             if query.limit == 0 {
                 break;
@@ -113,43 +123,6 @@ fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option
     Ok((lowest <= highest).then_some((lowest, highest)))
 }
 
-/// A coarse index that finds the blocks with matching jobs.
-#[derive(Clone, Copy, Debug)]
-enum Blocks {
-    /// Blocks with this entry in `seen`: its kind, and the definition or worker.
-    Seen(i64, i64),
-    /// Blocks whose ends reach into the span of the filter.
-    Ends,
-}
-
-/// The index of blocks by which this part can be searched, if one helps.
-fn blocks_of(connection: &Connection, filter: &JobFilter, part: Part) -> rusqlite::Result<Option<Blocks>> {
-    let has_index = match part {
-        Part::Badly(_) | Part::SucceededOddly | Part::RunningParents => true,
-        Part::Live(Some(state)) => state != State::Queued,
-        Part::Live(None) | Part::Ended | Part::Succeeded => false,
-    };
-    if Tag::of(filter).is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
-        return Ok(None);
-    }
-    if let Some(name) = &filter.name {
-        let sql = "SELECT min(id) FROM definitions WHERE name = ?1";
-        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([name], |row| row.get(0))?;
-        // A name that no job ever had is seen nowhere.
-        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
-    }
-    if let Some(revision) = filter.revision {
-        let sql = "SELECT min(same.id) FROM definitions d JOIN definitions same ON same.name = d.name WHERE d.revision = ?1";
-        let bytes = revision.0.to_be_bytes();
-        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([bytes], |row| row.get(0))?;
-        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
-    }
-    if let Some(worker) = filter.worker {
-        return Ok(Some(Blocks::Seen(SEEN_WORKER, worker.0.cast_signed())));
-    }
-    Ok(has_end(filter).then_some(Blocks::Ends))
-}
-
 /// The table that is walked for a query by tag; the other one is looked up row by row.
 #[derive(Clone, Copy, Debug)]
 enum Leads {
@@ -160,6 +133,8 @@ enum Leads {
 struct Query<'q> {
     connection: &'q Connection,
     filter: &'q JobFilter,
+    /// The names of the filter, if they are many.
+    names: Option<&'q NameSet>,
     part: Part,
     limit: usize,
 }
@@ -168,12 +143,12 @@ impl Query<'_> {
     /// Reads block by block, the newest first; both `seen` and the table itself say where the next one is that can matter.
     fn by_blocks(
         &self,
-        blocks: Blocks,
+        blocks: Blocks<'_>,
         (lowest, mut highest): Range,
         found: &mut Vec<(JobRow, i64)>,
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
-        while let Some(block) = self.next_block(blocks, highest)? {
+        while let Some(block) = blocks.newest_below(self.connection, self.filter, highest)? {
             let range = (lowest.max(block << BLOCK_SHIFT), highest.min(last_of(block)));
             let Some(newest) = self.newest_below(range.1)?.filter(|newest| *newest >= lowest) else {
                 return Ok(());
@@ -215,36 +190,18 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// The newest block up to this job that can have matching jobs.
-    fn next_block(&self, blocks: Blocks, highest: i64) -> rusqlite::Result<Option<i64>> {
-        let highest = highest >> BLOCK_SHIFT;
-        match blocks {
-            Blocks::Seen(kind, which) => {
-                let sql = "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
-                let mut statement = self.connection.prepare_cached(sql)?;
-                statement.query_row((kind, which, highest), |row| row.get(0)).optional()
-            }
-            Blocks::Ends => {
-                let since = self.filter.ended_since.map_or(i64::MIN, |since| since.0);
-                let until = self.filter.ended_until.map_or(i64::MAX, |until| until.0);
-                // A row for each 4,096 jobs: few, even if none of them matches. `oldest_end` leaves out jobs that retention has to keep;
-                // no job ends before the first one of its block was accepted, unless a clock was set back.
-                let sql = "SELECT block FROM blocks WHERE block <= ?1 AND newest_end >= ?2
-                           AND min(oldest, coalesce(oldest_end, oldest)) < ?3 ORDER BY block DESC LIMIT 1";
-                let mut statement = self.connection.prepare_cached(sql)?;
-                statement.query_row((highest, since, until), |row| row.get(0)).optional()
-            }
-        }
-    }
-
+    /// The newest job of this part up to this one, whatever else the filter says.
     fn newest_below(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
-        let sql = match self.part {
-            Part::Live(_) | Part::RunningParents => "SELECT max(id) FROM jobs WHERE id <= ?1",
-            Part::Ended | Part::Succeeded | Part::SucceededOddly | Part::Badly(_) => {
-                "SELECT max(id) FROM ended WHERE id <= ?1"
+        let (table, condition) = match self.part {
+            Part::Live(Some(state)) if state != State::Queued => {
+                ("jobs", format!("AND state = {} AND state <> 2", codes::of_state(state)))
             }
+            Part::Live(_) | Part::RunningParents => ("jobs", String::new()),
+            Part::Badly(state) => ("ended", format!("AND state = {} AND state <> 6", codes::of_state(state))),
+            Part::Ended | Part::Succeeded | Part::SucceededOddly => ("ended", String::new()),
         };
-        self.connection.prepare_cached(sql)?.query_row([highest], |row| row.get(0))
+        let sql = format!("SELECT id FROM {table} WHERE id <= ?1 {condition} ORDER BY id DESC LIMIT 1");
+        self.connection.prepare_cached(&sql)?.query_row([highest], |row| row.get(0)).optional()
     }
 
     fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, i64)>> {
@@ -313,6 +270,11 @@ impl Query<'_> {
             let name = bind(name.clone().into());
             sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE name = ?{name})");
         }
+        if let Some(names) = self.names {
+            let names = bind(names.definitions.clone().into());
+            // `+`: each job of the walk is looked up in the list. By an index, all jobs of these definitions would be read and sorted.
+            sql += &format!(" AND +j.definition IN (SELECT value FROM json_each(?{names}))");
+        }
         if let (Some(schedule), Some(_)) = (&self.filter.schedule, &self.filter.label) {
             let schedule = bind(schedule.clone().into());
             sql += &format!(
@@ -377,15 +339,22 @@ impl Query<'_> {
 /// Of the 4,096 jobs of a block: to look one up in the labels costs as much as to walk over some of those.
 const FEW_LIVE: i64 = 256;
 
-/// How SQLite would read each part of the answer.
+/// How SQLite would read each part of each search.
 #[cfg(test)]
 pub(super) fn plans(connection: &Connection, filter: &JobFilter) -> Vec<Vec<String>> {
-    let explain = |(part, leads)| {
-        let (sql, values) = Query { connection, filter, part, limit: 100 }.sql((1, 1_000), 100, leads);
+    let names = NameSet::of(connection, filter).unwrap();
+    let explain = |filter: &JobFilter, part, leads| {
+        let query = Query { connection, filter, names: names.as_ref(), part, limit: 100 };
+        let (sql, values) = query.sql((1, 1_000), 100, leads);
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
         steps.collect::<rusqlite::Result<_>>().unwrap()
     };
-    let both = |part| [(part, Leads::Jobs), (part, Leads::Tags)];
-    parts(filter).into_iter().flat_map(both).map(explain).collect()
+    let mut plans = Vec::new();
+    for single in singles(filter) {
+        for part in parts(&single) {
+            plans.extend([Leads::Jobs, Leads::Tags].map(|leads| explain(&single, part, leads)));
+        }
+    }
+    plans
 }

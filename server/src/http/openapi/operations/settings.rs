@@ -162,7 +162,7 @@ pub(super) fn server() -> Vec<Operation> {
             "The version.",
             vec![object::<shapes::Version>(json!({
                 "name": "longshore", "version": "0.1.0", "protocol_lowest": 1, "protocol_highest": 1,
-                "wire_format": 3
+                "wire_format": 3, "time": "2026-03-01T09:30:00.000Z"
             }))],
         ),
         Operation::get("/metrics", "server", "get_metrics", "Metrics for Prometheus").answers(

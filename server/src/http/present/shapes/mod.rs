@@ -87,6 +87,9 @@ pub struct Version {
     /// The revision of the wire format that its workers speak; zero if the server is older than this field.
     #[serde(default)]
     pub wire_format: u16,
+    /// The server's time; absent if the server is older than this field. Proxies may replace the header `Date`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
 }
 
 /// A timeout of attempts: a duration or none.

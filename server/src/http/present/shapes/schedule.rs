@@ -24,6 +24,9 @@ pub struct Schedule {
     /// Since when it, its definition, the group of that, or everything is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Time>,
+    /// It fires nothing until this time in the future: its slots up to then were decided before the server's clock was set back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_until: Option<Time>,
     /// No slot is earlier than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_at: Option<Time>,

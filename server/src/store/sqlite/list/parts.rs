@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use protocol::report::Outcome;
 use scheduler::job::State;
 
+use super::names::SINGLES_MAX;
 use crate::store::JobFilter;
 
 /// The table that answers a part of the query.
@@ -62,10 +63,10 @@ pub(super) const fn has_closed_attempt(filter: &JobFilter) -> bool {
     filter.exit_code.is_some() || !filter.outcomes.is_empty()
 }
 
-/// Searches that find the jobs of this filter together, each with one name and one outcome at most.
+/// Searches that find the jobs of this filter together, each with one outcome at most, and with one name or very many.
 pub(super) fn singles(filter: &JobFilter) -> Vec<JobFilter> {
     let mut singles = vec![filter.clone()];
-    if !filter.names.is_empty() {
+    if (1..=SINGLES_MAX).contains(&filter.names.len()) {
         let with =
             |name: &String| JobFilter { name: Some(name.clone()), names: Vec::new(), ..filter.clone() };
         singles = filter.names.iter().map(with).collect();

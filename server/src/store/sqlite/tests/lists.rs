@@ -133,6 +133,80 @@ fn jobs_of_a_schedule_are_found_by_its_rows_in_the_ledger() {
     assert!(numbers(JobFilter { schedule: Some("weekly".to_owned()), ..nightly }).is_empty());
 }
 
+#[test]
+fn many_names_are_one_search_that_finds_what_a_search_for_each_name_finds() {
+    let place = Place::new();
+    let (_store, archive) = place.open();
+    let shell = place.sql();
+    // Each of 24 names has two revisions. Of jobs 1 to 18,000 the first 12,000 have ended, except each 40th. The block from 8,192 has only
+    // jobs of the last three names.
+    shell
+        .execute_batch(
+            "INSERT INTO definitions (id, revision, name, entry)
+             WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 47)
+             SELECT i + 1, unhex(format('%032x', i)), format('d%02d', i % 24), '{}' FROM n;
+             CREATE TABLE draw AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 18000)
+             SELECT i, (i * 2654435761 >> 7) & 1023 AS random FROM n;
+             CREATE TABLE every AS SELECT i, iif(i >> 12 = 2, 22 + random % 3, 1 + random % 48) AS definition,
+                 iif(random & 1, 1, 5) AS live, 7 + random % 4 AS bad FROM draw;
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed)
+             SELECT i, definition, iif(i % 3, 6, bad), 0, i, 1, 0, 0, 2, 0 FROM every WHERE i <= 12000 AND i % 40 <> 0;
+             INSERT INTO jobs (id, definition, state, priority, created_at, due_at)
+             SELECT i, definition, iif(i % 5, 2, live), 0, i, 1 FROM every WHERE i > 12000 OR i % 40 = 0;
+             INSERT INTO labels (name, value, job) SELECT 'team', 'blue', i FROM every WHERE i % 7 = 0;
+             INSERT INTO blocks (block, oldest, newest, newest_end, oldest_end)
+             SELECT i >> 12, min(i), max(i), 2, 2 FROM every GROUP BY i >> 12;
+             INSERT INTO seen (kind, which, block) SELECT DISTINCT 1, (definition - 1) % 24 + 1, i >> 12 FROM every;",
+        )
+        .unwrap();
+    let name = |number: usize| format!("d{number:02}");
+    let patterns: [Vec<String>; 3] = [
+        (0..24).map(name).collect(),
+        (0..18).map(name).collect(),
+        // Jobs have only the first two names.
+        (22..42).map(|number| if number < 24 { name(number) } else { format!("e{number}") }).collect(),
+    ];
+    let states: &[&[State]] = &[
+        &[],
+        &[State::Queued],
+        &[State::Scheduled],
+        &[State::Running, State::Quarantined, State::Failed],
+        &[State::Succeeded],
+        &[State::Cancelled],
+    ];
+    let conditions: &[AddFilter] = &[
+        |_| {},
+        |it| it.label = Some(("team".to_owned(), "blue".to_owned())),
+        |it| it.since = Some(Timestamp(7_000)),
+        |it| it.ended_since = Some(Timestamp(2)),
+    ];
+    for (names, states, condition, before) in patterns.iter().flat_map(|names| {
+        states.iter().flat_map(move |states| {
+            conditions.iter().flat_map(move |condition| {
+                [None, Some(JobId(19_990)), Some(JobId(9_001))]
+                    .map(|before| (names, states, condition, before))
+            })
+        })
+    }) {
+        let mut filter = JobFilter { states: states.to_vec(), before, limit: 60, ..JobFilter::default() };
+        condition(&mut filter);
+        let mut expected = Vec::new();
+        for name in names {
+            expected.extend(archive.jobs(&JobFilter { name: Some(name.clone()), ..filter.clone() }).unwrap());
+        }
+        expected.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
+        expected.truncate(60);
+        let together = JobFilter { names: names.clone(), ..filter.clone() };
+        assert!(archive.jobs(&together).unwrap() == expected, "{together:?}");
+        let plans = list::plans(&shell, &together);
+        assert_eq!(plans.len(), list::plans(&shell, &filter).len(), "no search for each name: {together:?}");
+        for plan in plans {
+            let plan = plan.join("; ");
+            assert!(!plan.contains("SCAN j ") && !plan.contains("TEMP B-TREE"), "{together:?}: {plan}");
+        }
+    }
+}
+
 type AddFilter = fn(&mut JobFilter);
 
 const FILTERS: &[(&str, AddFilter)] = &[

@@ -1,0 +1,91 @@
+//! The coarse indexes by which a list skips blocks of jobs.
+
+use rusqlite::{Connection, OptionalExtension};
+use scheduler::job::State;
+
+use super::names::NameSet;
+use super::parts::{Part, has_closed_attempt, has_end};
+use super::tag::Tag;
+use crate::store::JobFilter;
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER};
+
+/// A coarse index that finds the blocks with matching jobs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Blocks<'n> {
+    /// Blocks with this entry in `seen`: its kind, and the definition or worker.
+    Seen(i64, i64),
+    /// Blocks with any of these names.
+    AnyName(&'n NameSet),
+    /// Blocks whose ends reach into the span of the filter.
+    Ends,
+}
+
+/// The index of blocks by which this part can be searched, if one helps.
+pub(super) fn blocks_of<'n>(
+    connection: &Connection,
+    filter: &JobFilter,
+    names: Option<&'n NameSet>,
+    part: Part,
+) -> rusqlite::Result<Option<Blocks<'n>>> {
+    let has_index = match part {
+        // Parents with a member that runs are few, and so are successes with another exit code than 0.
+        Part::RunningParents | Part::SucceededOddly => true,
+        // Jobs of such a state may be millions, and few of them may have one of these names. By outcome or exit code they are few.
+        Part::Badly(_) => names.is_none() || has_closed_attempt(filter),
+        Part::Live(Some(state)) => state != State::Queued && (names.is_none() || has_closed_attempt(filter)),
+        Part::Live(None) | Part::Ended | Part::Succeeded => false,
+    };
+    if Tag::of(filter).is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
+        return Ok(None);
+    }
+    if let Some(name) = &filter.name {
+        let sql = "SELECT min(id) FROM definitions WHERE name = ?1";
+        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([name], |row| row.get(0))?;
+        // A name that no job ever had is seen nowhere.
+        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
+    }
+    if let Some(revision) = filter.revision {
+        let sql = "SELECT min(same.id) FROM definitions d JOIN definitions same ON same.name = d.name WHERE d.revision = ?1";
+        let bytes = revision.0.to_be_bytes();
+        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([bytes], |row| row.get(0))?;
+        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
+    }
+    if let Some(worker) = filter.worker {
+        return Ok(Some(Blocks::Seen(SEEN_WORKER, worker.0.cast_signed())));
+    }
+    if has_end(filter) {
+        return Ok(Some(Blocks::Ends));
+    }
+    // Many names are in most blocks: the filters above leave out more.
+    Ok(names.map(Blocks::AnyName))
+}
+
+impl Blocks<'_> {
+    /// The newest block up to this job that can have matching jobs.
+    pub(super) fn newest_below(
+        self,
+        connection: &Connection,
+        filter: &JobFilter,
+        highest: i64,
+    ) -> rusqlite::Result<Option<i64>> {
+        let highest = highest >> BLOCK_SHIFT;
+        match self {
+            Self::Seen(kind, which) => {
+                let sql = "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
+                let mut statement = connection.prepare_cached(sql)?;
+                statement.query_row((kind, which, highest), |row| row.get(0)).optional()
+            }
+            Self::AnyName(names) => names.newest_below(connection, highest),
+            Self::Ends => {
+                let since = filter.ended_since.map_or(i64::MIN, |since| since.0);
+                let until = filter.ended_until.map_or(i64::MAX, |until| until.0);
+                // A row for each 4,096 jobs: few, even if none of them matches. `oldest_end` leaves out jobs that retention has to keep;
+                // no job ends before the first one of its block was accepted, unless a clock was set back.
+                let sql = "SELECT block FROM blocks WHERE block <= ?1 AND newest_end >= ?2
+                           AND min(oldest, coalesce(oldest_end, oldest)) < ?3 ORDER BY block DESC LIMIT 1";
+                let mut statement = connection.prepare_cached(sql)?;
+                statement.query_row((highest, since, until), |row| row.get(0)).optional()
+            }
+        }
+    }
+}
