@@ -340,7 +340,7 @@ impl Oracle {
         }
     }
 
-    /// I22: the assigned job was the first of its definition.
+    /// I22: the assigned job was the first of its definition, of those that ask for the same workers.
     fn is_first(&mut self, scene: Scene<'_>, rows: &[Option<Row>], index: usize, definition: &Definition) {
         // Keys take turns, whatever their jobs' due times; so do batches that limit their members. Members wait for workers of their own.
         let is_own_turn = definition.retry.on == RetryOn::Same || definition.limits.gate_starts();
@@ -357,6 +357,7 @@ impl Oracle {
             it.as_ref().is_some_and(|it| {
                 it.state == State::Queued
                     && it.revision == row.revision
+                    && it.narrowing == row.narrowing
                     && it.limited_by == row.limited_by
                     && place(*other, it) < place(index, row)
             })

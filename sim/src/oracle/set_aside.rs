@@ -55,6 +55,7 @@ impl Oracle {
                 let mut revisions = workload.of_name(&definition.name);
                 let may_go_first = definition.retry.on == RetryOn::Same
                     || revisions.any(|it| !it.placement.workers.is_empty())
+                    || taken.narrowing.as_ref().is_some_and(|asked| !asked.workers.is_empty())
                     || disk.is_member(job);
                 taken.priority < row.priority || (!may_go_first && place(job, taken) > place(*first, row))
             };
