@@ -77,9 +77,11 @@ async fn serve(directory: &Path) -> axum::Router {
     tokio::spawn(engine.run(CancellationToken::new()));
     let catalogue = Arc::new(Catalogue::new(definitions));
     let reloader = Reloader::new(handles.handle.clone(), catalogue.clone(), jobs_file, Intervals::default());
+    let logs = Logs::open(&directory.join("logs"), logs::Limits::default()).expect("logs");
     let notifications = Delivery {
         archive: archive.clone(),
         jobs: archive.clone(),
+        logs: logs.clone(),
         catalogue: catalogue.clone(),
         writer: handles.record_writer,
         client: WebClient::new(AllowedNetworks::default()).expect("a client"),
@@ -98,7 +100,7 @@ async fn serve(directory: &Path) -> axum::Router {
         machines: Arc::default(),
         catalogue,
         reloader: Arc::new(reloader),
-        logs: Logs::open(&directory.join("logs"), logs::Limits::default()).expect("logs"),
+        logs,
         access: Arc::new(Access::open("127.0.0.1:80".parse().expect("an address"))),
         records: Arc::new(records),
         notifications: Arc::new(notifications),

@@ -19,7 +19,7 @@ pub(crate) fn with_own_variables(body: Option<Overrides>, grant: &Grant, worker:
     (!body.is_empty()).then_some(body)
 }
 
-const NAMES: [&str; OWN_VARIABLES] = ["LONGSHORE_NAME", "LONGSHORE_TRY", "LONGSHORE_WORKER"];
+const NAMES: [&str; OWN_VARIABLES] = ["LONGSHORE_DEFINITION", "LONGSHORE_TRY", "LONGSHORE_WORKER"];
 
 /// Room for them that each job leaves.
 pub(crate) const OWN_VARIABLES: usize = 3;
@@ -52,8 +52,11 @@ mod tests {
     #[test]
     fn an_attempt_is_told_its_definition_its_try_and_its_worker() {
         let given = |body| with_own_variables(body, &grant("nightly".into()), "dock-3").unwrap().environment;
-        let own =
-            [("LONGSHORE_NAME", "nightly"), ("LONGSHORE_TRY", "4294967295"), ("LONGSHORE_WORKER", "dock-3")];
+        let own = [
+            ("LONGSHORE_DEFINITION", "nightly"),
+            ("LONGSHORE_TRY", "4294967295"),
+            ("LONGSHORE_WORKER", "dock-3"),
+        ];
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(given(None), own);
         let variable = |name: &str| (name.to_owned(), "x".to_owned());

@@ -104,7 +104,7 @@ async fn an_exit_code_of_success_exit_codes_is_a_success_and_stays_visible() {
 
 #[tokio::test]
 async fn a_job_is_told_its_definition_its_try_and_its_worker() {
-    let script = "echo $LONGSHORE_NAME $LONGSHORE_TRY $LONGSHORE_WORKER; test $LONGSHORE_TRY = 2";
+    let script = "echo $LONGSHORE_DEFINITION $LONGSHORE_TRY $LONGSHORE_WORKER; test $LONGSHORE_TRY = 2";
     let key = "retry: { max: 1, backoff: { kind: fixed, initial: 10ms } }";
     let both = BothRuntimes::new(key, script);
     let cluster = &both.cluster;

@@ -134,8 +134,13 @@ fn an_input_is_read_and_a_result_comes_back() {
     let torn = told("echo '{' > $LONGSHORE_RESULT", &input);
     assert_eq!((&torn["state"], torn.get("result")), (&"succeeded".into(), None), "{torn}");
     assert!(torn.to_string().contains("its result was left out: it is not JSON"), "{torn}");
-    let said =
-        run(dev.longshore(&["run", "process", "--wait", "--", "echo '{\"loss\": NaN}' > $LONGSHORE_RESULT"]));
+    let said = run(&mut dev.longshore(&[
+        "run",
+        "process",
+        "--wait",
+        "--",
+        "echo '{\"loss\": NaN}' > $LONGSHORE_RESULT",
+    ]));
     let warning = "its result was left out: it is not JSON: expected value at line 1 column 10";
     assert!(said.code == 0 && said.err.contains(warning), "{said:?}");
     let large = told("head -c 70000 /dev/zero > $LONGSHORE_RESULT", &input);
