@@ -14,19 +14,21 @@
 //!
 //! It keeps nothing over a restart of the worker: there is no directory, and a survey finds nothing.
 
+mod script;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use protocol::order::StopCause;
-use protocol::report::{Availability, OutputLengths, Stream};
+use protocol::report::{Availability, OutputLengths};
 use protocol::{ContainerSpec, Now, RuntimeKind, Token, Uptime};
 use tokio::sync::mpsc;
 use worker::input::{Exit, ResultFile, RuntimeEvent, StartFailure};
 use worker::step::{Launch, StopStep};
 
+use self::script::Script;
 use super::{Events, Membership, Runtime, Survey};
 use crate::clock;
 use crate::logs::Logs;
@@ -175,118 +177,10 @@ async fn killed(mut stopped: mpsc::UnboundedReceiver<StopStep>, deaf: bool) -> i
 /// 128 and the number of SIGKILL, which the kernel sends for want of memory, too.
 const EXIT_OF_A_KILLED: i32 = 137;
 
-/// The simulated behaviour of an attempt.
-#[derive(Debug, Default, PartialEq)]
-struct Script {
-    exit: Option<i32>,
-    sleep: Option<Duration>,
-    stdout: Option<String>,
-    stderr: Option<String>,
-    output_bytes: u64,
-    stamp: bool,
-    result: Option<String>,
-    oom: bool,
-    fail: Option<StartFailure>,
-    deaf: bool,
-}
-
-impl Script {
-    /// Reads the definition's environment, then the job's over it.
-    fn read(launch: &Launch) -> Result<Self, String> {
-        let mut script = Self::default();
-        let job = launch.body.iter().flat_map(|body| &body.environment);
-        for (name, value) in launch.spec.environment.iter().chain(job) {
-            if let Some(what) = name.strip_prefix("FAKE_") {
-                script.learn(what, value).map_err(|wanted| format!("{name}: {wanted}"))?;
-            }
-        }
-        Ok(script)
-    }
-
-    fn learn(&mut self, what: &str, value: &str) -> Result<(), &'static str> {
-        match what {
-            "EXIT" => self.exit = Some(value.parse().map_err(|_| "not an exit code")?),
-            "SLEEP" => self.sleep = Some(duration(value).ok_or("not a duration like 50ms, 2s or 1m")?),
-            "STDOUT" => self.stdout = Some(value.to_owned()),
-            "STDERR" => self.stderr = Some(value.to_owned()),
-            "OUTPUT_BYTES" => self.output_bytes = value.parse().map_err(|_| "not a number of bytes")?,
-            "STAMP" => self.stamp = true,
-            "RESULT" => self.result = Some(value.to_owned()),
-            "OOM" => self.oom = true,
-            "DEAF" => self.deaf = true,
-            "FAIL" => {
-                self.fail = Some(match value {
-                    "pull" => StartFailure::Pull,
-                    "start" => StartFailure::Definition,
-                    "host" => StartFailure::Host,
-                    _ => return Err("not one of pull, start, host"),
-                });
-            }
-            _ => return Err("no such variable of the fake runtime"),
-        }
-        Ok(())
-    }
-
-    fn exit_code(&self) -> i32 {
-        self.exit.unwrap_or(if self.oom { EXIT_OF_A_KILLED } else { 0 })
-    }
-
-    fn write(&self, token: Token, started: Uptime, logs: &Logs) -> OutputLengths {
-        let mut output = OutputLengths::default();
-        if self.stamp {
-            output.stdout += say(token, Stream::Stdout, &started.0.to_string(), logs);
-        }
-        if let Some(text) = &self.stdout {
-            output.stdout += say(token, Stream::Stdout, text, logs);
-        }
-        if let Some(text) = &self.stderr {
-            output.stderr += say(token, Stream::Stderr, text, logs);
-        }
-        let mut left = self.output_bytes;
-        while left > 0 {
-            let piece = PIECE.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            logs.push(token, Stream::Stdout, &PIECE[..piece]);
-            left -= piece as u64;
-        }
-        output.stdout += self.output_bytes;
-        output
-    }
-}
-
-fn say(token: Token, stream: Stream, text: &str, logs: &Logs) -> u64 {
-    let line = format!("{text}\n");
-    logs.push(token, stream, line.as_bytes());
-    line.len() as u64
-}
-
-/// Parses a number with a unit; a bare number is in seconds.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
-    let number: f64 = digits.parse().ok()?;
-    let unit = match &text[digits.len()..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(number * unit).ok()
-}
-
-/// Lines of 64 bytes that fill a frame.
-static PIECE: [u8; 16 << 10] = {
-    let mut piece = [b'.'; 16 << 10];
-    let mut at = 63;
-    while at < piece.len() {
-        piece[at] = b'\n';
-        at += 64;
-    }
-    piece
-};
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use protocol::container::{ContainerSpec, Overrides};
     use protocol::report::ChunkData;
     use protocol::{JobId, Revision};
@@ -394,15 +288,5 @@ mod tests {
         let written = logs.next().await;
         let expected = ChunkData::Bytes(format!("{}\n", at.0).into_bytes());
         assert_eq!(written[0].data, expected);
-    }
-
-    #[test]
-    fn durations_are_read_as_people_write_them() {
-        assert_eq!(duration("50ms"), Some(Duration::from_millis(50)));
-        assert_eq!(duration("1.5s"), Some(Duration::from_millis(1500)));
-        assert_eq!(duration("2"), Some(Duration::from_secs(2)));
-        assert_eq!(duration("-1s"), None);
-        assert_eq!(duration("inf"), None);
-        assert_eq!(duration("ms"), None);
     }
 }

@@ -29,18 +29,6 @@ async fn bad_bodies_get_the_problem_that_fits() {
 }
 
 #[tokio::test]
-async fn a_short_name_of_a_field_is_answered_with_the_field() {
-    let server = Server::start().await;
-    for (body, hint) in [
-        (r#"{"key":"customer-1"}"#, "did you mean \"unique_key\"?"),
-        (r#"{"env":{"A":"1"}}"#, "did you mean \"environment\"?"),
-    ] {
-        let problem = server.post("/api/jobs/resize", body).await.is_problem(422, "unknown_field");
-        assert_eq!(problem["hint"], hint);
-    }
-}
-
-#[tokio::test]
 async fn an_argument_may_be_as_long_as_a_word_of_a_command_line() {
     let server = Server::start().await;
     let ask = async |bytes: usize| {

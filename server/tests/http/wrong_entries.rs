@@ -34,3 +34,15 @@ async fn a_list_with_very_many_wrong_entries_names_the_first_and_counts_the_othe
     let one = server.post("/api/jobs", "[{\"name\":\"resise\"}]").await.is_problem(404, "unknown_job");
     assert!(one.get("errors").is_none() && one["detail"] == "there is no definition \"resise\"", "{one}");
 }
+
+#[tokio::test]
+async fn a_short_name_of_a_field_is_answered_with_the_field() {
+    let server = Server::start().await;
+    for (body, hint) in [
+        (r#"{"key":"customer-1"}"#, "did you mean \"unique_key\"?"),
+        (r#"{"env":{"A":"1"}}"#, "did you mean \"environment\"?"),
+    ] {
+        let problem = server.post("/api/jobs/resize", body).await.is_problem(422, "unknown_field");
+        assert_eq!(problem["hint"], hint);
+    }
+}
