@@ -50,6 +50,9 @@ impl Overrides {
     pub(crate) fn fields(&self) -> Result<Map<String, Value>, Failure> {
         let (requires, workers): (Vec<&str>, Vec<&str>) =
             self.on.iter().map(String::as_str).partition(|text| is_condition(text));
+        // An id is written as for the verbs about workers.
+        let workers: Vec<&str> =
+            workers.into_iter().map(|text| text.strip_prefix("id:").unwrap_or(text)).collect();
         let parts = [
             ("params", object(&self.params, "the parameter")?),
             ("input", self.input.as_deref().map(read_input).transpose()?),

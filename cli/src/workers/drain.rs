@@ -75,7 +75,7 @@ pub(crate) struct DrainFlags {
     #[command(flatten)]
     chosen: ChosenArgs,
     /// Stop jobs that still run after this time (90s, 10m, 2h).
-    #[arg(long, visible_alias = "timeout", value_name = "DURATION", value_parser = deadline)]
+    #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = deadline)]
     deadline: Option<String>,
     /// Wait until the workers have no attempt left, at most this long; name the jobs that are waited for.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
@@ -105,16 +105,21 @@ pub(crate) async fn drain(flags: DrainFlags) -> anyhow::Result<()> {
             None => std::future::pending().await,
         }
     };
-    let stopped = tokio::select! {
-        waited = change.wait() => waited.map(|()| None)?,
-        () = is_up => Some(Exit::TimedOut),
-        _ = tokio::signal::ctrl_c() => Some(Exit::Interrupted),
+    let waited = tokio::select! {
+        waited = change.wait() => Ok(waited),
+        () = is_up => Err(Exit::TimedOut),
+        _ = tokio::signal::ctrl_c() => Err(Exit::Interrupted),
     };
-    if let Some(exit) = stopped {
-        let left: Vec<String> =
-            change.draining.values().map(|it| screen::visible(&it.name).into_owned()).collect();
-        screen::note(&format!("longshore: the drain goes on; not done yet: {}", left.join(", ")));
-        change.failure = change.failure.or(Some(exit));
+    match waited {
+        Ok(Ok(())) => {}
+        // The drains are made, whatever became of the wait.
+        Ok(Err(error)) => change.record(error),
+        Err(exit) => {
+            let left: Vec<String> =
+                change.draining.values().map(|it| screen::visible(&it.name).into_owned()).collect();
+            screen::note(&format!("longshore: the drain goes on; not done yet: {}", left.join(", ")));
+            change.failure = change.failure.or(Some(exit));
+        }
     }
     change.finish()
 }

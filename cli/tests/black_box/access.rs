@@ -281,7 +281,7 @@ async fn requests_that_change_something_are_audited_and_outlive_a_restart() {
     };
     assert_eq!(count("/api/jobs/hello", Some("ci"), 201), 3, "{text}");
     assert_eq!(count("/api/definitions/hello/pause", Some("ci"), 403), 1, "{text}");
-    assert_eq!(count("/api/definitions/{name}/pause", Some("ci"), 403), 2, "{text}");
+    assert_eq!(count("/api/definitions/{name}/{verb}", Some("ci"), 403), 2, "{text}");
     assert_eq!(count("/api/jobs/{name}", None, 401), 1, "no valid token: the route only: {text}");
     assert!(!text.contains("planted"), "a path that needs no token is logged by its route: {text}");
     assert_eq!(count("/api/tokens", Some("first-admin"), 201), 1, "{text}");

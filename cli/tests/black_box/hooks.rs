@@ -24,9 +24,9 @@ async fn a_failed_job_and_the_jobs_of_its_hooks_know_each_other() {
         parent["timeline"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(timeline[timeline.len() - 3..], ["failed", "hook_made", "hook_left_out"], "{timeline:?}");
 
-    let alert = api.wait_for_job(alert, |job| job["state"] == "succeeded").await;
-    assert_eq!(alert["parent"], json!({"job": report, "hook": "on_failure"}));
-    let facts = alert["result"].as_str().unwrap();
+    let raised = api.wait_for_job(alert, |job| job["state"] == "succeeded").await;
+    assert_eq!(raised["parent"], json!({"job": report, "hook": "on_failure"}));
+    let facts = raised["result"].as_str().unwrap();
     assert_eq!(facts, format!("{report} report failed 2 failed 3 exit code 3"));
     let begun = hooks[0]["job"].as_u64().unwrap();
     let begun = api.wait_for_job(begun, |job| job["state"] == "succeeded").await;

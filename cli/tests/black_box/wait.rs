@@ -47,10 +47,10 @@ fn the_time_can_be_up_and_what_has_not_ended_is_named() {
     stub.on("GET /api/jobs/12?wait=60s", "200 OK", JSON, &job(12, SUCCEEDED))
         .on("GET /api/jobs/13?wait=60s", "200 OK", JSON, &running)
         .on("GET /api/jobs/13", "200 OK", JSON, &running);
-    let said = run(&mut stub.longshore(&["wait", "13", "12", "--timeout", "700ms"]));
-    let err = "error: the time of 700ms is up: job 13 has not ended, and continues\n";
+    let said = run(&mut stub.longshore(&["wait", "13", "12", "--timeout", "5s"]));
+    let err = "error: the time of 5s is up: job 13 has not ended, and continues\n";
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (124, "job 12 succeeded\n", err));
-    let said = run(&mut stub.longshore(&["wait", "13", "12", "--timeout", "700ms", "-o", "json"]));
+    let said = run(&mut stub.longshore(&["wait", "13", "12", "--timeout", "5s", "-o", "json"]));
     let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     let states: Vec<_> = shown.as_array().unwrap().iter().map(|job| (&job["id"], &job["state"])).collect();
     assert_eq!(states, [(&13.into(), &"running".into()), (&12.into(), &"succeeded".into())]);

@@ -42,11 +42,24 @@ fn masked(text: String, mask: &Mask) -> ResultFile {
     if !hide(&mut value, mask) && !is_in_text {
         return ResultFile::Json(text);
     }
+    // Digits of a number that the parser rounds would stay visible.
+    if is_in_text && has_rounded(&value) {
+        return ResultFile::Unusable("it has the value of a secret".to_owned());
+    }
     let text = value.to_string();
     match hidden(&text, mask) {
         // It spans several values.
         Some(_) => ResultFile::Unusable("it has the value of a secret".to_owned()),
         None => check_result(text.as_bytes()),
+    }
+}
+
+fn has_rounded(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64(),
+        Value::Array(list) => list.iter().any(has_rounded),
+        Value::Object(fields) => fields.values().any(has_rounded),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
     }
 }
 
@@ -108,6 +121,11 @@ mod tests {
         ] {
             let kept = kept.unwrap_or(left).to_owned();
             assert_eq!(masked(left.to_owned(), &mask), ResultFile::Json(kept), "{left}");
+        }
+        let values: [&[u8]; 2] = [b"4111111111111111222233", b"1234.50"];
+        let mask = Mask::new(values, &[]).expect("no pattern").expect("values");
+        for left in [r#"{"n":4111111111111111222233}"#, "[1234.50]"] {
+            assert!(matches!(masked(left.to_owned(), &mask), ResultFile::Unusable(_)), "{left}");
         }
         let values: [&[u8]; 1] = [br#"1,"b""#];
         let mask = Mask::new(values, &[]).expect("no pattern").expect("a value");

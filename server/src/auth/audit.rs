@@ -92,7 +92,7 @@ impl AuditLog {
     }
 
     /// Collects a request that its sender is not allowed to make. The first one has a row at once; further ones of this sender to this route
-    /// get a row an hour, whatever they ask for: who may do nothing must not push out the rows of others.
+    /// get a row an hour, whatever they ask for: a sender without rights must not push out the rows of others.
     pub(crate) fn record_denial(&self, request: &AuditedRequest<'_>, route: &str, now: Timestamp) {
         let like = AuditKey { target: route.to_owned(), note: AuditNote::default(), ..request.key() };
         let mut collected = self.lock();

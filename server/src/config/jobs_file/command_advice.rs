@@ -43,10 +43,10 @@ fn text_of(word: &Word) -> &str {
 /// The script of a shell that is told to run its next word, and the words after it.
 fn script_of<'w>(words: &'w [&'w str]) -> Option<(&'w str, &'w [&'w str])> {
     let [program, option, script, rest @ ..] = words else { return None };
-    let takes_script = option.starts_with('-')
-        && option.ends_with('c')
-        && option.len() <= OPTION_BYTES_MAX
-        && is_shell(program);
+    let is_option = option.starts_with('-') && !option.starts_with("--") && option.ends_with('c');
+    // The name of a parameter may stand for any script.
+    let takes_script =
+        is_option && option.len() <= OPTION_BYTES_MAX && is_shell(program) && !script.is_empty();
     takes_script.then_some((*script, rest))
 }
 
@@ -69,9 +69,13 @@ fn shell_syntax<'w>(words: &[&'w str]) -> Option<&'w str> {
     words.iter().copied().find(|word| OPERATORS.contains(word) || is_variable(word))
 }
 
-/// `$NAME`, where a shell would put its value.
+/// `$NAME`, where a shell would put its value. A word with blanks in it was quoted: a program of its own, such as that of awk.
 fn is_variable(word: &str) -> bool {
-    word.split('$').skip(1).any(|after| after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+    !word.contains(char::is_whitespace)
+        && word
+            .split('$')
+            .skip(1)
+            .any(|after| after.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "fish"];

@@ -86,10 +86,14 @@ impl KnownWorkers {
             WorkerSelector::Name(name) if self.names.contains(&**name) => return Ok(()),
             WorkerSelector::Name(name) => nearest(name, self.names.iter().map(|it| &**it)),
         };
-        let problem =
-            Problem::new(Code::UnknownWorkerName, format!("there is no worker {}", quoted(selector)))
-                .field("workers")
-                .hint("GET /api/workers?all=1 lists the workers");
+        let problem = Problem::new(
+            Code::UnknownWorkerName,
+            format!("there is no worker {}", quoted(selector)),
+        )
+        .field("workers")
+        .hint(
+            "GET /api/workers?all=1 lists the workers; a label is asked for in \"requires\" (--on gpu=true)",
+        );
         Err(if near.is_empty() { problem } else { problem.near(near) })
     }
 }

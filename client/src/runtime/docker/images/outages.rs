@@ -33,11 +33,14 @@ impl Outages {
     ) -> Option<PullFailure> {
         let outages = self.lock();
         let outage = outages.get(wanted).filter(|it| it.login.as_ref() == login)?;
+        if outage.last.elapsed() >= FORGOTTEN_AFTER {
+            return None;
+        }
         (outage.last.elapsed() < shared_for || is_asked()).then(|| outage.failure.clone())
     }
 
     /// Records that the registry has not answered a try that began at `began`. Much older failures do not count. An outage of `max` is the
-    /// job's failure.
+    /// failure of the job that asked; others share the failure of the registry.
     pub(super) fn record(
         &self,
         (wanted, login): WantedImage<'_>,
@@ -48,11 +51,11 @@ impl Outages {
         let mut outages = self.lock();
         outages.retain(|_, it| began.saturating_duration_since(it.last) < FORGOTTEN_AFTER);
         let since = outages.get(wanted).map_or(began, |it| it.since);
+        let (last, login) = (Instant::now(), login.cloned());
+        outages.insert(wanted.clone(), Outage { since, last, failure: failure.clone(), login });
         if since.elapsed() >= max {
             failure.fault = PullFault::Denied;
         }
-        let (last, login) = (Instant::now(), login.cloned());
-        outages.insert(wanted.clone(), Outage { since, last, failure: failure.clone(), login });
         failure
     }
 
@@ -87,6 +90,10 @@ mod tests {
         assert_eq!(in_vain(0, 0).await, (minutes(0), PullFault::Registry));
         assert_eq!(in_vain(5, 1).await, (minutes(6), PullFault::Registry));
         assert_eq!(in_vain(1, 90).await, (minutes(97), PullFault::Denied), "one try took long");
+        let shared = || outages.shared((&wanted, None), Duration::ZERO, || true).map(|it| it.fault);
+        assert_eq!(shared(), Some(PullFault::Registry), "others are given back");
+        tokio::time::advance(minutes(31)).await;
+        assert_eq!(shared(), None, "nobody knows whether it still goes on");
         let after_hours = (minutes(2), PullFault::Registry);
         assert_eq!(in_vain(600, 2).await, after_hours, "it was there in between, for all that is known");
     }

@@ -43,8 +43,12 @@ impl FaultCollector {
             let items = list(value);
             self.check_count("requires", items.len());
             let rules = items.into_iter().enumerate().filter_map(|(index, item)| {
-                let text = loose_text(&item).unwrap_or_else(|| item.to_string());
-                self.rule(format!("requires[{index}]"), label_rule(&text))
+                let field = format!("requires[{index}]");
+                let Some(text) = loose_text(&item) else {
+                    self.fault(Code::InvalidType, field, "a condition is a string", Some(FORMS.into()));
+                    return None;
+                };
+                self.rule(field, label_rule(&text))
             });
             return rules.collect();
         };
@@ -58,15 +62,19 @@ impl FaultCollector {
                 self.fault(Code::InvalidType, field, detail, None);
                 return None;
             };
+            if values.iter().any(|value| value.contains([',', '(', ')'])) {
+                let detail = "the value of a label has no comma and no parenthesis";
+                self.fault(Code::InvalidLabel, field, detail, Some(FORMS.into()));
+                return None;
+            }
             Some(LabelRule { label, condition: Condition::In(values) })
         });
         rules.collect()
     }
 
     fn rule<T>(&self, field: String, rule: Result<T, impl ToString>) -> Option<T> {
-        let hint =
-            "write {\"rack\": 7}, or a list such as [\"gpu\", \"!spot\", \"zone in (a, b)\", \"cores >= 8\"]";
-        rule.map_err(|fault| self.fault(Code::InvalidLabel, field, fault.to_string(), Some(hint.into()))).ok()
+        rule.map_err(|fault| self.fault(Code::InvalidLabel, field, fault.to_string(), Some(FORMS.into())))
+            .ok()
     }
 
     fn check_count(&self, field: &str, count: usize) {
@@ -76,6 +84,9 @@ impl FaultCollector {
         }
     }
 }
+
+const FORMS: &str =
+    "write {\"rack\": 7}, or a list such as [\"gpu\", \"!spot\", \"zone in (a, b)\", \"cores >= 8\"]";
 
 fn list(value: Value) -> Vec<Value> {
     match value {
