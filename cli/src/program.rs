@@ -242,14 +242,14 @@ mod tests {
             }
         }
         let docs = include_str!("../../docs/operating.md");
-        let sentence = docs.lines().find(|line| line.starts_with("Without `-o` are ")).unwrap();
+        let sentence = docs.lines().find(|line| line.starts_with("These have no `-o`: ")).unwrap();
         let (named, of_import) = sentence.split_once('.').unwrap();
         assert!(of_import.contains("`import -o FILE`"), "{sentence}");
         let mut without = Vec::new();
         collect(&Program::command(), "", &mut without);
         without.retain(|verb| !verb.starts_with("`import "));
         let mut named: Vec<&str> =
-            named["Without `-o` are ".len()..].split(", ").flat_map(|it| it.split(" and ")).collect();
+            named["These have no `-o`: ".len()..].split(", ").flat_map(|it| it.split(" and ")).collect();
         without.sort_unstable();
         named.sort_unstable();
         assert_eq!(without, named);

@@ -277,6 +277,15 @@ impl Scheduler {
         Some(number)
     }
 
+    /// Learns the numbers of the jobs of these definitions that ask for these workers.
+    pub(crate) fn narrow_all(&mut self, asked: impl Iterator<Item = (DefinitionNo, Arc<Narrowing>)>) {
+        let numbers: Vec<DefinitionNo> =
+            asked.filter_map(|(base, narrowing)| self.definitions.narrow(base, narrowing)).collect();
+        let definitions = &self.definitions;
+        self.fleet.add_needs(numbers.iter().filter_map(|number| Some((*number, definitions.need(*number)?))));
+        numbers.into_iter().for_each(|number| self.pause_learned(number));
+    }
+
     fn pause_learned(&mut self, number: DefinitionNo) {
         let is_paused = self.definitions.at(number).is_some_and(|it| self.pauses.hold_back(it));
         self.ready.pause_definition(number, is_paused);

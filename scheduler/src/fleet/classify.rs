@@ -52,6 +52,17 @@ impl Fleet {
         }
     }
 
+    /// Likewise for several definitions, with one walk.
+    pub fn add_needs(&mut self, needs: impl Iterator<Item = (DefinitionNo, Need)>) {
+        let mut is_new = false;
+        for (number, need) in needs {
+            is_new |= self.classes.add_need(number, need);
+        }
+        if is_new {
+            self.reclassify_all();
+        }
+    }
+
     fn reclassify_all(&mut self) {
         let connected = self.workers.iter().filter(|(_, worker)| worker.class.is_some());
         let connected: Vec<WorkerId> = connected.map(|(id, _)| *id).collect();

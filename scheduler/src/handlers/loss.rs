@@ -95,9 +95,11 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
 fn holds_shared_permits(scheduler: &Scheduler, id: JobId) -> bool {
     let Some(job) = scheduler.jobs.get(&id) else { return false };
     let is_member = matches!(job.role(), SetRole::Member(_));
+    // Other jobs of its definition may ask for other workers.
+    let is_narrowed = scheduler.definitions.narrowing(job.definition).is_some();
     let is_grouped = scheduler.definition(job).is_some_and(|definition| {
         let concurrency = definition.limits.concurrency.as_ref();
-        concurrency.is_some_and(|concurrency| is_member || concurrency.group.is_some())
+        concurrency.is_some_and(|concurrency| is_member || is_narrowed || concurrency.group.is_some())
     });
     let has_server_limit = scheduler.config.server_limits.running_max.is_some();
     let is_of_limited_batch = scheduler.batches.permits(job.role().numbered_as(id)).is_some();

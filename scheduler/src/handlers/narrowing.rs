@@ -11,7 +11,7 @@ use crate::placement::narrowing::{CONDITIONS_MAX, NARROWED_MAX, Narrowing};
 use crate::placement::rules::LabelRule;
 use crate::step::Rejection;
 
-/// Checks that the narrowings of these jobs can be known beside those of other jobs, and makes room for them.
+/// Checks that the narrowings of these jobs can be known beside those of other jobs, makes room for them, and learns them.
 ///
 /// # Errors
 /// Too many other ones are in use.
@@ -37,6 +37,7 @@ pub(crate) fn make_room(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(),
     let fits = definitions.narrowed_count() + asked.len() <= NARROWED_MAX
         && classes.conditions_count() + conditions.len() <= CONDITIONS_MAX;
     if fits {
+        learn(scheduler, &asked);
         return Ok(());
     }
     let (used, used_conditions) = definitions.narrowings_in_use();
@@ -46,7 +47,14 @@ pub(crate) fn make_room(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(),
         return Err(Rejection::TooManyNarrowings);
     }
     remove_unused(scheduler);
+    learn(scheduler, &asked);
     Ok(())
+}
+
+/// Learns them together, so that a request walks over the workers once, however many conditions it has.
+fn learn(scheduler: &mut Scheduler, asked: &BTreeSet<(DefinitionNo, &Arc<Narrowing>)>) {
+    let asked = asked.iter().map(|(base, narrowing)| (*base, Arc::clone(narrowing)));
+    scheduler.narrow_all(asked);
 }
 
 /// A removal leaves at least this part of the room, so that the next one is as many requests away.

@@ -69,9 +69,6 @@ fn check(
             return Ok(CheckedRequest::Replay(holder));
         }
     }
-    if request.require_worker {
-        scheduler.fleet.regroup();
-    }
     narrowing::make_room(scheduler, &request.jobs)?;
     let mut last = None;
     let mut found = BTreeSet::new();
@@ -83,6 +80,10 @@ fn check(
         }
         let number = scheduler.number_of(job).ok_or(Rejection::UnknownDefinition)?;
         if found.insert(number) {
+            if request.require_worker {
+                // New conditions have moved workers to other classes.
+                scheduler.fleet.regroup();
+            }
             check_definition(scheduler, number, request.require_worker)?;
         }
     }

@@ -73,7 +73,7 @@ impl Manifest {
         let path = directory.join(Self::NAME);
         let text = serde_json::to_string_pretty(self).map_err(|error| io("write", &path)(error.into()))?;
         let write = || {
-            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+            let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
             writeln!(file, "{text}")?;
             file.sync_all()
         };
