@@ -3,10 +3,11 @@
 use super::{Job, LiveState};
 
 impl Job {
-    /// It waits for one worker, or for one of a list.
+    /// It waits for one worker, or for one of a list: that of its definition, or its own.
     pub(super) fn goes_first(&self) -> bool {
         let LiveState::Queued { pinned } = self.standing else { return false };
-        pinned.is_some() || !self.definition.placement.workers.is_empty()
+        let asks_for_names = self.narrowing.as_ref().is_some_and(|narrowing| !narrowing.workers.is_empty());
+        pinned.is_some() || !self.definition.placement.workers.is_empty() || asks_for_names
     }
 
     /// Its position in the queue: priority, then pinned first, then due time, then number.
