@@ -15,6 +15,7 @@ jobs:
   say: { runtime: process, command: [echo, hello] }
   fails: { runtime: process, command: [sh, -c, exit 3] }
   tick: { runtime: process, command: ['true'], schedule: { every: 500ms } }
+  nowhere: { runtime: process, command: ['true'], requires: [gpu] }
 ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,6 +31,7 @@ async fn prometheus_takes_the_rules_and_answers_the_queries_of_the_board() {
     // A definition is known to a metric after its first job, so each counter is scraped before it grows further.
     run(&cluster, "say").await;
     run(&cluster, "fails").await;
+    cluster.api().post("/api/jobs/nowhere", None).await;
     // Counted as 4xx.
     assert!(cluster.api().try_get("/api/jobs/1000000").await.is_err());
     let (_process, _port, prometheus) = start_prometheus(&cluster);
