@@ -120,6 +120,11 @@ impl Disk {
         self.sets.members.contains_key(&job)
     }
 
+    /// The parent of a member, else the job: the one that a batch counts.
+    pub(crate) fn counted_as(&self, job: JobId) -> JobId {
+        self.sets.members.get(&job).map_or(job, |member| member.parent)
+    }
+
     /// The job is a member that one worker only may run.
     pub(crate) fn is_pinned(&self, job: JobId) -> bool {
         self.sets.members.get(&job).is_some_and(|member| member.pinned.is_some())

@@ -146,8 +146,12 @@ impl Oracle {
             || matches!(latest.stopping, Some(StopCause::Cancel | StopCause::Pinning));
         let is_member = disk.is_member(closed.token.job);
         let concurrency = definition.limits.concurrency.as_ref();
-        let is_grouped = concurrency.is_some_and(|rule| is_member || rule.group.is_some());
-        let holds_shared_permits = is_grouped || row.limited_by.is_some();
+        // Other jobs of its definition may run on workers that it does not ask for.
+        let is_narrowed = row.narrowing.is_some();
+        let is_grouped = concurrency.is_some_and(|rule| is_member || is_narrowed || rule.group.is_some());
+        let counted = disk.row(disk.counted_as(closed.token.job));
+        let is_of_limited_batch = counted.is_some_and(|row| row.limited_by.is_some());
+        let holds_shared_permits = is_grouped || is_of_limited_batch;
         let waits = definition.loss.on_lost == OnLost::Retry
             && definition.waits.queue.is_none()
             && !is_given_up
