@@ -121,7 +121,7 @@ impl World {
             State::Queued => {
                 let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));
                 (last.is_some() && definition.retry.on == RetryOn::Same)
-                    || self.waits_for_the_gone(row)
+                    || self.waits_for_the_gone(job, row)
                     || self.has_no_place(job, row, &definition.name)
                     || self.lists_only_the_gone(row, &definition.name)
             }
@@ -180,20 +180,22 @@ impl World {
     }
 
     /// True if all permits of a limit of the job are held by attempts on workers that never come back, and that nobody gives up.
-    fn waits_for_the_gone(&self, row: &Row) -> bool {
-        let stuck: Vec<&Row> = self
+    fn waits_for_the_gone(&self, job: JobId, row: &Row) -> bool {
+        let stuck: Vec<(JobId, &Row)> = self
             .server
             .disk
             .rows()
             .filter(|(job, holder)| holder.current().is_some() && self.is_kept_by_the_gone(*job, holder))
-            .map(|(_, holder)| holder)
             .collect();
         let of_definition = row.permit.as_ref().is_some_and(|(limit, permits)| {
-            let holds = |holder: &&&Row| holder.permit.as_ref().is_some_and(|(held, _)| held == limit);
+            let holds =
+                |(_, holder): &&(JobId, &Row)| holder.permit.as_ref().is_some_and(|(held, _)| held == limit);
             stuck.iter().filter(holds).count() >= *permits
         });
-        let of_batch = row.limited_by.is_some_and(|(_, permits)| {
-            stuck.iter().filter(|holder| holder.limited_by == row.limited_by).count() >= permits
+        let limit = self.server.disk.batch_limit(job);
+        let of_batch = limit.is_some_and(|(_, permits)| {
+            stuck.iter().filter(|(holder, _)| self.server.disk.batch_limit(*holder) == limit).count()
+                >= permits
         });
         of_definition || of_batch
     }

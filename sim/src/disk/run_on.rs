@@ -120,9 +120,10 @@ impl Disk {
         self.sets.members.contains_key(&job)
     }
 
-    /// The parent of a member, else the job: the one that a batch counts.
-    pub(crate) fn counted_as(&self, job: JobId) -> JobId {
-        self.sets.members.get(&job).map_or(job, |member| member.parent)
+    /// The batch that limits how many of its jobs run, with its limit. A member counts as its parent.
+    pub(crate) fn batch_limit(&self, job: JobId) -> Option<(JobId, usize)> {
+        let counted = self.sets.members.get(&job).map_or(job, |member| member.parent);
+        self.row(counted)?.limited_by
     }
 
     /// The job is a member that one worker only may run.
