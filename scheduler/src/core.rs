@@ -254,7 +254,7 @@ impl Scheduler {
     pub(crate) fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
         let number = self.definitions.learn(definition);
         if let Some(need) = self.definitions.need(number) {
-            self.fleet.add_need(number, need);
+            self.fleet.add_needs(core::iter::once((number, need)));
         }
         self.pause_learned(number);
         number
@@ -268,16 +268,13 @@ impl Scheduler {
 
     /// The number of the jobs of a definition that ask for these workers.
     pub(crate) fn narrow(&mut self, base: DefinitionNo, narrowing: &Arc<Narrowing>) -> Option<DefinitionNo> {
-        if let Some(known) = self.definitions.find_narrowed(base, narrowing) {
-            return Some(known);
+        if self.definitions.find_narrowed(base, narrowing).is_none() {
+            self.narrow_all(core::iter::once((base, narrowing.clone())));
         }
-        let number = self.definitions.narrow(base, narrowing.clone())?;
-        self.fleet.add_need(number, self.definitions.need(number)?);
-        self.pause_learned(number);
-        Some(number)
+        self.definitions.find_narrowed(base, narrowing)
     }
 
-    /// Learns the numbers of the jobs of these definitions that ask for these workers.
+    /// Gives numbers to the jobs of these definitions that ask for these workers.
     pub(crate) fn narrow_all(&mut self, asked: impl Iterator<Item = (DefinitionNo, Arc<Narrowing>)>) {
         let numbers: Vec<DefinitionNo> =
             asked.filter_map(|(base, narrowing)| self.definitions.narrow(base, narrowing)).collect();

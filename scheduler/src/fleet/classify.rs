@@ -44,15 +44,9 @@ impl Fleet {
         self.reclassify_all();
     }
 
-    /// Sets the need of a definition. Walks over all workers if it names a label, a reservation or conditions of a narrowing that no other one
-    /// does: once for each of them, since needs are kept while they are not too many, and the conditions of narrowings are limited.
-    pub fn add_need(&mut self, number: DefinitionNo, need: Need) {
-        if self.classes.add_need(number, need) {
-            self.reclassify_all();
-        }
-    }
-
-    /// Likewise for several definitions, with one walk.
+    /// Sets the needs of definitions. Walks once over all workers if they name a label, a reservation or conditions of a narrowing that no
+    /// other one does: once for each of them at most, since needs are kept while they are not too many, and the conditions of narrowings are
+    /// limited.
     pub fn add_needs(&mut self, needs: impl Iterator<Item = (DefinitionNo, Need)>) {
         let mut is_new = false;
         for (number, need) in needs {

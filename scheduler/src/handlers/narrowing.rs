@@ -11,11 +11,12 @@ use crate::placement::narrowing::{CONDITIONS_MAX, NARROWED_MAX, Narrowing};
 use crate::placement::rules::LabelRule;
 use crate::step::Rejection;
 
-/// Checks that the narrowings of these jobs can be known beside those of other jobs, makes room for them, and learns them.
+/// Learns the narrowings of these jobs, beside those of other jobs. They are learned together, so that a request walks over the workers once,
+/// however many conditions it has.
 ///
 /// # Errors
 /// Too many other ones are in use.
-pub(crate) fn make_room(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(), Rejection> {
+pub(crate) fn learn(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(), Rejection> {
     let mut asked: BTreeSet<(DefinitionNo, &Arc<Narrowing>)> = BTreeSet::new();
     for job in jobs.distinct() {
         if let Some((base, narrowing)) = scheduler.definitions.find(job.revision).zip(job.narrowing.as_ref())
@@ -23,11 +24,20 @@ pub(crate) fn make_room(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(),
             asked.insert((base, narrowing));
         }
     }
-    let definitions = &scheduler.definitions;
-    asked.retain(|(base, narrowing)| definitions.find_narrowed(*base, narrowing).is_none());
+    asked.retain(|(base, narrowing)| scheduler.definitions.find_narrowed(*base, narrowing).is_none());
     if asked.is_empty() {
         return Ok(());
     }
+    make_room(scheduler, &asked)?;
+    scheduler.narrow_all(asked.into_iter().map(|(base, narrowing)| (base, narrowing.clone())));
+    Ok(())
+}
+
+fn make_room(
+    scheduler: &mut Scheduler,
+    asked: &BTreeSet<(DefinitionNo, &Arc<Narrowing>)>,
+) -> Result<(), Rejection> {
+    let definitions = &scheduler.definitions;
     let classes = scheduler.fleet.classes();
     let conditions: BTreeSet<&[LabelRule]> = asked
         .iter()
@@ -37,7 +47,6 @@ pub(crate) fn make_room(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(),
     let fits = definitions.narrowed_count() + asked.len() <= NARROWED_MAX
         && classes.conditions_count() + conditions.len() <= CONDITIONS_MAX;
     if fits {
-        learn(scheduler, &asked);
         return Ok(());
     }
     let (used, used_conditions) = definitions.narrowings_in_use();
@@ -47,14 +56,7 @@ pub(crate) fn make_room(scheduler: &mut Scheduler, jobs: &NewJobs) -> Result<(),
         return Err(Rejection::TooManyNarrowings);
     }
     remove_unused(scheduler);
-    learn(scheduler, &asked);
     Ok(())
-}
-
-/// Learns them together, so that a request walks over the workers once, however many conditions it has.
-fn learn(scheduler: &mut Scheduler, asked: &BTreeSet<(DefinitionNo, &Arc<Narrowing>)>) {
-    let asked = asked.iter().map(|(base, narrowing)| (*base, Arc::clone(narrowing)));
-    scheduler.narrow_all(asked);
 }
 
 /// A removal leaves at least this part of the room, so that the next one is as many requests away.

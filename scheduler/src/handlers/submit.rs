@@ -69,7 +69,11 @@ fn check(
             return Ok(CheckedRequest::Replay(holder));
         }
     }
-    narrowing::make_room(scheduler, &request.jobs)?;
+    narrowing::learn(scheduler, &request.jobs)?;
+    if request.require_worker {
+        // After the narrowings: their conditions have moved workers to other classes.
+        scheduler.fleet.regroup();
+    }
     let mut last = None;
     let mut found = BTreeSet::new();
     for job in request.jobs.iter() {
@@ -80,10 +84,6 @@ fn check(
         }
         let number = scheduler.number_of(job).ok_or(Rejection::UnknownDefinition)?;
         if found.insert(number) {
-            if request.require_worker {
-                // New conditions have moved workers to other classes.
-                scheduler.fleet.regroup();
-            }
             check_definition(scheduler, number, request.require_worker)?;
         }
     }

@@ -1,7 +1,7 @@
 //! Exclusions: a worker gets no jobs of a kind for a while after it released them or failed to start them
 //! (docs/design/scheduling.md, Q6).
 //!
-//! Each further exclusion lasts twice as long. Failures during an exclusion belong to the same fault. A
+//! Each further exclusion lasts twice as long. Failures of the same kind during an exclusion belong to the same fault. A
 //! successful start resets the backoff.
 
 use alloc::vec::Vec;
@@ -34,8 +34,8 @@ impl Excluded {
     }
 }
 
-/// Duration of exclusions.
-#[derive(Clone, Copy, Debug)]
+/// Duration of exclusions. Each cause has one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExclusionBackoff {
     /// Duration of the first exclusion.
     pub first: Duration,
@@ -60,6 +60,8 @@ pub struct Exclusions {
 #[derive(Clone, Copy, Debug)]
 struct Exclusion {
     of: Excluded,
+    /// Tells the cause: exclusions of different causes do not replace or prolong each other.
+    backoff: ExclusionBackoff,
     /// End of the exclusion; absent if it lasts until another process of the worker connects.
     until: Option<Uptime>,
     consecutive_failures: u32,
@@ -125,9 +127,7 @@ impl Exclusions {
 
     /// Excludes these jobs. Returns the end of the exclusion if it is new.
     pub fn add(&mut self, now: Uptime, of: Excluded, backoff: ExclusionBackoff) -> Option<Uptime> {
-        // A timed exclusion and one until the restart do not replace each other.
-        let until_restart = backoff.first == Duration::MAX;
-        let old = self.list.iter().position(|it| it.of == of && it.until.is_none() == until_restart);
+        let old = self.list.iter().position(|it| it.of == of && it.backoff == backoff);
         if old.is_some_and(|position| self.list[position].active) {
             return None;
         }
@@ -140,7 +140,7 @@ impl Exclusions {
             let ended = self.list.iter().position(|it| !it.active);
             self.list.remove(ended.unwrap_or(0));
         }
-        self.list.push(Exclusion { of, until, consecutive_failures, active: true });
+        self.list.push(Exclusion { of, backoff, until, consecutive_failures, active: true });
         until
     }
 
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timed_exclusion_and_one_until_the_restart_do_not_replace_each_other() {
+    fn exclusions_of_different_causes_do_not_replace_each_other() {
         let revision = Excluded::Revision(Revision(1));
         let definition = |exclusions: &Exclusions| exclusions.revisions().count();
         let mut exclusions = Exclusions::default();
@@ -188,6 +188,9 @@ mod tests {
         assert_eq!(exclusions.add(at(0), revision, ExclusionBackoff::UNTIL_RESTART), None);
         exclusions.expire(at(5));
         assert_eq!(definition(&exclusions), 1, "the policy still forbids it");
+        assert_eq!(exclusions.add(at(10), revision, BACKOFF), Some(at(12)));
+        let other = ExclusionBackoff { first: Duration::from_secs(60), max: Duration::from_secs(600) };
+        assert_eq!(exclusions.add(at(11), revision, other), Some(at(71)), "the first of its kind");
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Model {
     pub(super) fn exclude(&mut self, worker: WorkerId, of: Excluded, seconds: Option<(u64, u64)>) {
         let now = self.now.up;
         let worker = self.worker_mut(worker).expect("it speaks");
-        let is_same = |it: &Exclusion| it.of == of && it.until.is_none() == seconds.is_none();
+        let is_same = |it: &Exclusion| it.of == of && it.seconds == seconds;
         let before = worker.exclusions.iter().find(|it| is_same(it)).copied();
         if before.is_some_and(|it| it.active) {
             return;
@@ -22,7 +22,7 @@ impl Model {
         let until = seconds
             .map(|(first, most)| now + Duration::from_secs((first << (strikes - 1).min(20)).min(most)));
         worker.exclusions.retain(|it| !is_same(it));
-        worker.exclusions.push(Exclusion { of, until, strikes, active: true });
+        worker.exclusions.push(Exclusion { of, seconds, until, strikes, active: true });
     }
 
     /// A worker that failed to start three definitions in a row is suspect, and each failure of a suspect one excludes it from everything.

@@ -224,6 +224,8 @@ struct Drain {
 #[derive(Clone, Copy, Debug)]
 struct Exclusion {
     of: Excluded,
+    /// The first and the longest duration, which tell the cause.
+    seconds: Option<(u64, u64)>,
     until: Option<Uptime>,
     strikes: u32,
     active: bool,

@@ -15,7 +15,16 @@ pub(super) const fn surplus(kept: usize) -> Option<usize> {
     if kept > FIRST_KEPT + LAST_KEPT { Some(FIRST_KEPT) } else { None }
 }
 
-/// True if a report says no more than the row of its attempt.
-pub(super) fn repeats(said: &str, has_started: bool, outcome: Option<Outcome>) -> bool {
-    outcome.is_some_and(|outcome| outcome.name() == said) || (has_started && said == "running")
+/// True if a report says no more than the row of its attempt. A worker does not know `success_exit_codes`: what it calls a failure may be
+/// the success with this exit code.
+pub(super) fn repeats(
+    said: &str,
+    has_started: bool,
+    outcome: Option<Outcome>,
+    exit_code: Option<i32>,
+) -> bool {
+    let is_odd_success = outcome == Some(Outcome::Succeeded) && exit_code.is_some_and(|code| code != 0);
+    outcome.is_some_and(|outcome| outcome.name() == said)
+        || (is_odd_success && said == Outcome::Failed.name())
+        || (has_started && said == "running")
 }

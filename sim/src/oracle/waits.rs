@@ -75,18 +75,11 @@ impl Oracle {
     }
 
     fn host_fails(&mut self, scene: Scene<'_>, disk: &Disk, closed: &ClosedAttempt) {
-        let is_out_of_reach = closed.released == Some(ReleaseCause::RuntimeUnavailable);
-        if closed.outcome != Outcome::HostFailed && !is_out_of_reach {
+        if closed.outcome != Outcome::HostFailed {
             return;
         }
         let Some(place) = place_of(disk, closed.token.job) else { return };
         let failures = &mut self.failed_hosts.first_failures;
-        if is_out_of_reach {
-            // The registry of this definition was away: it is excluded for a shorter time, which a failure of the host meanwhile does not prolong.
-            let unknown = HostFailure { at: scene.now, lasts: EXCLUDED_FOR, is_certain: false };
-            failures.entry(place).or_insert(unknown).is_certain = false;
-            return;
-        }
         let mut failure = HostFailure { at: scene.now, lasts: EXCLUDED_FOR, is_certain: true };
         if let Some(earlier) = failures.get(&place) {
             let (since, least) = (scene.now.since(earlier.at), shortened(earlier.lasts, scene.drift_ppm));

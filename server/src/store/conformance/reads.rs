@@ -9,7 +9,7 @@ use scheduler::ids::{GroupNo, JoinTokenId};
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::params::{JobParam, JobParams, ParamValue};
-use scheduler::step::{AddedJob, Change, Note};
+use scheduler::step::{AddedJob, Change, ClosedAttempt, Note};
 
 use super::Backend;
 use super::harness::*;
@@ -79,6 +79,12 @@ pub(in crate::store) fn a_late_report_of_a_known_state_adds_no_note(backend: &mu
         report(2, other, "succeeded"),
     ]);
     assert_eq!(notes(&harness), 3, "what contradicts the record is kept");
+    // A worker does not know which exit codes are a success.
+    let odd = ClosedAttempt { exit_code: Some(24), ..closed(2, 3, Outcome::Succeeded) };
+    harness.commit(vec![added(2), assigned(2, 3), started(2, 3), ended(2, State::Succeeded, Some(odd))]);
+    let again = Note::LateReport { token: token(2, 3), worker: bearer, said: "failed".into() };
+    harness.commit(vec![Change::Noted { job: JobId(2), at: Timestamp(9), note: again }]);
+    assert_eq!(harness.archive().job(JobId(2)).unwrap().unwrap().notes.len(), 0);
 }
 
 pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backend) {

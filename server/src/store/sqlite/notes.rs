@@ -48,19 +48,21 @@ fn is_news(connection: &Connection, token: Token, worker: WorkerId, said: &str) 
     let job = token.job.0.cast_signed();
     let attempt = connection
         .prepare_cached(
-            "SELECT started_at IS NOT NULL, outcome FROM all_attempts
+            "SELECT started_at IS NOT NULL, outcome, exit_code FROM all_attempts
              WHERE job = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4",
         )?
         .query_row(
             (job, token.fence.0.cast_signed(), token.nonce.0.cast_signed(), worker.0.cast_signed()),
             |row| {
                 let outcome = row.get::<_, Option<i64>>(1)?.map(codes::outcome).transpose()?;
-                Ok((row.get(0)?, outcome))
+                Ok((row.get(0)?, outcome, row.get(2)?))
             },
         )
         .optional()?;
     match attempt {
-        Some((has_started, outcome)) => Ok(!late_reports::repeats(said, has_started, outcome)),
+        Some((has_started, outcome, exit_code)) => {
+            Ok(!late_reports::repeats(said, has_started, outcome, exit_code))
+        }
         None => connection.prepare_cached("SELECT 1 FROM all_jobs WHERE id = ?1")?.exists([job]),
     }
 }

@@ -28,8 +28,10 @@ pub(super) fn blocks_of<'n>(
     part: Part,
 ) -> rusqlite::Result<Option<Blocks<'n>>> {
     let has_index = match part {
-        // Parents with a member that runs are few, and so are successes with another exit code than 0.
-        Part::RunningParents | Part::SucceededOddly => true,
+        // Parents with a member that runs are few.
+        Part::RunningParents => true,
+        // A definition may succeed with such a code each time: the names and workers of others leave out its blocks.
+        Part::SucceededOddly => false,
         // Jobs of such a state may be millions, and few of them may have one of these names. By outcome or exit code they are few.
         Part::Badly(_) => names.is_none() || has_closed_attempt(filter),
         Part::Live(Some(state)) => state != State::Queued && (names.is_none() || has_closed_attempt(filter)),
