@@ -30,7 +30,7 @@ pub enum Event {
         /// The id of the first job, if the request was accepted.
         job: Option<u64>,
     },
-    /// A client cancelled a job.
+    /// The server answered a request to cancel a job.
     Cancelled {
         /// The id of the job.
         job: u64,
@@ -43,7 +43,7 @@ pub enum Event {
         job: u64,
         /// HTTP status: 404 if the job never existed, 410 if it was removed.
         status: u16,
-        /// The state of the job.
+        /// The state of the job; empty unless the status is 200.
         state: String,
         /// The fence of its latest attempt.
         fence: Option<u64>,

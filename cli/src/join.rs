@@ -1,6 +1,6 @@
 //! `longshore worker join`: tries a server and a token, then writes the settings file and the token file of a worker.
 //!
-//! Nothing is written before the server has accepted the token. The worker makes its identity at its first start, as without this verb.
+//! Nothing is written before the server has accepted the token. The worker makes its identity at its first start, as it does without `join`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The settings file to write.
-    // Its id is not `config`: the settings file of a verb is read, and this one is written.
+    // Its id is not `config`: `--config` of other subcommands names a file that is read.
     #[arg(long = "config", id = "target", value_name = "FILE", default_value = "/etc/longshore/worker.yaml")]
     target: PathBuf,
     /// Trust the certificate authorities in this file, not the system's.
@@ -40,7 +40,7 @@ pub(crate) struct Flags {
     ca_file: Option<PathBuf>,
     #[command(flatten)]
     client_certificate: ClientCertificateArgs,
-    /// Replace files that are there.
+    /// Replace files that exist.
     #[arg(long)]
     force: bool,
 }
@@ -52,11 +52,11 @@ pub(crate) async fn join(flags: Flags) -> anyhow::Result<()> {
         .as_deref()
         .map_or(Ok(()), client::check_name)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let settings = std::path::absolute(&flags.target).context("cannot find the directory of --config")?;
+    let settings = std::path::absolute(&flags.target).context("cannot make the path of --config absolute")?;
     let token_file = settings.with_file_name("worker.token");
     for path in [&settings, &token_file] {
         if !flags.force && path.symlink_metadata().is_ok() {
-            let text = format!("{} is there already", path.display());
+            let text = format!("{} exists already", path.display());
             return Err(Failure::new(Exit::Conflict, text)
                 .hint("replace it with --force, or name another file with --config")
                 .into());
@@ -100,7 +100,7 @@ fn read_token() -> anyhow::Result<String> {
     let read = std::io::stdin().take(TOKEN_BYTES_MAX + 1).read_to_string(&mut text);
     let bytes = read.context("cannot read the token from standard input")?;
     if bytes as u64 > TOKEN_BYTES_MAX {
-        bail!("standard input has more than {TOKEN_BYTES_MAX} bytes, so it is no token");
+        bail!("standard input has more than {TOKEN_BYTES_MAX} bytes: it is not a token");
     }
     Ok(text)
 }

@@ -8,7 +8,7 @@ pub(crate) mod job_output;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-use client::terminal::drives_terminal;
+use client::terminal::is_terminal_control;
 use comfy_table::{CellAlignment, Table, presets};
 
 use self::job_output::JobOutput;
@@ -198,10 +198,10 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
 }
 
 fn shown(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(|c| drives_terminal(c) && !keep(c)) {
+    if !text.chars().any(|c| is_terminal_control(c) && !keep(c)) {
         return Cow::Borrowed(text);
     }
-    text.chars().map(|c| if drives_terminal(c) && !keep(c) { symbol(c) } else { c }).collect()
+    text.chars().map(|c| if is_terminal_control(c) && !keep(c) { symbol(c) } else { c }).collect()
 }
 
 fn symbol(c: char) -> char {

@@ -67,7 +67,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::unprivileged::ran_as_nobody;
+    use crate::unprivileged::rerun_unprivileged;
 
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_a_job_made_read_only_is_removed_and_links_are_not_followed() {
-        if ran_as_nobody(
+        if rerun_unprivileged(
             "attempt_dir::removal::tests::what_a_job_made_read_only_is_removed_and_links_are_not_followed",
         ) {
             return;

@@ -60,7 +60,7 @@ use self::engine_paths::OwnMounts;
 pub use self::engine_sockets::engine_sockets;
 use self::image_gc::ImageGcSettings;
 use self::images::Images;
-use self::registry::AttemptRegistry;
+use self::registry::TrackedAttempts;
 use self::usage::UnseenContainers;
 use super::blocking::{run_blocking, try_blocking};
 use super::policy::Allow;
@@ -120,7 +120,7 @@ pub struct Docker {
 struct DockerContext {
     config: Config,
     engine: Arc<EngineClient>,
-    registry: AttemptRegistry,
+    registry: TrackedAttempts,
     store: AttemptStore,
     logs: Logs,
     events: Events,
@@ -138,7 +138,7 @@ impl Docker {
         let own = [Some(store.state_dir()), store.secrets().map(SecretDirs::root)].into_iter().flatten();
         let own = own.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()));
         config.allow.private_dirs.extend(own);
-        let (registry, removals) = AttemptRegistry::new();
+        let (registry, removals) = TrackedAttempts::new();
         let shared = Arc::new(DockerContext {
             engine: Arc::new(EngineClient::new(&config.program, events.clone())),
             images: Images::new(store.state_dir()),

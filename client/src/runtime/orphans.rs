@@ -17,7 +17,7 @@ pub(super) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
 
-/// Waits for the end of the program without reaping it, so its number stays its own. Orphans that end meanwhile are reaped.
+/// Waits until the program ends, without reaping it, so that its PID is not used again. Orphans that end meanwhile are reaped.
 pub(super) fn wait_for_program(program: u32) {
     let Some(program) = pid_of(program) else { return };
     loop {
@@ -35,8 +35,8 @@ pub(super) fn wait_for_program(program: u32) {
     }
 }
 
-/// Kills and reaps all children, and those that come to this process by that, until none is left. Returns those that are left after the
-/// time limit: the kernel does not end them, or this user may not.
+/// Kills and reaps all children, with descendants that become children meanwhile. Returns those that are left after [`KILL_TIMEOUT`]: the
+/// kernel cannot end them, or this user may not.
 pub(super) fn kill_all() -> Vec<Pid> {
     let deadline = Instant::now() + KILL_TIMEOUT;
     let mut pause = FIRST_PAUSE;
@@ -50,15 +50,17 @@ pub(super) fn kill_all() -> Vec<Pid> {
         if Instant::now() >= deadline {
             return children();
         }
-        pause = if reaped > 0 { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-        if reaped == 0 {
+        if reaped > 0 {
+            pause = FIRST_PAUSE;
+        } else {
             sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
     Vec::new()
 }
 
-/// The name and the number of a process, for a message.
+/// `PID (name)`, for a message.
 pub(super) fn describe(pid: Pid) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{} ({})", pid, String::from_utf8_lossy(&name).trim().escape_debug())
@@ -100,11 +102,11 @@ fn has_children() -> bool {
 
 fn has_ended(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    // A child that is none any more has ended, too.
+    // An error means that it was reaped already.
     !matches!(waitid(WaitId::Pid(child), options), Ok(None))
 }
 
-/// Reaps a child that has ended. Its number may be used again afterwards.
+/// Reaps a child that has ended. Its PID may be used again afterwards.
 fn reap(child: Pid) -> bool {
     matches!(waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG), Ok(Some(_)))
 }

@@ -32,7 +32,7 @@ pub(super) struct ContainerGroup {
     /// `/proc/<pid>/net/dev`, which stays readable after the process.
     network: Option<File>,
     /// The first process of the container, if it can be watched.
-    pub(super) first_process: Option<OwnedFd>,
+    pub(super) init_process: Option<OwnedFd>,
 }
 
 impl Layout {
@@ -109,12 +109,12 @@ impl Hierarchies {
             .iter()
             .filter(|_| container.len() >= ID_BYTES_MIN && container.bytes().all(|it| it.is_ascii_hexdigit()))
             .find_map(|layout| self.find(&layout.path(container)))?;
-        let mut group = ContainerGroup { files, network: None, first_process: None };
-        let first = group.find_first_process();
+        let mut group = ContainerGroup { files, network: None, init_process: None };
+        let first = group.find_init();
         if let Some((pid, first)) = first {
             let dev = format!("/proc/{pid}/net/dev");
             group.network = File::open(dev).ok().filter(|_| has_network);
-            group.first_process = Some(first);
+            group.init_process = Some(first);
         }
         Some(group)
     }
@@ -146,8 +146,8 @@ impl ContainerGroup {
         self.files.was_oom_killed()
     }
 
-    /// The process with number 1 inside of the container.
-    fn find_first_process(&self) -> Option<(u32, OwnedFd)> {
+    /// The first process of the container: PID 1 in its namespace.
+    fn find_init(&self) -> Option<(u32, OwnedFd)> {
         let is_first = |pid: &u32| {
             let status = read(Path::new(&format!("/proc/{pid}/status"))).unwrap_or_default();
             let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -155,7 +155,7 @@ impl ContainerGroup {
         };
         let pid = self.files.processes().into_iter().take(PROCESSES_TRIED).find(is_first)?;
         let first = pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-        // If it is still a member after it was opened, the number was not used again.
+        // If it is still a member after it was opened, the PID was not used again.
         self.files.processes().contains(&pid).then_some((pid, first))
     }
 }

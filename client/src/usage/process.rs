@@ -13,16 +13,16 @@ use crate::attempt_dir::ProcessId;
 #[derive(Debug)]
 pub(super) struct ProcessTree {
     pid: ProcessId,
-    pub(super) first_process: Option<OwnedFd>,
+    pub(super) init_process: Option<OwnedFd>,
 }
 
 impl ProcessTree {
     /// The tree below this process; `None` if it has ended.
     pub(super) fn open(pid: ProcessId) -> Option<Self> {
         let raw = Pid::from_raw(i32::try_from(pid.pid).ok()?)?;
-        let first_process = pidfd_open(raw, PidfdFlags::empty()).ok();
+        let init_process = pidfd_open(raw, PidfdFlags::empty()).ok();
         // Asked after it was opened, so the number was not used again in between.
-        crate::runtime::is_alive(pid).then_some(Self { pid, first_process })
+        crate::runtime::is_alive(pid).then_some(Self { pid, init_process })
     }
 
     /// Resources that the processes have used, and their resident memory now. Memory that several of them share counts for each.

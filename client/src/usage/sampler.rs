@@ -194,7 +194,7 @@ impl Sampler {
         let now = Instant::now();
         let key = self.next_key;
         self.next_key += 1;
-        if let Some(process) = gauge.first_process() {
+        if let Some(process) = gauge.init_process() {
             let data = epoll::EventData::new_u64(key);
             // Without a notice of its end, the last sample is the one before.
             if epoll::add(&self.epoll, process, data, epoll::EventFlags::IN).is_ok() {
@@ -227,7 +227,7 @@ impl Sampler {
 
     fn drop_process(&mut self, watched: &Watched) {
         if self.processes.remove(&watched.key).is_some()
-            && let Some(process) = watched.gauge.first_process()
+            && let Some(process) = watched.gauge.init_process()
         {
             // The kernel drops closed files by itself.
             let _ = epoll::delete(&self.epoll, process);
@@ -319,10 +319,10 @@ impl Gauge {
         }
     }
 
-    fn first_process(&self) -> Option<&OwnedFd> {
+    fn init_process(&self) -> Option<&OwnedFd> {
         match self {
-            Self::Container(group) => group.first_process.as_ref(),
-            Self::Process(tree) => tree.first_process.as_ref(),
+            Self::Container(group) => group.init_process.as_ref(),
+            Self::Process(tree) => tree.init_process.as_ref(),
             Self::Elsewhere => None,
         }
     }

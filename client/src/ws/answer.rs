@@ -1,7 +1,7 @@
 //! The reason in the answer to a refused upgrade: the code of a problem document, or the sentence of a server that does not speak the
 //! protocol, such as `this port speaks TLS`.
 
-use crate::terminal::drives_terminal;
+use crate::terminal::is_terminal_control;
 
 /// Returns the text of a short plain-text body as one line without control characters. A longer body, or one of another type, has none.
 #[must_use]
@@ -13,7 +13,7 @@ pub fn sentence_of_answer(content_type: Option<&[u8]>, body: &[u8]) -> Option<St
     let words: String = String::from_utf8_lossy(body)
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
-        .filter(|c| !drives_terminal(*c))
+        .filter(|c| !is_terminal_control(*c))
         .collect();
     let sentence = words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     Some(sentence).filter(|sentence| !sentence.is_empty())

@@ -17,12 +17,12 @@ use crate::queue::LaneKey;
 use crate::state::State;
 use crate::step::PendingReason;
 
-/// The state of a job and its pending reason. `by_workers` returns the reason why the workers do not take the jobs of a lane: it is
+/// The state of a job and its pending reason. `worker_reason` returns why the workers do not take the jobs of a lane: it is
 /// [`why_waiting`] or [`why_waiting_by_search`].
 pub(crate) fn state_and_reason(
     scheduler: &Scheduler,
     id: JobId,
-    by_workers: fn(&Scheduler, LaneKey) -> PendingReason,
+    worker_reason: fn(&Scheduler, LaneKey) -> PendingReason,
 ) -> (State, Option<PendingReason>) {
     // A job that ended within the step that accepted it is gone; the caller sets its state.
     let Some(job) = scheduler.jobs.get(&id) else {
@@ -32,7 +32,7 @@ pub(crate) fn state_and_reason(
         LiveState::Scheduled if scheduler.dependencies.must_wait(id) => Some(PendingReason::Dependencies),
         LiveState::Scheduled if scheduler.unique.must_wait(id) => Some(PendingReason::Replacing),
         LiveState::Scheduled => Some(PendingReason::NotDue),
-        LiveState::Queued(lane) => Some(why_queued(scheduler, *lane, by_workers(scheduler, *lane))),
+        LiveState::Queued(lane) => Some(why_queued(scheduler, *lane, worker_reason(scheduler, *lane))),
         LiveState::Quarantined => Some(PendingReason::Quarantined),
         LiveState::Parent { has_started: false } => Some(PendingReason::Members),
         LiveState::Held(_) | LiveState::Parent { has_started: true } => None,
@@ -42,16 +42,16 @@ pub(crate) fn state_and_reason(
 
 /// The reason why the jobs of a lane wait. [`PendingReason`] is ordered: what is further from a start ranks lower. `Paused` first. If the
 /// workers' reason ranks below `ServerFull`, it wins; otherwise the limits' reason, if there is one.
-fn why_queued(scheduler: &Scheduler, lane: LaneKey, by_workers: PendingReason) -> PendingReason {
+fn why_queued(scheduler: &Scheduler, lane: LaneKey, worker_reason: PendingReason) -> PendingReason {
     if scheduler.ready.is_paused(lane.definition()) {
         return PendingReason::Paused;
     }
-    let by_limits = if by_workers < PendingReason::ServerFull {
+    let by_limits = if worker_reason < PendingReason::ServerFull {
         None
     } else {
-        gate::why_limited(scheduler, lane, by_workers)
+        gate::why_limited(scheduler, lane, worker_reason)
     };
-    by_limits.unwrap_or(by_workers)
+    by_limits.unwrap_or(worker_reason)
 }
 
 /// The reason why jobs of a lane wait: the first obstacle of the nearest worker. It follows from the groups of workers, which must be up
@@ -113,8 +113,8 @@ fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, 
     let groups = || scheduler.fleet.groups().of_revision(definition.revision);
     let reason_of = |group: &WorkerGroup| reason_of_group(scheduler, group, definition.runtime(), need);
     let best = best_reason(groups().filter(|(group, _)| meets(group)), reason_of);
-    // `RuntimeUnavailable` is the best reason that workers can have which do not meet the need. To find out which one it is means to compare
-    // their labels, which costs most.
+    // Workers that do not meet the need have `RuntimeUnavailable` at best. To find out which reason it is means to compare their labels, which
+    // costs most.
     if best > PendingReason::RuntimeUnavailable {
         return best;
     }

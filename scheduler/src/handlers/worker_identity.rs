@@ -142,4 +142,5 @@ fn cloned_refusal(id: WorkerId, worker: &Worker, lease: Duration) -> Refused {
     Refused { code: CODE.to_string(), text, retry_after: lease / 3 }
 }
 
+/// One code for both refusals: the worker tries again after either.
 const CODE: &str = "cloned_worker";

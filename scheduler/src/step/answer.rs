@@ -120,7 +120,8 @@ pub enum Rejection {
     NotUnmanaged,
 }
 
-/// Reason why a job waits.
+/// Reason why a job waits. The order matters: of two reasons of workers, the greater one is nearer to a start. Reasons that no worker gives
+/// are never compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PendingReason {
     /// It is not due yet.

@@ -32,7 +32,8 @@ pub(crate) struct Schedules {
     jobs: BTreeSet<JobId>,
     /// Rules of all versions of jobs.yaml, by fingerprint.
     rules: BTreeMap<(Key, u64), Schedule>,
-    /// The definition, schedule and slot that each job was made for, as its container is told. It outlives a restore of a proper backup.
+    /// The definition, schedule and slot that each job was made for, as its container sees them. `longshore restore`
+    /// keeps it; a raw copy does not.
     made: BTreeMap<Key, BTreeSet<String>>,
     /// By schedule: up to here slots may have become jobs that the ledger does not know.
     forgotten: BTreeMap<Key, Timestamp>,
@@ -41,17 +42,18 @@ pub(crate) struct Schedules {
     policies: Policies,
     /// Jobs of slots that this commit has added and the ledger does not name yet.
     unrecorded: BTreeSet<JobId>,
-    /// A server process that has just started may not decide slots of schedules that left jobs.yaml while it was away.
-    is_start: bool,
+    /// `true` during the first commit of a server process. Slots of schedules that were removed from jobs.yaml while the server was down may
+    /// then stay undecided.
+    is_first_commit: bool,
     /// The first change that breaks promise 4 or a policy, with the rule.
     broken: Option<(&'static str, String)>,
 }
 
 impl Schedules {
-    /// A commit begins. `is_start` says that it is the first one of a server process.
-    pub(super) fn begin_commit(&mut self, definitions: &[Arc<Definition>], is_start: bool) {
-        self.is_start = is_start;
-        if is_start {
+    /// A commit begins. `is_first_commit`: of a server process.
+    pub(super) fn begin_commit(&mut self, definitions: &[Arc<Definition>], is_first_commit: bool) {
+        self.is_first_commit = is_first_commit;
+        if is_first_commit {
             self.policies.begin_life();
         }
         for definition in definitions {
@@ -103,8 +105,8 @@ impl Schedules {
         }
         let checked = match change {
             Change::Schedule(row) => self.put(row),
-            Change::Fire(FireRow { verdict: FireVerdict::Backfilled(job), .. }) => {
-                self.backfill(change, *job)
+            Change::Fire(row @ FireRow { verdict: FireVerdict::Backfilled(job), .. }) => {
+                self.backfill(row, *job)
             }
             Change::Fire(row) => self.record(row),
             Change::Paused { target, since: Some(since) } => {
@@ -132,7 +134,7 @@ impl Schedules {
         }
         self.forgotten_until = self.forgotten_until.max(Some(now));
         // A clock that is set back before the restore takes it back in time: later slots have yet to come.
-        let until = text_of(now);
+        let until = slot_text(now);
         for (key, slots) in &present.made {
             let past = slots.iter().filter(|slot| **slot <= until).cloned();
             self.made.entry(key.clone()).or_default().extend(past);
@@ -143,7 +145,7 @@ impl Schedules {
     /// it had in the store that is gone have yet to come: nobody can know.
     fn begin(&mut self, key: &Key, cursor: Timestamp) {
         self.forgotten.extend(self.forgotten_until.map(|until| (key.clone(), until)));
-        let until = text_of(cursor);
+        let until = slot_text(cursor);
         if let Some(slots) = self.made.get_mut(key) {
             slots.retain(|slot| *slot <= until);
         }
@@ -173,8 +175,8 @@ impl Schedules {
             self.begin(&key, row.cursor);
         }
         let before = self.rows.insert(key.clone(), row.clone());
-        let has_left = before.is_some_and(|before| before.removed_at.is_none());
-        if let Some(at) = row.removed_at.filter(|_| has_left && !self.is_start)
+        let was_present = before.is_some_and(|before| before.removed_at.is_none());
+        if let Some(at) = row.removed_at.filter(|_| was_present && !self.is_first_commit)
             && let Some(rule) = self.rules.get(&(key.clone(), row.fingerprint))
             && let Some(slot) = rule.next_slot_after(row.cursor).filter(|slot| *slot <= at)
         {
@@ -228,7 +230,7 @@ impl Schedules {
             return Err(format!("{name} has a row without slots, {}", row.verdict.name()));
         }
         let was_present = self.rows.get(key).is_some_and(|row| row.removed_at.is_none());
-        if row.count.exact || (was_present && !self.is_start) {
+        if row.count.exact || (was_present && !self.is_first_commit) {
             let slot = self.rule(key).and_then(|rule| rule.next_slot_after(until));
             if let Some(slot) = slot.filter(|slot| *slot <= row.to) {
                 return Err(format!("slot {} of {name} is lost at the change of its rule", slot.0));
@@ -238,8 +240,7 @@ impl Schedules {
     }
 
     /// A slot is backfilled once, after it was decided, and never if it has fired.
-    fn backfill(&mut self, change: &Change, job: JobId) -> Result<(), String> {
-        let Change::Fire(row) = change else { return Ok(()) };
+    fn backfill(&mut self, row: &FireRow, job: JobId) -> Result<(), String> {
         let key = (row.definition.clone(), row.schedule.clone());
         let name = format!("slot {} of {}/{}", row.from.0, key.0, key.1);
         let until = self.rows.get(&key).map(|row| row.cursor);
@@ -340,8 +341,8 @@ impl Schedules {
     }
 }
 
-/// An instant as containers are told slots. Texts sort as their instants.
-fn text_of(at: Timestamp) -> String {
+/// The text of a slot, as in `LONGSHORE_SCHEDULED_AT`. Texts sort by time.
+fn slot_text(at: Timestamp) -> String {
     let schedule = Schedule::new("", None, Rule::Once { at }, Zone::utc());
     let told = schedule.overrides_at(at).environment;
     told.into_iter().find_map(|(name, value)| (name == SLOT_VARIABLE).then_some(value)).unwrap_or_default()

@@ -18,9 +18,9 @@ use crate::runtime::Membership;
 
 /// Removals under way.
 #[derive(Default)]
-pub(super) struct ForeignRemovals(Mutex<HashSet<Token>>);
+pub(super) struct UnmanagedRemovals(Mutex<HashSet<Token>>);
 
-impl ForeignRemovals {
+impl UnmanagedRemovals {
     fn in_progress(&self) -> MutexGuard<'_, HashSet<Token>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -28,7 +28,7 @@ impl ForeignRemovals {
 
 /// Stops and removes the container, unless that is under way.
 pub(super) async fn remove(shared: Arc<DockerContext>, token: Token, membership: Membership) {
-    if !shared.registry.foreign_removals.in_progress().insert(token) {
+    if !shared.registry.unmanaged_removals.in_progress().insert(token) {
         return;
     }
     let name = token.container_name(membership.cluster);
@@ -39,7 +39,7 @@ pub(super) async fn remove(shared: Arc<DockerContext>, token: Token, membership:
             "cannot remove a container of another worker yet; the server will ask again"
         );
     }
-    shared.registry.foreign_removals.in_progress().remove(&token);
+    shared.registry.unmanaged_removals.in_progress().remove(&token);
 }
 
 async fn try_once(

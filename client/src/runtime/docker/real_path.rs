@@ -57,11 +57,13 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
-    use crate::unprivileged::ran_as_nobody;
+    use crate::unprivileged::rerun_unprivileged;
 
     #[test]
     fn a_link_behind_a_closed_directory_is_no_path() {
-        if ran_as_nobody("runtime::docker::real_path::tests::a_link_behind_a_closed_directory_is_no_path") {
+        if rerun_unprivileged(
+            "runtime::docker::real_path::tests::a_link_behind_a_closed_directory_is_no_path",
+        ) {
             return;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -8,24 +8,24 @@ use protocol::Token;
 use tokio::sync::mpsc;
 
 use super::attempt::Attempt;
-use super::foreign::ForeignRemovals;
+use super::foreign::UnmanagedRemovals;
 use super::remove::QueuedRemoval;
 use crate::attempt_dir::AttemptDir;
 use crate::runtime::Membership;
 use crate::runtime::removals::{PendingRemovals, RemovalGuard};
 
 /// Attempts by token, and the removals under way.
-pub(super) struct AttemptRegistry {
+pub(super) struct TrackedAttempts {
     membership: Mutex<Option<Membership>>,
     attempts: Mutex<HashMap<Token, Arc<Attempt>>>,
     pub(super) removals: PendingRemovals,
-    pub(super) foreign_removals: ForeignRemovals,
+    pub(super) unmanaged_removals: UnmanagedRemovals,
     /// `true` once all attempts of an earlier process are known.
-    pub(super) survey_complete: AtomicBool,
+    pub(super) is_recovery_complete: AtomicBool,
     removal_queue: mpsc::UnboundedSender<QueuedRemoval>,
 }
 
-impl AttemptRegistry {
+impl TrackedAttempts {
     /// An empty registry, and the receiver of its removals.
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<QueuedRemoval>) {
         let (removal_queue, removals) = mpsc::unbounded_channel();
@@ -33,8 +33,8 @@ impl AttemptRegistry {
             membership: Mutex::default(),
             attempts: Mutex::default(),
             removals: PendingRemovals::default(),
-            foreign_removals: ForeignRemovals::default(),
-            survey_complete: AtomicBool::new(false),
+            unmanaged_removals: UnmanagedRemovals::default(),
+            is_recovery_complete: AtomicBool::new(false),
             removal_queue,
         };
         (registry, removals)

@@ -30,14 +30,14 @@ use crate::runtime::{Membership, Survey, process_id};
 /// Looks at everything once, and watches the attempts that still run.
 pub(super) async fn survey(shared: &Arc<DockerContext>) -> Survey {
     let Some(membership) = shared.registry.membership() else {
-        shared.registry.survey_complete.store(true, Ordering::Release);
+        shared.registry.is_recovery_complete.store(true, Ordering::Release);
         let availability = availability(shared.engine.ping().await.map(drop));
         return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
     };
     // The caller reads later events of the attempts after it has used this survey.
     let LookResult { attempts: restored, foreign, problem, reported: _reported } =
         look(shared, membership).await;
-    shared.registry.survey_complete.store(problem.is_none(), Ordering::Release);
+    shared.registry.is_recovery_complete.store(problem.is_none(), Ordering::Release);
     let availability = match problem {
         None => Availability::Available,
         Some(problem) => {
@@ -67,7 +67,7 @@ async fn survey_again(shared: Arc<DockerContext>) {
         shared.engine.health.set_unlisted(problem.reason_while_up());
         tokio::time::sleep(ASK_AGAIN).await;
     }
-    shared.registry.survey_complete.store(true, Ordering::Release);
+    shared.registry.is_recovery_complete.store(true, Ordering::Release);
     shared.engine.health.set_listed();
 }
 

@@ -45,7 +45,7 @@ pub(super) async fn run(shared: Arc<DockerContext>, membership: Membership) {
                     shared.engine.remove_now(probe.name()).await;
                 }
                 // Before that, attempts of an earlier process are not tracked.
-                if shared.registry.survey_complete.load(Ordering::Acquire) {
+                if shared.registry.is_recovery_complete.load(Ordering::Acquire) {
                     let unknown = sweep(&shared, ours, &before).await;
                     survey::adopt(&shared, membership, unknown, foreign).await;
                 }

@@ -78,7 +78,8 @@ impl PulledImages {
             .or_insert_with(|| PulledRecord { names: BTreeSet::new(), used: now.0 });
         record.used = now.0;
         if record.names.len() >= NAMES_MAX && !record.names.contains(&name) {
-            // The clean-up leaves an image alone while it has a tag that is not recorded, so this image may stay on the disk.
+            // Forgets the first name by alphabet. The clean-up leaves an image alone while it has a tag that is not recorded, so this image
+            // may stay on the disk.
             record.names.pop_first();
         }
         record.names.insert(name);
