@@ -16,7 +16,7 @@ use crate::screen;
 #[command(after_help = "Examples:
   longshore validate jobs.yaml
   longshore validate jobs.yaml -o json | jq '.faults[].line'
-  longshore validate /etc/longshore/jobs.d                       all *.yaml and *.yml in it, as one set
+  longshore validate /etc/longshore/jobs.d                       all its *.yaml and *.yml files
 
   longshore validate jobs.yaml --heartbeat 3s --lease 10s        for a server that runs with these
 

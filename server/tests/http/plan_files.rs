@@ -85,7 +85,8 @@ async fn faults_of_several_files_are_told_at_once_with_the_name_of_each() {
         let problem = problem.is_problem(422, "invalid_jobs_file");
         assert_eq!(problem["field"], field, "{problem}");
     }
-    let problem = server.post("/api/definitions/plan", &files(&[])).await.is_problem(422, "invalid_jobs_file");
+    let problem =
+        server.post("/api/definitions/plan", &files(&[])).await.is_problem(422, "invalid_jobs_file");
     assert_eq!(problem["errors"][0]["field"], "jobs.yaml", "the name of the server's directory: {problem}");
     server.post("/api/definitions/plan", r#"{"files": 7}"#).await.is_problem(422, "invalid_type");
     let unknown = r#"{"files": [{"name": "a.yaml", "text": "", "x": 1}]}"#;
