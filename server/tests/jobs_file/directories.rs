@@ -164,6 +164,43 @@ fn a_name_that_cannot_be_shown_and_a_directory_that_is_not_there_are_faults() {
 }
 
 #[test]
+fn a_directory_that_is_swapped_while_it_is_read_is_not_read_by_halves() {
+    let root = directory(&[]);
+    let at = |name: &str| root.path().join(name);
+    let swap = |version: u32| {
+        let new = at(&format!("v{version}"));
+        fs::create_dir(&new).expect("made");
+        for name in ["a", "b", "c"] {
+            let text = format!("[{{name: {name}, image: 'x:{version}'}}]");
+            fs::write(new.join(name).with_extension("yaml"), text).expect("written");
+        }
+        symlink(&new, at("next")).expect("linked");
+        fs::rename(at("next"), at("current")).expect("swapped");
+        if let Some(old) = version.checked_sub(2) {
+            fs::remove_dir_all(at(&format!("v{old}"))).expect("removed");
+        }
+    };
+    swap(0);
+    std::thread::scope(|scope| {
+        let swapping = scope.spawn(|| (1..300).for_each(swap));
+        while !swapping.is_finished() {
+            match load(&at("current"), &environment()) {
+                Ok(found) => {
+                    let images = found.definitions.iter().map(|entry| &*entry.definition.container.image);
+                    let images: std::collections::BTreeSet<&str> = images.collect();
+                    assert_eq!((found.definitions.len(), images.len()), (3, 1), "{images:?}");
+                }
+                // It changed each time that it was read.
+                Err(faults) => {
+                    assert!(faults.list.iter().all(|fault| fault.code == Code::CannotRead), "{faults}");
+                }
+            }
+        }
+    });
+    assert_eq!(load(&at("current"), &environment()).expect("at rest").definitions.len(), 3);
+}
+
+#[test]
 fn limits_hold_for_all_files_together() {
     let only_code = |faults: Faults| {
         assert_eq!(faults.list.len(), 1, "{faults}");
