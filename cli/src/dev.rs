@@ -21,8 +21,8 @@ pub(crate) struct Flags {
     /// Address to listen on; loopback only.
     #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     listen: String,
-    /// File with the job definitions.
-    #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "FILE")]
+    /// File with the job definitions, or a directory of such files (*.yaml, *.yml).
+    #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "PATH")]
     jobs: PathBuf,
     /// Directory for all data.
     #[arg(long, env = "LONGSHORE_DATA", default_value = ".longshore", value_name = "DIR")]

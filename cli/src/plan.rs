@@ -1,11 +1,12 @@
-//! `longshore plan`: the changes that a reload of a jobs file would make.
+//! `longshore plan`: the changes that a reload of a jobs file, or of a directory of them, would make.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
-use server::http::present::shapes::{KeyChange, Plan, PlannedDefinition};
+use server::config::jobs_file::{self, JobsText, NamedText};
+use server::http::present::shapes::{JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -13,21 +14,23 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::records;
 use crate::screen;
+use crate::validate;
 
-/// Show what a reload of a jobs file would change. Changes nothing.
+/// Show what a reload of a jobs file, or of a directory of them, would change. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore plan
+  longshore plan jobs.d                     the *.yaml and *.yml of a directory
   sed s/1.4/1.5/ jobs.yaml | longshore plan -
   longshore plan jobs.yaml --exit-code      exit code 2 if there are changes, 1 if the plan failed
   longshore plan -o json | jq -r .current_revision
 
-The server parses the file as its reload would. Files of env_file are those of the server.")]
+The server parses the files as its reload would. Files of env_file are those of the server.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// The jobs file; - is standard input.
-    #[arg(value_name = "FILE", default_value = "jobs.yaml")]
+    /// The jobs file, or a directory of them; - is standard input.
+    #[arg(value_name = "PATH", default_value = "jobs.yaml")]
     file: PathBuf,
     /// Exit with 0 without changes, 2 with changes, 1 after an error.
     #[arg(long)]
@@ -60,13 +63,26 @@ pub(crate) async fn plan(flags: Flags) -> anyhow::Result<()> {
 
 /// Asks the server what would change.
 async fn ask(flags: &Flags) -> anyhow::Result<(Plan, Value)> {
-    let text = files::read_input(&flags.file)?;
+    let (content_type, body) = read(&flags.file)?;
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::POST, &["api", "definitions", "plan"]);
-    let answer = api.json(request.header(CONTENT_TYPE, "application/yaml").body(text)).await;
-    let file = files::name_of_input(&flags.file);
-    let json = answer.map_err(|error| with_file_name(error, &file))?;
+    let answer = api.json(request.header(CONTENT_TYPE, content_type).body(body)).await;
+    let json = answer.map_err(|error| with_file_name(error, &flags.file))?;
     Ok((api::parse(&api, &json)?, json))
+}
+
+/// The body of the request with its content type: the text of a file, or those of a directory.
+fn read(path: &Path) -> anyhow::Result<(&'static str, String)> {
+    if !path.is_dir() {
+        return Ok(("application/yaml", files::read_input(path)?));
+    }
+    let files = match jobs_file::read_text(path).map_err(|faults| validate::refuse(&faults))? {
+        JobsText::Directory(files) => files,
+        // It was replaced since.
+        JobsText::File(text) => return Ok(("application/yaml", text)),
+    };
+    let files = files.into_iter().map(|NamedText { name, text }| JobsFile { name, text }).collect();
+    Ok(("application/json", serde_json::to_string(&JobsFiles { files })?))
 }
 
 fn has_changes(plan: &Plan) -> bool {
@@ -77,9 +93,8 @@ fn print_plan(flags: &Flags, plan: &Plan, json: &Value) -> anyhow::Result<()> {
     if records::print(flags.common.format, json, "revision")? {
         return Ok(());
     }
-    let file = files::name_of_input(&flags.file);
     for warning in &plan.warnings {
-        screen::note(&format!("warning: {}", rename(warning, &file)));
+        screen::note(&format!("warning: {}", rename(warning, &flags.file)));
     }
     for line in lines(plan) {
         screen::line(&screen::visible(&line))?;
@@ -88,21 +103,25 @@ fn print_plan(flags: &Flags, plan: &Plan, json: &Value) -> anyhow::Result<()> {
 }
 
 /// The server reports faults under the name of its own file; people look for them in theirs.
-fn with_file_name(error: anyhow::Error, file: &str) -> anyhow::Error {
+fn with_file_name(error: anyhow::Error, file: &Path) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => failure.map_faults(|fault| rename(&fault, file)).into(),
         Err(error) => error,
     }
 }
 
-/// Names `file` in place of the file in a position `NAME:LINE:COLUMN`, if the text begins with one.
-fn rename(text: &str, file: &str) -> String {
+/// Names `file`, or the file in that directory, in place of the file in a position `NAME:LINE:COLUMN`, if the text begins with one.
+fn rename(text: &str, file: &Path) -> String {
     let rest = text.split_once(':').map(|(_, rest)| rest);
     let has_line = |rest: &&str| {
         let line = rest.split_once(':').map_or("", |(line, _)| line);
         !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
     };
-    rest.filter(has_line).map_or_else(|| text.to_owned(), |rest| format!("{file}:{rest}"))
+    match rest.filter(has_line) {
+        Some(_) if file.is_dir() => file.join(text).display().to_string(),
+        Some(rest) => format!("{}:{rest}", files::name_of_input(file)),
+        None => text.to_owned(),
+    }
 }
 
 fn lines(plan: &Plan) -> Vec<String> {

@@ -31,10 +31,10 @@ pub(crate) struct Flags {
     listen: String,
     #[command(flatten)]
     data: DataArgs,
-    /// File with the job definitions.
-    #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "FILE")]
+    /// File with the job definitions, or a directory of such files (*.yaml, *.yml).
+    #[arg(long, env = "LONGSHORE_JOBS", default_value = "jobs.yaml", value_name = "PATH")]
     jobs: PathBuf,
-    /// Reload the file with the job definitions when it changes. A file with faults changes nothing.
+    /// Reload the job definitions when their file or directory changes. A file with faults changes nothing.
     #[arg(long, env = "LONGSHORE_WATCH_JOBS")]
     watch_jobs: bool,
     /// Path prefix of all URLs, for a server behind a proxy.

@@ -29,8 +29,8 @@ pub(crate) struct Flags {
     /// The data directory of the server.
     #[arg(long, env = "LONGSHORE_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The jobs file of the server.
-    #[arg(long, env = "LONGSHORE_JOBS", value_name = "FILE")]
+    /// The jobs file of the server, or its directory of jobs files.
+    #[arg(long, env = "LONGSHORE_JOBS", value_name = "PATH")]
     jobs: Option<PathBuf>,
     /// A systemd unit of a server or a worker: its flags and settings must be known to this program. May be repeated.
     #[arg(long, value_name = "FILE")]

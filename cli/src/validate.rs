@@ -1,9 +1,9 @@
-//! `longshore validate`: checks a jobs file as a server does, without a server.
+//! `longshore validate`: checks a jobs file or a directory of them as a server does, without a server.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use server::config::jobs_file::{self, Environment, Fault, Faults, Position};
+use server::config::jobs_file::{self, Environment, Fault, Faults, JobsText};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -11,18 +11,19 @@ use crate::files;
 use crate::records;
 use crate::screen;
 
-/// Check a jobs file without a server; prints all faults with line, column and suggestion.
+/// Check a jobs file, or a directory of them, without a server; prints all faults with line, column and suggestion.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore validate jobs.yaml
   longshore validate jobs.yaml -o json | jq '.faults[].line'
+  longshore validate /etc/longshore/jobs.d                       all its *.yaml and *.yml files
 
   longshore validate jobs.yaml --heartbeat 3s --lease 10s        for a server that runs with these
 
 Variables such as ${TAG} are taken from the environment here. Exit code 2 if there are faults; warnings alone are none.")]
 pub(crate) struct Flags {
-    /// The jobs file; - is standard input.
-    #[arg(value_name = "FILE", default_value = "jobs.yaml")]
+    /// The jobs file, or a directory of them; - is standard input.
+    #[arg(value_name = "PATH", default_value = "jobs.yaml")]
     file: PathBuf,
     /// The heartbeat interval of the server that will load the file.
     #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
@@ -56,7 +57,11 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
                 screen::note_lines(&format!("warning: {warning}"));
             }
             let jobs = screen::counted(loaded.definitions.len() as u64, "job");
-            screen::line(&format!("{}: {jobs}, no faults", screen::visible(&file)))
+            let files = match &loaded.text {
+                JobsText::File(_) => String::new(),
+                JobsText::Directory(files) => format!(" in {}", screen::counted(files.len() as u64, "file")),
+            };
+            screen::line(&format!("{}: {jobs}{files}, no faults", screen::visible(&file)))
         }
         (Ok(loaded), format) => {
             let told = json!({
@@ -86,7 +91,7 @@ pub(crate) fn refuse(faults: &Faults) -> Failure {
 
 fn as_json(fault: &Fault) -> Value {
     let mut json = json!({ "file": &*fault.file, "code": fault.code.name(), "text": fault.text });
-    if fault.at != Position::FILE {
+    if !fault.at.is_whole_file() {
         json["line"] = fault.at.line.into();
         json["column"] = fault.at.column.into();
     }

@@ -22,6 +22,8 @@ pub struct Entry {
     pub definition: Arc<Definition>,
     /// The form that the store keeps with the definition's jobs.
     pub stored: Arc<StoredDefinition>,
+    /// The name of its file, if the definitions are read from a directory. It is not part of a revision.
+    pub file: Option<Arc<str>>,
     /// The names of its parameters in the order of the file, in which people see them. The definition has them by name.
     pub params_in_order: Vec<String>,
     /// Free text, shown by the API.
@@ -37,6 +39,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// True if a key differs. The file does not count.
+    #[must_use]
+    pub fn differs_from(&self, other: &Self) -> bool {
+        if self.file == other.file {
+            return self != other;
+        }
+        Self { file: other.file.clone(), ..self.clone() } != *other
+    }
+
     /// The parameters in the order of the file; those that it does not name come last, by name.
     #[must_use]
     pub fn params(&self) -> Vec<&Param> {
@@ -66,7 +77,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Takes the entries of one file; their names are unique.
+    /// Takes the entries of one file or directory; their names are unique.
     #[must_use]
     pub fn new(entries: Vec<Entry>) -> Self {
         Self {
@@ -112,6 +123,7 @@ impl Definitions {
                 let Entry {
                     definition,
                     stored: _,
+                    file: _,
                     params_in_order,
                     description,
                     owner,

@@ -13,6 +13,7 @@ mod fenced;
 mod first_start;
 mod follow;
 mod health;
+mod jobs_directory;
 mod large_batch;
 mod lost_worker_container;
 mod memory;

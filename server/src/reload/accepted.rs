@@ -1,7 +1,7 @@
-//! A copy of the jobs file that was accepted last, in the data directory.
+//! A copy of the jobs file that was accepted last, or of the files of a directory, in the data directory.
 //!
 //! A server whose jobs file has become faulty starts with this copy, so that schedules go on after a restart at night. Only the text is
-//! kept: variables and environment files are read again, and the policy of that moment applies.
+//! kept, as `text` or as `files`: variables and environment files are read again, and the policy of that moment applies.
 
 use std::borrow::Cow;
 use std::fs;
@@ -11,18 +11,19 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::config::jobs_file::{self, Environment, Faults, LoadedFile};
+use crate::config::jobs_file::{self, Environment, Faults, JobsText, LoadedFile};
 use crate::file_replacement;
 use crate::rfc3339::Time;
 
-/// The copy of a jobs file.
+/// The copy of a jobs file or a directory of them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct AcceptedFile<'a> {
     /// The path of the original. A copy of another file is not used.
     path: PathBuf,
     /// The time at which the server accepted it.
     pub(crate) accepted_at: Time,
-    text: Cow<'a, str>,
+    #[serde(flatten)]
+    text: Cow<'a, JobsText>,
 }
 
 impl AcceptedFile<'_> {
@@ -45,15 +46,15 @@ impl AcceptedFile<'_> {
     /// # Errors
     /// All faults that the text has under the present environment and policy.
     pub(crate) fn load(&self, environment: &Environment) -> Result<LoadedFile, Faults> {
-        jobs_file::parse(&self.text, &self.path, environment)
+        jobs_file::parse_text(self.text.clone().into_owned(), &self.path, environment)
     }
 }
 
-/// Keeps a copy of this text of the jobs file in place of the last one. Blocks on the disk. An error is logged: it takes nothing from the
+/// Keeps a copy of this text of the jobs file or directory in place of the last one. Blocks on the disk. An error is logged: it takes nothing from the
 /// definitions in force.
-pub(crate) fn keep(data_dir: &Path, jobs_file: &Path, text: &str) {
+pub(crate) fn keep(data_dir: &Path, jobs_file: &Path, text: &JobsText) {
     let accepted_at = Time(clock::now().utc);
-    let copy = AcceptedFile { path: absolute(jobs_file), accepted_at, text: text.into() };
+    let copy = AcceptedFile { path: absolute(jobs_file), accepted_at, text: Cow::Borrowed(text) };
     let file = data_dir.join(FILE);
     let kept = serde_json::to_vec(&copy).map_err(io::Error::from);
     if let Err(error) = kept.and_then(|content| file_replacement::replace(&file, &content)) {
@@ -88,6 +89,7 @@ pub(crate) const FILE: &str = "accepted-jobs.json";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::jobs_file::NamedText;
 
     const TEXT: &str = "version: 1\njobs:\n  a: { image: b }\n";
 
@@ -96,14 +98,43 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let read = |path: &str| AcceptedFile::read(data.path(), Path::new(path));
         assert!(read("/etc/jobs.yaml").unwrap().is_none(), "nothing was accepted yet");
-        keep(data.path(), Path::new("/etc/jobs.yaml"), TEXT);
-        keep(data.path(), Path::new("/etc/jobs.yaml"), TEXT);
+        let text = JobsText::File(TEXT.to_owned());
+        keep(data.path(), Path::new("/etc/jobs.yaml"), &text);
+        keep(data.path(), Path::new("/etc/jobs.yaml"), &text);
         let copy = read("/etc/jobs.yaml").unwrap().expect("the copy");
         assert_eq!(copy.load(&Environment::default()).expect("valid").definitions.len(), 1);
         assert!(read("/etc/other.yaml").unwrap().is_none());
         assert!(
             read("/etc/x/./..//jobs.yaml").unwrap().is_some() && read("/../etc/jobs.yaml").unwrap().is_some()
         );
+    }
+
+    #[test]
+    fn the_form_of_earlier_versions_is_read_and_kept_for_one_file() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join(FILE);
+        let earlier = serde_json::json!({ "path": "/etc/jobs.yaml", "accepted_at": "2026-01-02T03:04:05.000Z", "text": TEXT });
+        fs::write(&path, earlier.to_string()).unwrap();
+        let copy = AcceptedFile::read(data.path(), Path::new("/etc/jobs.yaml")).unwrap().expect("the copy");
+        assert_eq!(*copy.text, JobsText::File(TEXT.to_owned()));
+        keep(data.path(), Path::new("/etc/jobs.yaml"), &copy.text);
+        let kept: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!((&kept["path"], &kept["text"]), (&earlier["path"], &earlier["text"]));
+        assert_eq!(kept.as_object().map(serde_json::Map::len), Some(3), "{kept}");
+    }
+
+    #[test]
+    fn a_copy_of_a_directory_has_all_files() {
+        let data = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| NamedText { name: name.to_owned(), text: text.to_owned() };
+        let files = vec![file("b.yaml", TEXT), file("a.yml", "[{name: c, image: d, hooks: {on_end: a}}]")];
+        let text = JobsText::of_files(files).expect("good names");
+        keep(data.path(), Path::new("/etc/jobs.d"), &text);
+        let copy = AcceptedFile::read(data.path(), Path::new("/etc/jobs.d/")).unwrap().expect("the copy");
+        assert_eq!(*copy.text, text);
+        let loaded = copy.load(&Environment::default()).expect("valid");
+        let files = loaded.definitions.iter().map(|entry| entry.file.as_deref());
+        assert_eq!(files.collect::<Vec<_>>(), [Some("a.yml"), Some("b.yaml")]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Reload of jobs.yaml, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take this one path.
+//! Reload of jobs.yaml, or of all files of a directory, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take
+//! this one path.
 
 pub(crate) mod accepted;
 mod audit;
@@ -17,7 +18,7 @@ use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::clock;
-use crate::config::jobs_file::{self, Environment, Fault, Faults, LoadedFile, MailSupport, Position};
+use crate::config::jobs_file::{self, Environment, Fault, Faults, JobsText, LoadedFile, MailSupport};
 use crate::config::{FaultyJobsFile, RemovedDefinitions};
 use crate::engine::{Busy, Handle};
 use crate::policy::{self, Policy, PolicyError};
@@ -28,6 +29,7 @@ use crate::secrets::SecretsDir;
 pub struct Reloader {
     engine: Handle,
     catalogue: Arc<Catalogue>,
+    /// A file, or a directory of jobs files.
     jobs_file: PathBuf,
     /// Rules of jobs.yaml depend on the lease.
     intervals: Intervals,
@@ -278,11 +280,11 @@ impl Reloader {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Parses the text of a jobs file as a reload would, and changes nothing. One text at a time.
+    /// Parses the text of jobs files as a reload would, and changes nothing. One caller at a time.
     ///
     /// # Errors
     /// A reload of this text would be refused.
-    pub async fn propose(&self, text: String) -> Result<Proposed, ReloadError> {
+    pub async fn propose(&self, text: JobsText) -> Result<Proposed, ReloadError> {
         let _turn = self.turn.lock().await;
         let (definitions, warnings) = self.read(Source::Proposed(text)).await?;
         Ok(Proposed { warnings, current: self.catalogue.current(), definitions })
@@ -309,7 +311,7 @@ impl Reloader {
             let (environment, policy) = environment()?;
             let loaded = match source {
                 Source::File => jobs_file::load(&file, &environment),
-                Source::Proposed(text) => jobs_file::parse_proposed(&text, &file, &environment),
+                Source::Proposed(text) => jobs_file::parse_proposed(text, &file, &environment),
             };
             let loaded = loaded.and_then(LoadedFile::require_jobs).map_err(ReloadError::Faults)?;
             // Before the definitions are in force: a crash in between leaves a copy that is valid, too.
@@ -330,10 +332,10 @@ impl Reloader {
 
 /// The source of definitions.
 enum Source {
-    /// The server's jobs file.
+    /// The server's jobs file or directory.
     File,
     /// The text of a caller.
-    Proposed(String),
+    Proposed(JobsText),
 }
 
 fn log_faults(faults: &Faults) {
@@ -349,7 +351,7 @@ fn log_faults(faults: &Faults) {
 pub(crate) fn position(fault: &Fault) -> String {
     let name = fault.file.rsplit('/').next().unwrap_or_default();
     match fault.at {
-        Position::FILE => name.to_owned(),
+        at if at.is_whole_file() => name.to_owned(),
         at => format!("{name}:{}:{}", at.line, at.column),
     }
 }
@@ -363,7 +365,7 @@ fn difference(before: &Definitions, after: &Definitions) -> Reloaded {
         added: after.iter().map(name).filter(|name| !is_in(before, name)).collect(),
         changed: after
             .iter()
-            .filter(|entry| before.find(&entry.definition.name).is_some_and(|old| old != *entry))
+            .filter(|entry| before.find(&entry.definition.name).is_some_and(|old| old.differs_from(entry)))
             .map(name)
             .collect(),
         removed: before.iter().map(name).filter(|name| !is_in(after, name)).collect(),

@@ -1,11 +1,8 @@
-//! Reloads jobs.yaml when the file changes.
+//! Reloads jobs.yaml when the file changes, or a directory of jobs files when one of them is new, has changed or is gone.
 //!
-//! The file is looked at each second. Notifications of the kernel belong to directories and inodes: an editor that replaces the file, and a
+//! The files are looked at each second. Notifications of the kernel belong to directories and inodes: an editor that replaces the file, and a
 //! ConfigMap whose symlink is swapped two directories above, would need further watches; network file systems send none at all.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
@@ -13,24 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::Reloader;
 use super::audit::{Cause, NextReload};
-
-/// Identifies the content of a file without reading it: device, inode, length, and the time of its change in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fingerprint(u64, u64, u64, i128);
-
-/// The file as its path leads to it, through all symlinks. `None` if it cannot be found, as while it is being replaced.
-fn fingerprint(path: &Path) -> Option<Fingerprint> {
-    let found = fs::metadata(path).ok()?;
-    let changed = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
-    Some(Fingerprint(found.dev(), found.ino(), found.len(), changed))
-}
+use crate::config::jobs_file::listing::Fingerprint;
 
 /// Decides when a file is read again.
 #[derive(Debug, Default)]
 struct Watch {
-    /// The file as it was read last; nothing before the first time.
+    /// The file or directory as it was read last; nothing before the first time.
     loaded: Option<Fingerprint>,
-    /// The file as it was found last.
+    /// The file or directory as it was found last.
     seen: Option<Fingerprint>,
     /// Looks until the same file is read again, because the last reload failed for another reason than the file.
     retry_in: Option<u32>,
@@ -47,8 +34,8 @@ impl Watch {
         if !is_at_rest {
             return None;
         }
-        if found != self.loaded {
-            (self.loaded, self.retry_in, self.retry_wait) = (found, None, 0);
+        if self.seen != self.loaded {
+            (self.loaded, self.retry_in, self.retry_wait) = (self.seen.clone(), None, 0);
             return Some(Cause::Watch);
         }
         self.retry_in = self.retry_in?.checked_sub(1);
@@ -63,13 +50,13 @@ impl Watch {
 }
 
 impl Reloader {
-    /// Reloads jobs.yaml after each change of the file, until `leaving` is cancelled. A file with faults changes nothing, and is read again
-    /// when it has changed. If something else prevents the reload, such as a fault of the policy, it is tried again after a while. Files
+    /// Reloads jobs.yaml after each change of the file or the directory, until `leaving` is cancelled. A file with faults changes nothing, and
+    /// is read again when it has changed. If something else prevents the reload, such as a fault of the policy, it is tried again after a while. Files
     /// that it names (`env_file`) are not watched.
     pub async fn watch(&self, leaving: CancellationToken) {
         let look = || {
             let path = self.jobs_file.clone();
-            async move { tokio::task::spawn_blocking(move || fingerprint(&path)).await.ok().flatten() }
+            async move { tokio::task::spawn_blocking(move || Fingerprint::of(&path)).await.ok().flatten() }
         };
         // The file may have changed between the start of the server, which has read it, and the first look: it is read once more.
         let mut watch = Watch::default();
@@ -103,11 +90,15 @@ const RETRY_LOOKS_MAX: u32 = 300;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::config::jobs_file::listing::FileIdentity;
 
     #[test]
     fn a_file_is_read_again_once_it_is_at_rest() {
-        let file = |number| Some(Fingerprint(1, number, 10, 0));
+        let file = |number| Some(Fingerprint::File(FileIdentity(1, number, 10, 0)));
         let mut watch = Watch::default();
         let seen = [
             file(1),
@@ -133,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_reload_that_failed_for_another_reason_is_tried_again_after_longer_and_longer_waits() {
-        let file = |number| Some(Fingerprint(1, number, 10, 0));
+        let file = |number| Some(Fingerprint::File(FileIdentity(1, number, 10, 0)));
         let mut watch = Watch::default();
         let mut looks_until = |cause, number| {
             let looks = (1..1_000).find(|_| watch.look(file(number)) == Some(cause));
@@ -157,14 +148,37 @@ mod tests {
             fs::write(at(version).join("jobs.yaml"), "jobs: {}").unwrap();
         }
         let point_to = |version: &str| {
-            std::os::unix::fs::symlink(version, at("new")).unwrap();
+            symlink(version, at("new")).unwrap();
             fs::rename(at("new"), at("data")).unwrap();
         };
         point_to("v1");
-        std::os::unix::fs::symlink("data/jobs.yaml", at("jobs.yaml")).unwrap();
-        let before = fingerprint(&at("jobs.yaml"));
+        symlink("data/jobs.yaml", at("jobs.yaml")).unwrap();
+        let before = Fingerprint::of(&at("jobs.yaml"));
         point_to("v2");
-        assert!(before.is_some() && fingerprint(&at("jobs.yaml")) != before);
-        assert_eq!(fingerprint(&at("missing")), None);
+        assert!(before.is_some() && Fingerprint::of(&at("jobs.yaml")) != before);
+        assert_eq!(Fingerprint::of(&at("missing")), None);
+    }
+
+    #[test]
+    fn a_directory_is_another_one_when_a_file_is_new_gone_changed_or_swapped() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let mut last = Fingerprint::of(directory.path());
+        assert_eq!(last, Some(Fingerprint::Directory(Vec::new())));
+        let mut is_another = |change: &dyn Fn()| {
+            change();
+            let before = std::mem::replace(&mut last, Fingerprint::of(directory.path()));
+            before != last
+        };
+        assert!(is_another(&|| fs::write(at("a.yaml"), "[]").unwrap()));
+        assert!(is_another(&|| fs::write(at("a.yaml"), "# []").unwrap()));
+        assert!(is_another(&|| fs::rename(at("a.yaml"), at("b.yml")).unwrap()));
+        assert!(is_another(&|| symlink("..data/c.yaml", at("c.yaml")).unwrap()));
+        fs::create_dir(at("..1")).unwrap();
+        fs::write(at("..1/c.yaml"), "[]").unwrap();
+        assert!(is_another(&|| symlink("..1", at("..data")).unwrap()));
+        assert!(is_another(&|| fs::remove_file(at("b.yml")).unwrap()));
+        assert!(!is_another(&|| fs::write(at("c.yaml~"), "[]").unwrap()));
+        assert!(!is_another(&|| fs::create_dir(at("d.yaml")).unwrap()));
     }
 }

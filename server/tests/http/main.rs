@@ -26,6 +26,7 @@ mod output_events;
 mod output_times;
 mod params;
 mod plan;
+mod plan_files;
 mod refused_pages;
 mod retry;
 mod schedules;

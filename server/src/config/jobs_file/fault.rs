@@ -1,6 +1,7 @@
 //! Faults of a jobs file: each with its position, a stable code and what to do about it.
 //!
-//! `annotate` adds the key and the line of the file. A fault never repeats a secret; quoted input is escaped and cut to 80 characters.
+//! `collector` collects them; `annotate` adds the key and the line of the file. A fault never repeats a secret; quoted input is escaped and
+//! cut to 80 characters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::sync::Arc;
 /// A position in a file: line and column, both from 1, counted in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
+    /// The file among those of the reading.
+    pub(super) file: FileIndex,
     /// The line; 0 means the file as a whole.
     pub line: u32,
     /// The column, counted in characters.
@@ -15,8 +18,23 @@ pub struct Position {
 }
 
 impl Position {
-    /// The file as a whole.
-    pub const FILE: Self = Self { line: 0, column: 0 };
+    /// The file that is being read, as a whole.
+    pub(super) const FILE: Self = Self { file: FileIndex(0), line: 0, column: 0 };
+
+    /// True if the file as a whole is meant.
+    #[must_use]
+    pub const fn is_whole_file(self) -> bool {
+        self.line == 0
+    }
+}
+
+/// The number of a file of one reading. A directory has the number 0, and its files follow; a single file has it itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FileIndex(pub(super) u16);
+
+impl FileIndex {
+    /// The directory, or the single file.
+    pub(super) const SET: Self = Self(0);
 }
 
 macro_rules! codes {
@@ -190,7 +208,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;
-        if self.at != Position::FILE {
+        if !self.at.is_whole_file() {
             write!(f, "{}:{}:", self.at.line, self.at.column)?;
         }
         write!(f, " {}: {}", self.code, self.text)?;
@@ -201,10 +219,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All faults of a file; never empty. `Display` prints them for a person.
+/// All faults of a file or of the files of a directory; never empty. `Display` prints them for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// The faults, in the order of the file; at most [`FAULTS_MAX`].
+    /// The faults, in the order of the files; at most [`FAULTS_MAX`].
     pub list: Vec<Fault>,
     /// The number of faults that are not listed.
     pub more: usize,
@@ -240,92 +258,6 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// Collects the faults and warnings of one reading.
-#[derive(Debug)]
-pub(super) struct Collector {
-    file: Arc<str>,
-    faults: Vec<Fault>,
-    uncounted: usize,
-    warnings: Vec<Fault>,
-    /// True while no fault may show a value.
-    hides_values: bool,
-}
-
-impl Collector {
-    pub(super) fn new(file: &str) -> Self {
-        Self {
-            file: file.into(),
-            faults: Vec::new(),
-            uncounted: 0,
-            warnings: Vec::new(),
-            hides_values: false,
-        }
-    }
-
-    /// Records a fault. The same fault at the same position, reached again through `defaults` or an alias, counts once.
-    pub(super) fn fault(&mut self, at: Position, code: Code, text: impl Into<String>) {
-        self.note(Fault {
-            file: self.file.clone(),
-            at,
-            code,
-            text: text.into(),
-            snippet: None,
-            private: self.hides_values,
-        });
-    }
-
-    /// Records a fault of a value that must not be shown.
-    pub(super) fn fault_without_value(&mut self, at: Position, code: Code, text: impl Into<String>) {
-        self.note(Fault {
-            file: self.file.clone(),
-            at,
-            code,
-            text: text.into(),
-            snippet: None,
-            private: true,
-        });
-    }
-
-    /// Records a fault of another file.
-    pub(super) fn fault_in_file(&mut self, file: &str, at: Position, code: Code, text: impl Into<String>) {
-        self.note(Fault { file: file.into(), at, code, text: text.into(), snippet: None, private: true });
-    }
-
-    pub(super) fn warning(&mut self, at: Position, code: Code, text: impl Into<String>) {
-        let warning =
-            Fault { file: self.file.clone(), at, code, text: text.into(), snippet: None, private: true };
-        if self.warnings.len() < FAULTS_MAX && !self.warnings.contains(&warning) {
-            self.warnings.push(warning);
-        }
-    }
-
-    /// From here on, shows or hides the values of faults.
-    pub(super) const fn hide_values(&mut self, hides: bool) {
-        self.hides_values = hides;
-    }
-
-    pub(super) fn is_clean(&self) -> bool {
-        self.faults.is_empty()
-    }
-
-    /// The warnings if there are no faults, otherwise the faults, sorted.
-    pub(super) fn finish(mut self) -> Result<Vec<Fault>, Faults> {
-        let list = if self.faults.is_empty() { &mut self.warnings } else { &mut self.faults };
-        list.sort_by_key(|fault| (fault.file != self.file, fault.at));
-        let more = list.len().saturating_sub(FAULTS_MAX) + self.uncounted;
-        list.truncate(FAULTS_MAX);
-        if self.faults.is_empty() { Ok(self.warnings) } else { Err(Faults { list: self.faults, more }) }
-    }
-
-    fn note(&mut self, fault: Fault) {
-        if self.faults.len() >= NOTED_MAX {
-            self.uncounted += 1;
-        } else if !self.faults.contains(&fault) {
-            self.faults.push(fault);
-        }
-    }
-}
-
 /// User input in a message: quoted, escaped, at most 80 characters.
 pub(super) fn quoted(input: &str) -> String {
     let mut shown: String = input.chars().take(QUOTED_CHARS_MAX).flat_map(char::escape_debug).collect();
@@ -337,8 +269,6 @@ pub(super) fn quoted(input: &str) -> String {
 
 /// Faults that are shown at once.
 pub const FAULTS_MAX: usize = 50;
-/// Faults that are kept before they are only counted, so that a hostile file costs little.
-const NOTED_MAX: usize = 500;
 pub(super) const QUOTED_CHARS_MAX: usize = 80;
 #[cfg(test)]
 mod tests {

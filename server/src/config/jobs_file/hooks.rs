@@ -12,6 +12,7 @@ use super::hook_graph::{Chains, HookGraph, HookRef};
 use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
+use super::sources::SourceKind;
 
 /// How many jobs one event may have: each end of a job makes as many, in one step.
 const TARGETS_MAX: usize = 8;
@@ -55,7 +56,7 @@ pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Read
 pub(super) fn check(reader: &mut Reader<'_>) {
     let graph = std::mem::take(&mut reader.hooks);
     // A file that is too long was not read to its end.
-    if reader.resolved_bytes > reader.resolved_bytes_max {
+    if reader.resolved_bytes > reader.resolved_bytes_max || reader.misses_jobs {
         return;
     }
     for hook in graph.hooks.values().flatten() {
@@ -64,7 +65,11 @@ pub(super) fn check(reader: &mut Reader<'_>) {
             let near = near.filter(|_| !reader.has_variable(hook.at));
             let hint =
                 near.map(|near| format!(": did you mean {}?", reader.shown_job(near))).unwrap_or_default();
-            let text = format!("the file has no job {}{hint}", reader.shown(hook.at, &hook.target));
+            let none_has_it = match reader.collector.kind() {
+                SourceKind::File => "the file has no job",
+                SourceKind::Directory => "none of the files has a job",
+            };
+            let text = format!("{none_has_it} {}{hint}", reader.shown(hook.at, &hook.target));
             reader.fault(hook.at, Code::UnknownJob, text);
         } else if graph.needy.contains(&hook.target) {
             let text = format!(

@@ -12,6 +12,7 @@ use super::keys;
 use super::keys::limits::{CONCURRENCY, PERMITS, QUEUED, RATE_LIMIT, STARTS};
 use super::reader::{GroupLimit, Reader};
 use super::scope::Scope;
+use super::sources::SourceKind;
 use super::tree::Node;
 use super::unique;
 
@@ -74,8 +75,13 @@ fn check_group(
         return;
     };
     if first.limit != limit {
+        let advice = match reader.collector.kind() {
+            SourceKind::File => ", best in \"defaults\"",
+            // Each file has defaults of its own.
+            SourceKind::Directory => "",
+        };
         let text = format!(
-            "the group {} has the limit {} in the job {}: all jobs of a group must say the same, best in \"defaults\"",
+            "the group {} has the limit {} in the job {}: all jobs of a group must say the same{advice}",
             reader.shown(group_at, group),
             first.shown,
             reader.shown_job(&first.job)

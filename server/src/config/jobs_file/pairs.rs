@@ -253,7 +253,7 @@ fn read_file(
         }
     };
     for (number, line) in (1..).zip(text.lines()) {
-        let at = Position { line: number, column: 1 };
+        let at = Position { line: number, column: 1, ..Position::FILE };
         let trimmed = line.trim_start();
         if trimmed.is_empty() || trimmed.starts_with('#') {
             continue;

@@ -7,11 +7,13 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use scheduler::params::Word;
 
-use super::fault::{Code, Collector, Position, quoted};
+use super::collector::Collector;
+use super::fault::{Code, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::hook_graph::HookGraph;
 use super::keys::Range;
@@ -21,16 +23,22 @@ use super::source;
 use super::substitute::{self, Environment};
 use super::tree::{Node, Scalar, ScalarMeaning, Value};
 
-/// The context of reading one file.
+/// The context of reading a file, or the files of a directory.
 pub(super) struct Reader<'a> {
     pub(super) environment: &'a Environment,
-    /// The directory to which paths in the file are relative.
+    /// The name of the file that is being read, if it is one of a directory.
+    pub(super) file: Option<Arc<str>>,
+    /// The directory to which paths in the files are relative.
     pub(super) directory: &'a Path,
     pub(super) collector: &'a mut Collector,
     /// Bytes of all resolved jobs so far.
     pub(super) resolved_bytes: usize,
     /// The limit of `resolved_bytes`.
     pub(super) resolved_bytes_max: usize,
+    /// The position of each name.
+    pub(super) names: HashMap<String, Position>,
+    /// True if jobs of the files could not be read, so that a name may be missing.
+    pub(super) misses_jobs: bool,
     /// The limit of each group, and the first job that said it.
     pub(super) group_limits: HashMap<String, GroupLimit>,
     /// The jobs of the file and the hooks between them.
@@ -66,10 +74,13 @@ impl<'a> Reader<'a> {
         let (substituted, files, group_limits) = (HashMap::new(), HashMap::new(), HashMap::new());
         Self {
             environment,
+            file: None,
             directory,
             collector,
             resolved_bytes: 0,
             resolved_bytes_max,
+            names: HashMap::new(),
+            misses_jobs: false,
             group_limits,
             hooks: HookGraph::default(),
             rules: RuleCache::default(),
@@ -107,16 +118,6 @@ impl<'a> Reader<'a> {
     /// A value in a message: quoted, with variables shown by their names.
     pub(super) fn shown(&self, at: Position, value: &str) -> String {
         quoted(&self.as_written(at, value))
-    }
-
-    /// The name of a job as it may be shown.
-    pub(super) fn as_written_job(&self, name: &str) -> String {
-        self.names_with_variables.get(name).map_or(name, String::as_str).to_owned()
-    }
-
-    /// The name of a job in a message: quoted, with variables shown by their names.
-    pub(super) fn shown_job(&self, name: &str) -> String {
-        quoted(&self.as_written_job(name))
     }
 
     /// True if the value that was read at this position has a variable in it.

@@ -1,4 +1,4 @@
-//! References of a jobs file to its server: variables of the environment and environment files, each with the key that takes it.
+//! References of jobs files to their server: variables of the environment and environment files, each with the key that takes it.
 //!
 //! The text of a plan comes over the network. It may take from the server only what the server's own file takes under the same key: else its
 //! answer would show any variable of the server, or lines of any file.
@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::annotate::annotate;
-use super::fault::{Code, Collector, Faults, Position, quoted};
+use super::collector::Collector;
+use super::fault::{Code, Faults, Position, quoted};
+use super::sources::Sources;
 use super::tree::{self, Map, Node, Value};
 
 /// The path of a key, without names of jobs and numbers of items, and what is taken there.
@@ -17,33 +19,42 @@ type Reference = (String, String);
 pub(super) struct References(BTreeMap<Reference, Position>);
 
 impl References {
-    /// The references of a text; those of a part that is not YAML are left out, because no reader sees it either.
-    pub(super) fn of(text: &str) -> Self {
+    /// The references of all texts; those of a part that is not YAML are left out, because no reader sees it either.
+    pub(super) fn of(sources: &Sources<'_>) -> Self {
         let mut references = Self::default();
-        match tree::read(text, &mut Collector::new("")).map(|root| root.value) {
-            Some(Value::List(jobs)) => jobs.iter().for_each(|job| references.add("", job)),
-            Some(Value::Map(root)) => {
+        let (mut collector, mut copied) = (Collector::new(sources), tree::Size::default());
+        for (number, file) in sources.files.iter().enumerate() {
+            collector.enter(collector.index_of(number));
+            let Ok(text) = file.text else { continue };
+            if let Some(root) = tree::read(text, &mut copied, &mut collector) {
+                references.add_file(&root.value);
+            }
+        }
+        references
+    }
+
+    fn add_file(&mut self, root: &Value) {
+        match root {
+            Value::List(jobs) => jobs.iter().for_each(|job| self.add("", job)),
+            Value::Map(root) => {
                 if let Some(defaults) = root.find("defaults") {
-                    references.add("", &defaults.value);
+                    self.add("", &defaults.value);
                 }
                 match root.find("jobs").map(|jobs| &jobs.value.value) {
-                    Some(Value::Map(jobs)) => {
-                        jobs.pairs.iter().for_each(|job| references.add("", &job.value));
-                    }
+                    Some(Value::Map(jobs)) => jobs.pairs.iter().for_each(|job| self.add("", &job.value)),
                     Some(Value::List(_) | Value::Scalar(_)) | None => {}
                 }
             }
-            Some(Value::Scalar(_)) | None => {}
+            Value::Scalar(_) => {}
         }
-        references
     }
 
     /// Checks that `present` has all these references.
     ///
     /// # Errors
     /// A fault for each that it has not.
-    pub(super) fn check(&self, present: &Self, file: &str, text: &str) -> Result<(), Faults> {
-        let mut collector = Collector::new(file);
+    pub(super) fn check(&self, present: &Self, sources: &Sources<'_>) -> Result<(), Faults> {
+        let mut collector = Collector::new(sources);
         let news = self.0.iter().filter(|(reference, _)| !present.0.contains_key(*reference));
         for ((key, taken), at) in news {
             let key = key.trim_start_matches('.');
@@ -55,7 +66,7 @@ impl References {
             );
             collector.fault_without_value(*at, Code::UnsetVariable, text);
         }
-        annotate(collector.finish(), file, text, None).map(drop)
+        annotate(collector.finish(), sources, &[]).map(drop)
     }
 
     fn add(&mut self, path: &str, node: &Node) {
@@ -106,10 +117,13 @@ impl References {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn is_allowed(present: &str, text: &str) -> bool {
-        References::of(text).check(&References::of(present), "jobs.yaml", text).is_ok()
+        let sources = |text| Sources::of_file(text, Path::new("jobs.yaml"));
+        References::of(&sources(text)).check(&References::of(&sources(present)), &sources(text)).is_ok()
     }
 
     #[test]

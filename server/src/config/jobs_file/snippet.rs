@@ -90,7 +90,7 @@ mod tests {
     fn quote_last(text: &str, column: u32) -> String {
         let lines: Vec<_> = text.lines().collect();
         let line = u32::try_from(lines.len()).expect("a short text");
-        quote(&lines, Position { line, column }, false).expect("the line exists")
+        quote(&lines, Position { line, column, ..Position::FILE }, false).expect("the line exists")
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn decode(content: Vec<u8>, bytes_max: usize) -> Result<String, ValueFault> {
     })
 }
 
-fn reason(error: &std::io::Error) -> String {
+pub(super) fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
         std::io::ErrorKind::PermissionDenied => {

@@ -184,8 +184,9 @@ fn a_word_among_numbers_may_come_from_a_variable() {
 fn defaults_that_are_copied_into_every_job_have_a_limit() {
     let jobs: String = (0..20).map(|n| format!("  j{n}: {{}}\n")).collect();
     let text = format!("defaults: {{image: busybox, command: [{}]}}\njobs:\n{jobs}", "x".repeat(2_000));
-    let parse =
-        |text: &str, limit| parse_within(text, Path::new("jobs.yaml"), &Environment::default(), limit);
+    let parse = |text: &str, limit| {
+        parse_within(&Sources::of_file(text, Path::new("jobs.yaml")), &Environment::default(), limit)
+    };
     let codes = |text: &str| {
         let faults = parse(text, 30_000).expect_err("too long");
         faults.list.iter().map(|fault| fault.code).collect::<Vec<_>>()

@@ -10,7 +10,8 @@ use serde_yaml::granit_parser::{
 };
 
 use super::advice;
-use super::fault::{Code, Collector, Position, quoted};
+use super::collector::Collector;
+use super::fault::{Code, FileIndex, Position, quoted};
 
 /// A value and its position.
 #[derive(Clone, Debug)]
@@ -123,27 +124,24 @@ impl Map {
     }
 }
 
-/// Reads the one document of `text`. Returns `None` if it is empty, or if its YAML is broken, which is recorded in the collector.
-pub(super) fn read(text: &str, collector: &mut Collector) -> Option<Node> {
+/// Reads the one document of `text`, the file that the collector is at. Returns `None` if it is empty, or if its YAML is broken, which is
+/// recorded in the collector. `copied` counts on from file to file.
+pub(super) fn read(text: &str, copied: &mut Size, collector: &mut Collector) -> Option<Node> {
+    let file = collector.current();
     if let Some((before, _)) = text.split_once('\0') {
         let text = "a NUL character cannot be passed on; remove it, and save the file as UTF-8 text";
-        collector.fault(position_after(before), Code::NulByte, text);
+        collector.fault(position_after(before, file), Code::NulByte, text);
         return None;
     }
     let mut options = Options::default();
     options.set_emit_comments(false);
-    let mut builder = Builder {
-        collector,
-        frames: Vec::new(),
-        anchors: HashMap::new(),
-        copied: Size::default(),
-        root: None,
-    };
+    let mut builder =
+        Builder { collector, frames: Vec::new(), anchors: HashMap::new(), copied, root: None, file };
     for event in Parser::<StrInput<'_>>::new_from_str_with_options(text, options) {
         match event {
             Ok((Event::DocumentStart(..), span)) if builder.root.is_some() => {
                 let text = "the file must hold one YAML document; remove the line \"---\" or split the file";
-                builder.collector.fault(start_of(span), Code::MultipleDocuments, text);
+                builder.collector.fault(position_of(span.start, file), Code::MultipleDocuments, text);
                 return None;
             }
             Ok((event, span)) => builder.take(event, span)?,
@@ -160,8 +158,9 @@ struct Builder<'a> {
     collector: &'a mut Collector,
     frames: Vec<Frame>,
     anchors: HashMap<usize, Built>,
-    copied: Size,
+    copied: &'a mut Size,
     root: Option<Node>,
+    file: FileIndex,
 }
 
 /// A list or map that has not ended yet.
@@ -194,7 +193,7 @@ struct Built {
 
 /// The number of values and the length of their texts.
 #[derive(Clone, Copy, Default)]
-struct Size {
+pub(super) struct Size {
     nodes: usize,
     bytes: usize,
 }
@@ -209,8 +208,8 @@ impl std::ops::AddAssign for Size {
 impl Builder<'_> {
     /// Takes one event; `None` ends the reading.
     fn take(&mut self, event: Event<'_>, span: Span) -> Option<()> {
-        let at = start_of(span);
-        let tag_at = span.tag_start().map_or(at, position_of);
+        let at = position_of(span.start, self.file);
+        let tag_at = span.tag_start().map_or(at, |marker| position_of(marker, self.file));
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let forced_text = self.check_tag(tag.as_deref(), tag_at);
@@ -297,7 +296,7 @@ impl Builder<'_> {
     }
 
     fn count_copies(&mut self, size: Size, at: Position) -> Option<()> {
-        self.copied += size;
+        *self.copied += size;
         if self.copied.nodes > COPIES_MAX || self.copied.bytes > COPIED_BYTES_MAX {
             let text = format!(
                 "alias expansion over limit: aliases may repeat at most {COPIES_MAX} values and {} MiB in all",
@@ -325,7 +324,7 @@ impl Builder<'_> {
     }
 
     fn refuse(&mut self, error: &ScanError) {
-        let at = position_of(*error.marker());
+        let at = position_of(*error.marker(), self.file);
         match error.kind() {
             ErrorKind::RecursionLimitExceeded => self.too_deep(at),
             kind => {
@@ -371,18 +370,14 @@ fn is_number(word: &str) -> bool {
 }
 
 /// The position behind this part of the text.
-fn position_after(before: &str) -> Position {
+fn position_after(before: &str, file: FileIndex) -> Position {
     let (lines, line) =
         before.rsplit_once('\n').map_or((0, before), |(lines, line)| (1 + lines.matches('\n').count(), line));
-    Position { line: number(lines + 1), column: number(line.chars().count() + 1) }
+    Position { file, line: number(lines + 1), column: number(line.chars().count() + 1) }
 }
 
-fn start_of(span: Span) -> Position {
-    position_of(span.start)
-}
-
-fn position_of(marker: Marker) -> Position {
-    Position { line: number(marker.line().max(1)), column: number(marker.col() + 1) }
+fn position_of(marker: Marker, file: FileIndex) -> Position {
+    Position { file, line: number(marker.line().max(1)), column: number(marker.col() + 1) }
 }
 
 fn number(position: usize) -> u32 {

@@ -1,4 +1,6 @@
-//! `POST /api/definitions/plan`: the effect that a reload of this text would have. Nothing is changed.
+//! `POST /api/definitions/plan`: the effect that a reload of these texts would have. Nothing is changed.
+//!
+//! The body is the text of one jobs file, or JSON with those of several. A jobs file may be JSON, too, but none has a key `files`.
 //!
 //! Definitions are compared in the form in which `GET /api/definitions` shows them, so a plan never shows more than that. Values that this
 //! form leaves out are compared by themselves and named without their values.
@@ -10,6 +12,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
+use bytes::Bytes;
 use scheduler::definition::Definition;
 use scheduler::params::Param;
 use scheduler::pauses::PauseTarget;
@@ -20,19 +23,23 @@ use serde_json::{Map, Value};
 use crate::auth::audit::note;
 use crate::catalogue::Entry;
 use crate::clock;
-use crate::config::jobs_file::FILE_BYTES_MAX;
+use crate::config::jobs_file::{FILE_BYTES_MAX, JobsText, NameFault, NamedText};
 use crate::http::api::definitions;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::definition::{Waiting, count_waiting, definition};
 use crate::http::present::shapes::{self, ChangedDefinition, KeyChange, PlannedDefinition, Time};
 use crate::http::request::body;
+use crate::http::request::content_type::form;
 use crate::http::request::path::Name;
 use crate::http::state::AppState;
 use crate::reload::Proposed;
 
-/// Bytes of a body: one more than the largest jobs file has, so that a longer one gets the fault that a reload would give it.
+/// Bytes of a body that is a jobs file: one more than the largest has, so that a longer one gets the fault that a reload would give it.
 const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
+
+/// Bytes of a body with several files: JSON writes two bytes for a line break or a quotation mark, and each file has a name.
+const JSON_BYTES_MAX: usize = 2 * FILE_BYTES_MAX;
 
 /// Slots of a definition that are shown.
 const NEXT_SHOWN: usize = 3;
@@ -42,11 +49,10 @@ pub(crate) async fn plan(
     State(state): State<Arc<AppState>>,
     request: Request,
 ) -> Result<Json<shapes::Plan>, Problem> {
-    let text = body::read(request.into_body(), BYTES_MAX, body::TIMEOUT).await?;
-    let text = String::from_utf8(text.into()).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
-    })?;
+    let is_json = form(request.headers(), false).is_ok();
+    let bytes_max = if is_json { JSON_BYTES_MAX } else { BYTES_MAX };
+    let body = body::read(request.into_body(), bytes_max, body::TIMEOUT).await?;
+    let text = if is_json && has_files(&body) { several(&body)? } else { JobsText::File(one(body)?) };
     let proposed = state.services.reloader.propose(text).await?;
     let snapshot = state.services.engine.snapshot();
     let mut plan = compare(proposed, &snapshot);
@@ -55,6 +61,33 @@ pub(crate) async fn plan(
     note::object("definitions");
     note::detail(in_words(&plan));
     Ok(Json(plan))
+}
+
+/// True for JSON with the key `files`.
+fn has_files(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Files {
+        #[serde(rename = "files")]
+        _files: serde::de::IgnoredAny,
+    }
+    serde_json::from_slice::<Files>(body).is_ok()
+}
+
+/// The texts of several jobs files.
+fn several(body: &[u8]) -> Result<JobsText, Problem> {
+    let shapes::JobsFiles { files } = body::parse(body)?;
+    let files = files.into_iter().map(|shapes::JobsFile { name, text }| NamedText { name, text });
+    JobsText::of_files(files.collect()).map_err(|NameFault { file, text }| {
+        let field = file.map_or_else(|| "files".to_owned(), |number| format!("files[{number}].name"));
+        Problem::new(Code::InvalidJobsFile, text).field(field)
+    })
+}
+
+fn one(body: Bytes) -> Result<String, Problem> {
+    String::from_utf8(body.into()).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
+    })
 }
 
 /// `GET /api/definitions/plan`: a definition may be named `plan`.
@@ -225,7 +258,7 @@ pub(crate) fn shown(entry: &Entry) -> BTreeMap<String, Value> {
     if let Ok(Value::Object(map)) = serde_json::to_value(&shape) {
         flatten("", map, &mut keys);
     }
-    for computed in ["name", "revision", "expect.condition"] {
+    for computed in ["name", "revision", "file", "expect.condition"] {
         keys.remove(computed);
     }
     for schedule in &entry.definition.timetable.schedules {

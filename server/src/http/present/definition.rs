@@ -39,6 +39,7 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
     shapes::Definition {
         name: definition.name.clone(),
         revision: definition.revision.to_string(),
+        file: entry.file.as_deref().map(str::to_owned),
         enabled: definition.enabled,
         pauses: pauses(snapshot, definition),
         description: entry.description.clone(),

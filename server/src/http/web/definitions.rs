@@ -202,6 +202,7 @@ fn facts(definition: &Definition) -> Vec<(&'static str, String)> {
         ("expect", definition.expect.as_ref().map(expected).unwrap_or_default()),
         ("owner", definition.owner.clone().unwrap_or_default()),
         ("tags", definition.tags.join(", ")),
+        ("file", definition.file.clone().unwrap_or_default()),
         ("revision", definition.revision.clone()),
     ];
     facts.retain(|(_, value)| !value.is_empty());

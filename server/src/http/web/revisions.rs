@@ -151,6 +151,7 @@ async fn revision(
     Ok(Entry {
         definition: Arc::new(definition),
         stored: Arc::new(stored),
+        file: None,
         params_in_order: Vec::new(),
         description: None,
         owner: None,

@@ -86,6 +86,7 @@ fn entry(name: &str, revision: u128) -> Entry {
     Entry {
         definition: Arc::new(definition),
         stored: Arc::new(stored),
+        file: None,
         params_in_order: Vec::new(),
         description: Some("Makes pictures smaller".to_owned()),
         owner: None,

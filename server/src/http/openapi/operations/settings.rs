@@ -18,13 +18,20 @@ pub(super) fn definitions() -> Vec<Operation> {
         Operation::get("/api/definitions/{name}", "definitions", "get_definition", "Look at a definition with its schedules")
             .answers(200, "The definition.", vec![object::<shapes::Definition>(definition())])
             .problems(&[&[Code::UnknownJob]]),
-        Operation::post("/api/definitions/plan", "definitions", "plan_reload", "What a reload of this jobs file would change")
+        Operation::post("/api/definitions/plan", "definitions", "plan_reload", "What a reload of this jobs file, or of these, would change")
             .has_body(text("application/yaml", "version: 1\njobs:\n  resize:\n    image: alpine\n    command: [echo, x]\n"))
+            .has_body(object::<shapes::JobsFiles>(json!({
+                "files": [{ "name": "team-a.yaml", "text": "jobs:\n  resize: { image: alpine, command: [echo, x] }\n" }]
+            })))
             .answers(200, "The differences. Nothing was changed.", vec![object::<shapes::Plan>(json!({
                 "current_revision": REVISION_EXAMPLE, "revision": REVISION_EXAMPLE, "added": [{ "name": "resize", "queued": 0 }],
                 "removed": [], "changed": [], "unchanged": 3, "warnings": []
             }))])
-            .problems(&[&NO_BODY, &[Code::InvalidJobsFile, Code::InvalidPolicy]]),
+            .problems(&[
+                &NO_BODY,
+                &[Code::UnknownField, Code::InvalidType, Code::MissingField, Code::DuplicateKey],
+                &[Code::InvalidJobsFile, Code::InvalidPolicy],
+            ]),
         Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
             .takes(&[query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have.")])
             .answers(200, "What has changed.", vec![object::<shapes::Reloaded>(json!({

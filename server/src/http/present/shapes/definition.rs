@@ -14,6 +14,9 @@ pub struct Definition {
     pub name: String,
     /// The hash of its content.
     pub revision: String,
+    /// The name of its file, if the server reads a directory of jobs files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// True if it accepts submissions.
     pub enabled: bool,
     /// The pauses that keep its jobs from a start; absent: none.

@@ -48,7 +48,7 @@ pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, SentNotifications, TargetTest};
 pub use pause::Pause;
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
-pub use plan::{ChangedDefinition, KeyChange, Plan, PlannedDefinition};
+pub use plan::{ChangedDefinition, JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};

@@ -6,6 +6,24 @@ use utoipa::ToSchema;
 
 use super::Time;
 
+/// Several jobs files, as a directory has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsFiles {
+    /// The files, at most 1000. They are read in the order of their names.
+    pub files: Vec<JobsFile>,
+}
+
+/// A jobs file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsFile {
+    /// Its name, without a directory: `NAME.yaml` or `NAME.yml`.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
 /// The effect that a reload of a jobs file would have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
