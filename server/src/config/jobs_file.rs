@@ -12,6 +12,7 @@ mod annotate;
 mod backoff;
 mod command_advice;
 mod container;
+mod container_options;
 mod fault;
 pub(crate) mod grammar;
 mod hook_graph;

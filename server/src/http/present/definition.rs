@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::container::{PullPolicy, Volume};
+use protocol::container::{ContainerOptions, PullPolicy, Ulimit, Volume};
 use scheduler::definition::{Definition, Expect, OnLost, RetryOn, RetryPolicy};
 use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::{HookEvent, Hooks};
@@ -62,6 +62,7 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         user: container.user.clone(),
         volumes: container.volumes.iter().map(volume).collect(),
         network: container.network.clone(),
+        options: container_options(&container.options),
         tmpfs: container.tmpfs.clone(),
         shm_bytes: container.shm_bytes,
         read_only: container.read_only,
@@ -249,6 +250,19 @@ fn rate_limit(rule: &RateLimit) -> shapes::RateLimit {
 fn volume(volume: &Volume) -> String {
     let suffix = if volume.read_only { ":ro" } else { "" };
     format!("{}:{}{suffix}", volume.source, volume.target)
+}
+
+fn container_options(options: &ContainerOptions) -> shapes::ContainerOptions {
+    let host = |(name, address): &(String, String)| format!("{name}:{address}");
+    let ulimit = |it: &Ulimit| (it.name.clone(), shapes::Ulimit { soft: it.soft, hard: it.hard });
+    shapes::ContainerOptions {
+        hostname: options.hostname.clone(),
+        extra_hosts: options.extra_hosts.iter().map(host).collect(),
+        dns: options.dns.clone(),
+        dns_search: options.dns_search.clone(),
+        ulimits: options.ulimits.iter().map(ulimit).collect(),
+        group_add: options.group_add.clone(),
+    }
 }
 
 const fn pull_policy(policy: PullPolicy) -> &'static str {

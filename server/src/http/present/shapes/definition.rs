@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Concurrency, Job, Limit, NotifyTarget, Pause, RateLimit, Reason, Schedule, Text, Time, Workers};
+use super::{
+    Concurrency, ContainerOptions, Job, Limit, NotifyTarget, Pause, RateLimit, Reason, Schedule, Text, Time,
+    Workers,
+};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -71,6 +74,9 @@ pub struct Definition {
     /// The network that it joins; absent: the bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Names, limits and groups.
+    #[serde(flatten)]
+    pub options: ContainerOptions,
     /// Memory file systems: a path, with options after a colon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmpfs: Vec<String>,

@@ -8,6 +8,7 @@ mod access;
 mod batch;
 mod bulk;
 mod committed;
+mod container_options;
 mod definition;
 mod explanation;
 mod job;
@@ -38,6 +39,7 @@ pub use access::{AuditEntry, Caller, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
+pub use container_options::{ContainerOptions, Ulimit};
 pub use definition::{
     Definition, Expectation, Param, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
 };
