@@ -154,6 +154,17 @@ class ExitCode:
         return value
 
 
+class Signed:
+    """i64 in zigzag."""
+
+    def read(self, reader):
+        coded = reader.varint(8)
+        return -(coded + 1) // 2 if coded % 2 else coded // 2
+
+    def write(self, out, value):
+        put_varint(out, value * 2 if value >= 0 else -value * 2 - 1)
+
+
 class Bool:
     def read(self, reader):
         byte = reader.take(1)[0]
@@ -440,6 +451,17 @@ CONTAINER_SPEC = Struct(
     log_mask=TEXTS,
     input=Option(TEXT),
 )
+DEFINITION = Struct(revision=Revision(), name=TEXT, container=CONTAINER_SPEC)
+
+ULIMIT = Struct(name=TEXT, soft=Signed(), hard=Signed())
+CONTAINER_OPTIONS = Struct(
+    hostname=Option(TEXT),
+    extra_hosts=PAIRS,
+    dns=TEXTS,
+    dns_search=TEXTS,
+    ulimits=List(ULIMIT, "ulimits", is_inner=True),
+    group_add=TEXTS,
+)
 
 
 def body_fits(value):
@@ -486,7 +508,7 @@ ORDERS = {
             version=U16, session=U64, epoch=U64, cluster=U32, worker=U64, intervals=INTERVALS, last_report=U64
         ),
     ),
-    1: ("Definitions", List(Struct(revision=Revision(), name=TEXT, container=CONTAINER_SPEC))),
+    1: ("Definitions", List(DEFINITION)),
     2: ("Enqueue", List(ASSIGNMENT)),
     3: ("Reconciled", Struct(attempts=List(Tuple(TOKEN, Enum("Keep", "Stop", "Forget"))), last=BOOL)),
     4: ("Cancel", Struct(token=TOKEN, grace=Option(Duration("grace")), cause=STOP_CAUSE)),
@@ -500,6 +522,7 @@ ORDERS = {
     9: ("OutputAcknowledge", List(Struct(token=TOKEN, stream=STREAM, offset=OFFSET))),
     10: ("Refused", Struct(code=SHOWN, text=SHOWN, retry_after=Duration("retry_after"))),
     11: ("GoAway", Struct(reconnect_after=Duration("reconnect_after"), elsewhere=Option(TEXT))),
+    12: ("ExtendedDefinitions", List(Struct(definition=DEFINITION, options=CONTAINER_OPTIONS))),
 }
 
 

@@ -3,6 +3,8 @@
 //!
 //! The server has validated it; the worker checks its own policy again.
 
+mod options;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,7 +13,10 @@ use core::time::Duration;
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::milliseconds;
+pub use options::{ContainerOptions, HOST_GATEWAY, ULIMITS, UNLIMITED, Ulimit};
+
+use crate::wire::Unsent;
+use crate::{VERSIONS, milliseconds};
 
 /// Kind of execution on the worker.
 #[derive(
@@ -118,9 +123,18 @@ pub struct ContainerSpec {
     /// JSON for `/longshore/input.json` of a job that has no input of its own. At most [`INPUT_BYTES_MAX`] bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// Options that protocol version 1 does not know. `ExtendedDefinitions` carries them.
+    #[serde(flatten)]
+    pub options: Unsent<ContainerOptions>,
 }
 
 impl ContainerSpec {
+    /// The lowest protocol version of a worker that can run it as it is meant.
+    #[must_use]
+    pub fn protocol_version(&self) -> u16 {
+        if self.options.is_empty() { VERSIONS.lowest } else { ContainerOptions::VERSION }
+    }
+
     /// The first word of the command line with these arguments: the program, unless the image has an entrypoint of its own.
     #[must_use]
     pub fn first_word<'s>(&'s self, args: &'s [String]) -> Option<&'s str> {

@@ -51,4 +51,4 @@ pub const WORKER_SCHEME: &str = "Longshore-Worker";
 pub const WIRE_FORMAT: u16 = 5;
 
 /// The lowest and the highest protocol version that this build speaks.
-pub const VERSIONS: version::VersionRange = version::VersionRange { lowest: 1, highest: 1 };
+pub const VERSIONS: version::VersionRange = version::VersionRange { lowest: 1, highest: 2 };

@@ -8,6 +8,8 @@ use core::time::Duration;
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+#[cfg(doc)]
+use crate::container::ContainerOptions;
 use crate::container::{ContainerSpec, Overrides};
 use crate::ids::{ClusterId, Epoch, ReportNo, Revision, SessionId, Token, WorkerId};
 use crate::report::{Phase, Stream};
@@ -40,6 +42,18 @@ pub enum Order {
     Refused(Refused),
     /// The server leaves; reconnect later.
     GoAway(GoAway),
+    /// As `Definitions`, with the options of their containers. Only for sessions of [`ContainerOptions::VERSION`] and above.
+    ExtendedDefinitions(Vec<Definition>),
+}
+
+impl Order {
+    /// The message that carries this definition.
+    #[must_use]
+    pub fn define(definition: Definition) -> Self {
+        let is_extended = !definition.container.options.is_empty();
+        let list = alloc::vec![definition];
+        if is_extended { Self::ExtendedDefinitions(list) } else { Self::Definitions(list) }
+    }
 }
 
 /// The answer to an accepted Hello.

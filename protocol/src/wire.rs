@@ -14,6 +14,7 @@ mod hello;
 pub(crate) mod limits;
 mod pack;
 mod tags;
+mod unsent;
 mod values;
 
 use alloc::vec::Vec;
@@ -32,6 +33,7 @@ pub use limits::{
     SECRET_BYTES_MAX, SECRETS_BYTES_MAX, SKIPPABLE_FROM, SLOTS_MAX, TEXT_BYTES_MAX,
 };
 pub use pack::{pack_order, pack_report};
+pub use unsent::Unsent;
 
 use crate::WIRE_FORMAT;
 use crate::order::Order;

@@ -193,6 +193,7 @@ fn happen(world: &mut World, words: &[&str]) {
             it.limits = limit_words::limits(words);
             it.placement = placement(words);
             it.container.image = option("image").unwrap_or_default().into();
+            it.container.options.hostname = option("hostname").map(Into::into);
             let put = if read == "define" { World::define } else { World::edit };
             put(world, it);
         }
@@ -250,6 +251,7 @@ fn happen(world: &mut World, words: &[&str]) {
             };
             world.label(name, labels.iter().map(label).collect());
         }
+        ["speaks", name, version] => world.member(name).protocol = version.parse().unwrap(),
         ["offer", name, ..] => {
             let list = |names: &str| names.split(',').map(Into::into).collect();
             world.member(name).offer = OfferedResources {

@@ -63,7 +63,9 @@ impl Worker {
             return; // Said before Welcome, or to a connection that we have given up: nobody may rely on it.
         }
         match order {
-            Order::Definitions(list) => handlers::enqueue::definitions(self, list),
+            Order::Definitions(list) | Order::ExtendedDefinitions(list) => {
+                handlers::enqueue::definitions(self, list);
+            }
             Order::Enqueue(list) => handlers::enqueue::enqueue(self, now, list),
             Order::Reconciled(list) => handlers::connect::reconciled(self, now, list),
             Order::Cancel(it) => handlers::stop::cancel(self, now, it),

@@ -274,7 +274,7 @@ const JITTER_MILLIS_MAX: u64 = 3_600_000;
 /// The longest window of jobs.yaml.
 const CATCH_UP_WINDOW_MAX: &str = "30d";
 /// How the keys of a job are ordered: what it is, when it runs, what runs, and then how.
-const ORDER: [&str; 34] = [
+const ORDER: [&str; 40] = [
     "description",
     "enabled",
     "schedule",
@@ -291,14 +291,20 @@ const ORDER: [&str; 34] = [
     "env_file",
     "working_dir",
     "user",
+    "group_add",
     "volumes",
     "tmpfs",
     "shm_size",
     "network",
+    "hostname",
+    "extra_hosts",
+    "dns",
+    "dns_search",
     "read_only",
     "init",
     "cap_add",
     "cap_drop",
+    "ulimits",
     "resources",
     "requires",
     "workers",

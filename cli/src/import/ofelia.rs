@@ -169,6 +169,7 @@ fn apply_one(kind: Kind, entry: &Entry, source: &Source, draft: &mut Draft) -> R
         }
         "no-overlap" if is_true(value) => draft.set_text("overlap", "skip"),
         "no-overlap" => {}
+        "hostname" if kind == Kind::Run => draft.set_text("hostname", value),
         "delete" | "tty" | "container" | "hostname" | "name" if !is_worth_a_word(kind, entry) => {}
         "pull" if is_true(value) => draft.set_text("pull_policy", "always"),
         "pull" => {}

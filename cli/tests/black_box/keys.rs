@@ -37,6 +37,56 @@ async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
     worker.terminate().await;
 }
 
+#[tokio::test]
+async fn names_limits_and_groups_are_as_the_definition_says() {
+    if !docker::is_required() {
+        return;
+    }
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
+    let name = format!("options-{}", cluster.address().rsplit(':').next().unwrap());
+    let jobs = format!(
+        "jobs:
+  {name}:
+    image: busybox
+    pull_policy: never
+    hostname: report
+    extra_hosts: ['db:10.0.0.5', 'six=[fd00::5]', 'gate:host-gateway']
+    dns: [10.0.0.2]
+    dns_search: [example.org]
+    ulimits: {{nofile: {{soft: 512, hard: 600}}, nproc: 1000}}
+    group_add: [44, 1234]
+    command: [sh, -c, 'hostname; cat /etc/hosts; cat /etc/resolv.conf; echo files $$(ulimit -Sn) $$(ulimit -Hn); echo core $$(ulimit -c); echo groups $$(id -G)']
+"
+    );
+    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
+    let containers = docker::DefinitionContainers::new(&name);
+    let _server = cluster.start_server(&[]).await;
+    let mut worker = cluster.start_worker("w1", &["--on-term", "detach"]);
+    cluster.api().wait_for_ready_worker("w1").await;
+    let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
+    cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
+    wait_until("its output has come", async || output(&cluster, job).await.contains("groups ")).await;
+    let shown = output(&cluster, job).await;
+    let lines: Vec<String> =
+        shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in [
+        "report",
+        "10.0.0.5 db",
+        "fd00::5 six",
+        "nameserver 10.0.0.2",
+        "search example.org",
+        "files 512 600",
+        "core 0",
+    ] {
+        assert!(lines.iter().any(|it| it == line), "{line} is not in {shown}");
+    }
+    assert!(lines.iter().any(|it| it.ends_with(" gate")), "{shown}");
+    let groups = lines.iter().find_map(|it| it.strip_prefix("groups ")).unwrap();
+    assert!(["44", "1234"].iter().all(|group| groups.split(' ').any(|it| it == *group)), "{shown}");
+    wait_until("the container is removed", async || containers.ids().is_empty()).await;
+    worker.terminate().await;
+}
+
 /// The same job as a plain process and, with an engine, in a container. Key and script have no line breaks and no apostrophes.
 struct BothRuntimes {
     cluster: Cluster,

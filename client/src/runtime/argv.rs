@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use protocol::Token;
-use protocol::container::{ContainerSpec, Overrides, PROGRAM_BYTES_MAX, Volume};
+use protocol::container::{ContainerSpec, Overrides, PROGRAM_BYTES_MAX, ULIMITS, Ulimit, Volume};
 use protocol::resources::GPUS_VARIABLE;
 use protocol::secret::SecretValue;
 use worker::step::Launch;
@@ -213,6 +213,25 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
             option(flag, field, value)?;
         }
     }
+    let named = &*spec.options;
+    if let Some(hostname) = &named.hostname {
+        option("hostname", "hostname", hostname)?;
+    }
+    for (name, address) in &named.extra_hosts {
+        option("add-host", "extra_hosts", &format!("{name}:{address}"))?;
+    }
+    for (flag, field, values) in [
+        ("dns", "dns", &named.dns),
+        ("dns-search", "dns_search", &named.dns_search),
+        ("group-add", "group_add", &named.group_add),
+    ] {
+        for value in values {
+            option(flag, field, value)?;
+        }
+    }
+    for ulimit in &named.ulimits {
+        option("ulimit", "ulimits", &limit(ulimit)?)?;
+    }
     for volume in &spec.volumes {
         option("mount", "volumes", &mount(volume)?)?;
     }
@@ -230,6 +249,14 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
         options.push("--read-only".into());
     }
     Ok(options)
+}
+
+/// Refuses limits with other names, `core` above all: a later `--ulimit` replaces an earlier one.
+fn limit(Ulimit { name, soft, hard }: &Ulimit) -> Result<String, Invalid> {
+    if !ULIMITS.contains(&name.as_str()) {
+        return Err(invalid("ulimits", format!("`{}` is not a limit", shortened(name))));
+    }
+    Ok(format!("{name}={soft}:{hard}"))
 }
 
 /// Uses `--mount` rather than `-v`: a missing source is then an error, not a new directory. The value is a line of CSV.

@@ -97,7 +97,9 @@ pub fn cut_text(text: &mut String) {
 pub(super) fn order(order: &mut Order) -> Checked {
     match order {
         Order::Welcome(it) => intervals(&it.intervals),
-        Order::Definitions(list) => list.iter().try_for_each(|it| container_fits(&it.container)),
+        Order::Definitions(list) | Order::ExtendedDefinitions(list) => {
+            list.iter().try_for_each(|it| container_fits(&it.container))
+        }
         Order::Enqueue(list) => list.iter_mut().try_for_each(|it| {
             token(it.token)?;
             duration("waited", it.waited)?;

@@ -14,6 +14,7 @@ use super::{
     OUTPUT_BYTES_MAX, check,
 };
 use crate::WIRE_FORMAT;
+use crate::container::ContainerOptions;
 use crate::ids::{ReportNo, Revision, Token};
 use crate::order::{Assignment, Definition, Order, OutputMark, Reconciled};
 use crate::report::{
@@ -39,6 +40,7 @@ pub fn pack_order(order: &Order, frames: &mut Vec<Vec<u8>>) -> Result<(), Encode
         Order::OutputAcknowledge(list) => packer.list(list),
         Order::Refused(it) => packer.single(it),
         Order::GoAway(it) => packer.single(it),
+        Order::ExtendedDefinitions(list) => packer.list(&extended(list)),
     })
 }
 
@@ -223,6 +225,19 @@ impl Entry for Assignment {
 impl Entry for Definition {
     fn check(&self) -> Result<(), InvalidField> {
         check::container_fits(&self.container)
+    }
+}
+
+/// A definition, and the options that its own body does not have.
+type ExtendedDefinition<'d> = (&'d Definition, &'d ContainerOptions);
+
+fn extended(list: &[Definition]) -> Vec<ExtendedDefinition<'_>> {
+    list.iter().map(|definition| (definition, &definition.container.options.0)).collect()
+}
+
+impl Entry for ExtendedDefinition<'_> {
+    fn check(&self) -> Result<(), InvalidField> {
+        self.0.check()
     }
 }
 

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{DecodeError, FrameBody, SKIPPABLE_FROM};
-use crate::order::{Order, Reconciled};
+use crate::container::ContainerOptions;
+use crate::order::{Definition, Order, Reconciled};
 use crate::report::{Inventory, Numbered, Report};
 
 /// The names of one side's messages.
@@ -31,7 +32,7 @@ pub(super) const ORDERS: Names = Names { needed: &NEEDED_ORDERS, skippable: &[] 
 /// The names of reports.
 pub(super) const REPORTS: Names = Names { needed: &NEEDED_REPORTS, skippable: &["Foreign", "Usage"] };
 
-const NEEDED_ORDERS: [&str; 12] = [
+const NEEDED_ORDERS: [&str; 13] = [
     "Welcome",
     "Definitions",
     "Enqueue",
@@ -44,6 +45,7 @@ const NEEDED_ORDERS: [&str; 12] = [
     "OutputAcknowledge",
     "Refused",
     "GoAway",
+    "ExtendedDefinitions",
 ];
 
 const NEEDED_REPORTS: [&str; 13] = [
@@ -79,6 +81,7 @@ impl Order {
             Self::OutputAcknowledge(_) => 9,
             Self::Refused(_) => 10,
             Self::GoAway(_) => 11,
+            Self::ExtendedDefinitions(_) => 12,
         }
     }
 
@@ -139,6 +142,7 @@ pub(super) fn read_order(tag: u8, body: &mut FrameBody<'_>) -> Result<Order, Dec
         9 => Order::OutputAcknowledge(body.read_list(Vec::len)?),
         10 => Order::Refused(body.read()?),
         11 => Order::GoAway(body.read()?),
+        12 => Order::ExtendedDefinitions(extended(body.read_list(Vec::len)?)),
         _ => return Err(DecodeError::UnknownTag { tag }),
     })
 }
@@ -162,6 +166,14 @@ pub(super) fn read_report(tag: u8, body: &mut FrameBody<'_>) -> Result<Report, D
         129 => Report::Usage(body.read_list(Vec::len)?),
         _ => return Err(DecodeError::UnknownTag { tag }),
     })
+}
+
+fn extended(list: Vec<(Definition, ContainerOptions)>) -> Vec<Definition> {
+    let join = |(mut definition, options): (Definition, ContainerOptions)| {
+        definition.container.options.0 = options;
+        definition
+    };
+    list.into_iter().map(join).collect()
 }
 
 const fn entries<T>(numbered: &Numbered<T>) -> usize {

@@ -106,7 +106,9 @@ pub(crate) fn directory() -> PathBuf {
 
 /// A line per field: its bytes in hex, then `#` and what they mean. Long fields go on on lines without a comment.
 fn render<M: Tagged>(kind: &str, sample: &Sample<M>) -> String {
-    let mut text = format!("# {kind} {}, protocol version 1\n", sample.message.name());
+    let name = sample.message.name();
+    let version = if name == "ExtendedDefinitions" { 2 } else { 1 };
+    let mut text = format!("# {kind} {name}, protocol version {version}\n");
     for (bytes, meaning) in &sample.notes.0 {
         let mut lines = bytes
             .chunks(BYTES_PER_LINE)

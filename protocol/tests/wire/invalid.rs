@@ -224,7 +224,7 @@ fn to_worker() -> Vec<Invalid> {
     // Version, session, epoch, cluster and worker of a Welcome.
     let welcome = [0, 1, 1, 1, 1, 1];
     vec![
-        frame("an order with tag 12", &[&[12]], 4002, "0x0c"),
+        frame("an order with tag 13", &[&[13]], 4002, "0x0d"),
         frame("an Acknowledge with a byte left over", &[&[6, 9, 0]], 4003, "bytes are left over"),
         frame(
             "a heartbeat every nanosecond",

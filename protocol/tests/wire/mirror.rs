@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use longshore_protocol::{Order, Report};
+use longshore_protocol::wire::Unsent;
+use longshore_protocol::{Order, Report, container, order};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use wincode::config::{Configuration, DEFAULT_PREALLOCATION_SIZE_LIMIT};
@@ -98,6 +99,12 @@ mirrors! {
         last_report: ReportNo,
     }
     struct Definition { revision: Revision, name: String, container: ContainerSpec }
+    struct Ulimit { name: String, soft: i64, hard: i64 }
+    struct ContainerOptions {
+        hostname: Option<String>, extra_hosts: Vec<(String, String)>, dns: Vec<String>, dns_search: Vec<String>,
+        ulimits: Vec<Ulimit>, group_add: Vec<String>,
+    }
+    struct ExtendedDefinition { definition: Definition, options: ContainerOptions }
     struct SecretValues {
         variables: Vec<(String, SecretValue)>, files: Vec<(String, SecretValue)>, masked: Vec<SecretValue>,
         registry: Option<RegistryLogin>,
@@ -188,7 +195,7 @@ pub(crate) fn order_fields(order: &Order) -> Value {
     let body = &frame[1..];
     match order {
         Order::Welcome(it) => same::<Welcome>(body, it),
-        Order::Definitions(it) => same::<Vec<Definition>>(body, it),
+        Order::Definitions(it) => same_text::<Vec<Definition>>(body, &without_options(it)),
         Order::Enqueue(it) => same::<Vec<Assignment>>(body, it),
         Order::Reconciled(it) => same::<Reconciled>(body, it),
         Order::Cancel(it) => same::<Cancel>(body, it),
@@ -199,6 +206,7 @@ pub(crate) fn order_fields(order: &Order) -> Value {
         Order::OutputAcknowledge(it) => same::<Vec<OutputMark>>(body, it),
         Order::Refused(it) => same::<Refused>(body, it),
         Order::GoAway(it) => same::<GoAway>(body, it),
+        Order::ExtendedDefinitions(it) => same_extended(body, it),
     }
 }
 
@@ -229,8 +237,36 @@ fn same<M>(body: &[u8], ours: &impl Debug) -> Value
 where
     M: Debug + Serialize + for<'de> SchemaRead<'de, Wincode, Dst = M> + SchemaWrite<Wincode, Src = M>,
 {
+    same_text::<M>(body, &format!("{ours:?}"))
+}
+
+/// As [`same`], if `ours` is shown like this.
+fn same_text<M>(body: &[u8], ours: &str) -> Value
+where
+    M: Debug + Serialize + for<'de> SchemaRead<'de, Wincode, Dst = M> + SchemaWrite<Wincode, Src = M>,
+{
     let theirs: M = wincode::config::deserialize_exact(body, WINCODE).unwrap();
-    assert_eq!(format!("{theirs:?}"), format!("{ours:?}"));
+    assert_eq!(format!("{theirs:?}"), ours);
+    assert_eq!(wincode::config::serialize(&theirs, WINCODE).unwrap(), body);
+    serde_json::to_value(&theirs).unwrap()
+}
+
+/// Definitions as their own body has them: without the options of their containers.
+fn without_options(ours: &[order::Definition]) -> String {
+    let none = format!(", options: {:?}", Unsent::<container::ContainerOptions>::default());
+    let mut bare = ours.to_vec();
+    bare.iter_mut().for_each(|it| it.container.options = Unsent::default());
+    format!("{bare:?}").replace(&none, "")
+}
+
+/// Each definition is followed by its options.
+fn same_extended(body: &[u8], ours: &[order::Definition]) -> Value {
+    let theirs: Vec<ExtendedDefinition> = wincode::config::deserialize_exact(body, WINCODE).unwrap();
+    let definitions: Vec<&Definition> = theirs.iter().map(|it| &it.definition).collect();
+    assert_eq!(format!("{definitions:?}"), without_options(ours));
+    for (theirs, ours) in theirs.iter().zip(ours) {
+        assert_eq!(format!("{:?}", theirs.options), format!("{:?}", *ours.container.options));
+    }
     assert_eq!(wincode::config::serialize(&theirs, WINCODE).unwrap(), body);
     serde_json::to_value(&theirs).unwrap()
 }

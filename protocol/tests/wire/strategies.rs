@@ -1,5 +1,6 @@
 //! Any message whose values are within their ranges.
 
+mod extended;
 mod resources;
 mod usage;
 
@@ -25,6 +26,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
+use extended::extended_definition;
 use resources::{offer, resources};
 use usage::{sample, usage};
 
@@ -32,6 +34,7 @@ pub(crate) fn order() -> impl Strategy<Value = Order> {
     prop_oneof![
         welcome().prop_map(Order::Welcome),
         vec(definition(), 0..3).prop_map(Order::Definitions),
+        vec(extended_definition(), 0..3).prop_map(Order::ExtendedDefinitions),
         vec(assignment(), 0..20).prop_map(Order::Enqueue),
         (vec((token(), verdict()), 0..20), any::<bool>())
             .prop_map(|(attempts, last)| Order::Reconciled(Reconciled { attempts, last })),
@@ -146,6 +149,7 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
             log_bytes_max,
             log_mask,
             input,
+            options: Default::default(),
         }
     })
 }

@@ -29,6 +29,8 @@ pub enum Obstacle {
     Unreachable,
     /// The worker does not have the job's runtime.
     NoRuntime,
+    /// The worker speaks a protocol version that is too low for options of the job's container.
+    TooOld,
     /// The worker does not meet the condition with this index in the definition's `requires`.
     Requirement(u16),
     /// The worker does not meet the condition with this index that the job itself has.
@@ -75,6 +77,7 @@ impl Obstacle {
             Self::Offline => "offline",
             Self::Unreachable => "unreachable",
             Self::NoRuntime => "no_runtime",
+            Self::TooOld => "too_old",
             Self::RuntimeUnavailable => "runtime_unavailable",
             Self::Cordoned => "cordoned",
             Self::Draining => "draining",
@@ -96,6 +99,7 @@ impl Obstacle {
             Self::NotListed
             | Self::NotAskedFor
             | Self::Sibling
+            | Self::TooOld
             | Self::Requirement(_)
             | Self::Condition(_)
             | Self::Exclusive => PendingReason::NoMatch,
@@ -138,6 +142,7 @@ pub(crate) fn obstacles<'s>(
     ];
     // The labels of a worker that has not connected yet are unknown.
     let known = need.filter(|_| worker.class().is_some());
+    let is_too_old = known.is_some_and(|need| !is_away && worker.info.protocol < need.protocol);
     let requires = known.into_iter().flat_map(|need| &need.requires);
     let unmet = (0..).zip(requires).filter(|(_, rule)| !rule.holds(worker.label(&rule.label)));
     let conditions = known.into_iter().flat_map(Need::conditions);
@@ -171,5 +176,12 @@ pub(crate) fn obstacles<'s>(
     ];
     let unmet = unmet.map(|(index, _)| Obstacle::Requirement(index));
     let unmet_conditions = unmet_conditions.map(|(index, _)| Obstacle::Condition(index));
-    first.into_iter().flatten().chain(unmet).chain(unmet_conditions).chain(rest.into_iter().flatten())
+    let too_old = is_too_old.then_some(Obstacle::TooOld);
+    first
+        .into_iter()
+        .flatten()
+        .chain(too_old)
+        .chain(unmet)
+        .chain(unmet_conditions)
+        .chain(rest.into_iter().flatten())
 }

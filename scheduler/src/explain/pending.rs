@@ -157,12 +157,15 @@ pub(crate) fn reason_of_group(
     let keys = scheduler.fleet.classes().keys_of(need_id);
     let reservation = keys.reservation;
     // Closures: only few groups come as far as these comparisons.
-    let has_labels =
-        || facts.is_none_or(|facts| facts.meets_by_labels(need) && facts.meets_by_conditions(keys));
+    let matches = || {
+        facts.is_none_or(|facts| {
+            facts.meets_by_protocol(need) && facts.meets_by_labels(need) && facts.meets_by_conditions(keys)
+        })
+    };
     let is_large_enough = || facts.is_none_or(|facts| facts.meets_by_resources(keys));
     match (state, intake) {
         (RuntimeState::Missing, _) => PendingReason::NoRuntime,
-        _ if !has_labels() => PendingReason::NoMatch,
+        _ if !matches() => PendingReason::NoMatch,
         _ if !is_large_enough() => PendingReason::TooLarge,
         (RuntimeState::Unavailable, _) => PendingReason::RuntimeUnavailable,
         (_, Intake::Leaving | Intake::Cordoned) => PendingReason::Cordoned,

@@ -62,6 +62,8 @@ pub struct WorkerInfo {
     pub version: String,
     /// Network address.
     pub address: String,
+    /// Protocol version of its session.
+    pub protocol: u16,
 }
 
 impl Worker {
@@ -175,6 +177,7 @@ impl Worker {
         let exclusive: BTreeSet<String> = exclusive_labels(self.label(EXCLUSIVE)).collect();
         ClassFacts {
             runtimes: RuntimeKind::ALL.into_iter().filter(|runtime| self.capacity.offers(*runtime)).collect(),
+            protocol: self.info.protocol,
             labels: names.into_iter().filter_map(label).collect(),
             exclusive: exclusive.into_iter().collect(),
             fitting: classes.fitting(&self.capacity.offer, &InUse::default()),

@@ -142,7 +142,12 @@ fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hell
         runtimes: hello.runtimes,
         offer: hello.resources,
     };
-    worker.info = WorkerInfo { labels: hello.labels, version: hello.version, address: hello.address };
+    worker.info = WorkerInfo {
+        labels: hello.labels,
+        version: hello.version,
+        address: hello.address,
+        protocol: version,
+    };
     let last_report = worker.last_report.unwrap_or_default();
     scheduler.fleet.rename(id, hello.name);
     reload::on_renamed(scheduler, id);

@@ -15,6 +15,7 @@ use protocol::{JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{attempt_end, define, expire, first_report, overrun};
+use crate::ids::DefinitionNo;
 use crate::job::{Job, Presence, Progress, StartState};
 use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reconcile::{foreign, unconfirmed, unknown_attempts};
@@ -202,6 +203,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
     let (has_expired, is_paused) = (live.has_expired(now.utc), scheduler.ready.is_paused(live.definition));
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
+    let is_too_old = is_too_old(scheduler, attempt.worker, live.definition);
     if started_at.is_some() || (attempt.start == StartState::Announced && attempt.stopping.is_none()) {
         attempt_end::close(
             scheduler,
@@ -217,17 +219,25 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
         let closed =
             ClosedAttempt { outcome, ..ClosedAttempt::lost(now, token, None, "stopped before it started") };
         attempt_end::close(scheduler, now, job, closed);
-    } else if has_expired || is_paused {
+    } else if has_expired || is_paused || is_too_old {
         let message = if has_expired {
             "given back: it had waited for too long when its worker came back without it"
-        } else {
+        } else if is_paused {
             "given back: its definition was paused when its worker came back without it"
+        } else {
+            "given back: its worker came back with a version of Longshore that is too old for it"
         };
         let lost = ClosedAttempt::lost(now, token, None, message);
         attempt_end::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });
     } else {
         enqueue_again(scheduler, now, job, session);
     }
+}
+
+/// The worker cannot run containers of this definition: it was replaced by an older version.
+fn is_too_old(scheduler: &Scheduler, id: WorkerId, number: DefinitionNo) -> bool {
+    let needed = scheduler.definitions.at(number).map(|definition| definition.container.protocol_version());
+    scheduler.fleet.worker(id).zip(needed).is_some_and(|(worker, needed)| worker.info.protocol < needed)
 }
 
 /// Sends the same token again, because its Enqueue was lost.

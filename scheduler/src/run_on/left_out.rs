@@ -53,6 +53,7 @@ impl LeftOut {
 fn reason(obstacle: Obstacle, definition: &Definition) -> String {
     match obstacle {
         Obstacle::NoRuntime => format!("does not offer the runtime {}", definition.runtime().name()),
+        Obstacle::TooOld => "has a version of Longshore that is too old".into(),
         Obstacle::Requirement(index) => {
             let rule = definition.placement.requires.get(usize::from(index));
             rule.map_or_else(|| "does not meet requires".into(), |rule| format!("needs {rule}"))

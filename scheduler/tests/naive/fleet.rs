@@ -84,6 +84,7 @@ impl Model {
         worker.offers = offers(&hello.runtimes);
         worker.sees = sees(&hello.runtimes);
         worker.labels = hello.labels;
+        worker.protocol = hello.versions.highest;
         worker.offer = hello.resources;
         worker.is_known = true;
         worker.runtime_broken = runtime_broken(&hello.runtimes);
@@ -144,6 +145,7 @@ impl Model {
             offer: Default::default(),
             labels: Vec::new(),
             labels_set: Vec::new(),
+            protocol: 0,
             is_known: false,
             runtime_broken: false,
             sees: false,

@@ -36,13 +36,18 @@ fn is_selected(worker: &Worker, selector: &WorkerSelector) -> bool {
     }
 }
 
-/// Its labels are as the definition requires, and none of them is kept for others.
+/// It speaks a protocol version that has all options of the container.
+pub(super) fn is_new_enough(worker: &Worker, definition: &Definition) -> bool {
+    worker.protocol >= definition.container.protocol_version()
+}
+
+/// It is new enough, its labels are as the definition requires, and none of them is kept for others.
 pub(super) fn matches(worker: &Worker, definition: &Definition) -> bool {
     let requires = &definition.placement.requires;
     let holds = |rule: &LabelRule| rule.holds(label(worker, &rule.label));
     let asks = |name: &str| requires.iter().any(|rule| rule.label == name && rule.asks_for_label());
     let mut exclusive = label(worker, "exclusive").into_iter().flat_map(|list| list.split(','));
-    worker.is_known && requires.iter().all(holds) && exclusive.all(asks)
+    worker.is_known && is_new_enough(worker, definition) && requires.iter().all(holds) && exclusive.all(asks)
 }
 
 pub(super) fn is_listed(worker: &Worker, definition: &Definition) -> bool {
@@ -68,6 +73,13 @@ impl Job {
 }
 
 impl Model {
+    /// The worker of this job's attempt lacks a protocol version for it.
+    pub(super) fn is_on_too_old_a_worker(&self, job: u64) -> bool {
+        let job = self.job(job).expect("it is held");
+        let worker = job.attempt().and_then(|attempt| self.worker(attempt.worker));
+        worker.is_some_and(|worker| !is_new_enough(worker, &job.definition))
+    }
+
     /// The worker is known to have the image. A random choice does not ask.
     pub(super) fn has_image(&self, worker: &Worker, definition: &Definition) -> bool {
         let image = &definition.container.image;

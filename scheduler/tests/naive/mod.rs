@@ -195,6 +195,8 @@ pub(crate) struct Worker {
     /// Labels: its own, with those of an operator over them.
     labels: Vec<(String, String)>,
     labels_set: Vec<(String, String)>,
+    /// The highest protocol version that it speaks.
+    protocol: u16,
     /// It has connected, so that its labels are known.
     is_known: bool,
     /// It has the runtime, and the runtime does not answer.

@@ -282,7 +282,7 @@ impl Model {
     /// The worker does not have it, and would know.
     fn absent(&mut self, job: u64, session: SessionId) -> Result<(), String> {
         let now = self.now.up;
-        let may_not_start = self.may_not_start(job);
+        let may_not_start = self.may_not_start(job) || self.is_on_too_old_a_worker(job);
         let attempt = self.attempt_mut(job).expect("it is held");
         match (attempt.started, attempt.stopping) {
             (Some(_), _) => self.close(job, Outcome::Lost, None),

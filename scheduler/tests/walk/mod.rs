@@ -187,6 +187,7 @@ pub(crate) fn kind(number: usize) -> Definition {
     it.retry.on = [RetryOn::Any, RetryOn::Same, RetryOn::Other, RetryOn::Any][number];
     it.limits = rules::limits(number);
     it.loss.on_lost = [OnLost::Retry, OnLost::Fail, OnLost::Wait, OnLost::Retry][number];
+    it.container.options.hostname = (number == 1).then(|| "one".into());
     (it.placement, it.container.image) = (placement(number), ["one", "two", "one", "two"][number].into());
     it.hooks = rules::hooks(number);
     it.submission = if number == 2 { takes_size() } else { Default::default() };
@@ -247,6 +248,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::Pass(millis) => world.pass(Duration::from_millis(u64::from(millis))),
         Act::Connect { worker, slots, backlog } => {
             world.member(&name(worker)).offer = offer(worker, slots);
+            world.member(&name(worker)).protocol = protocol(slots, backlog);
             world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
         }
         Act::Inventory { worker, known, silent, strange } => {
@@ -314,6 +316,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Arrive { worker, slots, backlog } => {
             world.member(&name(worker)).offer = offer(worker, slots);
+            world.member(&name(worker)).protocol = protocol(slots, backlog);
             world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
             world.inventory(&name(worker), Vec::new(), Availability::Available);
         }
@@ -375,6 +378,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
             }
         }
     }
+}
+
+/// A worker is replaced by an older or a newer one from one connection to the next.
+fn protocol(slots: u8, backlog: u8) -> u16 {
+    if (slots + backlog).is_multiple_of(3) { 1 } else { 2 }
 }
 
 /// Resources of a worker, which differ from one connection to the next.

@@ -19,6 +19,7 @@ use std::time::Duration;
 pub use definition::definition;
 pub use longshore_scheduler as scheduler;
 pub use protocol;
+use protocol::VERSIONS;
 use protocol::order::Intervals;
 use protocol::report::{
     Availability, Condition, Foreign, Heartbeat, Inventory, Numbered, Phase, ReleaseCause, Released, Started,
@@ -83,6 +84,8 @@ pub struct Member {
     pub alias: Option<String>,
     /// Labels of its own.
     pub labels: Vec<(String, String)>,
+    /// The highest protocol version that it speaks.
+    pub protocol: u16,
     /// Resources that it offers.
     pub offer: OfferedResources,
     /// The cluster that it joined.
@@ -93,7 +96,15 @@ pub struct Member {
 
 impl Member {
     fn new(number: u8) -> Self {
-        Self { number, incarnation: 1, process: 1, place: "here", next_report: 1, ..Self::default() }
+        Self {
+            number,
+            incarnation: 1,
+            process: 1,
+            place: "here",
+            next_report: 1,
+            protocol: VERSIONS.highest,
+            ..Self::default()
+        }
     }
 }
 
@@ -305,7 +316,7 @@ impl World {
             rejoin: false,
             incarnation: Incarnation(member.incarnation),
             process: member.process,
-            versions: VersionRange { lowest: 1, highest: 1 },
+            versions: VersionRange { lowest: 1, highest: member.protocol },
             engine: None,
             version: "0.1.0".into(),
             slots,

@@ -13,6 +13,7 @@ mod backoff;
 mod collector;
 mod command_advice;
 mod container;
+mod container_options;
 mod fault;
 pub(crate) mod grammar;
 mod hook_graph;

@@ -47,6 +47,8 @@ struct Rule {
     volumes: Option<Vec<AllowedVolume>>,
     networks: Option<Vec<String>>,
     users: Option<Vec<String>>,
+    /// Of `group_add`. Absent beside `users`: none.
+    groups: Option<Vec<String>>,
     cap_add: Option<Vec<String>>,
     secrets: Option<Vec<String>>,
     /// In thousandths of a core.
@@ -203,6 +205,12 @@ impl Rule {
             (Some(_), None) => broken.0.push(("user", "the image's own is not allowed; set one".to_owned())),
             (Some(users), Some(user)) if !allows(users, user) => broken.add("user", user),
             _ => {}
+        }
+        // A further group is as good as another user where files belong to it.
+        let groups = self.groups.as_deref().or_else(|| self.users.as_ref().map(|_| &[][..]));
+        if let Some(allowed) = groups {
+            let forbidden = spec.options.group_add.iter().filter(|group| !allows(allowed, group));
+            forbidden.for_each(|group| broken.add("group_add", group));
         }
         if let Some(allowed) = &self.cap_add {
             let forbidden = spec.cap_add.iter().filter(|capability| !allows(allowed, capability));

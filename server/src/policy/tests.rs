@@ -75,6 +75,8 @@ fn a_rule_allows_only_what_it_lists() {
             "resources.gpus: 1 is above 0",
         ),
         ("max_shm_size: 1g", "image: b, shm_size: 2g", "shm_size: 2g is above 1g"),
+        ("groups: ['1*']", "image: b, group_add: [10, 0]", "group_add: 0 is not allowed"),
+        ("users: ['1:1']", "image: b, user: '1:1', group_add: [10]", "group_add: 10 is not allowed"),
         (
             "max_tmpfs: 64m",
             "image: b, tmpfs: ['/a:size=64m', '/b:mode=1777,size=1m']",
@@ -106,6 +108,7 @@ fn a_rule_says_nothing_about_what_it_does_not_name_and_allows_what_it_lists() {
         ("definitions: [daily-*], images: []", BUSYBOX),
         ("max_gpus: 0, max_custom: {}, max_shm_size: 1m, max_tmpfs: 1m", BUSYBOX),
         ("max_gpus: 2, max_custom: {license: 2}", "image: b, resources: {gpus: 2, custom: {license: 1}}"),
+        ("users: ['1:1'], groups: [audio]", "image: b, user: '1:1', group_add: audio"),
         ("max_shm_size: 1g, max_tmpfs: 1g", "image: b, shm_size: 1g, tmpfs: ['/tmp:size=1g']"),
     ] {
         assert_eq!(broken(rule, keys), [""; 0], "{rule} / {keys}");

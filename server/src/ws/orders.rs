@@ -241,11 +241,11 @@ fn unreadable(error: &dyn std::error::Error) -> Close {
 }
 
 fn define(definition: &scheduler::definition::Definition) -> Order {
-    Order::Definitions(vec![Definition {
+    Order::define(Definition {
         revision: definition.revision,
         name: definition.name.clone(),
         container: definition.container.clone(),
-    }])
+    })
 }
 
 /// Encodes all that fit. An assignment that does not fit is dropped: submission checks the size, so this is a bug.

@@ -224,6 +224,12 @@ jobs:
     unexpected_retry_delay: 7s
     log: { max_bytes: 1m, mask: 'key=\w+' }
     input: { pages: [1, 2] }
+    hostname: report
+    extra_hosts: { db: host-gateway }
+    dns: [10.0.0.2]
+    dns_search: [example.org]
+    ulimits: { nofile: { soft: 1024, hard: -1 } }
+    group_add: [44]
 "#;
     std::fs::write(&server.jobs_file, file).unwrap();
     assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
@@ -233,7 +239,9 @@ jobs:
         "stop_signal": "SIGINT", "lost_limit": 5, "lost_after_ms": 120_000, "on_lost": "wait",
         "on_lost_timeout_ms": 10_800_000, "queue_timeout_ms": 240_000, "quarantine_timeout_ms": 432_000_000,
         "ping_interval_ms": 2_000, "unexpected_retry_delay_ms": 7_000, "log_max_bytes": 1 << 20,
-        "log_mask": ["key=\\w+"], "input_bytes": 15,
+        "log_mask": ["key=\\w+"], "input_bytes": 15, "hostname": "report", "extra_hosts": ["db:host-gateway"],
+        "dns": ["10.0.0.2"], "dns_search": ["example.org"], "ulimits": {"nofile": {"soft": 1_024, "hard": -1}},
+        "group_add": ["44"],
     });
     let usual = serde_json::json!({
         "tmpfs": null, "shm_bytes": null, "read_only": false, "cap_add": null, "cap_drop": null, "init": true,
@@ -241,7 +249,7 @@ jobs:
         "stop_signal": null, "lost_limit": 3, "lost_after_ms": 60_000, "on_lost": "retry", "self_fence_ms": null,
         "on_lost_timeout_ms": null, "queue_timeout_ms": null, "quarantine_timeout_ms": null,
         "ping_interval_ms": null, "unexpected_retry_delay_ms": null, "log_max_bytes": 64 << 20, "log_mask": null,
-        "input_bytes": null,
+        "input_bytes": null, "hostname": null, "extra_hosts": null, "ulimits": null, "group_add": null,
     });
     for (name, expected, factor) in [("full", full, 1_500), ("plain", usual, 2_000)] {
         let shown = server.get(&format!("/api/definitions/{name}")).await.json();

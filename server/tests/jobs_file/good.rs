@@ -321,6 +321,9 @@ fn validate(root: &Value, schema: &Value, value: &Value) -> Result<(), String> {
 }
 
 fn fits(pattern: &str, key: &str) -> bool {
+    if let Some(names) = pattern.strip_prefix("^(").and_then(|it| it.strip_suffix(")$")) {
+        return names.split('|').any(|name| name == key);
+    }
     match pattern {
         "^x-" => key.starts_with("x-"),
         "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" => {

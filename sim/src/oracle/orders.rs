@@ -30,7 +30,7 @@ struct Waiting {
 impl LocalQueue {
     pub(super) fn hear(&mut self, order: &Order) {
         match order {
-            Order::Definitions(list) => {
+            Order::Definitions(list) | Order::ExtendedDefinitions(list) => {
                 let asks = list.iter().map(|it| (it.revision, it.container.ask_before_start));
                 self.asks.extend(asks);
             }

@@ -30,7 +30,7 @@ impl World {
                 let container = definition.container.clone();
                 let definition =
                     Definition { revision: definition.revision, name: definition.name.clone(), container };
-                self.send(session, Order::Definitions(vec![definition]));
+                self.send(session, Order::define(definition));
             }
             Effect::Enqueue(session, grants) => {
                 if self.connection_of(session).is_none() {

@@ -142,7 +142,7 @@ pub(crate) fn order(order: &Order) -> String {
         Order::Welcome(it) => {
             format!("welcome {}, worker {}, last report {}", short(it.session), it.worker, it.last_report)
         }
-        Order::Definitions(list) => {
+        Order::Definitions(list) | Order::ExtendedDefinitions(list) => {
             format!(
                 "definitions {}",
                 list.iter().map(|it| it.revision.0.to_string()).collect::<Vec<_>>().join(" ")

@@ -48,6 +48,12 @@ impl Reader<'_> {
             "volumes" => node.items().iter().for_each(|item| self.volume(item)),
             "tmpfs" => self.texts("tmpfs", node),
             "shm_size" => self.scalar("shm_size", node),
+            "hostname" => self.scalar("hostname", node),
+            "extra_hosts" => self.extra_hosts(node),
+            "dns" => self.texts("dns", node),
+            "dns_search" => self.texts("dns_search", node),
+            "ulimits" => node.pairs().iter().for_each(|limit| self.ulimit(limit)),
+            "group_add" => self.texts("group_add", node),
             "cap_add" => self.texts("cap_add", node),
             "cap_drop" => self.texts("cap_drop", node),
             "user" => self.scalar("user", node),
@@ -117,6 +123,37 @@ impl Reader<'_> {
         };
         let items = texts.into_iter().map(|text| self.template(text)).collect();
         self.draft.set(key, Yaml::List(items));
+    }
+
+    fn extra_hosts(&mut self, node: &Node) {
+        match &node.value {
+            Value::Map(pairs) => {
+                for pair in pairs {
+                    let texts: Vec<&str> = match &pair.value.value {
+                        Value::List(items) => items.iter().filter_map(|item| item.text()).collect(),
+                        _ => pair.value.text().into_iter().collect(),
+                    };
+                    for address in texts {
+                        let item = self.template(&format!("{}:{address}", pair.key));
+                        self.draft.push("extra_hosts", item);
+                    }
+                }
+            }
+            _ => self.texts("extra_hosts", node),
+        }
+    }
+
+    fn ulimit(&mut self, limit: &Pair) {
+        let node = &*limit.value;
+        if limit.key == "core" {
+            self.draft
+                .drop_with_note(format!("line {}: ulimits.core: containers write no core dumps", limit.line));
+            return;
+        }
+        let bounds =
+            node.pairs().iter().filter_map(|it| Some((it.key.clone(), Yaml::plain(it.value.text()?))));
+        let value = node.text().map_or_else(|| Yaml::Map(bounds.collect()), Yaml::plain);
+        self.draft.insert("ulimits", limit.key.clone(), value);
     }
 
     fn words(&mut self, key: &'static str, pair: &Pair) {
@@ -344,7 +381,7 @@ impl Reader<'_> {
 }
 
 /// Keys without a counterpart, with the reason.
-const REASONS: [(&str, &str); 18] = [
+const REASONS: [(&str, &str); 17] = [
     ("ports", "a job is not reached from outside"),
     ("expose", "a job is not reached from outside"),
     ("depends_on", "\"after\" of a submission names the jobs to wait for; \"hooks\" name jobs that follow"),
@@ -362,5 +399,4 @@ const REASONS: [(&str, &str); 18] = [
     ("extends", "write the keys of the other service here"),
     ("profiles", "\"enabled: false\" switches a definition off"),
     ("scale", "submit several jobs instead"),
-    ("hostname", "the container's id is its host name"),
 ];

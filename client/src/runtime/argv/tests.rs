@@ -5,7 +5,8 @@ mod reading;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use protocol::container::Resources;
+use protocol::container::{ContainerOptions, Resources};
+use protocol::wire::Unsent;
 use protocol::{ClusterId, Fence, JobId, Nonce, Revision, WorkerId};
 
 use super::*;
@@ -34,6 +35,20 @@ fn spec() -> ContainerSpec {
     }
 }
 
+fn ulimit(name: &str, soft: i64, hard: i64) -> Ulimit {
+    Ulimit { name: name.into(), soft, hard }
+}
+
+#[test]
+fn limits_that_would_let_a_core_dump_be_written_are_refused() {
+    for name in ["core", "nofile=1 --privileged", ""] {
+        let options = ContainerOptions { ulimits: vec![ulimit(name, -1, -1)], ..ContainerOptions::default() };
+        let line =
+            docker_run(&launch(ContainerSpec { options: Unsent(options), ..spec() }, None), MEMBERSHIP, None);
+        assert_eq!(line.unwrap_err().field, "ulimits", "{name}");
+    }
+}
+
 #[test]
 fn the_whole_line_is_as_documented() {
     let all = ContainerSpec {
@@ -59,6 +74,14 @@ fn the_whole_line_is_as_documented() {
             pids: Some(99),
         },
         stop_signal: Some("SIGINT".into()),
+        options: Unsent(ContainerOptions {
+            hostname: Some("report".into()),
+            extra_hosts: vec![("db".into(), "host-gateway".into()), ("six".into(), "::1".into())],
+            dns: vec!["10.0.0.2".into()],
+            dns_search: vec!["example.org".into()],
+            ulimits: vec![ulimit("memlock", -1, -1), ulimit("nofile", 1_024, 65_536)],
+            group_add: vec!["44".into()],
+        }),
         ..spec()
     };
     let body = Overrides { args: vec!["--".into()], ..Overrides::default() };
@@ -68,7 +91,8 @@ fn the_whole_line_is_as_documented() {
         --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
         --stop-timeout 2 --log-driver json-file --log-opt max-size=67108864 --log-opt max-file=2 --security-opt no-new-privileges \
         --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT \
-        --tmpfs=/tmp:rw,exec --cap-drop=ALL --mount=type=bind,\"source=/a,b\",target=/c,readonly \
+        --tmpfs=/tmp:rw,exec --cap-drop=ALL --hostname=report --add-host=db:host-gateway --add-host=six:::1 --dns=10.0.0.2 \
+        --dns-search=example.org --group-add=44 --ulimit=memlock=-1:-1 --ulimit=nofile=1024:65536 --mount=type=bind,\"source=/a,b\",target=/c,readonly \
         --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --shm-size=134217728 --read-only \
         --entrypoint=/app -- app:1 -v --privileged a b --";
     assert_eq!(line.args.join(" "), expected);

@@ -3,7 +3,9 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::container::{ContainerSpec, INPUT_BYTES_MAX, LOG_MASK_BYTES_MAX, LOG_MASKS_MAX, MEMORY_BYTES_MAX};
+use crate::container::{
+    ContainerOptions, ContainerSpec, INPUT_BYTES_MAX, LOG_MASK_BYTES_MAX, LOG_MASKS_MAX, MEMORY_BYTES_MAX,
+};
 use crate::wire::values::{Checked, duration, ensure, inner};
 
 /// The lists of a definition fit into a frame. A server checks this when it reads a definition.
@@ -35,7 +37,17 @@ pub fn container_fits(spec: &ContainerSpec) -> Checked {
     ensure(input <= INPUT_BYTES_MAX, "input", || {
         format!("it has {input} bytes, at most {INPUT_BYTES_MAX} are allowed")
     })?;
+    options_fit(&spec.options)?;
     duration("pull_timeout", spec.pull_timeout)?;
     duration("stop_grace", spec.stop_grace)?;
     spec.self_fence.map_or(Ok(()), |fence| duration("self_fence", fence))
+}
+
+/// Names of limits and their numbers are checked by the worker as it uses them.
+fn options_fit(options: &ContainerOptions) -> Checked {
+    inner("extra_hosts", options.extra_hosts.len())?;
+    inner("dns", options.dns.len())?;
+    inner("dns_search", options.dns_search.len())?;
+    inner("ulimits", options.ulimits.len())?;
+    inner("group_add", options.group_add.len())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_protocol::container::{Overrides, PullPolicy, Resources, Volume};
+use longshore_protocol::container::{ContainerOptions, Overrides, PullPolicy, Resources, Ulimit, Volume};
 use longshore_protocol::order::{
     Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
     Refused, StopCause, Welcome,
@@ -10,9 +10,10 @@ use longshore_protocol::order::{
 use longshore_protocol::registry::RegistryLogin;
 use longshore_protocol::report::Stream;
 use longshore_protocol::secret::{AttemptSecrets, SecretValue, SecretValues};
+use longshore_protocol::wire::Unsent;
 use longshore_protocol::{ContainerSpec, Epoch, Order, ReportNo, RuntimeKind, SessionId, WorkerId};
 
-use super::{CLUSTER, OTHER, QUEUED, REVISION, RUNNING, Sample, TOKEN, list, pair, single};
+use super::{CLUSTER, Notes, OTHER, QUEUED, REVISION, RUNNING, Sample, TOKEN, list, pair, single};
 
 /// Every order, by tag.
 pub(crate) fn orders() -> Vec<Sample<Order>> {
@@ -29,6 +30,7 @@ pub(crate) fn orders() -> Vec<Sample<Order>> {
         output_acknowledge(),
         refused(),
         go_away(),
+        extended_definitions(),
     ]
 }
 
@@ -57,7 +59,7 @@ fn welcome() -> Sample<Order> {
     })
 }
 
-fn definitions() -> Sample<Order> {
+fn definition() -> Definition {
     let container = ContainerSpec {
         runtime: RuntimeKind::Docker,
         image: "alpine:3.20".to_owned(),
@@ -92,31 +94,46 @@ fn definitions() -> Sample<Order> {
         log_bytes_max: 64 << 20,
         log_mask: vec!["key=[0-9a-f]+".to_owned()],
         input: Some("{}".to_owned()),
+        options: Default::default(),
     };
-    let it = Definition { revision: REVISION, name: "hello-world".to_owned(), container };
-    list(Order::Definitions, vec![it], |notes, it| {
-        let spec = &it.container;
-        let notes = notes.id("revision", &it.revision).field("name", &it.name);
-        let notes = fields!(
-            notes,
-            spec,
-            runtime,
-            image,
-            entrypoint,
-            command,
-            environment,
-            working_dir,
-            user,
-            volumes
-        );
-        let notes = fields!(
-            notes, spec, network, tmpfs, shm_bytes, read_only, cap_add, cap_drop, init, platform, labels
-        );
-        let notes = fields!(notes, spec, pull_policy, pull_timeout);
-        let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids, gpus, custom);
-        let notes = fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence);
-        fields!(notes, spec, log_bytes_max, log_mask, input)
+    Definition { revision: REVISION, name: "hello-world".to_owned(), container }
+}
+
+fn definitions() -> Sample<Order> {
+    list(Order::Definitions, vec![definition()], definition_fields)
+}
+
+fn extended_definitions() -> Sample<Order> {
+    let mut it = definition();
+    it.container.options = Unsent(ContainerOptions {
+        hostname: Some("press".to_owned()),
+        extra_hosts: vec![pair("db", "host-gateway")],
+        dns: vec!["10.0.0.2".to_owned()],
+        dns_search: vec!["example.org".to_owned()],
+        ulimits: vec![Ulimit { name: "nofile".to_owned(), soft: 1_024, hard: -1 }],
+        group_add: vec!["44".to_owned()],
+    });
+    list(Order::ExtendedDefinitions, vec![it], |notes, it| {
+        let notes = definition_fields(notes, it);
+        let options = &it.container.options;
+        let notes = fields!(notes, options, hostname, extra_hosts, dns, dns_search)
+            .count("ulimits", &options.ulimits);
+        let ulimit = |notes: Notes, it: &Ulimit| fields!(notes, it, name, soft, hard);
+        fields!(options.ulimits.iter().fold(notes, ulimit), options, group_add)
     })
+}
+
+fn definition_fields(notes: Notes, it: &Definition) -> Notes {
+    let spec = &it.container;
+    let notes = notes.id("revision", &it.revision).field("name", &it.name);
+    let notes =
+        fields!(notes, spec, runtime, image, entrypoint, command, environment, working_dir, user, volumes);
+    let notes =
+        fields!(notes, spec, network, tmpfs, shm_bytes, read_only, cap_add, cap_drop, init, platform, labels);
+    let notes = fields!(notes, spec, pull_policy, pull_timeout);
+    let notes = fields!(notes, spec.resources, cpus_milli, memory_bytes, pids, gpus, custom);
+    let notes = fields!(notes, spec, stop_signal, stop_grace, ask_before_start, self_fence);
+    fields!(notes, spec, log_bytes_max, log_mask, input)
 }
 
 fn enqueue() -> Sample<Order> {

@@ -12,6 +12,8 @@ use super::{ConditionsId, Need, NeedKeys, ReservationId};
 pub struct ClassFacts {
     /// Runtimes that answer, ordered.
     pub runtimes: Vec<RuntimeKind>,
+    /// The protocol version of their sessions.
+    pub protocol: u16,
     /// Labels that some need names, ordered by name.
     pub labels: Vec<(String, String)>,
     /// Exclusive labels, ordered.
@@ -32,9 +34,16 @@ impl ClassFacts {
     #[must_use]
     pub fn meets(&self, need: &Need, keys: NeedKeys) -> bool {
         self.runtimes.contains(&need.runtime)
+            && self.meets_by_protocol(need)
             && self.meets_by_labels(need)
             && self.meets_by_resources(keys)
             && self.meets_by_conditions(keys)
+    }
+
+    /// Workers of this class are new enough for the containers of the definition.
+    #[must_use]
+    pub const fn meets_by_protocol(&self, need: &Need) -> bool {
+        self.protocol >= need.protocol
     }
 
     /// Workers of this class offer as much as the reservation.

@@ -16,6 +16,8 @@ use crate::reservation::Reservation;
 pub struct Need {
     /// The runtime of its jobs.
     pub runtime: RuntimeKind,
+    /// The lowest protocol version of a worker that can run them.
+    pub protocol: u16,
     /// Conditions on labels.
     pub requires: Vec<LabelRule>,
     /// Weighted conditions.
@@ -39,6 +41,7 @@ impl Need {
         let rules = &definition.placement;
         Self {
             runtime: definition.runtime(),
+            protocol: definition.container.protocol_version(),
             requires: rules.requires.clone(),
             prefers: rules.prefers.clone(),
             workers: workers.to_vec(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::container::{ContainerSpec, MEMORY_BYTES_MAX, Resources, RuntimeKind};
 use protocol::resources::{RESOURCE_NAME_BYTES_MAX, RESOURCES_MAX, is_resource_name};
 use protocol::signal;
+use protocol::wire::Unsent;
 use scheduler::params::Word;
 
 use super::fault::{Code, Position};
@@ -13,7 +14,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
-use super::{command_advice, image, input, log, pairs, volume};
+use super::{command_advice, container_options, image, input, log, pairs, volume};
 
 /// The places of a job that name parameters and secrets.
 #[derive(Debug, Default)]
@@ -73,6 +74,7 @@ pub(super) fn read(
         log_bytes_max: log.bytes_max,
         log_mask: log.mask,
         input: scope.find("input").and_then(|node| input::read(node, reader)),
+        options: Unsent(container_options::read(scope, reader)),
     };
     let profile = scope.find("profile").and_then(|node| reader.choice(node, &keys::PROFILES));
     if profile == Some(keys::Profile::Restricted) {

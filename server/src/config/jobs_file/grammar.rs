@@ -131,20 +131,28 @@ fn open_quote(text: &str) -> Option<(char, usize)> {
 
 /// `user[:group]`, by name or number.
 pub(super) fn user(text: &str) -> Checked<()> {
-    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && !name.starts_with(['-', '.'])
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-            // Docker's own limit.
-            && (!is_number(name) || name.parse::<i32>().is_ok())
-    };
     matches_form(
         text,
-        text.split(':').count() <= 2 && text.split(':').all(is_name),
+        text.split(':').count() <= 2 && text.split(':').all(is_account),
         "user or user:group, by name or a number up to 2147483647",
     )?;
     argument(text)
+}
+
+/// A group, by name or number.
+pub(super) fn group(text: &str) -> Checked<()> {
+    matches_form(text, is_account(text), "a group, by name or a number up to 2147483647")?;
+    argument(text)
+}
+
+/// The name or the number of a user or a group.
+fn is_account(text: &str) -> bool {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    !text.is_empty()
+        && !text.starts_with(['-', '.'])
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        // Docker's own limit.
+        && (!is_number || text.parse::<i32>().is_ok())
 }
 
 /// An absolute path inside of a container.

@@ -17,7 +17,8 @@ pub(super) use choices::{
 pub(super) use misnomers::MISNOMERS;
 pub(super) use ranges::{
     AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, FACTOR_MILLI_MAX,
-    GPUS, LOSSES, PIDS, PING_MIN, PRIORITIES, RETRIES, Range, SUCCESS_EXIT_CODES, TIMEOUT, WEIGHTS, range,
+    GPUS, LOSSES, PIDS, PING_MIN, PRIORITIES, RETRIES, Range, SUCCESS_EXIT_CODES, TIMEOUT, ULIMIT, WEIGHTS,
+    range,
 };
 pub(super) use shape::{Key, Shape, key};
 
@@ -37,6 +38,14 @@ pub(super) const JOB: &[Key] = &[
     key("user", Shape::LooseText, "user[:group], by name or number."),
     key("volumes", Shape::Volumes, "Bind mounts and named volumes: source:target[:ro], or a map."),
     key("network", Shape::Text, "The network to join; bridge if absent."),
+    key("hostname", Shape::Text, "The name of the container within itself; its own id if absent."),
+    key(
+        "extra_hosts",
+        Shape::Hosts,
+        "Names and their addresses: a map, or a list of NAME:ADDRESS; host-gateway is the worker's machine.",
+    ),
+    key("dns", Shape::Texts, "Addresses of name servers; those of the engine if absent."),
+    key("dns_search", Shape::Texts, "Domains in which short names are looked up."),
     key("tmpfs", Shape::Texts, "Memory file systems: a path, with options after a colon."),
     key("shm_size", Shape::Size, "The size of /dev/shm; 64m if absent."),
     key("read_only", Shape::Bool, "Whether the root file system of the container is read-only."),
@@ -52,6 +61,12 @@ pub(super) const JOB: &[Key] = &[
         Shape::Bool,
         "Whether a small init is process 1, so that SIGTERM reaches the program; true if absent.",
     ),
+    key(
+        "ulimits",
+        Shape::Ulimits,
+        "Limits of each process: a map of names to numbers, or to {soft, hard}; -1 is none.",
+    ),
+    key("group_add", Shape::LooseTexts, "Further groups of the program, by name or number."),
     key("platform", Shape::Text, "os/arch[/variant]."),
     key("labels", Shape::Pairs, "Labels for the container: a map, or a list of name=value."),
     key(
@@ -314,6 +329,12 @@ pub(super) const VOLUME: &[Key] = &[
 pub(super) const SECRET_REFERENCE: &[Key] =
     &[key("secret", Shape::Text, "The name of a secret of the server.")];
 
+/// The keys of a limit in its long form.
+pub(super) const ULIMIT_BOUNDS: &[Key] = &[
+    key("soft", Shape::Integer(ULIMIT), "The limit that holds."),
+    key("hard", Shape::Integer(ULIMIT), "A process may raise its limit up to this."),
+];
+
 /// Other names of keys.
 pub(super) const ALIASES: [(&str, &str); 4] = [
     ("max_unexpected_retries", "lost_limit"),
@@ -343,12 +364,18 @@ pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
     ("image", NO_IMAGE),
     ("user", "it runs as the worker's user"),
     ("volumes", NO_FILES),
-    ("network", "it has the network of the worker's machine"),
+    ("network", NO_NETWORK),
+    ("hostname", NO_NETWORK),
+    ("extra_hosts", NO_NETWORK),
+    ("dns", NO_NETWORK),
+    ("dns_search", NO_NETWORK),
     ("tmpfs", NO_FILES),
     ("shm_size", NO_FILES),
     ("read_only", NO_FILES),
     ("cap_add", NO_RIGHTS),
     ("cap_drop", NO_RIGHTS),
+    ("ulimits", "it has the limits of the worker"),
+    ("group_add", NO_RIGHTS),
     ("profile", NO_RIGHTS),
     ("init", "there is no container that it would be process 1 of"),
     ("platform", NO_IMAGE),
@@ -358,6 +385,7 @@ pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
     ("resources", "nothing bounds what it uses"),
 ];
 const NO_IMAGE: &str = "it has no image, but is a program of the worker's machine";
+const NO_NETWORK: &str = "it has the names and the network of the worker's machine";
 const NO_FILES: &str = "it has the files of the worker's machine";
 const NO_RIGHTS: &str = "it has the rights of the worker's user";
 

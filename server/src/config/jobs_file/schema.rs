@@ -3,6 +3,7 @@
 //! It is looser than the reader where a schema cannot express a rule: grammars of values, dependencies between keys, and `${VAR}`, which
 //! may stand for anything.
 
+use protocol::container::ULIMITS;
 use serde_json::{Map, Value, json};
 
 use super::keys::{self, Key, Range, Shape};
@@ -94,6 +95,19 @@ fn shape(shape: &Shape) -> Value {
         Shape::Choice(names) => choice(names()),
         Shape::Choices(names) => one_or_list(choice(names())),
         Shape::Volumes => json!({ "type": "array", "items": { "anyOf": [text(), part(keys::VOLUME)] } }),
+        Shape::Hosts => json!({
+            "anyOf": [
+                { "type": "object", "additionalProperties": one_or_list(text()) },
+                { "type": "array", "items": { "type": "string", "pattern": "[:=]" } },
+            ],
+        }),
+        Shape::Ulimits => json!({
+            "type": "object",
+            "patternProperties": {
+                (format!("^({})$", ULIMITS.join("|"))): { "anyOf": [integer(keys::ULIMIT), part(keys::ULIMIT_BOUNDS)] },
+            },
+            "additionalProperties": false,
+        }),
         Shape::Schedules => one_or_list(json!({ "anyOf": [text(), part(keys::time::SCHEDULE)] })),
         Shape::Conditions => json!({
             "anyOf": [

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::container::{PullPolicy, Volume};
+use protocol::container::{PullPolicy, Ulimit, Volume};
 use scheduler::definition::{Definition, Expect, OnLost, RetryOn, RetryPolicy};
 use scheduler::expectations::ExpectationRow;
 use scheduler::hooks::{HookEvent, Hooks};
@@ -36,6 +36,7 @@ pub(crate) fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
 pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shapes::Definition {
     let definition = &entry.definition;
     let (container, loss) = (&definition.container, &definition.loss);
+    let options = &container.options;
     shapes::Definition {
         name: definition.name.clone(),
         revision: definition.revision.to_string(),
@@ -63,6 +64,12 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         user: container.user.clone(),
         volumes: container.volumes.iter().map(volume).collect(),
         network: container.network.clone(),
+        hostname: options.hostname.clone(),
+        extra_hosts: options.extra_hosts.iter().map(|(name, address)| format!("{name}:{address}")).collect(),
+        dns: options.dns.clone(),
+        dns_search: options.dns_search.clone(),
+        ulimits: options.ulimits.iter().map(ulimit).collect(),
+        group_add: options.group_add.clone(),
         tmpfs: container.tmpfs.clone(),
         shm_bytes: container.shm_bytes,
         read_only: container.read_only,
@@ -250,6 +257,10 @@ fn rate_limit(rule: &RateLimit) -> shapes::RateLimit {
 fn volume(volume: &Volume) -> String {
     let suffix = if volume.read_only { ":ro" } else { "" };
     format!("{}:{}{suffix}", volume.source, volume.target)
+}
+
+fn ulimit(ulimit: &Ulimit) -> (String, shapes::Ulimit) {
+    (ulimit.name.clone(), shapes::Ulimit { soft: ulimit.soft, hard: ulimit.hard })
 }
 
 const fn pull_policy(policy: PullPolicy) -> &'static str {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use longshore_server::config::jobs_file::{Environment, load, parse};
 use longshore_server::retention_rule::RetentionRule;
-use protocol::container::{PullPolicy, Resources, Volume};
+use protocol::container::{ContainerOptions, PullPolicy, Resources, Ulimit, Volume};
+use protocol::wire::Unsent;
 use protocol::{ContainerSpec, RuntimeKind};
 use scheduler::definition::{Definition, Expect, LossPolicy, RetryPolicy, WaitLimits};
 use scheduler::limits::rules::LimitRules;
@@ -98,6 +99,12 @@ fn every_key_of_the_container_arrives() {
     runtime: docker
     log: {max_bytes: 1m, mask: [b+, '$(key|token)=\\S+', b+]}
     input: {z: [1, 2.50, -3e2, true, ~, '7'], a: {deep: '$${NAME}'}, '1': ''}
+    hostname: report
+    extra_hosts: ['db:10.0.0.5', 'six=[::1]', 'gate:host-gateway']
+    dns: 10.0.0.2
+    dns_search: [example.org, lan]
+    ulimits: {nofile: {soft: 1024, hard: 65536}, memlock: -1}
+    group_add: [44, audio]
 ",
     );
     let text = |text: &str| Some(text.to_owned());
@@ -146,6 +153,17 @@ fn every_key_of_the_container_arrives() {
         log_bytes_max: 1 << 20,
         log_mask: texts(&["$(key|token)=\\S+", "b+"]),
         input: text(r#"{"1":"","a":{"deep":"${NAME}"},"z":[1,2.5,-300.0,true,null,"7"]}"#),
+        options: Unsent(ContainerOptions {
+            hostname: text("report"),
+            extra_hosts: vec![pair("db", "10.0.0.5"), pair("six", "::1"), pair("gate", "host-gateway")],
+            dns: texts(&["10.0.0.2"]),
+            dns_search: texts(&["example.org", "lan"]),
+            ulimits: vec![
+                Ulimit { name: "memlock".to_owned(), soft: -1, hard: -1 },
+                Ulimit { name: "nofile".to_owned(), soft: 1_024, hard: 65_536 },
+            ],
+            group_add: texts(&["44", "audio"]),
+        }),
     };
     assert_eq!(definition.container, expected);
 }

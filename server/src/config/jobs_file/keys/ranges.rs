@@ -25,6 +25,9 @@ pub(in crate::config::jobs_file) const PIDS: Range = range(2, 4_194_304);
 pub(in crate::config::jobs_file) const GPUS: Range = range(1, 64);
 pub(in crate::config::jobs_file) const AMOUNTS: Range = range(1, 1_000_000);
 
+/// A limit of the kernel; -1 is none.
+pub(in crate::config::jobs_file) const ULIMIT: Range = range(-1, i64::MAX);
+
 /// The longest duration, unless a key says otherwise.
 pub(in crate::config::jobs_file) const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// The longest duration of an expectation: a yearly job has a month to spare.

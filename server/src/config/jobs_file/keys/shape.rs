@@ -43,6 +43,10 @@ pub(in crate::config::jobs_file) enum Shape {
     /// `full`, `none`, or a number from 0 to 1.
     Jitter,
     Volumes,
+    /// A map of names to addresses, or a list of `NAME:ADDRESS`.
+    Hosts,
+    /// A map of names to limits, each a number or a part.
+    Ulimits,
     /// A cron rule, a schedule, or a list of these.
     Schedules,
     Part(&'static [Key]),

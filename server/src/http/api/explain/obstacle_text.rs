@@ -107,6 +107,12 @@ impl ObstacleText<'_> {
             },
             Obstacle::Condition(index) => self.condition(index),
             Obstacle::NoRuntime => format!("it does not offer the runtime {}", self.runtime().name()),
+            Obstacle::TooOld => {
+                let version = self.facts.map(|facts| format!(" ({})", facts.version)).unwrap_or_default();
+                format!(
+                    "its version of Longshore{version} is too old for options of this container: upgrade the worker"
+                )
+            }
             Obstacle::Requirement(index) => self.requirement(index),
             Obstacle::Exclusive => match self.label(EXCLUSIVE) {
                 Some(labels) => {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Concurrency, Job, Limit, NotifyTarget, Pause, RateLimit, Reason, Schedule, Text, Time, Workers};
+use super::{
+    Concurrency, Job, Limit, NotifyTarget, Param, Pause, RateLimit, Reason, Schedule, Text, Time,
+    Ulimit, Workers,
+};
 
 /// A resolved definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -74,6 +77,24 @@ pub struct Definition {
     /// The network that it joins; absent: the bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// The name of the container within itself; absent: its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Names with addresses of their own, as `name:address`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra_hosts: Vec<String>,
+    /// Addresses of name servers; absent: the engine's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<String>,
+    /// Domains in which short names are looked up; absent: the engine's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns_search: Vec<String>,
+    /// Limits of each process, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ulimits: BTreeMap<String, Ulimit>,
+    /// Further groups of the program, by name or number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_add: Vec<String>,
     /// Memory file systems: a path, with options after a colon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmpfs: Vec<String>,
@@ -237,34 +258,6 @@ pub struct Definition {
     /// The last of its jobs that ended; in the answer about one definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_ended: Option<Job>,
-}
-
-/// A parameter.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Param {
-    /// Its name.
-    pub name: String,
-    /// `string`, `integer`, `number`, `boolean`, `duration`, `enum` or `list`.
-    #[serde(rename = "type")]
-    #[schema(value_type = String)]
-    pub kind: Text,
-    /// A submission must give it.
-    #[serde(default)]
-    pub required: bool,
-    /// The value of a job whose submission does not give it; `***` if it is secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default: Option<serde_json::Value>,
-    /// The values that it takes, in words.
-    pub allowed: String,
-    /// The values of an enum, or the items that a list may have.
-    #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
-    pub words: Vec<String>,
-    /// Free text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Its value is never shown.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub secret: bool,
 }
 
 /// The expectations of a definition.

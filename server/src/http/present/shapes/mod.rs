@@ -14,12 +14,14 @@ mod job;
 mod limit;
 mod members;
 mod notification;
+mod param;
 mod pause;
 mod pipeline;
 mod plan;
 mod problem;
 mod schedule;
 mod search;
+mod ulimit;
 mod usage;
 mod worker;
 mod worker_ref;
@@ -39,19 +41,21 @@ pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{
-    Definition, Expectation, Param, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
+    Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
 };
 pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
 pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, ListedJob, OutputBytes, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};
 pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, SentNotifications, TargetTest};
+pub use param::Param;
 pub use pause::Pause;
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};
+pub use ulimit::Ulimit;
 pub use usage::{JobUsage, Usage, UsagePoint};
 pub use worker::{Exclusion, ResourceAmounts, Runtime, Suspicion, Unmanaged, Worker, WorkerResources};
 pub use worker_ref::WorkerRef;
