@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Concurrency, Job, Limit, NotifyTarget, Param, Pause, RateLimit, Reason, Schedule, Text, Time,
-    Ulimit, Workers,
+    Concurrency, Job, Limit, NotifyTarget, Param, Pause, RateLimit, Reason, Schedule, Text, Time, Ulimit,
+    Workers,
 };
 
 /// A resolved definition.

@@ -40,9 +40,7 @@ pub use access::{AuditEntry, Caller, NewToken, Token};
 pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
-pub use definition::{
-    Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting,
-};
+pub use definition::{Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting};
 pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
 pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, ListedJob, OutputBytes, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};
