@@ -247,9 +247,10 @@ impl Engine {
                 self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
                 self.snapshot_urgent = true;
             }
-            Command::Backfill { definition, schedule, slots, interval, read_at, reply } => {
+            Command::Backfill { definition, schedule, slots, interval, submitted_by, read_at, reply } => {
                 let ticket = self.ticket(reply);
-                let request = BackfillRequest { ticket, definition, schedule, slots, interval, read_at };
+                let request =
+                    BackfillRequest { ticket, definition, schedule, slots, interval, submitted_by, read_at };
                 self.step(now, Input::Backfill(request));
             }
             Command::Explain { job, reply } => {

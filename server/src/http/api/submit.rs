@@ -131,6 +131,7 @@ async fn submit_and_answer(
         priority: job.priority.unwrap_or(definition.priority),
         timeout: job.timeout.map(presenter::timeout),
         retry_of: job.retry_of.map(|of| of.0),
+        submitted_by: Actor::current().token.as_deref().map(str::to_owned),
         labels: job.details.iter().flat_map(|details| details.labels.iter().cloned()).collect(),
         workers: presenter::asked_workers(job.narrowing.as_deref()),
         requires: presenter::asked_labels(job.narrowing.as_deref()),
@@ -182,13 +183,14 @@ fn complete(draft: shapes::Job, definition: &Definition, accepted: &Accepted) ->
     let created_at = Time(accepted.created_at);
     let name = definition.name.clone();
     let revision = definition.revision.to_string();
-    let shapes::Job { priority, timeout, retry_of, labels, workers, requires, .. } = draft;
+    let shapes::Job { priority, timeout, retry_of, submitted_by, labels, workers, requires, .. } = draft;
     // A job that was assigned at once is in its first attempt.
     let attempt_count = u32::from(accepted.state == JobState::Assigned);
     shapes::Job {
         priority,
         timeout,
         retry_of,
+        submitted_by,
         labels,
         workers,
         requires,

@@ -64,6 +64,10 @@ impl Archive for StandInEngine {
         Ok(known.map(|job| (job.row.job, job.row.definition.clone(), job.row.state)).collect())
     }
 
+    fn instants_for_followers(&self, _: &[JobId]) -> Result<Vec<(JobId, String)>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn pipeline(&self, _: JobId, _: usize) -> Result<Pipeline, ReadError> {
         Ok(Pipeline { jobs: Vec::new(), is_whole: true })
     }

@@ -4,12 +4,14 @@ use protocol::{JobId, Timestamp};
 use rusqlite::params;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
+use scheduler::hooks::PARENT_VARIABLE;
 use scheduler::results::ResultParams;
 use scheduler::step::{AddedJob, Note};
 
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
-use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows};
+use crate::store::PARENT_SLOT_VARIABLE;
+use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows, schedules};
 
 impl TransactionWriter<'_> {
     /// Stores labels, overrides and parameters of a job, and the workers that it asks for. Returns the bit flags for `jobs.details`.
@@ -26,6 +28,15 @@ impl TransactionWriter<'_> {
         if detail_flags == 0 {
             return Ok(0);
         }
+        let environment = match self.instant_of_chain(added, &overrides.environment)? {
+            None => json_column::code(&overrides.environment),
+            Some(at) => {
+                let variable = (PARENT_SLOT_VARIABLE.to_owned(), at);
+                json_column::code(
+                    &overrides.environment.iter().cloned().chain([variable]).collect::<Vec<_>>(),
+                )
+            }
+        };
         self.connection
             .prepare_cached(
                 "INSERT INTO details (job, labels, environment, args, input, params, filled_in, narrowing)
@@ -34,7 +45,7 @@ impl TransactionWriter<'_> {
             .execute(params![
                 job,
                 json_column::code(&details.labels),
-                json_column::code(&overrides.environment),
+                environment,
                 json_column::code(&overrides.args),
                 overrides.input,
                 param_rows::given_json(&details.params),
@@ -50,6 +61,18 @@ impl TransactionWriter<'_> {
                 .execute((name, value, job))?;
         }
         Ok(detail_flags)
+    }
+
+    /// The instant for the job of a hook: that of the job whose hook it is. The scheduler knows no slots of jobs.
+    fn instant_of_chain(
+        &self,
+        added: &AddedJob,
+        environment: &[(String, String)],
+    ) -> Result<Option<String>, Failure> {
+        // A retry has the variables of the job that it repeats, also if the parent is gone.
+        let parent = environment.iter().find(|(name, _)| name == PARENT_VARIABLE && added.retry_of.is_none());
+        let Some(parent) = parent.and_then(|(_, job)| job.parse().ok()) else { return Ok(None) };
+        Ok(schedules::for_followers(self.connection, JobId(parent))?)
     }
 
     /// Adds the parameters that a job takes from the results of the jobs that it came after, and a note about those that are left out.
