@@ -136,6 +136,7 @@ async fn retries_and_followers_work_on_the_slot_of_the_first_job() {
 
     // The retry has the slot, and does not take it.
     let retried = running.api.post(&format!("/api/jobs/{first}/retry"), None).await;
+    assert_eq!((&retried["schedule"], &retried["scheduled_at"]), (&json!("once"), &json!(AT)), "{retried}");
     let second = retried["id"].as_u64().unwrap();
     assert_eq!(output(second).await, format!("once {AT}\n"));
     let shown = running.api.get(&format!("/api/jobs/{second}")).await;

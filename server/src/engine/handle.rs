@@ -107,7 +107,7 @@ pub enum Command {
         /// From the earliest start of a job to that of the next one.
         interval: Duration,
         /// The name of the requester, if it is known.
-        submitted_by: Option<Arc<str>>,
+        by: Option<Arc<str>>,
         /// The last commit that the reading had seen.
         read_at: GroupNo,
         /// Receives the answer after its commit.
@@ -277,12 +277,11 @@ impl Handle {
         schedule: ScheduleId,
         slots: Vec<Timestamp>,
         interval: Duration,
-        submitted_by: Option<Arc<str>>,
+        by: Option<Arc<str>>,
         read_at: GroupNo,
     ) -> Result<Answer, Busy> {
-        let command =
-            |reply| Command::Backfill { definition, schedule, slots, interval, submitted_by, read_at, reply };
-        self.ask(command).await
+        self.ask(|reply| Command::Backfill { definition, schedule, slots, interval, by, read_at, reply })
+            .await
     }
 
     /// Waits until a job has ended; `None` if it is not live (the archive may know it).

@@ -1,7 +1,9 @@
 //! The variables that tell a container the slot of a schedule. They are stored with a job, so its retry has them, too.
 
-use protocol::Timestamp;
+use protocol::{JobId, Timestamp};
+use scheduler::hooks::PARENT_VARIABLE;
 use scheduler::schedule::{SCHEDULE_VARIABLE, SLOT_VARIABLE};
+use scheduler::step::AddedJob;
 
 use super::JobSlot;
 
@@ -26,6 +28,14 @@ pub fn slot_in(environment: &[(String, String)]) -> Option<JobSlot> {
 #[must_use]
 pub fn instant_for_followers(environment: &[(String, String)]) -> Option<&str> {
     value(environment, SLOT_VARIABLE).or_else(|| value(environment, PARENT_SLOT_VARIABLE))
+}
+
+/// The parent of the job of a hook. The store adds the parent's instant to the job's variables, as the scheduler knows no slots of jobs.
+#[must_use]
+pub fn hook_parent(added: &AddedJob) -> Option<JobId> {
+    // A retry has the variables of the job that it repeats, also if the parent is gone.
+    let details = added.details.as_ref().filter(|_| added.retry_of.is_none())?;
+    value(&details.overrides.environment, PARENT_VARIABLE)?.parse().ok().map(JobId)
 }
 
 fn value<'e>(environment: &'e [(String, String)], name: &str) -> Option<&'e str> {

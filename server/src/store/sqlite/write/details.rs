@@ -1,19 +1,42 @@
-//! Writes the details that only some jobs have: labels, overrides, parameters.
+//! Writes the details that only some jobs have: their requester, labels, overrides, parameters.
+
+use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 use rusqlite::params;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
-use scheduler::hooks::PARENT_VARIABLE;
 use scheduler::results::ResultParams;
 use scheduler::step::{AddedJob, Note};
 
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
-use crate::store::PARENT_SLOT_VARIABLE;
+use crate::store::sqlite::blocks::SEEN_SUBMITTER;
 use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows, schedules};
+use crate::store::{PARENT_SLOT_VARIABLE, hook_parent};
 
 impl TransactionWriter<'_> {
+    /// The number of the requester's name, for a job of this block.
+    pub(super) fn submitter(&mut self, name: Option<&Arc<str>>, block: i64) -> Result<Option<i64>, Failure> {
+        let Some(name) = name else { return Ok(None) };
+        let id = match self.cache.submitters.get(name) {
+            Some(id) => *id,
+            None => {
+                self.connection
+                    .prepare_cached("INSERT INTO submitters (name) VALUES (?1) ON CONFLICT DO NOTHING")?
+                    .execute([&**name])?;
+                let id = self
+                    .connection
+                    .prepare_cached("SELECT id FROM submitters WHERE name = ?1")?
+                    .query_row([&**name], |row| row.get(0))?;
+                self.cache.submitters.insert(Arc::clone(name), id);
+                id
+            }
+        };
+        self.index_block(SEEN_SUBMITTER, id, block)?;
+        Ok(Some(id))
+    }
+
     /// Stores labels, overrides and parameters of a job, and the workers that it asks for. Returns the bit flags for `jobs.details`.
     pub(super) fn insert_details(&mut self, job: i64, added: &AddedJob) -> Result<i64, Failure> {
         if added.details.is_none() && added.narrowing.is_none() {
@@ -28,7 +51,7 @@ impl TransactionWriter<'_> {
         if detail_flags == 0 {
             return Ok(0);
         }
-        let environment = match self.instant_of_chain(added, &overrides.environment)? {
+        let environment = match self.instant_of_chain(added)? {
             None => json_column::code(&overrides.environment),
             Some(at) => {
                 let variable = (PARENT_SLOT_VARIABLE.to_owned(), at);
@@ -63,16 +86,10 @@ impl TransactionWriter<'_> {
         Ok(detail_flags)
     }
 
-    /// The instant for the job of a hook: that of the job whose hook it is. The scheduler knows no slots of jobs.
-    fn instant_of_chain(
-        &self,
-        added: &AddedJob,
-        environment: &[(String, String)],
-    ) -> Result<Option<String>, Failure> {
-        // A retry has the variables of the job that it repeats, also if the parent is gone.
-        let parent = environment.iter().find(|(name, _)| name == PARENT_VARIABLE && added.retry_of.is_none());
-        let Some(parent) = parent.and_then(|(_, job)| job.parse().ok()) else { return Ok(None) };
-        Ok(schedules::for_followers(self.connection, JobId(parent))?)
+    /// The instant for the job of a hook: that of the job whose hook it is.
+    fn instant_of_chain(&self, added: &AddedJob) -> Result<Option<String>, Failure> {
+        let Some(parent) = hook_parent(added) else { return Ok(None) };
+        Ok(schedules::for_followers(self.connection, parent)?)
     }
 
     /// Adds the parameters that a job takes from the results of the jobs that it came after, and a note about those that are left out.

@@ -3,8 +3,6 @@
 //! Each says in its `WHERE` what the row must have been before; a row count other than one is a refusal, which names what was
 //! expected and what is there.
 
-use std::sync::Arc;
-
 use protocol::{JobId, Timestamp, Token, WorkerId};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OptionalExtension, params, params_from_iter};
@@ -15,7 +13,7 @@ use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Note, Updated};
 
 use super::{Failure, TransactionWriter, WriteResult};
 use crate::store::fold::{Expected, JobWrite, Waiting};
-use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_SUBMITTER};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME};
 use crate::store::sqlite::member_counts::NO_ROW;
 use crate::store::sqlite::{codes, json_column, notes, rows, usage_column};
 
@@ -115,27 +113,6 @@ impl TransactionWriter<'_> {
             write.stopping.map(codes::of_stop),
         ])?;
         Ok(())
-    }
-
-    /// The number of the requester's name, for a job of this block.
-    fn submitter(&mut self, name: Option<&Arc<str>>, block: i64) -> Result<Option<i64>, Failure> {
-        let Some(name) = name else { return Ok(None) };
-        let id = match self.cache.submitters.get(name) {
-            Some(id) => *id,
-            None => {
-                self.connection
-                    .prepare_cached("INSERT INTO submitters (name) VALUES (?1) ON CONFLICT DO NOTHING")?
-                    .execute([&**name])?;
-                let id = self
-                    .connection
-                    .prepare_cached("SELECT id FROM submitters WHERE name = ?1")?
-                    .query_row([&**name], |row| row.get(0))?;
-                self.cache.submitters.insert(Arc::clone(name), id);
-                id
-            }
-        };
-        self.index_block(SEEN_SUBMITTER, id, block)?;
-        Ok(Some(id))
     }
 
     fn assign(&mut self, write: &JobWrite<'_>, assigned: &Assigned) -> WriteResult {
