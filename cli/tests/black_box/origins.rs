@@ -1,4 +1,4 @@
-//! Who made a job, and the slot that it is for, by the real program.
+//! The requester of a job, and the slot that it is for, by the real program.
 
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
