@@ -236,6 +236,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
             Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
         ),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
+        ("made by", view::optional(batch.submitted_by.as_ref())),
         ("eta", batch.eta.map(|eta| format!("in {}", view::until(eta, now))).unwrap_or_default()),
     ])?;
     if batch.max_failures_reached {

@@ -23,6 +23,7 @@ use crate::view::JobView as _;
   longshore ls --label customer=7 -o json      for programs
   longshore ls --since 30d -o csv > jobs.csv   for a spreadsheet
   longshore ls --schedule nightly -n 5         jobs that a schedule has made
+  longshore ls --by ci --since 1d              jobs that the token ci has made
   longshore ls --outcome oom_killed --ended-since 1d
   longshore ls -q --name 'resize-*'            the ids of all of them
   longshore ls --watch --state running         again at each change, until Ctrl-C")]
@@ -66,6 +67,9 @@ pub(crate) struct Filters {
     /// Only jobs that the schedule with this id has made.
     #[arg(long, value_name = "ID")]
     schedule: Option<String>,
+    /// Only jobs that the holder of this token, or proxy:USER, has made.
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
     /// Only jobs with this label.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Option<String>,
@@ -106,6 +110,7 @@ impl Filters {
             ("name", several(&self.name)),
             ("worker", self.worker.clone()),
             ("schedule", self.schedule.clone()),
+            ("submitted_by", self.by.clone()),
             ("label", self.label.clone()),
             ("outcome", several(&self.outcome)),
             ("exit_code", self.exit_code.map(|code| code.to_string())),

@@ -259,6 +259,9 @@ impl ParentFacts {
     }
 }
 
+/// The number of the parent, for the container of a hook's job.
+pub const PARENT_VARIABLE: &str = "LONGSHORE_PARENT_JOB";
+
 /// Prefix of the variables with the parent's facts.
 const PREFIX: &str = "LONGSHORE_PARENT_";
 

@@ -179,6 +179,8 @@ pub struct BackfillRequest {
     pub slots: Vec<Timestamp>,
     /// From the earliest start of a job to that of the next one.
     pub interval: Duration,
+    /// The name of the requester, if it is known.
+    pub submitted_by: Option<Arc<str>>,
     /// The last commit that the reading of the ledger had seen.
     pub read_at: GroupNo,
 }

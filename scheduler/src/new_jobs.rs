@@ -28,6 +28,8 @@ pub struct NewJob {
     pub run_at: Option<StartTime>,
     /// The ended job that this one repeats.
     pub retry_of: Option<JobId>,
+    /// The name of the requester; none if nobody is known, or no request makes it. Jobs of one request share the text.
+    pub submitted_by: Option<Arc<str>>,
     /// It waits for the ends of these jobs.
     pub after: Vec<Dependency>,
     /// An earlier job of its schedule, or the one that it replaces by its unique key, must end first. Never set by a request.
@@ -87,6 +89,15 @@ impl NewJobs {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Names the requester of all jobs.
+    pub fn set_submitted_by(&mut self, name: &Arc<str>) {
+        let jobs = match self {
+            Self::Each(jobs) => jobs.as_mut_slice(),
+            Self::Copies(job, _) => core::slice::from_mut(&mut **job),
+        };
+        jobs.iter_mut().for_each(|job| job.submitted_by = Some(Arc::clone(name)));
     }
 
     /// The jobs in order; a job that is kept once comes as often as it is asked for.

@@ -249,6 +249,8 @@ pub struct AddedJob {
     pub batch: Option<JobId>,
     /// The ended job that it repeats.
     pub retry_of: Option<JobId>,
+    /// The name of the requester; none if nobody is known, or no request made it. A member has none: its parent has it.
+    pub submitted_by: Option<Arc<str>>,
     /// The workers that it asks for; those of its parent if it is a member.
     pub narrowing: Option<Arc<Narrowing>>,
     /// Values of the keys of its definition's limits.

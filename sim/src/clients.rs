@@ -87,6 +87,7 @@ impl World {
                     schedule: schedule.id,
                     slots: open.map(|(slot, _)| slot).collect(),
                     interval,
+                    submitted_by: Some(REQUESTER.into()),
                     read_at: disk.group,
                 })
             }
@@ -101,6 +102,7 @@ impl World {
             priority: order.priority,
             timeout: order.timeout,
             run_at: order.delay.map(|delay| StartTime::At(now + delay)),
+            submitted_by: Some(REQUESTER.into()),
             narrowing: narrowing(number),
             details: Some(Box::new(JobDetails {
                 labels: vec![(LABEL.into(), (number % 3).to_string())],
@@ -163,6 +165,9 @@ impl World {
         self.oracle.answered(self.now, &self.server.disk, request, &answer);
     }
 }
+
+/// The requester of all jobs that no schedule and no hook makes.
+pub(crate) const REQUESTER: &str = "client";
 
 /// A client that was never answered gives up some day.
 const TRIES_MAX: u32 = 20;

@@ -59,7 +59,8 @@ impl JobView for Job {
     }
 
     fn wide_heading() -> Vec<&'static str> {
-        [&Self::HEADING[..], &[">PRIORITY", ">BATCH", "ACCEPTED", "LABELS"]].concat()
+        [&Self::HEADING[..], &[">PRIORITY", ">BATCH", "ACCEPTED", "BY", "SCHEDULE", "SLOT", "LABELS"]]
+            .concat()
     }
 
     fn wide_row(&self, now: Timestamp) -> Vec<String> {
@@ -67,6 +68,9 @@ impl JobView for Job {
             self.priority.to_string(),
             optional(self.batch.as_ref()),
             self.created_at.to_string(),
+            optional(self.submitted_by.as_ref()),
+            optional(self.schedule.as_ref()),
+            optional(self.scheduled_at.as_ref()),
             pairs(&self.labels),
         ];
         self.row(now).into_iter().chain(more).collect()

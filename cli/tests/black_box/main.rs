@@ -25,6 +25,7 @@ mod logging;
 mod metrics;
 mod notify;
 mod operators;
+mod origins;
 mod page_roles;
 mod pauses;
 mod pipelines;

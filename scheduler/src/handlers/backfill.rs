@@ -92,6 +92,7 @@ fn jobs_of(scheduler: &Scheduler, request: &BackfillRequest, target: &Target) ->
         revision: target.current.revision,
         run_at: Some(StartTime::After(request.interval.saturating_mul(index))),
         waits_for_earlier: one_at_a_time && (has_live || index > 0),
+        submitted_by: request.submitted_by.clone(),
         details: Some(Box::new(fire::details_at(&target.schedule, *slot))),
         ..NewJob::default()
     };

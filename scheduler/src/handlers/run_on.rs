@@ -272,6 +272,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
         timeout,
         batch: None,
         retry_of: None,
+        submitted_by: None,
         narrowing,
         keys,
         details: None,

@@ -271,6 +271,7 @@ pub(crate) fn add(
         timeout: new.timeout,
         batch,
         retry_of: new.retry_of,
+        submitted_by: new.submitted_by,
         narrowing: new.narrowing,
         keys: limit_keys.clone().map(Box::new),
         details: new.details,

@@ -36,10 +36,10 @@ pub use zone::Zone;
 pub const JITTER_MAX: Duration = Duration::from_secs(3_600);
 
 /// The slot of its job, for the container: RFC 3339, UTC, milliseconds.
-const SLOT_VARIABLE: &str = "LONGSHORE_SCHEDULED_AT";
+pub const SLOT_VARIABLE: &str = "LONGSHORE_SCHEDULED_AT";
 
 /// The id of the schedule that made its job, for the container.
-const SCHEDULE_VARIABLE: &str = "LONGSHORE_SCHEDULE_ID";
+pub const SCHEDULE_VARIABLE: &str = "LONGSHORE_SCHEDULE_ID";
 
 /// A rule in time with its zone, its limits, and what its jobs get beside the definition.
 #[derive(Clone, Debug, PartialEq)]

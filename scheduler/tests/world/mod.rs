@@ -421,7 +421,8 @@ impl World {
         let (definition, schedule) = (name.into(), ScheduleId::named(id));
         let read_at = GroupNo((self.steps.len() as u64).saturating_sub(behind));
         let ticket = self.ticket();
-        let request = BackfillRequest { ticket, definition, schedule, slots, interval, read_at };
+        let request =
+            BackfillRequest { ticket, definition, schedule, slots, interval, submitted_by: None, read_at };
         self.step(Input::Backfill(request));
     }
 

@@ -29,7 +29,8 @@ fn change_line(start: Timestamp, change: &Change) -> String {
     match change {
         Change::Added(it) => {
             let parent = it.details.as_ref().map(|details| parent_words(start, details)).unwrap_or_default();
-            format!("change j{} added {} due {}{parent}", it.job, it.state.name(), at(&it.due_at))
+            let by = it.submitted_by.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+            format!("change j{} added {} due {}{by}{parent}", it.job, it.state.name(), at(&it.due_at))
         }
         Change::Assigned(it) => {
             format!("change j{} assigned to worker {} attempt {}", it.token, it.worker, it.number)

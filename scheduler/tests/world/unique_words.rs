@@ -21,7 +21,7 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     Some(UniqueRule { key, on_duplicate, clear })
 }
 
-/// `priority=3 in=10s delay=10s label=tenant:acme param=size:large unique_key=a retry_of=j1 after=j2:failed,j3+succeeded on=w1,2 where=zone:a`
+/// `priority=3 in=10s delay=10s label=tenant:acme param=size:large unique_key=a retry_of=j1 by=ann after=j2:failed,j3+succeeded on=w1,2 where=zone:a`
 pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |job: &str| JobId(job.trim_start_matches('j').parse().unwrap());
@@ -37,6 +37,7 @@ pub(crate) fn new_job(world: &World, words: &[&str]) -> NewJob {
         unique_key: option("unique_key").map(Into::into),
         narrowing: crate::keys::narrowing(words),
         retry_of: option("retry_of").map(number),
+        submitted_by: option("by").map(Into::into),
         after: option("after").map(crate::dependency_words::after).unwrap_or_default(),
         ..NewJob::default()
     }

@@ -106,6 +106,8 @@ pub enum Command {
         slots: Vec<Timestamp>,
         /// From the earliest start of a job to that of the next one.
         interval: Duration,
+        /// The name of the requester, if it is known.
+        by: Option<Arc<str>>,
         /// The last commit that the reading had seen.
         read_at: GroupNo,
         /// Receives the answer after its commit.
@@ -275,9 +277,11 @@ impl Handle {
         schedule: ScheduleId,
         slots: Vec<Timestamp>,
         interval: Duration,
+        by: Option<Arc<str>>,
         read_at: GroupNo,
     ) -> Result<Answer, Busy> {
-        self.ask(|reply| Command::Backfill { definition, schedule, slots, interval, read_at, reply }).await
+        self.ask(|reply| Command::Backfill { definition, schedule, slots, interval, by, read_at, reply })
+            .await
     }
 
     /// Waits until a job has ended; `None` if it is not live (the archive may know it).

@@ -58,7 +58,7 @@ use crate::catalogue::Definitions;
 use crate::clock;
 use crate::events::{EventFeed, Events};
 use crate::metrics::Metrics;
-use crate::store::{CommitError, Group, LoadError, NotifyRules};
+use crate::store::{CommitError, Group, LoadError, NotifyRules, hook_parent};
 use dispatch::EffectDispatcher;
 use group::{GroupEffects, OpenGroup};
 use inputs::InputBatch;
@@ -247,9 +247,10 @@ impl Engine {
                 self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
                 self.snapshot_urgent = true;
             }
-            Command::Backfill { definition, schedule, slots, interval, read_at, reply } => {
+            Command::Backfill { definition, schedule, slots, interval, by: submitted_by, read_at, reply } => {
                 let ticket = self.ticket(reply);
-                let request = BackfillRequest { ticket, definition, schedule, slots, interval, read_at };
+                let request =
+                    BackfillRequest { ticket, definition, schedule, slots, interval, submitted_by, read_at };
                 self.step(now, Input::Backfill(request));
             }
             Command::Explain { job, reply } => {
@@ -318,8 +319,9 @@ impl Engine {
             restored::tell_of_skipped(change);
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
-                // The store adds how its predecessors ended.
+                // The store adds how its predecessors ended, and to the job of a hook the slot of its parent.
                 && !details.has_predecessors
+                && hook_parent(added).is_none()
             {
                 self.overrides.put(added.job, details.sent());
             }

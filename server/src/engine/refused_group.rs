@@ -208,6 +208,7 @@ mod tests {
                 timeout: None,
                 batch: Some(JobId(6)),
                 retry_of: None,
+                submitted_by: None,
                 narrowing: None,
                 keys: None,
                 details: Some(Box::new(JobDetails { overrides, labels: pair(), ..JobDetails::default() })),

@@ -9,6 +9,7 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note};
 use super::known::{EventSink, Known, PendingCount, is_loss};
 use super::live_jobs::JobFacts;
 use super::record::{AcceptedSubject, AttemptEnd, AttemptSubject, EndSubject, JobSubject, Subject};
+use crate::store::slot_in;
 
 impl Known {
     /// Follows a change of a job, and makes its events.
@@ -104,7 +105,11 @@ impl Known {
             return;
         }
         let labels = added.details.as_ref().map_or_else(Vec::new, |details| details.labels.clone());
-        let accepted = AcceptedSubject { labels, retry_of: added.retry_of };
+        let has_slot = added.retry_of.is_some() || self.fired.contains(&added.job);
+        let details = added.details.as_ref().filter(|_| has_slot);
+        let slot = details.and_then(|details| slot_in(&details.overrides.environment));
+        let submitted_by = added.submitted_by.clone();
+        let accepted = AcceptedSubject { labels, retry_of: added.retry_of, submitted_by, slot };
         if let Some(mut subject) = self.subject(added.job) {
             subject.accepted = Some(Box::new(accepted));
             sink.add(added.created_at, "job.accepted", Subject::Job(subject));

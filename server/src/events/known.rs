@@ -1,7 +1,7 @@
 //! The facts that the feed knows beside a group: names of definitions and workers, and the jobs that have not ended. It follows them by the
 //! same changes of which it makes events, and never asks the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use protocol::report::Outcome;
@@ -39,6 +39,8 @@ pub struct Known {
     pub(super) pending: HashMap<JobId, PendingCount>,
     /// Jobs that run in the place of a parent, with it.
     pub(super) members: HashMap<JobId, JobId>,
+    /// The jobs of the present group that schedules have made.
+    pub(super) fired: HashSet<JobId>,
     /// Jobs on several workers that have started, with the first start of a member.
     pub(super) started_parents: HashMap<JobId, Timestamp>,
     /// Expectations that are not met, by the name of their definition.
@@ -163,6 +165,12 @@ impl Known {
         let mut last = self.last;
         let mut sink = EventSink { last: &mut last, records };
         self.define(&group.definitions, group.at, &mut sink);
+        // The row of a slot comes after its job.
+        self.fired.clear();
+        self.fired.extend(group.changes.iter().filter_map(|change| match change {
+            Change::Fire(row) => row.verdict.job(),
+            _ => None,
+        }));
         for change in &group.changes {
             match change {
                 Change::Worker(row) => self.worker_row(row, group.at, &mut sink),

@@ -14,6 +14,7 @@ use scheduler::schedules::FireRow;
 use scheduler::snapshot::WorkerFacts;
 
 use super::id::EventId;
+use crate::store::JobSlot;
 
 /// All kinds of events, in the order of the docs.
 pub const KINDS: [&str; 44] = [
@@ -176,6 +177,10 @@ pub struct AcceptedSubject {
     pub labels: Vec<(String, String)>,
     /// The ended job that it repeats.
     pub retry_of: Option<JobId>,
+    /// The name of the requester, if it is known.
+    pub submitted_by: Option<Arc<str>>,
+    /// The slot that it is for.
+    pub slot: Option<JobSlot>,
 }
 
 /// Facts that only the end of a job shows.
@@ -308,9 +313,13 @@ impl Subject {
             Self::Job(job) => {
                 let labels =
                     job.accepted.iter().flat_map(|it| &it.labels).map(|(k, v)| k.len() + v.len() + 64);
+                let names = job.accepted.as_ref().map_or(0, |it| {
+                    let by = it.submitted_by.as_ref().map_or(0, |name| name.len());
+                    by + it.slot.as_ref().map_or(0, |slot| slot.schedule.len() + size_of::<JobSlot>())
+                });
                 let end = job.end.as_ref().map_or(0, |end| end.reason.len());
                 let attempt = job.attempt.as_ref().map_or(0, AttemptSubject::bytes);
-                size_of::<JobSubject>() + labels.sum::<usize>() + end + attempt
+                size_of::<JobSubject>() + labels.sum::<usize>() + names + end + attempt
             }
             Self::Attempt { attempt, .. } => attempt.bytes(),
             Self::Worker(facts, _) => {

@@ -163,6 +163,7 @@ pub(super) mod tests {
             timeout: None,
             batch: None,
             retry_of: None,
+            submitted_by: None,
             slot: Some(JobSlot { schedule: "nightly".into(), at: Timestamp(SLOT) }),
             waits_for: None,
             set: SetPart::None,

@@ -88,6 +88,8 @@ struct WebhookJob<'m> {
     #[serde(skip_serializing_if = "Option::is_none")]
     scheduled_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    submitted_by: Option<&'m str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<Time>,
@@ -112,6 +114,7 @@ impl<'m> WebhookJob<'m> {
             accepted_at: Time(job.created_at),
             schedule: job.slot.as_ref().map(|slot| slot.schedule.as_str()),
             scheduled_at: job.slot.as_ref().map(|slot| Time(slot.at)),
+            submitted_by: job.submitted_by.as_deref(),
             worker: attempt.map(worker_of),
             started_at: attempt.and_then(|attempt| attempt.started_at).map(Time),
             ran_ms: attempt.and_then(ran_ms),

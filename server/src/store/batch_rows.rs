@@ -11,6 +11,8 @@ pub struct BatchRow {
     pub name: Option<String>,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// The name of the requester, if it is known; that of its first member that is kept.
+    pub submitted_by: Option<String>,
     /// The number of members.
     pub count: u32,
     /// After this many failed members, those that have not started are cancelled.

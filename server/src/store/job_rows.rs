@@ -40,7 +40,9 @@ pub struct JobRow {
     pub batch: Option<JobId>,
     /// The ended job that it tries again.
     pub retry_of: Option<JobId>,
-    /// The slot that it was made for, if a schedule made it.
+    /// The name of the requester, if it is known.
+    pub submitted_by: Option<String>,
+    /// The slot that it was made for, if a schedule made it; of a retry, the slot that it carries on.
     pub slot: Option<JobSlot>,
     /// Its part in a set of jobs on several workers.
     pub set: SetPart,
@@ -219,6 +221,8 @@ pub struct JobFilter {
     pub label: Option<(String, String)>,
     /// Made by a schedule with this id, of any definition.
     pub schedule: Option<String>,
+    /// Made by a request of the holder of this name.
+    pub submitted_by: Option<String>,
     /// Of this parent.
     pub parent: Option<JobId>,
     /// Not a member of a parent, which stands for its members.

@@ -22,6 +22,7 @@ mod loaded;
 mod notification_rows;
 mod run_on_rows;
 mod schedule_rows;
+mod slot_variables;
 pub mod sqlite;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub use scheduler::schedules::LiveSchedules;
 use scheduler::step::Change;
 
 pub use schedule_rows::{FireFilter, FireRecord, JobSlot, ScheduleState};
+pub use slot_variables::{PARENT_SLOT_VARIABLE, hook_parent, instant_for_followers, is_about_slots, slot_in};
 
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;
@@ -161,6 +163,12 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError>;
+
+    /// The instants for jobs that follow these, as [`instant_for_followers`] has them; jobs without one are left out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn instants_for_followers(&self, ids: &[JobId]) -> Result<Vec<(JobId, String)>, ReadError>;
 
     /// The jobs that are connected with this one by dependencies, those next to it first, at most `limit`. Empty if there is no such job.
     ///

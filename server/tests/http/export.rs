@@ -153,10 +153,10 @@ async fn a_list_with_results_has_parameters_results_and_positions() {
 
     let csv = ask(&server, "?batch=1&results=1", "text/csv").await.body;
     let lines: Vec<&str> = csv.lines().collect();
-    assert!(lines[0].ends_with(",labels,index,params,result"), "{csv}");
-    assert!(lines[1].ends_with(",2,\"{\"\"key\"\":\"\"***\"\",\"\"size\"\":640}\","), "{csv}");
-    assert!(lines[2].ends_with(",\"'=1+1\""), "{csv}");
-    assert!(lines[3].ends_with(",\"{\"\"bytes\"\":812}\""), "{csv}");
+    assert!(lines[0].ends_with(",labels,index,params,result,submitted_by"), "{csv}");
+    assert!(lines[1].ends_with(",2,\"{\"\"key\"\":\"\"***\"\",\"\"size\"\":640}\",,"), "{csv}");
+    assert!(lines[2].ends_with(",\"'=1+1\","), "{csv}");
+    assert!(lines[3].ends_with(",\"{\"\"bytes\"\":812}\","), "{csv}");
     let ndjson = ask(&server, "?batch=1&results=1", "application/x-ndjson").await.body;
     let jobs: Vec<Value> = ndjson.lines().map(|line| serde_json::from_str(line).expect("a job")).collect();
     assert_eq!(Value::from(jobs), listed);

@@ -231,3 +231,24 @@ async fn a_retry_starts_when_its_request_says() {
     assert_eq!(due(r#"{"run_at":"2021-02-03T04:05:06Z"}"#).await, "2021-02-03T04:05:06.000Z");
     assert_ne!(due("").await, "2020-01-01T00:00:00.000Z", "the start of the earlier job is not kept");
 }
+
+#[tokio::test]
+async fn a_retry_keeps_the_slot_also_without_the_other_variables() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", r#"{"environment":{"A":"1"}}"#).await;
+    server.stand.world().end(1, State::Failed, 1);
+    let told = [
+        ("LONGSHORE_SCHEDULED_AT", "2026-03-01T02:00:00.000Z"),
+        ("LONGSHORE_SCHEDULE_ID", "nightly"),
+        ("LONGSHORE_PARENT_SCHEDULED_AT", "2026-02-28T02:00:00.000Z"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    server.stand.world().record(1).overrides.environment.extend(told.clone());
+    for (query, own) in [("", true), ("?clear=environment", false)] {
+        let answer = server.ask("POST", &format!("/api/jobs/1/retry{query}"), &[], "").await;
+        let id = answer.json()["id"].as_u64().unwrap();
+        let environment = server.stand.world().record(id).overrides.environment.clone();
+        assert!(told.iter().all(|variable| environment.contains(variable)), "{query}: {environment:?}");
+        assert_eq!(environment.contains(&("A".to_owned(), "1".to_owned())), own, "{query}");
+    }
+}

@@ -27,6 +27,8 @@ pub(crate) struct Row {
     pub(crate) timeout: Option<AttemptTimeout>,
     /// The workers that it asks for.
     pub(crate) narrowing: Option<Arc<Narrowing>>,
+    /// The name of the requester, if a request made it.
+    pub(crate) submitted_by: Option<Arc<str>>,
     pub(crate) keys: Option<Box<JobKeys>>,
     /// The limit on jobs at once that it needs, and its value.
     pub(crate) permit: Option<(LimitId, usize)>,
@@ -87,6 +89,7 @@ impl Row {
             waits_since: added.due_at,
             timeout: added.timeout,
             narrowing: added.narrowing.clone(),
+            submitted_by: added.submitted_by.clone(),
             keys: added.keys.clone(),
             permit: None,
             rate: None,

@@ -51,6 +51,7 @@ fn added(workload: &Workload) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        submitted_by: None,
         narrowing: None,
         keys: None,
         details: None,

@@ -6,6 +6,7 @@ use scheduler::job::State;
 use scheduler::step::Answer;
 
 use super::Oracle;
+use crate::clients::REQUESTER;
 use crate::clock::Moment;
 use crate::disk::Disk;
 use crate::request::{Command, Request};
@@ -33,6 +34,12 @@ impl Oracle {
         let mut jobs = (first.0..first.0 + u64::from(count)).map(JobId);
         if let Some(missing) = jobs.find(|job| disk.row(*job).is_none()) {
             self.violated(now, "I1 I18 an accepted job is durable", format!("job {missing}"));
+        }
+        let mut rows =
+            (first.0..first.0 + u64::from(count)).filter_map(|job| Some((job, disk.row(JobId(job))?)));
+        if let Some((job, row)) = rows.find(|(_, row)| row.submitted_by.as_deref() != Some(REQUESTER)) {
+            let what = format!("job {job} is of {:?}", row.submitted_by);
+            self.violated(now, "I30 a job names its requester", what);
         }
         self.accepted.push((first, count));
         let Some(key) = &request.key else { return };

@@ -177,7 +177,8 @@ async fn submit(
     read_at: GroupNo,
 ) -> Result<Submitted, Problem> {
     let name = definition.name.as_str().into();
-    match state.services.engine.backfill(name, schedule.clone(), slots, interval, read_at).await? {
+    let by = Actor::current().token.clone();
+    match state.services.engine.backfill(name, schedule.clone(), slots, interval, by, read_at).await? {
         Answer::Accepted(accepted) => Ok(Submitted::Jobs { first: accepted.first }),
         Answer::Done => Ok(Submitted::NothingOpen),
         Answer::Rejected(Rejection::LedgerReadingTooOld) => Ok(Submitted::LedgerChanged),

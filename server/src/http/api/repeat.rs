@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use protocol::JobId;
+use protocol::container::Overrides;
 use scheduler::batches::BatchMember;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
@@ -27,7 +28,7 @@ use crate::http::request::submission::{self, merge_overrides, merge_pairs};
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
-use crate::store::{BatchRow, JobRecord, JobRow};
+use crate::store::{BatchRow, JobRecord, JobRow, is_about_slots};
 
 /// The job that repeats an ended one, with `changes` laid over what they do not clear.
 pub(crate) async fn repeat_of(
@@ -99,11 +100,14 @@ pub(crate) fn repetition(
     let JobRecord { row, overrides, params, .. } = record;
     let mut details = JobDetails { overrides, labels: row.labels, ..JobDetails::default() };
     let cleared = changes.cleared.clone();
+    let slot: Vec<_> = variables_of(&details.overrides, is_about_slots);
     cleared.clear(&mut details.overrides);
     if cleared.clears(Field::Labels) {
         details.labels.clear();
     }
     merge_pairs(&mut details.overrides.environment, position);
+    // It works on the same slot, and does not take it: each slot has one job.
+    merge_pairs(&mut details.overrides.environment, slot);
     let kept = params.into_iter().map(|param| (param.name, params::to_json(&param.value)));
     let (changes, resolved) =
         submission::resolve_over_earlier_params(kept.collect(), changes, definition, checker)?;
@@ -183,6 +187,10 @@ fn position(record: &JobRecord, batch: Option<&BatchRow>) -> Vec<(String, String
 
 /// The position that was given to a job which repeats a member.
 fn own_position(record: &JobRecord) -> Vec<(String, String)> {
-    let is_position = |(name, _): &&(String, String)| BatchMember::VARIABLES.contains(&name.as_str());
-    record.overrides.environment.iter().filter(is_position).cloned().collect()
+    variables_of(&record.overrides, |name| BatchMember::VARIABLES.contains(&name))
+}
+
+/// The variables with such names.
+fn variables_of(overrides: &Overrides, is_one: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    overrides.environment.iter().filter(|(name, _)| is_one(name)).cloned().collect()
 }

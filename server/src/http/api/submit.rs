@@ -40,6 +40,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice, SubmitP
 use crate::http::request::trace_context::TraceContext;
 use crate::http::state::AppState;
 use crate::params::Checker;
+use crate::store::slot_in;
 
 /// `POST /api/jobs/{name}`
 pub(crate) async fn one(
@@ -127,10 +128,15 @@ async fn submit_and_answer(
     let job = NewJob { revision: definition.revision, ..job };
     let run_at = job.run_at;
     let narrowing = job.narrowing.clone();
+    let details = job.details.as_ref().filter(|_| job.retry_of.is_some());
+    let slot = details.and_then(|details| slot_in(&details.overrides.environment));
     let draft = shapes::Job {
+        scheduled_at: slot.as_ref().map(|slot| Time(slot.at)),
+        schedule: slot.map(|slot| slot.schedule),
         priority: job.priority.unwrap_or(definition.priority),
         timeout: job.timeout.map(presenter::timeout),
         retry_of: job.retry_of.map(|of| of.0),
+        submitted_by: Actor::current().token.as_deref().map(str::to_owned),
         labels: job.details.iter().flat_map(|details| details.labels.iter().cloned()).collect(),
         workers: presenter::asked_workers(job.narrowing.as_deref()),
         requires: presenter::asked_labels(job.narrowing.as_deref()),
@@ -182,13 +188,27 @@ fn complete(draft: shapes::Job, definition: &Definition, accepted: &Accepted) ->
     let created_at = Time(accepted.created_at);
     let name = definition.name.clone();
     let revision = definition.revision.to_string();
-    let shapes::Job { priority, timeout, retry_of, labels, workers, requires, .. } = draft;
+    let shapes::Job {
+        schedule,
+        scheduled_at,
+        priority,
+        timeout,
+        retry_of,
+        submitted_by,
+        labels,
+        workers,
+        requires,
+        ..
+    } = draft;
     // A job that was assigned at once is in its first attempt.
     let attempt_count = u32::from(accepted.state == JobState::Assigned);
     shapes::Job {
         priority,
         timeout,
+        schedule,
+        scheduled_at,
         retry_of,
+        submitted_by,
         labels,
         workers,
         requires,

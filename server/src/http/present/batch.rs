@@ -41,6 +41,7 @@ fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
         retried_as: row.retried_as.map(|by| by.0),
         removed: row.removed,
         skipped: row.skipped,
+        submitted_by: row.submitted_by,
         name: row.name,
     }
 }
@@ -72,6 +73,7 @@ mod tests {
             max_failures: None,
             concurrency: None,
             retry_of: None,
+            submitted_by: None,
             retried_as: None,
             ended_at: None,
             state: BatchState::Running,

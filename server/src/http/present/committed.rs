@@ -98,6 +98,7 @@ fn job(subject: &JobSubject) -> shapes::Job {
     let attempt_end = attempt.and_then(|attempt| attempt.end.as_ref());
     let end = subject.end.as_ref();
     let accepted = subject.accepted.as_ref();
+    let slot = accepted.and_then(|accepted| accepted.slot.as_ref());
     let definition = &subject.definition;
     let is_held = matches!(subject.state, State::Assigned | State::Running);
     shapes::Job {
@@ -116,6 +117,9 @@ fn job(subject: &JobSubject) -> shapes::Job {
         batch: subject.batch.map(|first| first.0),
         member_of: subject.parent.map(|parent| parent.0),
         retry_of: accepted.and_then(|accepted| accepted.retry_of).map(|job| job.0),
+        submitted_by: accepted.and_then(|accepted| accepted.submitted_by.as_deref()).map(str::to_owned),
+        schedule: slot.map(|slot| slot.schedule.clone()),
+        scheduled_at: slot.map(|slot| Time(slot.at)),
         labels: accepted.map(|accepted| accepted.labels.iter().cloned().collect()).unwrap_or_default(),
         ..job_in_state(
             subject.job,

@@ -6,16 +6,19 @@ use serde_json::Value;
 
 use super::shapes::ListedJob;
 
-/// The names of the columns, in their order. New columns are appended, so that programs may count.
+/// The names of the columns, in their order. New columns are appended to [`LATER_HEADING`], so that programs may count.
 const HEADING: &str = "id,name,state,outcome,exit_code,reason,created_at,started_at,ended_at,ran_ms,attempt_count,worker_id,\
                        worker,priority,schedule,scheduled_at,batch,retry_of,revision,labels";
 
 /// Further columns of a list with results.
 const RESULTS_HEADING: &str = ",index,params,result";
 
+/// Columns that came later.
+const LATER_HEADING: &str = ",submitted_by";
+
 /// The names of the columns.
 pub(crate) fn heading(with_results: bool) -> String {
-    format!("{HEADING}{}\r\n", if with_results { RESULTS_HEADING } else { "" })
+    format!("{HEADING}{}{LATER_HEADING}\r\n", if with_results { RESULTS_HEADING } else { "" })
 }
 
 /// Appends the record of a job. A result that is a text is written without quotes of JSON, so that it is a plain cell.
@@ -58,6 +61,8 @@ pub(crate) fn write_job(csv: &mut String, listed: &ListedJob, with_results: bool
             csv.push_str(&cell);
         }
     }
+    csv.push(',');
+    csv.push_str(&text(job.submitted_by.as_deref()));
     csv.push_str("\r\n");
 }
 

@@ -29,7 +29,8 @@ fn waits_for_replaced(row: &JobRow, snapshot: &Snapshot) -> Option<shapes::Reaso
 
 /// The text for a job of a schedule that waits until an earlier one has ended (`overlap`).
 fn waits_for_earlier(row: &JobRow, snapshot: &Snapshot) -> Option<shapes::Reason> {
-    row.slot.as_ref()?;
+    // A retry carries a slot on, and waits for no other job.
+    row.slot.as_ref().filter(|_| row.retry_of.is_none())?;
     let mut queues = snapshot.schedule_queues.iter();
     let (_, first) = queues.find(|(name, first)| **name == *row.definition && *first < row.job)?;
     let text = format!("job {first} of the same schedules must end first (overlap)").into();

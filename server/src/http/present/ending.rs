@@ -74,6 +74,7 @@ mod tests {
             timeout: None,
             batch: None,
             retry_of: None,
+            submitted_by: None,
             slot: None,
             waits_for: None,
             set: SetPart::None,

@@ -100,6 +100,7 @@ impl Presenter {
             reason: row.reason,
             scheduled_at: row.slot.as_ref().map(|slot| Time(slot.at)),
             schedule: row.slot.map(|slot| slot.schedule),
+            submitted_by: row.submitted_by,
             ..job_in_state(row.job, row.definition, row.revision.to_string(), row.state, Time(row.created_at))
         }
     }

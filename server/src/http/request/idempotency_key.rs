@@ -53,7 +53,11 @@ pub(crate) async fn submit_with_key(
     require_worker: bool,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Answer, Problem> {
-    let jobs = jobs.into();
+    let mut jobs = jobs.into();
+    // The name as the audit log has it; without one, as on a server that needs no token, nothing is stored.
+    if let Some(name) = &Actor::current().token {
+        jobs.set_submitted_by(name);
+    }
     if !predecessors::has_any(&jobs) {
         return submit_looked_up(state, jobs, batch, require_worker, key).await;
     }

@@ -16,7 +16,7 @@ use crate::store::JobFilter;
 use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
-pub(crate) const NAMES: [&str; 17] = [
+pub(crate) const NAMES: [&str; 18] = [
     "state",
     "name",
     "worker",
@@ -24,6 +24,7 @@ pub(crate) const NAMES: [&str; 17] = [
     "batch",
     "member_of",
     "schedule",
+    "submitted_by",
     "revision",
     "outcome",
     "exit_code",
@@ -48,6 +49,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         batch: query.number("batch")?.map(JobId),
         parent: query.number("member_of")?.map(JobId),
         schedule: not_empty(query, "schedule")?,
+        submitted_by: not_empty(query, "submitted_by")?,
         revision: query.text("revision")?.as_deref().map(|text| revision("revision", text)).transpose()?,
         outcomes: query.text("outcome")?.as_deref().map_or(Ok(Vec::new()), outcomes)?,
         exit_code: query.text("exit_code")?.as_deref().map(exit_code).transpose()?,

@@ -1,6 +1,6 @@
 //! The jobs that those of a request wait for (`after`): entries of the same list by name, other jobs by the archive.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use protocol::JobId;
 use scheduler::dependencies::{self, Dependency, Predecessor, RequiredEnd};
@@ -13,6 +13,7 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::{self, AFTER_MAX};
 use crate::http::state::AppState;
+use crate::store::{Archive, PARENT_SLOT_VARIABLE, instant_for_followers};
 
 /// Dependencies of one request, each counted for each job that waits: as many as jobs.
 const DEPENDENCIES_MAX: usize = 100_000;
@@ -148,7 +149,9 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
     let mut ids: Vec<JobId> = list.iter().flat_map(|job| &job.after).filter_map(known_job).collect();
     ids.sort_unstable();
     ids.dedup();
-    let found = state.read(move |archive| archive.states(&ids)).await?;
+    let read =
+        move |archive: &dyn Archive| Ok((archive.states(&ids)?, archive.instants_for_followers(&ids)?));
+    let (found, instants) = state.read(read).await?;
     let found: HashMap<JobId, (String, State)> =
         found.into_iter().map(|(job, definition, state)| (job, (definition, state))).collect();
     let actor = Actor::current();
@@ -172,7 +175,44 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
         }
         dependency.on = Predecessor::Ended(job, *state);
     }
+    pass_instants_on(list, &instants.into_iter().collect());
     Ok(jobs)
+}
+
+/// Tells the jobs of a request the slot of the job that began their chain, by the jobs that they come after; those of the request pass it on.
+fn pass_instants_on(list: &mut [NewJob], known: &HashMap<JobId, String>) {
+    let own = |job: &NewJob| {
+        let details = job.details.as_ref()?;
+        instant_for_followers(&details.overrides.environment).map(str::to_owned)
+    };
+    let known_before =
+        |job: &NewJob| job.after.iter().filter_map(known_job).find_map(|on| known.get(&on).cloned());
+    let instants: Vec<Option<String>> =
+        list.iter().map(|job| own(job).or_else(|| known_before(job))).collect();
+    let mut open: VecDeque<(usize, String)> =
+        instants.into_iter().enumerate().filter_map(|(position, at)| Some((position, at?))).collect();
+    if open.is_empty() {
+        return;
+    }
+    let mut followers: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (position, job) in list.iter().enumerate() {
+        for dependency in &job.after {
+            if let Predecessor::Member(on) = dependency.on {
+                followers.entry(on as usize).or_default().push(position);
+            }
+        }
+    }
+    let mut has_one: HashSet<usize> = open.iter().map(|(position, _)| *position).collect();
+    while let Some((position, at)) = open.pop_front() {
+        for follower in followers.get(&position).into_iter().flatten() {
+            if has_one.insert(*follower) {
+                open.push_back((*follower, at.clone()));
+            }
+        }
+        let Some(job) = list.get_mut(position).filter(|job| own(job).is_none()) else { continue };
+        let environment = &mut job.details.get_or_insert_default().overrides.environment;
+        environment.push((PARENT_SLOT_VARIABLE.to_owned(), at));
+    }
 }
 
 /// The number of a job that existed before the request.

@@ -17,6 +17,7 @@ use crate::http::api::{self, explain, jobs};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Timeout, Verdict};
 use crate::http::request::path::Id;
+use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use crate::logs::AttemptKey;
 use crate::store::JobFilter;
@@ -56,6 +57,8 @@ struct JobPage {
     full: FullJob,
     /// The workers that it asks for; empty if any will do.
     asks_for: String,
+    /// The query of the list of jobs with the same requester; empty if none is known.
+    by_same: String,
     has_ended: bool,
     /// Its definition has another revision now, or has left jobs.yaml.
     is_of_former_revision: bool,
@@ -126,6 +129,12 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
         input: full.input.as_ref().map(document),
         result: full.result.as_ref().map(document),
         asks_for: full.job.asks_for_in_words(),
+        by_same: full
+            .job
+            .submitted_by
+            .as_ref()
+            .map(|by| encode([("submitted_by", by.as_str())]))
+            .unwrap_or_default(),
         timeout: match full.job.timeout {
             Some(Timeout::After(after)) => format::span(after),
             Some(Timeout::Never) => "none".to_owned(),

@@ -100,6 +100,7 @@ impl Filter {
             "batch" => format!("of the batch {value}"),
             "member_of" => format!("that are members of job {value}"),
             "schedule" => format!("of the schedule {value}"),
+            "submitted_by" => format!("made by {value}"),
             "revision" => format!("of the revision {value}"),
             "outcome" => format!("with the outcome {value}"),
             "exit_code" => format!("with the exit code {value}"),

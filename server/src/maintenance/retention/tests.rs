@@ -54,6 +54,7 @@ fn fill(store: &mut SqliteStore, jobs: u64) {
             timeout: None,
             batch: None,
             retry_of: None,
+            submitted_by: None,
             narrowing: None,
             keys: None,
             details: None,

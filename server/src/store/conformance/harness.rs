@@ -159,6 +159,7 @@ pub(in crate::store) fn job(job: u64) -> AddedJob {
         timeout: None,
         batch: None,
         retry_of: None,
+        submitted_by: None,
         narrowing: None,
         keys: None,
         details: None,

@@ -10,6 +10,7 @@ mod last_end;
 mod limits;
 mod lives;
 mod narrowings;
+mod origins;
 mod pending_batch;
 mod reads;
 mod removal;
@@ -27,6 +28,7 @@ pub(super) use last_end::*;
 pub(super) use limits::*;
 pub(super) use lives::*;
 pub(super) use narrowings::*;
+pub(super) use origins::*;
 pub(super) use pending_batch::*;
 pub(super) use reads::*;
 pub(super) use removal::*;
@@ -100,6 +102,10 @@ macro_rules! conforms {
             lists_go_on_where_jobs_were_removed,
             keys_of_limits_live_as_long_as_their_job,
             the_workers_that_a_job_asks_for_are_kept_with_it,
+            a_job_names_its_requester_as_long_as_it_is_kept,
+            a_batch_has_the_requester_of_its_members,
+            a_name_is_forgotten_with_the_last_block_that_has_it,
+            a_retry_and_the_jobs_of_hooks_are_told_the_slot,
             rates_are_kept_until_they_have_recovered,
             unique_keys_are_kept_until_they_are_freed,
             an_ended_job_is_not_removed_while_it_keeps_its_key,

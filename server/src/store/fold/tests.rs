@@ -22,6 +22,7 @@ fn added(state: State) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        submitted_by: None,
         narrowing: None,
         keys: None,
         details: None,

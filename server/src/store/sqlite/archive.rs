@@ -176,6 +176,14 @@ impl Archive for SqliteArchive {
         })
     }
 
+    fn instants_for_followers(&self, ids: &[JobId]) -> Result<Vec<(JobId, String)>, ReadError> {
+        self.read(|connection| {
+            let found =
+                ids.iter().map(|id| Ok(schedules::for_followers(connection, *id)?.map(|at| (*id, at))));
+            found.filter_map(Result::transpose).collect()
+        })
+    }
+
     fn pipeline(&self, job: JobId, limit: usize) -> Result<Pipeline, ReadError> {
         self.read(|connection| dependencies::pipeline(connection, job, limit))
     }

@@ -113,7 +113,10 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
      quarantined, succeeded, failed, cancelled, expired, lost, skipped, concurrency, \
      (SELECT earlier.id FROM batches earlier WHERE earlier.id = batches.retry_of), \
      (SELECT max(later.id) FROM batches later WHERE later.retry_of = batches.id
-         AND NOT EXISTS (SELECT 1 FROM forming WHERE first = later.id))";
+         AND NOT EXISTS (SELECT 1 FROM forming WHERE first = later.id)), \
+     (SELECT name FROM submitters WHERE id = coalesce( \
+         (SELECT submitter FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 LIMIT 1), \
+         (SELECT submitter FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 LIMIT 1)))";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
@@ -133,6 +136,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         concurrency: row.get(19)?,
         retry_of: row.get::<_, Option<i64>>(20)?.map(id),
         retried_as: row.get::<_, Option<i64>>(21)?.map(id),
+        submitted_by: row.get(22)?,
         counts: BatchCounts {
             scheduled: row.get(8)?,
             queued: row.get(9)?,

@@ -12,3 +12,5 @@ pub(super) const fn last_of(block: i64) -> i64 {
 pub(super) const SEEN_NAME: i64 = 1;
 /// In `seen`: blocks with attempts on a worker.
 pub(super) const SEEN_WORKER: i64 = 2;
+/// In `seen`: blocks with jobs that the holder of a name has made.
+pub(super) const SEEN_SUBMITTER: i64 = 3;

@@ -1,7 +1,7 @@
 //! Lists of jobs, newest first.
 //!
 //! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
-//! Ended jobs are read backwards from the cursor; by definition or worker, only in blocks that have any of it. By label or schedule
+//! Ended jobs are read backwards from the cursor; by definition, worker or requester, only in blocks that have any of it. By label or schedule
 //! (module `tag`), live jobs are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most
 //! a page; the newest of all make the page. Many names are one search together (module `names`).
 
@@ -37,6 +37,12 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
     // One search for each outcome, and for each of a few names: so each is answered by an index. No job is found by two of them.
     let limit = filter.limit.min(JOBS_MAX);
     let names = NameSet::of(connection, filter)?;
+    if let Some(name) = &filter.submitted_by
+        && coarse::submitter(connection, name)?.is_none()
+    {
+        // Nobody of this name ever made a job.
+        return Ok(Vec::new());
+    }
     let mut found: Vec<JobRow> = Vec::new();
     for single in singles(filter) {
         // Once the page is full, only newer jobs change it.
@@ -304,6 +310,11 @@ impl Query<'_> {
         }
         if let Some(worker) = self.filter.worker {
             sql += &format!(" AND j.worker = ?{}", bind(worker.0.cast_signed().into()));
+        }
+        if let Some(name) = &self.filter.submitted_by {
+            let name = bind(name.clone().into());
+            // `+`: looked up once, and no reason to read jobs in another order.
+            sql += &format!(" AND +j.submitter = (SELECT id FROM submitters WHERE name = ?{name})");
         }
         if let Some(batch) = self.filter.batch {
             sql += &format!(" AND j.batch = ?{}", bind(batch.0.cast_signed().into()));

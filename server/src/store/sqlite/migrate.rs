@@ -56,6 +56,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("batch_retries", include_str!("migrations/0039_batch_retries.sql")),
     ("odd_successes", include_str!("migrations/0040_odd_successes.sql")),
     ("narrowings", include_str!("migrations/0041_narrowings.sql")),
+    ("submitters", include_str!("migrations/0042_submitters.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -11,7 +11,10 @@ use crate::store::{DEPENDENCIES_SHOWN, GivenParams, JobRecord, JobRow, OutputLim
 
 /// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
-    row.slot = schedules::slot_of(connection, row.job)?;
+    row.slot = match row.retry_of {
+        None => schedules::slot_of(connection, row.job)?,
+        Some(_) => schedules::carried_slot(connection, row.job)?,
+    };
     row.set = run_on::part_of(connection, row.job)?;
     if let SetPart::Parent(parent) = &row.set
         && row.state == State::Queued

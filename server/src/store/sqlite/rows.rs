@@ -29,7 +29,8 @@ pub(super) const HAS_NARROWING: i64 = 8;
 pub(super) const JOB_COLUMNS: &str = "j.id, d.name, d.revision, j.state, j.priority, j.created_at, j.due_at, j.timeout_ms, \
      j.batch, j.retry_of, j.details, j.ended_at, j.reason, j.confirmed, j.attempts, j.fence, j.nonce, j.worker, w.name, \
      j.assigned_at, j.started_at, j.container, j.stopping, j.closed_at, j.outcome, j.exit_code, j.message, j.stdout_bytes, \
-     j.stderr_bytes, j.result, j.released, j.usage, (SELECT at FROM expiries WHERE expiries.job = j.id)";
+     j.stderr_bytes, j.result, j.released, j.usage, (SELECT at FROM expiries WHERE expiries.job = j.id), \
+     (SELECT name FROM submitters WHERE submitters.id = j.submitter)";
 
 /// The joins that [`JOB_COLUMNS`] needs. `CROSS` keeps the order of tables: jobs lead, names follow.
 pub(super) const JOB_JOINS: &str =
@@ -56,6 +57,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, i64)> {
         timeout: row.get::<_, Option<i64>>(7)?.map(timeout),
         batch: id(8)?,
         retry_of: id(9)?,
+        submitted_by: row.get(33)?,
         slot: None,
         waits_for: None,
         set: SetPart::None,

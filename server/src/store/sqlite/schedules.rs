@@ -12,9 +12,9 @@ use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::catch_up::SlotCount;
 use scheduler::schedules::{FireRow, FireVerdict, LastFire, LiveSchedules, ScheduleRow};
 
-use super::{expectations, pauses};
+use super::{expectations, json_column, pauses};
 use crate::store::fold::ScheduleChange;
-use crate::store::{FireFilter, FireRecord, JobSlot, ScheduleState};
+use crate::store::{FireFilter, FireRecord, JobSlot, ScheduleState, instant_for_followers, slot_in};
 
 /// Why the ledger was not written.
 pub(super) enum Refusal {
@@ -252,6 +252,26 @@ pub(super) fn slot_of(connection: &Connection, job: JobId) -> rusqlite::Result<O
             Ok(JobSlot { schedule: row.get(0)?, at: Timestamp(row.get(1)?) })
         })
         .optional()
+}
+
+/// The slot that a retry carries on. Only a job of a schedule has a row in the ledger, so that no slot has two.
+pub(super) fn carried_slot(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSlot>> {
+    Ok(slot_in(&environment(connection, job)?))
+}
+
+/// The instant for the jobs that follow this one.
+pub(super) fn for_followers(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
+    Ok(instant_for_followers(&environment(connection, job)?).map(str::to_owned))
+}
+
+/// The variables that a job has beside its definition; of a member, those of its parent.
+fn environment(connection: &Connection, job: JobId) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT environment FROM details
+         WHERE job = coalesce((SELECT parent FROM members WHERE members.job = ?1), ?1)",
+    )?;
+    let found = statement.query_row([job.0.cast_signed()], |row| json_column::read(row, 0)).optional()?;
+    Ok(found.flatten().unwrap_or_default())
 }
 
 /// Deletes old rows. Those whose job has not ended stay. Up to the last slot of a deleted row nobody knows any more which slots fired.

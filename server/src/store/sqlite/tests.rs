@@ -92,6 +92,7 @@ fn added(job: u64) -> Change {
         timeout: None,
         batch: None,
         retry_of: None,
+        submitted_by: None,
         narrowing: None,
         keys: None,
         details: None,

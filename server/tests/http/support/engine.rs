@@ -11,16 +11,17 @@ use longshore_server::store::{
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
-use scheduler::fleet::row::{Drain, WorkerRow};
+use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::input::{JobUpdate, KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
-use scheduler::snapshot::{Snapshot, WorkerState};
+use scheduler::snapshot::Snapshot;
 use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
 
 use super::job_filter::fits;
+use super::operations::{operate, show};
 use super::world::{CREATED_AT, World};
 
 /// The stand-in, shared with the tests.
@@ -62,6 +63,10 @@ impl Archive for StandInEngine {
         let read = self.read()?;
         let known = read.jobs.iter().filter(|job| ids.contains(&job.row.job));
         Ok(known.map(|job| (job.row.job, job.row.definition.clone(), job.row.state)).collect())
+    }
+
+    fn instants_for_followers(&self, _: &[JobId]) -> Result<Vec<(JobId, String)>, ReadError> {
+        Ok(Vec::new())
     }
 
     fn pipeline(&self, _: JobId, _: usize) -> Result<Pipeline, ReadError> {
@@ -229,7 +234,9 @@ pub(crate) async fn answer(
             Command::Update { job, update: values, by, reply } => {
                 reply.send(update(&mut world, job, values, by))
             }
-            Command::ReserveLabels { reply, .. } => reply.send(Answer::Done),
+            Command::ReserveLabels { reply, .. } | Command::Backfill { reply, .. } => {
+                reply.send(Answer::Done)
+            }
             Command::Operate { worker, operation, reply } => {
                 let known = world.workers.iter().any(|row| row.worker == worker);
                 let answer = match (known, &operation, worker) {
@@ -249,7 +256,6 @@ pub(crate) async fn answer(
                 world.pauses.push((target, paused));
                 reply.send(Answer::Done)
             }
-            Command::Backfill { reply, .. } => reply.send(Answer::Done),
             Command::Define { definitions } => {
                 world.define(&definitions);
                 continue;
@@ -262,8 +268,7 @@ pub(crate) async fn answer(
             }
             Command::Explain { job, reply } => {
                 let known = world.jobs.iter().any(|record| record.row.job == job);
-                let explanation = world.explanation.clone().filter(|_| known);
-                let _ = reply.send(explanation);
+                let _ = reply.send(world.explanation.clone().filter(|_| known));
                 continue;
             }
             Command::AwaitEnd { job, reply } => {
@@ -356,10 +361,9 @@ fn update(world: &mut World, job: JobId, update: JobUpdate, by: String) -> Answe
     let row = &mut record.row;
     match row.state {
         State::Scheduled | State::Queued => {
-            let now = CREATED_AT;
-            row.due_at = update.run_at.map_or(row.due_at, |start| start.resolve(now));
+            row.due_at = update.run_at.map_or(row.due_at, |start| start.resolve(CREATED_AT));
             row.priority = update.priority.unwrap_or(row.priority);
-            row.state = if row.due_at > now { State::Scheduled } else { State::Queued };
+            row.state = if row.due_at > CREATED_AT { State::Scheduled } else { State::Queued };
             let (due_at, priority) = (row.due_at, row.priority);
             record.notes.push((Timestamp(5_000), Note::Updated { by, due_at, priority }));
             Answer::Done
@@ -367,34 +371,4 @@ fn update(world: &mut World, job: JobId, update: JobUpdate, by: String) -> Answe
         state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
         state => Answer::Rejected(Rejection::NotWaiting(state)),
     }
-}
-
-fn operate(row: &mut WorkerRow, operation: &Operation) {
-    match operation {
-        Operation::Cordon => row.cordoned = true,
-        Operation::Uncordon => (row.cordoned, row.drain) = (false, None),
-        Operation::Drain(timeout) => {
-            let deadline = timeout.map(|timeout| Timestamp(1_000) + timeout);
-            (row.cordoned, row.drain) = (true, Some(Drain { process: None, deadline }));
-        }
-        Operation::Slots(slots) => row.slots = Some(*slots),
-        Operation::Labels(changes) => {
-            for (name, value) in changes {
-                row.labels.retain(|(known, _)| known != name);
-                row.labels.extend(value.clone().map(|value| (name.clone(), value)));
-            }
-        }
-        Operation::Revoke => row.revoked_at = Some(Timestamp(1_000)),
-        Operation::Forget | Operation::Reset | Operation::StopUnmanaged(_) => {}
-    }
-}
-
-/// The snapshot shows an operation before its answer.
-fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
-    let Some(mut worker) = snapshot.workers.get(row.worker).cloned() else { return };
-    (worker.cordoned, worker.drain_deadline) = (row.cordoned, row.drain.and_then(|drain| drain.deadline));
-    worker.state = if row.drain.is_some() { WorkerState::Draining } else { WorkerState::Ready };
-    worker.slots = row.slots.unwrap_or(worker.slots);
-    worker.set_labels.clone_from(&row.labels);
-    snapshot.workers.set(row.worker, Some(worker));
 }

@@ -36,6 +36,7 @@ pub(crate) fn added(job: u64, revision: u128, batch: Option<u64>) -> Change {
         timeout: None,
         batch: batch.map(JobId),
         retry_of: None,
+        submitted_by: None,
         details: Some(Box::new(details)),
     })
 }

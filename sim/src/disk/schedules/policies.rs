@@ -143,6 +143,7 @@ mod tests {
             timeout: None,
             batch: None,
             retry_of: None,
+            submitted_by: None,
             narrowing: None,
             keys: None,
             details: None,

@@ -40,6 +40,7 @@ fn fire(schedules: &mut Schedules, job: u64) {
         timeout: None,
         batch: None,
         retry_of: None,
+        submitted_by: None,
         narrowing: None,
         keys: None,
         details: Some(Box::new(details)),

@@ -49,13 +49,14 @@ pub(super) const WAIT: Kind = Kind::Duration("30s");
 pub(super) const LINK: &[(&str, &str)] = &[("link", "The next page, if there is one: `<…>; rel=\"next\"`.")];
 
 /// The filters that select jobs.
-pub(super) const FILTERS: [Parameter; 17] = [
+pub(super) const FILTERS: [Parameter; 18] = [
     query("state", Kind::Text("queued,running"), "States, separated by commas."),
     query("name", Kind::Text("resize"), "Definitions, separated by commas; `*` stands for any text."),
     query("worker", Kind::Text("rack-1"), "The number or name of the worker of the latest attempt."),
     query("label", Kind::Text("team=web"), "A label, as name=value."),
     query("batch", ID, "The number of the batch."),
     query("schedule", Kind::Text("nightly"), "The id of the schedule that has made them."),
+    query("submitted_by", Kind::Text("ci"), "The token, or `proxy:` and the user, that has made them."),
     query("member_of", ID, "The job that runs on several workers and of which they are members."),
     query("revision", Kind::Text(REVISION_EXAMPLE), "The revision of the definition."),
     query("outcome", Kind::Text("failed"), "Outcomes of the latest attempt, separated by commas."),

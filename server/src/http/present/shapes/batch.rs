@@ -18,6 +18,9 @@ pub struct BatchSummary {
     pub state: Text,
     /// The time of acceptance.
     pub created_at: Time,
+    /// The name of the token whose holder made it, as jobs have it. Absent as there, and once all of its members were removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
     /// The end of its last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,

@@ -45,12 +45,16 @@ pub struct Job {
     /// Higher goes first; −100 to 100.
     #[serde(default)]
     pub priority: i8,
-    /// The schedule that made it.
+    /// The schedule that made it; of a retry, the one that its container is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// The slot of that schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<Time>,
+    /// The name of the token whose holder made it; `proxy:NAME` for a user whom a proxy has signed in. Absent if no request made it, on a server
+    /// that needs no token, and for jobs that an earlier version made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
     /// The time of acceptance.
     pub created_at: Time,
     /// The earliest time of the (next) attempt.

@@ -7,13 +7,15 @@ use super::names::NameSet;
 use super::parts::{Part, has_closed_attempt, has_end};
 use super::tag::Tag;
 use crate::store::JobFilter;
-use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_WORKER};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_SUBMITTER, SEEN_WORKER};
 
 /// A coarse index that finds the blocks with matching jobs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blocks<'n> {
     /// Blocks with this entry in `seen`: its kind, and the definition or worker.
     Seen(i64, i64),
+    /// Blocks with both of these entries in `seen`.
+    Both((i64, i64), (i64, i64)),
     /// Blocks with any of these names.
     AnyName(&'n NameSet),
     /// Blocks whose ends reach into the span of the filter.
@@ -32,6 +34,8 @@ pub(super) fn blocks_of<'n>(
         Part::RunningParents => true,
         // A definition may succeed with such a code each time: the names and workers of others leave out its blocks.
         Part::SucceededOddly => false,
+        // Jobs of such a state may be millions, and few of them from one requester.
+        Part::Badly(_) | Part::Live(Some(_)) if filter.submitted_by.is_some() => false,
         // Jobs of such a state may be millions, and few of them may have one of these names. By outcome or exit code they are few.
         Part::Badly(_) => names.is_none() || has_closed_attempt(filter),
         Part::Live(Some(state)) => state != State::Queued && (names.is_none() || has_closed_attempt(filter)),
@@ -40,26 +44,57 @@ pub(super) fn blocks_of<'n>(
     if Tag::of(filter).is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
         return Ok(None);
     }
-    if let Some(name) = &filter.name {
-        let sql = "SELECT min(id) FROM definitions WHERE name = ?1";
-        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([name], |row| row.get(0))?;
-        // A name that no job ever had is seen nowhere.
-        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
+    let seen = seen(connection, filter)?;
+    if let Some(name) = &filter.submitted_by {
+        let submitter = (SEEN_SUBMITTER, submitter(connection, name)?.unwrap_or(0));
+        return Ok(Some(match seen {
+            Some(other) => Blocks::Both(submitter, other),
+            None => Blocks::Seen(submitter.0, submitter.1),
+        }));
     }
-    if let Some(revision) = filter.revision {
-        let sql = "SELECT min(same.id) FROM definitions d JOIN definitions same ON same.name = d.name WHERE d.revision = ?1";
-        let bytes = revision.0.to_be_bytes();
-        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([bytes], |row| row.get(0))?;
-        return Ok(Some(Blocks::Seen(SEEN_NAME, first.unwrap_or(0))));
-    }
-    if let Some(worker) = filter.worker {
-        return Ok(Some(Blocks::Seen(SEEN_WORKER, worker.0.cast_signed())));
+    if let Some((kind, which)) = seen {
+        return Ok(Some(Blocks::Seen(kind, which)));
     }
     if has_end(filter) {
         return Ok(Some(Blocks::Ends));
     }
     // Many names are in most blocks: the filters above leave out more.
     Ok(names.map(Blocks::AnyName))
+}
+
+/// The number of a requester's name; none if no job that is kept has it.
+pub(super) fn submitter(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    let mut statement = connection.prepare_cached("SELECT id FROM submitters WHERE name = ?1")?;
+    statement.query_row([name], |row| row.get(0)).optional()
+}
+
+/// The entry in `seen` of the definition or the worker of a filter.
+fn seen(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option<(i64, i64)>> {
+    if let Some(name) = &filter.name {
+        let sql = "SELECT min(id) FROM definitions WHERE name = ?1";
+        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([name], |row| row.get(0))?;
+        // A name that no job ever had is seen nowhere.
+        return Ok(Some((SEEN_NAME, first.unwrap_or(0))));
+    }
+    if let Some(revision) = filter.revision {
+        let sql = "SELECT min(same.id) FROM definitions d JOIN definitions same ON same.name = d.name WHERE d.revision = ?1";
+        let bytes = revision.0.to_be_bytes();
+        let first: Option<i64> = connection.prepare_cached(sql)?.query_row([bytes], |row| row.get(0))?;
+        return Ok(Some((SEEN_NAME, first.unwrap_or(0))));
+    }
+    Ok(filter.worker.map(|worker| (SEEN_WORKER, worker.0.cast_signed())))
+}
+
+/// The newest block up to this one with this entry in `seen`.
+fn newest_seen(
+    connection: &Connection,
+    (kind, which): (i64, i64),
+    highest: i64,
+) -> rusqlite::Result<Option<i64>> {
+    let sql =
+        "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_row((kind, which, highest), |row| row.get(0)).optional()
 }
 
 impl Blocks<'_> {
@@ -72,10 +107,16 @@ impl Blocks<'_> {
     ) -> rusqlite::Result<Option<i64>> {
         let highest = highest >> BLOCK_SHIFT;
         match self {
-            Self::Seen(kind, which) => {
-                let sql = "SELECT block FROM seen WHERE kind = ?1 AND which = ?2 AND block <= ?3 ORDER BY block DESC LIMIT 1";
-                let mut statement = connection.prepare_cached(sql)?;
-                statement.query_row((kind, which, highest), |row| row.get(0)).optional()
+            Self::Seen(kind, which) => newest_seen(connection, (kind, which), highest),
+            Self::Both(one, other) => {
+                let mut highest = highest;
+                loop {
+                    let Some(block) = newest_seen(connection, one, highest)? else { return Ok(None) };
+                    match newest_seen(connection, other, block)? {
+                        Some(common) if common < block => highest = common,
+                        found => return Ok(found),
+                    }
+                }
             }
             Self::AnyName(names) => names.newest_below(connection, highest),
             Self::Ends => {

@@ -133,6 +133,49 @@ fn jobs_of_a_schedule_are_found_by_its_rows_in_the_ledger() {
     assert!(numbers(JobFilter { schedule: Some("weekly".to_owned()), ..nightly }).is_empty());
 }
 
+/// With a look at the walk itself: 20,000 ended jobs in five blocks, and one requester in two of them.
+#[test]
+fn jobs_of_a_requester_are_read_in_the_blocks_that_have_any() {
+    let place = Place::new();
+    let (_store, archive) = place.open();
+    let shell = place.sql();
+    shell
+        .execute_batch(
+            "INSERT INTO definitions (id, revision, name, entry)
+             VALUES (1, zeroblob(16), 'resize', '{}'), (2, x'00000000000000000000000000000001', 'mail', '{}');
+             INSERT INTO submitters (id, name) VALUES (1, 'ann'), (2, 'bob'), (3, 'eve');
+             CREATE TABLE every AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+             SELECT i, iif(i >> 12 IN (1, 3) AND i % 500 = 0, 2, 1) AS submitter, iif(i >> 12 = 3, 2, 1) AS definition FROM n;
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed, submitter)
+             SELECT i, definition, iif(i % 3, 6, 7), 0, 1, 1, 0, 0, 2, 0, submitter FROM every WHERE i % 1000;
+             INSERT INTO jobs (id, definition, state, priority, created_at, due_at, submitter)
+             SELECT i, definition, iif(i % 2000, 2, 1), 0, 1, 1, submitter FROM every WHERE i % 1000 = 0;
+             INSERT INTO seen (kind, which, block) SELECT DISTINCT 3, submitter, i >> 12 FROM every;
+             INSERT INTO seen (kind, which, block) SELECT DISTINCT 1, definition, i >> 12 FROM every;",
+        )
+        .unwrap();
+    let numbers = |filter: &JobFilter| -> Vec<u64> {
+        archive.jobs(filter).unwrap().iter().map(|row| row.job.0).collect()
+    };
+    let of =
+        |name: &str| JobFilter { submitted_by: Some(name.to_owned()), limit: 500, ..JobFilter::default() };
+    let all: Vec<u64> = (1..=20_000).rev().filter(|i| [1, 3].contains(&(i >> 12)) && i % 500 == 0).collect();
+    assert_eq!(numbers(&of("bob")), all);
+    let is = |filter: JobFilter, fits: fn(u64) -> bool| {
+        let expected: Vec<u64> = all.iter().copied().filter(|job| fits(*job)).collect();
+        assert_eq!(numbers(&filter), expected, "{filter:?}");
+        assert!(numbers(&JobFilter { submitted_by: Some("eve".to_owned()), ..filter.clone() }).is_empty());
+        assert!(numbers(&JobFilter { submitted_by: Some("zoe".to_owned()), ..filter }).is_empty());
+    };
+    is(JobFilter { name: Some("mail".to_owned()), ..of("bob") }, |job| job >> 12 == 3);
+    is(JobFilter { name: Some("resize".to_owned()), ..of("bob") }, |job| job >> 12 == 1);
+    is(JobFilter { states: vec![State::Failed], ..of("bob") }, |job| job % 3 == 0 && job % 1000 != 0);
+    is(JobFilter { states: vec![State::Succeeded], ..of("bob") }, |job| job % 3 != 0 && job % 1000 != 0);
+    is(JobFilter { states: vec![State::Queued], ..of("bob") }, |job| job % 1000 == 0 && job % 2000 != 0);
+    is(JobFilter { states: vec![State::Scheduled], ..of("bob") }, |job| job % 2000 == 0);
+    is(JobFilter { before: Some(JobId(8_000)), ..of("bob") }, |job| job < 8_000);
+}
+
 #[test]
 fn many_names_are_one_search_that_finds_what_a_search_for_each_name_finds() {
     let place = Place::new();
@@ -227,6 +270,7 @@ const FILTERS: &[(&str, AddFilter)] = &[
     ("worker", |it| it.worker = Some(WorkerId(1))),
     ("label", |it| it.label = Some(("team".to_owned(), "blue".to_owned()))),
     ("schedule", |it| it.schedule = Some("nightly".to_owned())),
+    ("submitted_by", |it| it.submitted_by = Some("ann".to_owned())),
     ("batch", |it| it.batch = Some(JobId(1))),
     ("accepted_since", |it| it.since = Some(Timestamp(1))),
     ("accepted_until", |it| it.until = Some(Timestamp(i64::MAX))),

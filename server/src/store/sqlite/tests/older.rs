@@ -42,6 +42,7 @@ fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
             ("exit code 7", "anna")
         );
         assert_eq!((job(2).row.state, job(2).row.reason.as_str()), (State::Failed, "exit code 3"));
+        assert_eq!(succeeded.row.submitted_by, None, "schema {version}: nobody knows");
         let waiting = job(4);
         assert_eq!(waiting.row.labels, [("team".to_owned(), "press".to_owned())]);
         assert_eq!(
@@ -50,9 +51,12 @@ fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
         );
 
         // It goes on: the next group follows the last one, and its job is a new one.
-        let next = Group { number: GroupNo(loaded.group.0 + 1), ..group(&loaded, 0, vec![added(5)]) };
+        let Change::Added(new) = added(5) else { unreachable!("it is one") };
+        let new = Change::Added(AddedJob { submitted_by: Some("ann".into()), ..new });
+        let next = Group { number: GroupNo(loaded.group.0 + 1), ..group(&loaded, 0, vec![new]) };
         store.commit(&next).unwrap();
         assert_eq!(list(&archive), [5, 4, 3, 2, 1], "schema {version}");
+        assert_eq!(job(5).row.submitted_by.as_deref(), Some("ann"), "schema {version}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Facts about the database that the writer remembers, to save writes.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use protocol::{Revision, Timestamp};
 
@@ -20,6 +21,8 @@ pub(in crate::store::sqlite) struct WriteCache {
     pub(super) definition_ends: HashMap<EndKey, i64>,
     /// The first row with the same name, by row of a definition.
     pub(super) names: HashMap<i64, i64>,
+    /// The numbers of names of requesters.
+    pub(super) submitters: HashMap<Arc<str>, i64>,
     /// Batches that have not ended, and changes of the present transaction in their counts.
     pub(super) members: MemberCounts,
 }
@@ -34,7 +37,7 @@ impl WriteCache {
 impl WriteCache {
     /// Forgets facts of a kind of which there are too many: they are only there to save writes, and are read again when they are needed.
     pub(super) fn shrink(&mut self) {
-        let Self { definitions, seen, ends, definition_ends, names, members: _ } = self;
+        let Self { definitions, seen, ends, definition_ends, names, submitters, members: _ } = self;
         if definitions.len() > FACTS_MAX {
             definitions.clear();
         }
@@ -49,6 +52,9 @@ impl WriteCache {
         }
         if names.len() > FACTS_MAX {
             names.clear();
+        }
+        if submitters.len() > FACTS_MAX {
+            submitters.clear();
         }
     }
 }
@@ -102,17 +108,19 @@ mod tests {
                 ends: numbers().map(|n| (n, EndSpan::of(Timestamp(n)))).collect(),
                 definition_ends: numbers().map(|n| ((n, true, n), n)).collect(),
                 names: numbers().map(|n| (n, n)).collect(),
+                submitters: numbers().map(|n| (n.to_string().into(), n)).collect(),
                 members: MemberCounts::default(),
             }
         };
         let lengths = |cache: &WriteCache| {
-            let WriteCache { definitions, seen, ends, definition_ends, names, members: _ } = cache;
-            [definitions.len(), seen.len(), ends.len(), definition_ends.len(), names.len()]
+            let WriteCache { definitions, seen, ends, definition_ends, names, submitters, members: _ } =
+                cache;
+            [definitions.len(), seen.len(), ends.len(), definition_ends.len(), names.len(), submitters.len()]
         };
         for (count, left) in [(FACTS_MAX, FACTS_MAX), (FACTS_MAX + 1, 0)] {
             let mut cache = fill(count);
             cache.shrink();
-            assert_eq!(lengths(&cache), [left; 5]);
+            assert_eq!(lengths(&cache), [left; 6]);
         }
     }
 }

@@ -9,7 +9,7 @@ use protocol::JobId;
 use rusqlite::{Connection, params};
 
 use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_ends, workers};
-use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_SUBMITTER, last_of};
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
 use crate::store::sqlite::{hooks, run_on};
 
@@ -214,6 +214,15 @@ pub(super) fn forget_if_empty(
     if !lives {
         connection.prepare_cached("DELETE FROM seen WHERE block = ?1")?.execute([block])?;
         workers::remove_unused(connection)?;
+        let forgotten = connection
+            .prepare_cached(
+                "DELETE FROM submitters WHERE NOT EXISTS (SELECT 1 FROM seen WHERE kind = ?1 AND which = submitters.id)",
+            )?
+            .execute([SEEN_SUBMITTER])?;
+        if forgotten > 0 {
+            // Another name may get the same number.
+            cache.submitters.clear();
+        }
         connection.prepare_cached("DELETE FROM blocks WHERE block = ?1")?.execute([block])?;
         connection.prepare_cached("DELETE FROM definition_ends WHERE block = ?1")?.execute([block])?;
         cache.ends.remove(&block);

@@ -1,4 +1,6 @@
-//! Writes the details that only some jobs have: labels, overrides, parameters.
+//! Writes the details that only some jobs have: their requester, labels, overrides, parameters.
+
+use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 use rusqlite::params;
@@ -9,9 +11,32 @@ use scheduler::step::{AddedJob, Note};
 
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
-use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows};
+use crate::store::sqlite::blocks::SEEN_SUBMITTER;
+use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows, schedules};
+use crate::store::{PARENT_SLOT_VARIABLE, hook_parent};
 
 impl TransactionWriter<'_> {
+    /// The number of the requester's name, for a job of this block.
+    pub(super) fn submitter(&mut self, name: Option<&Arc<str>>, block: i64) -> Result<Option<i64>, Failure> {
+        let Some(name) = name else { return Ok(None) };
+        let id = match self.cache.submitters.get(name) {
+            Some(id) => *id,
+            None => {
+                self.connection
+                    .prepare_cached("INSERT INTO submitters (name) VALUES (?1) ON CONFLICT DO NOTHING")?
+                    .execute([&**name])?;
+                let id = self
+                    .connection
+                    .prepare_cached("SELECT id FROM submitters WHERE name = ?1")?
+                    .query_row([&**name], |row| row.get(0))?;
+                self.cache.submitters.insert(Arc::clone(name), id);
+                id
+            }
+        };
+        self.index_block(SEEN_SUBMITTER, id, block)?;
+        Ok(Some(id))
+    }
+
     /// Stores labels, overrides and parameters of a job, and the workers that it asks for. Returns the bit flags for `jobs.details`.
     pub(super) fn insert_details(&mut self, job: i64, added: &AddedJob) -> Result<i64, Failure> {
         if added.details.is_none() && added.narrowing.is_none() {
@@ -26,6 +51,15 @@ impl TransactionWriter<'_> {
         if detail_flags == 0 {
             return Ok(0);
         }
+        let environment = match self.instant_of_chain(added)? {
+            None => json_column::code(&overrides.environment),
+            Some(at) => {
+                let variable = (PARENT_SLOT_VARIABLE.to_owned(), at);
+                json_column::code(
+                    &overrides.environment.iter().cloned().chain([variable]).collect::<Vec<_>>(),
+                )
+            }
+        };
         self.connection
             .prepare_cached(
                 "INSERT INTO details (job, labels, environment, args, input, params, filled_in, narrowing)
@@ -34,7 +68,7 @@ impl TransactionWriter<'_> {
             .execute(params![
                 job,
                 json_column::code(&details.labels),
-                json_column::code(&overrides.environment),
+                environment,
                 json_column::code(&overrides.args),
                 overrides.input,
                 param_rows::given_json(&details.params),
@@ -50,6 +84,12 @@ impl TransactionWriter<'_> {
                 .execute((name, value, job))?;
         }
         Ok(detail_flags)
+    }
+
+    /// The instant for the job of a hook: that of the job whose hook it is.
+    fn instant_of_chain(&self, added: &AddedJob) -> Result<Option<String>, Failure> {
+        let Some(parent) = hook_parent(added) else { return Ok(None) };
+        Ok(schedules::for_followers(self.connection, parent)?)
     }
 
     /// Adds the parameters that a job takes from the results of the jobs that it came after, and a note about those that are left out.

@@ -1,0 +1,37 @@
+//! Operations on the workers of the stand-in.
+
+use protocol::Timestamp;
+use scheduler::fleet::row::{Drain, WorkerRow};
+use scheduler::input::Operation;
+use scheduler::snapshot::{Snapshot, WorkerState};
+
+/// Changes the row of a worker as an operation says.
+pub(super) fn operate(row: &mut WorkerRow, operation: &Operation) {
+    match operation {
+        Operation::Cordon => row.cordoned = true,
+        Operation::Uncordon => (row.cordoned, row.drain) = (false, None),
+        Operation::Drain(timeout) => {
+            let deadline = timeout.map(|timeout| Timestamp(1_000) + timeout);
+            (row.cordoned, row.drain) = (true, Some(Drain { process: None, deadline }));
+        }
+        Operation::Slots(slots) => row.slots = Some(*slots),
+        Operation::Labels(changes) => {
+            for (name, value) in changes {
+                row.labels.retain(|(known, _)| known != name);
+                row.labels.extend(value.clone().map(|value| (name.clone(), value)));
+            }
+        }
+        Operation::Revoke => row.revoked_at = Some(Timestamp(1_000)),
+        Operation::Forget | Operation::Reset | Operation::StopUnmanaged(_) => {}
+    }
+}
+
+/// The snapshot shows an operation before its answer.
+pub(super) fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
+    let Some(mut worker) = snapshot.workers.get(row.worker).cloned() else { return };
+    (worker.cordoned, worker.drain_deadline) = (row.cordoned, row.drain.and_then(|drain| drain.deadline));
+    worker.state = if row.drain.is_some() { WorkerState::Draining } else { WorkerState::Ready };
+    worker.slots = row.slots.unwrap_or(worker.slots);
+    worker.set_labels.clone_from(&row.labels);
+    snapshot.workers.set(row.worker, Some(worker));
+}
