@@ -11,7 +11,7 @@ use crate::screen;
 /// Make the jobs of past slots of a schedule that have none. Slots that fired are listed, and never fire again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longshore backfill report --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --dry-run
+  longshore backfill report --from 2026-03-01 --to 2026-03-07 --dry-run
   longshore backfill report --from 7d --interval 1m
   longshore backfill report --schedule nightly --from 2026-03-01T00:00:00+01:00
 
@@ -22,11 +22,11 @@ pub(crate) struct Flags {
     /// The definition.
     #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
-    /// The beginning of the range: an instant with its zone, or how long ago (12h, 7d).
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// The beginning of the range: a date in the schedule's time zone, an instant with its zone, or how long ago (12h, 7d).
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     from: String,
-    /// The end of the range, likewise [default: now].
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant_or_ago)]
+    /// The end of the range, likewise; a date is included [default: now].
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     to: Option<String>,
     /// The schedule, if the definition has several.
     #[arg(long, value_name = "ID")]
@@ -34,6 +34,9 @@ pub(crate) struct Flags {
     /// Start each job no earlier than this long after the one before it: 30s, 5m.
     #[arg(long, value_name = "DURATION", value_parser = crate::overrides::delay)]
     interval: Option<String>,
+    /// Also the slots that a job of an earlier rule of the schedule covers.
+    #[arg(long)]
+    covered: bool,
     /// Show what would be made, and make nothing.
     #[arg(long)]
     dry_run: bool,
@@ -60,6 +63,7 @@ pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
     query.extend(flags.to.map(|to| ("to", to)));
     query.extend(flags.schedule.map(|id| ("schedule", id)));
     query.extend(flags.interval.map(|interval| ("interval", interval)));
+    query.extend(flags.covered.then(|| ("covered", "1".to_owned())));
     query.extend(flags.dry_run.then(|| ("dry_run", "1".to_owned())));
     let request = api.request(Method::POST, &["api", "definitions", &flags.name, "backfill"]).query(&query);
     let json = api.json(request).await?;
@@ -80,7 +84,7 @@ pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
         None if flags.dry_run => {
             screen::note(&format!("longshore: {} would be made", screen::counted(shown.count, "job")))
         }
-        None if shown.slots.iter().all(|it| it.result == "fired") => {
+        None if shown.slots.iter().all(|it| matches!(&*it.result, "fired" | "covered")) => {
             screen::note("longshore: no slot of this range is without a job");
         }
         None => screen::note("longshore: nothing was made"),
@@ -104,7 +108,12 @@ fn notes_about_others(slots: &[Slot]) -> Vec<String> {
     };
     let forgotten = ("forgotten", "it may have run, and gets no job", "they may have run, and get no jobs");
     let undecided = ("undecided", "it is left to the schedule", "they are left to the schedule");
-    [forgotten, undecided].into_iter().filter_map(note).collect()
+    let covered = (
+        "covered",
+        "an earlier rule made its job; --covered makes another",
+        "an earlier rule made their jobs; --covered makes others",
+    );
+    [covered, forgotten, undecided].into_iter().filter_map(note).collect()
 }
 
 #[cfg(test)]
@@ -119,8 +128,9 @@ mod tests {
         };
         assert_eq!(notes_about_others(&slots(&["fired", "backfilled"])), [""; 0]);
         assert_eq!(
-            notes_about_others(&slots(&["forgotten", "fired", "forgotten", "undecided"])),
+            notes_about_others(&slots(&["forgotten", "covered", "forgotten", "undecided"])),
             [
+                "longshore: 1 slot is covered: an earlier rule made its job; --covered makes another",
                 "longshore: 2 slots are forgotten: they may have run, and get no jobs",
                 "longshore: 1 slot is undecided: it is left to the schedule",
             ]

@@ -39,6 +39,11 @@ pub(crate) struct ListFlags {
     limit: u16,
 }
 
+fn parse_id(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "a batch's id is a whole number from 1; 'longshore batches' lists them, with --name those of a name".to_owned())
+}
+
 /// Show a batch or its results, wait for its end, cancel it, or retry it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -57,7 +62,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
     /// The batch's number, which is that of its first job.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = parse_id)]
     id: u64,
     /// An operation on its members.
     #[arg(value_name = "OPERATION")]

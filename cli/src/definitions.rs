@@ -31,20 +31,27 @@ pub(crate) struct Flags {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore validate jobs.yaml && longshore reload
-  longshore reload --expect 8230dfc31a74e134241c862845388210")]
+  longshore reload --expect 8230dfc31a74e134241c862845388210
+
+longshore plan prints the command that loads what it has shown, and nothing else.")]
 pub(crate) struct ReloadFlags {
     #[command(flatten)]
     common: CommonArgs,
     /// Reload only if the present definitions have this revision, which the last reload printed.
     #[arg(long, value_name = "REVISION")]
     expect: Option<String>,
+    /// Reload only if the definitions of the server's file have this revision, which longshore plan prints.
+    #[arg(long, value_name = "REVISION")]
+    expect_new: Option<String>,
 }
 
 /// Makes the server read jobs.yaml again.
 pub(crate) async fn reload(flags: ReloadFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let request = api.request(Method::POST, &["api", "definitions", "reload"]);
-    let json = api.json(request.query(&flags.expect.map(|revision| [("expect", revision)]))).await?;
+    let expected = [("expect", flags.expect), ("expect_new", flags.expect_new)];
+    let expected = expected.into_iter().filter_map(|(name, revision)| Some((name, revision?)));
+    let json = api.json(request.query(&expected.collect::<Vec<_>>())).await?;
     if records::print(flags.common.format, &json, "revision")? {
         return Ok(());
     }

@@ -153,6 +153,12 @@ fn lines(plan: &Plan) -> Vec<String> {
         plan.unchanged,
         plan.current_revision
     ));
+    if has_changes(plan) {
+        let Plan { current_revision, revision, .. } = plan;
+        lines.push(format!(
+            "new revision {revision}; to load exactly this: longshore reload --expect {current_revision} --expect-new {revision}"
+        ));
+    }
     lines
 }
 

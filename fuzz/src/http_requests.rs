@@ -98,6 +98,7 @@ async fn serve(directory: &Path) -> axum::Router {
         metrics: handles.metrics,
         archive: archive.clone(),
         machines: Arc::default(),
+        missing_secrets: Arc::default(),
         catalogue,
         reloader: Arc::new(reloader),
         logs,

@@ -3,14 +3,14 @@
 mod output;
 mod session;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
 use protocol::report::Phase;
-use protocol::{JobId, Now, SessionId, Timestamp, Token, Uptime, WorkerId};
+use protocol::{JobId, Now, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -59,6 +59,8 @@ pub struct Scheduler {
     pub(crate) batches: Batches,
     pub(crate) schedules: Schedules,
     pub(crate) pauses: Pauses,
+    /// Revisions of definitions whose secrets the server does not have.
+    pub(crate) missing_secrets: BTreeSet<Revision>,
     pub(crate) expectations: ExpectationTable,
     pub(crate) limits: Limits,
     pub(crate) unique: UniqueKeys,
@@ -124,6 +126,7 @@ impl Scheduler {
             batches: Batches::default(),
             schedules: Schedules::default(),
             pauses: Pauses::default(),
+            missing_secrets: BTreeSet::new(),
             expectations: ExpectationTable::default(),
             limits: Limits::default(),
             unique: UniqueKeys::default(),
@@ -284,8 +287,13 @@ impl Scheduler {
     }
 
     fn pause_learned(&mut self, number: DefinitionNo) {
-        let is_paused = self.definitions.at(number).is_some_and(|it| self.pauses.hold_back(it));
+        let is_paused = self.definitions.at(number).is_some_and(|definition| self.holds_back(definition));
         self.ready.pause_definition(number, is_paused);
+    }
+
+    /// Jobs of this definition may not start: it is paused, or the server does not have its secrets.
+    pub(crate) fn holds_back(&self, definition: &Definition) -> bool {
+        self.pauses.hold_back(definition) || self.missing_secrets.contains(&definition.revision)
     }
 
     /// The job whose current attempt has this token, if this worker holds it.

@@ -40,6 +40,7 @@ impl Scheduler {
             }
             Input::ReserveLabels(ticket, names) => handlers::reserve_labels(self, ticket, &names),
             Input::Pause(request) => handlers::pause::pause(self, now, request),
+            Input::MissingSecrets(revisions) => handlers::missing_secrets::replace(self, revisions),
             Input::Backfill(request) => handlers::backfill::backfill(self, now, request),
             Input::Tick => handlers::tick(self, now),
         }

@@ -1,5 +1,6 @@
 //! Inputs of the scheduler.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,7 +10,8 @@ use protocol::report::Availability;
 use protocol::resources::OfferedResources;
 use protocol::version::VersionRange;
 use protocol::{
-    ClusterId, Fence, Incarnation, JobId, Report, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId,
+    ClusterId, Fence, Incarnation, JobId, Report, Revision, RuntimeKind, SessionId, Timestamp, Token, Uptime,
+    WorkerId,
 };
 
 use crate::batches::BatchOptions;
@@ -55,6 +57,9 @@ pub enum Input {
     ReserveLabels(Ticket, Vec<String>),
     /// Somebody pauses schedules, or lets them go on.
     Pause(PauseRequest),
+    /// The revisions of definitions whose secrets the server does not have, in place of those before. They are in no store: the server looks
+    /// again after a start, and repeats the list as long as it is not empty.
+    MissingSecrets(BTreeSet<Revision>),
     /// A client wants jobs for past slots of a schedule.
     Backfill(BackfillRequest),
     /// Time has passed; timers that are due fire.

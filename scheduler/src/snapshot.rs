@@ -109,8 +109,8 @@ impl Scheduler {
                 Some(only) => LaneKey::Pinned(only, number, KeySetNo::UNLIMITED),
                 None => LaneKey::Definition(number, KeySetNo::UNLIMITED),
             };
-            if self.ready.is_paused(number) {
-                let (reason, count) = (PendingReason::Paused, counts.jobs as u64);
+            if let Some(reason) = pending::why_held_back(self, number) {
+                let count = counts.jobs as u64;
                 waiting.push(Waiting { revision, narrowing: narrowing(), pinned_to, reason, count });
                 continue;
             }

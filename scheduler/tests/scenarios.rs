@@ -209,8 +209,8 @@ fn happen(world: &mut World, words: &[&str]) {
             let interval = option("interval").map_or(Duration::ZERO, seconds);
             world.backfill(target, slots, interval, u64::from(number("behind", 0)));
         }
-        ["pause", target] => world.pause(target, true),
-        ["resume", target] => world.pause(target, false),
+        [verb @ ("pause" | "resume"), target] => world.pause(target, verb == "pause"),
+        ["missing-secrets", ref names @ ..] => world.missing_secrets(&names.join(" ")),
         ["clock", "ahead", time] => world.now.utc = world.now.utc + seconds(time),
         ["clock", "behind", time] => world.now.utc = world.now.utc - seconds(time),
         ["submit", name, ..] => {

@@ -74,7 +74,7 @@ use retention_time::RetentionTime;
 use storage::Storage;
 use store::{AccessArchive, NotificationArchive, directory::DataDirectory, sqlite};
 use traces::{TraceExport, Traces};
-use ws::WorkerAcceptor;
+use ws::{SecretsWatch, WorkerAcceptor};
 
 /// A server that is ready to serve.
 #[derive(Debug)]
@@ -118,7 +118,8 @@ impl Server {
             reload::accepted::keep(&config.data_dir, &config.jobs_file, &loaded.text);
         }
         let definitions = Definitions::new(loaded.definitions).with_policy(policy);
-        let logs = Logs::open(&directory.logs(), logs::Limits::default())?;
+        let is_same_boot = logs::boot::is_same(&directory.logs());
+        let logs = Logs::open(&directory.logs(), logs::Limits { is_same_boot, ..logs::Limits::default() })?;
         let archive = Arc::new(archive);
         let access_archive: Arc<dyn AccessArchive> = archive.clone();
         let notification_archive: Arc<dyn NotificationArchive> = archive.clone();
@@ -158,7 +159,7 @@ impl Server {
         )
         .with_worker_labels(config.worker_labels.clone())
         .with_secrets(config.secrets.clone())
-        .with_registries(registries)
+        .with_registries(registries.clone())
         .with_records(records.clone())
         .with_tracer(traces.as_ref().map(Traces::tracer));
         let (event_feed, trace_export) = match traces {
@@ -171,6 +172,15 @@ impl Server {
         };
         tokio::spawn(event_feed.run());
         let catalogue = Arc::new(Catalogue::new(definitions));
+        let mut secrets_watch = SecretsWatch::new(
+            acceptor.missing_secrets.clone(),
+            config.secrets.clone(),
+            registries,
+            catalogue.clone(),
+            handles.handle.clone(),
+        );
+        secrets_watch.begin();
+        tokio::spawn(secrets_watch.run(leaving.clone()));
         let reloader = Reloader::new(
             handles.handle.clone(),
             catalogue.clone(),
@@ -209,6 +219,7 @@ impl Server {
             archive: archive.clone(),
             machines: acceptor.machines.clone(),
             usage: acceptor.usage.clone(),
+            missing_secrets: acceptor.missing_secrets.clone(),
             catalogue,
             reloader: reloader.clone(),
             intervals: config.intervals,

@@ -21,13 +21,13 @@ pub struct SecretsDir {
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The server has no directory for secrets.
-    #[error("the server has no secrets; start it with --secrets-dir")]
+    #[error("the server has no secrets: start it with --secrets-dir")]
     NoDirectory,
     /// The name is no plain file name.
     #[error("{0:?} is no name for a secret: 1 to 64 letters, digits, dots, dashes and underscores")]
     Name(String),
     /// There is no such file.
-    #[error("the secret {0} does not exist in --secrets-dir")]
+    #[error("the server has no secret {0}: put a file with this name into --secrets-dir")]
     Missing(String),
     /// The file is a link that leads out of the directory.
     #[error("the secret {0} is a link that leads out of --secrets-dir")]

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
 use crate::program::Program;
+use crate::screen;
 
 /// Converts a response other than 2xx into a failure.
 pub(super) async fn failure_from(response: Response) -> Failure {
@@ -34,10 +35,16 @@ pub(super) async fn failure_from(response: Response) -> Failure {
 /// Converts a problem document into a failure; `Null` if the response had none.
 pub(crate) fn failure_of(status: StatusCode, problem: Value) -> Failure {
     let exit = Exit::from_status(status.as_u16());
-    let (code, hint) = (text_of(&problem, "code"), translate_hint(text_of(&problem, "hint")));
+    let (code, mut hint) = (text_of(&problem, "code"), translate_hint(text_of(&problem, "hint")));
     let told =
         [text_of(&problem, "detail"), text_of(&problem, "title")].into_iter().find(|text| !text.is_empty());
     let text = match told {
+        // The problem repeats its first fault, which has a line of its own.
+        Some(told) if problem["errors"][0]["detail"] == told => {
+            hint = String::new();
+            let count = problem["errors"].as_array().map_or(0, Vec::len);
+            format!("the request has {}{}", screen::counted(count as u64, "fault"), in_brackets(code))
+        }
         Some(told) => format!("{}{}", with_field(&problem, told), in_brackets(code)),
         None => format!("the server answered {status}"),
     };
@@ -165,6 +172,18 @@ fn text_of<'v>(object: &'v Value, key: &str) -> &'v str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_of_several_faults_is_told_once() {
+        let problem = serde_json::json!({"code": "out_of_range", "detail": "200 is too large", "field": "priority", "hint": "go lower",
+            "errors": [{"code": "out_of_range", "field": "priority", "detail": "200 is too large", "hint": "go lower"},
+                {"code": "invalid_type", "field": "after", "detail": "it is no list"}]});
+        let failure = failure_of(StatusCode::UNPROCESSABLE_ENTITY, problem);
+        let faults =
+            ["priority: out_of_range: 200 is too large; go lower", "after: invalid_type: it is no list"];
+        assert_eq!(failure.faults(), faults);
+        assert_eq!(failure.to_string(), "the request has 2 faults [out_of_range]");
+    }
 
     #[test]
     fn requests_in_hints_become_commands_as_whole_paths_only() {

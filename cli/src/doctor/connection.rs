@@ -53,6 +53,7 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
         Err(error) => findings.push(not_ready(&error)),
     }
     findings.extend(workers(&api, version).await);
+    findings.extend(secrets(&api).await);
     findings
 }
 
@@ -133,6 +134,25 @@ fn judge_version(theirs: Option<&str>) -> Finding {
         Some(Ordering::Equal) | None => "install the same version everywhere",
     };
     Finding::warn("server", format!("answers, version {theirs}; this program is {OURS}"), next)
+}
+
+/// The definitions whose secrets the server does not have.
+async fn secrets(api: &Api) -> Vec<Finding> {
+    let answer = match ask(api, &["api", "definitions"]).await {
+        Ok(response) => api.decode::<Vec<Value>>(response).await,
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(definitions) => definitions.iter().filter_map(missing_secret).collect(),
+        Err(error) => vec![Finding::fail("definitions", format!("{error:#}"), "see --token-file")],
+    }
+}
+
+fn missing_secret(definition: &Value) -> Option<Finding> {
+    let name = definition["name"].as_str().unwrap_or_default();
+    let reason = definition["missing_secret"].as_str()?;
+    let text = format!("jobs of {name} wait: {reason}");
+    Some(Finding::warn("secrets", text, "they go on by themselves within seconds"))
 }
 
 /// Findings about all workers of a server of this version, if it is known.

@@ -24,8 +24,9 @@ impl DefinitionView for Definition {
     fn name_with_conditions(&self) -> String {
         let missed = self.expect.as_ref().map(|expect| expect.condition.as_ref()).filter(|it| *it != "met");
         let paused = (!self.pauses.is_empty()).then_some("paused");
+        let missing = self.missing_secret.as_ref().map(|_| "a secret is missing");
         let disabled = (!self.enabled).then_some("disabled");
-        let conditions: Vec<&str> = disabled.into_iter().chain(paused).chain(missed).collect();
+        let conditions: Vec<&str> = disabled.into_iter().chain(paused).chain(missing).chain(missed).collect();
         match conditions.is_empty() {
             true => self.name.clone(),
             false => format!("{} ({})", self.name, conditions.join(", ")),

@@ -138,6 +138,8 @@ fn reload_prints_the_changes() {
     let reloaded = run(&mut stub.longshore(&["reload"]));
     assert_eq!(reloaded.out, "2 definitions; added: backup; changed: resize\n");
     assert_eq!((reloaded.code, reloaded.err.as_str()), (0, "warning: jobs.yaml:3:1: odd\n"));
+    stub.on("POST /api/definitions/reload?expect=aa&expect_new=bb", "200 OK", JSON, changed);
+    assert_eq!(run(&mut stub.longshore(&["reload", "--expect", "aa", "--expect-new", "bb"])).code, 0);
 }
 
 #[test]
@@ -157,7 +159,8 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n    no connected worker has disk=ssd\n- old\n    waiting jobs that keep the present revision: 3\n~ resize\n    concurrency.limit: 1 -> 2 (*)\n    \
         image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n    waiting jobs that keep the present revision, but for (*): 3\n\
         (*) acts at once, also on jobs that were made before; other keys hold for new jobs\n\
-        1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n";
+        1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n\
+        new revision bb; to load exactly this: longshore reload --expect aa --expect-new bb\n";
     assert_eq!(
         (said.code, said.out.as_str(), said.err.as_str()),
         (0, expected, &*format!("warning: {file}:3:1: odd\n"))

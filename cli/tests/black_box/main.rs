@@ -46,6 +46,7 @@ mod scopes;
 mod secrets;
 mod set_aside;
 mod settings;
+mod setup_script;
 #[path = "../stub/mod.rs"]
 mod stub;
 mod systemd;

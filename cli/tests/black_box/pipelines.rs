@@ -244,6 +244,8 @@ async fn what_cannot_follow_is_refused_with_a_reason() {
         (json!({"after": [failed]}), 409, "predecessor_ended", "has ended as failed"),
         (json!({"after": [99]}), 422, "invalid_dependency", "there is no job 99"),
         (json!({"after": [1, 1]}), 422, "invalid_dependency", "named twice"),
+        (json!({"after": "extract"}), 422, "invalid_dependency", "it is a list"),
+        (json!({"timeout": 90}), 422, "invalid_duration", "write 90s"),
         (json!({"after": ["extract"]}), 422, "invalid_dependency", "only an entry of a list"),
         (json!({"after": [{"job": 1, "outcome": "lost"}]}), 422, "invalid_dependency", "there is no outcome"),
         (json!({"after": [{"job": 1, "when": 2}]}), 422, "invalid_dependency", "there is no field"),
@@ -253,7 +255,7 @@ async fn what_cannot_follow_is_refused_with_a_reason() {
             json!([{"name": "load", "as": "a", "after": ["b"]}, {"name": "load", "as": "b", "after": ["a"]}]),
             422,
             "invalid_dependency",
-            "jobs[0] waits for jobs[1] waits for jobs[0]",
+            "a (jobs[0]) waits for b (jobs[1]) waits for a (jobs[0])",
         ),
     ];
     for (body, status, code, words) in cases {

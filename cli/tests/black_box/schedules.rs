@@ -256,6 +256,9 @@ async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
     for (path, expected) in [
         (format!("{base}?to={to}"), (422, json!("missing_field"))),
         (format!("{base}?from=yesterday"), (400, json!("invalid_query"))),
+        (format!("{base}?from=2026-02-30"), (400, json!("invalid_query"))),
+        (format!("{base}?from=2020-01-01&to=2020-01-01"), (413, json!("too_many_jobs"))),
+        (format!("{base}?from=2020-01-02&to=2020-01-01"), (400, json!("invalid_query"))),
         (format!("{base}?from=2100-01-01T00:00:00Z"), (400, json!("invalid_query"))),
         (format!("{base}?from=2020-01-01T00:00:00Z"), (413, json!("too_many_jobs"))),
         (format!("{base}?from={from}&schedule=other"), (404, json!("unknown_schedule"))),

@@ -183,15 +183,46 @@ async fn a_planted_value_is_in_the_job_and_nowhere_else() {
 #[tokio::test]
 async fn a_job_waits_for_its_missing_secret_and_says_so() {
     let (cluster, server, _worker) = start().await;
-    assert!(server.log().contains("the secret late does not exist in --secrets-dir"), "{}", server.log());
-    cluster.api().post("/api/jobs/late", None).await;
-    let is_told = |job: &Value| job.to_string().contains("the secret late does not exist");
-    cluster.api().wait_for_job(1, is_told).await;
+    const REASON: &str = "the server has no secret late: put a file with this name into --secrets-dir";
+    assert!(server.log().contains(REASON), "{}", server.log());
+    let accepted = cluster.api().post("/api/jobs/late", None).await;
+    assert_eq!(accepted["warning"]["code"], "secrets_missing", "{accepted}");
+    let job = cluster.api().get("/api/jobs/1").await;
+    assert_eq!(job["pending_reason"], serde_json::json!({ "code": "secrets_missing", "text": REASON }));
+    let explained = cluster.api().get("/api/jobs/1/explain").await;
+    assert_eq!(explained["reason"], serde_json::json!({ "code": "secrets_missing", "text": REASON }));
+    let definition = cluster.api().get("/api/definitions/late").await;
+    assert_eq!(definition["missing_secret"], REASON);
+    assert!(text(&cluster, "/").await.contains(&format!("jobs of late wait: {REASON}")));
+    assert!(text(&cluster, "/readyz").await.contains("warning: secrets: 1 definition waits for secrets"));
+    let (code, said) = cluster.run_cli(&["doctor", "--server", &cluster.address(), "--docker", "none"]);
+    assert!(said.contains(&format!("jobs of late wait: {REASON}")), "{code} {said}");
+
+    // It had no attempt: the first one gets the secret.
     put(&cluster, "late", "planted-late-11\n");
     cluster.api().wait_for_job(1, |job| job["state"] == "succeeded").await;
     wait_until("its output is there", async || text(&cluster, "/api/jobs/1/logs").await.contains("done"))
         .await;
     assert_eq!(text(&cluster, "/api/jobs/1/logs").await, format!("{}\ndone\n", "*".repeat(15)));
+    let job = cluster.api().get("/api/jobs/1").await;
+    assert_eq!(job["attempt_count"], 1, "{job}");
+    wait_until("nothing is missing", async || !text(&cluster, "/readyz").await.contains("secrets:")).await;
+}
+
+/// The watch looks rarely while all secrets are there, so the session that cannot read one tells it.
+#[tokio::test]
+async fn a_secret_that_goes_holds_its_jobs_back_after_few_attempts() {
+    let (cluster, _server, _worker) = start().await;
+    put(&cluster, "late", "planted-late-11");
+    wait_until("nothing is missing", async || !text(&cluster, "/readyz").await.contains("secrets:")).await;
+    std::fs::remove_file(cluster.path("secrets").join("late")).unwrap();
+    cluster.api().post("/api/jobs/late", None).await;
+    let is_held_back = |job: &Value| job["pending_reason"]["code"] == "secrets_missing";
+    let job = cluster.api().wait_for_job(1, is_held_back).await;
+    assert!(job["attempt_count"].as_u64().unwrap() <= 1, "{job}");
+    put(&cluster, "late", "planted-late-12");
+    let job = cluster.api().wait_for_job(1, |job| job["state"] == "succeeded").await;
+    assert!(job["attempt_count"].as_u64().unwrap() <= 2, "{job}");
 }
 
 /// With a real engine: a container that runs as another user, with a read-only root.

@@ -10,7 +10,7 @@ use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::fleet::classes::Need;
 use crate::fleet::groups::{GroupCount, Intake, RuntimeState, WorkerGroup};
-use crate::ids::NeedId;
+use crate::ids::{DefinitionNo, NeedId};
 use crate::job::LiveState;
 use crate::limits::gate;
 use crate::queue::LaneKey;
@@ -40,11 +40,11 @@ pub(crate) fn state_and_reason(
     (job.state(), pending)
 }
 
-/// The reason why the jobs of a lane wait. [`PendingReason`] is ordered: what is further from a start ranks lower. `Paused` first. If the
+/// The reason why the jobs of a lane wait. First, the reason that holds back its definition. If the
 /// workers' reason ranks below `ServerFull`, it wins; otherwise the limits' reason, if there is one.
 fn why_queued(scheduler: &Scheduler, lane: LaneKey, worker_reason: PendingReason) -> PendingReason {
-    if scheduler.ready.is_paused(lane.definition()) {
-        return PendingReason::Paused;
+    if let Some(reason) = why_held_back(scheduler, lane.definition()) {
+        return reason;
     }
     let by_limits = if worker_reason < PendingReason::ServerFull {
         None
@@ -52,6 +52,15 @@ fn why_queued(scheduler: &Scheduler, lane: LaneKey, worker_reason: PendingReason
         gate::why_limited(scheduler, lane, worker_reason)
     };
     by_limits.unwrap_or(worker_reason)
+}
+
+/// The reason why jobs with this definition wait whatever workers and limits there are.
+pub(crate) fn why_held_back(scheduler: &Scheduler, number: DefinitionNo) -> Option<PendingReason> {
+    let definition = scheduler.definitions.at(number).filter(|_| scheduler.ready.is_paused(number))?;
+    Some(match scheduler.pauses.hold_back(definition) {
+        true => PendingReason::Paused,
+        false => PendingReason::SecretsMissing,
+    })
 }
 
 /// The reason why jobs of a lane wait: the first obstacle of the nearest worker. It follows from the groups of workers, which must be up

@@ -17,6 +17,7 @@ pub(crate) mod first_report;
 pub(crate) mod forget;
 pub(crate) mod hook;
 pub(crate) mod loss;
+pub(crate) mod missing_secrets;
 mod narrowing;
 pub(crate) mod overrun;
 pub(crate) mod pause;

@@ -53,11 +53,11 @@ fn recall(scheduler: &mut Scheduler, now: Now) {
     }
 }
 
-/// Puts the lanes of paused definitions aside, and those of the others back. Walks all definitions and lanes: after an operator's command,
-/// at a start, and at a reading of jobs.yaml.
+/// Puts the lanes of definitions that are held back aside, and those of the others back. Walks all definitions and lanes: after an operator's
+/// command, at a start, at a reading of jobs.yaml, and when secrets are missing or there again.
 pub(crate) fn apply(scheduler: &mut Scheduler) {
     let is_paused = |number: &DefinitionNo| {
-        scheduler.definitions.at(*number).is_some_and(|it| scheduler.pauses.hold_back(it))
+        scheduler.definitions.at(*number).is_some_and(|definition| scheduler.holds_back(definition))
     };
     let numbers = scheduler.definitions.counts().map(|(number, _)| number);
     let paused: BTreeSet<DefinitionNo> = numbers.filter(is_paused).collect();

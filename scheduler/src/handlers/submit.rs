@@ -114,9 +114,9 @@ fn check_definition(
         return Err(Rejection::Disabled);
     }
     if require_worker {
-        // Workers do not matter as long as it is paused.
-        if scheduler.ready.is_paused(number) {
-            return Err(Rejection::NoWorker(PendingReason::Paused));
+        // Workers do not matter as long as it is held back.
+        if let Some(reason) = pending::why_held_back(scheduler, number) {
+            return Err(Rejection::NoWorker(reason));
         }
         let reason = pending::why_waiting(scheduler, LaneKey::Definition(number, KeySetNo::UNLIMITED));
         if reason < PendingReason::Busy {

@@ -14,12 +14,13 @@ use protocol::report::{Inventory, Outcome, Phase};
 use protocol::{JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
+use crate::explain::pending;
 use crate::handlers::{attempt_end, define, expire, first_report, overrun};
 use crate::ids::DefinitionNo;
 use crate::job::{Job, Presence, Progress, StartState};
 use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reconcile::{foreign, unconfirmed, unknown_attempts};
-use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note, PendingReason};
 use crate::timers::Alarm;
 
 /// Attempts that an inventory may list: ten times the limit of a worker.
@@ -182,7 +183,7 @@ fn update_from_phase(
     }
 }
 
-/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is paused.
+/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is held back.
 fn may_not_start(scheduler: &Scheduler, now: Now, job: &Job) -> bool {
     job.has_expired(now.utc) || scheduler.ready.is_paused(job.definition)
 }
@@ -200,7 +201,8 @@ pub(crate) const fn start_state(phase: Phase) -> StartState {
 /// is lost.
 pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, session: SessionId) {
     let Some(live) = scheduler.jobs.get(&job) else { return };
-    let (has_expired, is_paused) = (live.has_expired(now.utc), scheduler.ready.is_paused(live.definition));
+    let has_expired = live.has_expired(now.utc);
+    let held_back = pending::why_held_back(scheduler, live.definition);
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
     let is_too_old = is_too_old(scheduler, attempt.worker, live.definition);
@@ -219,13 +221,14 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
         let closed =
             ClosedAttempt { outcome, ..ClosedAttempt::lost(now, token, None, "stopped before it started") };
         attempt_end::close(scheduler, now, job, closed);
-    } else if has_expired || is_paused || is_too_old {
-        let message = if has_expired {
-            "given back: it had waited for too long when its worker came back without it"
-        } else if is_paused {
-            "given back: its definition was paused when its worker came back without it"
-        } else {
-            "given back: its worker came back with a version of Longshore that is too old for it"
+    } else if has_expired || held_back.is_some() || is_too_old {
+        let message = match held_back {
+            _ if has_expired => "given back: it had waited for too long when its worker came back without it",
+            Some(PendingReason::SecretsMissing) => {
+                "given back: its secrets were missing when its worker came back without it"
+            }
+            Some(_) => "given back: its definition was paused when its worker came back without it",
+            None => "given back: its worker came back with a version of Longshore that is too old for it",
         };
         let lost = ClosedAttempt::lost(now, token, None, message);
         attempt_end::close(scheduler, now, job, ClosedAttempt { outcome: Outcome::Released, ..lost });

@@ -31,6 +31,8 @@ pub enum SlotFate {
     Open,
     /// It has become this job before.
     Fired(JobId),
+    /// It is the nearest one to a slot of an earlier rule of the schedule, which became this job.
+    Covered(JobId),
     /// Nobody knows whether it has become a job before, so it becomes none now.
     Forgotten,
     /// The schedule itself will decide it.
@@ -61,7 +63,6 @@ pub fn plan(
         return Err(TooManySlots::InRange);
     }
     let mut slots = Vec::new();
-    let mut open = 0;
     let mut last = Timestamp(from.0.saturating_sub(1));
     while let Some(slot) = schedule.next_slot_after(last).filter(|slot| *slot <= to) {
         if slots.len() == RANGE_MAX {
@@ -74,13 +75,43 @@ pub fn plan(
         } else if reading.forgotten_until.is_some_and(|until| slot <= until) {
             SlotFate::Forgotten
         } else {
-            open += 1;
             SlotFate::Open
         };
         slots.push((slot, fate));
         last = slot;
     }
+    cover(schedule, reading, &mut slots);
+    let open = slots.iter().filter(|(_, fate)| *fate == SlotFate::Open).count();
     if open > SLOTS_MAX { Err(TooManySlots::Open(open)) } else { Ok(slots) }
+}
+
+/// A rule that was changed from 02:00 to 03:00 has other slots on each day. The day has its job if the earlier rule made one: it stands for
+/// the slot that is the nearest to its own.
+fn cover(schedule: &Schedule, reading: &LedgerReading, slots: &mut [(Timestamp, SlotFate)]) {
+    for (fired, job) in &reading.fired {
+        let next = slots.partition_point(|(slot, _)| slot < fired);
+        if slots.get(next).is_some_and(|(slot, _)| slot == fired) {
+            continue;
+        }
+        let after = schedule.next_slot_after(*fired);
+        let before = match next.checked_sub(1) {
+            Some(index) => Some(slots[index].0),
+            // The slot before the range is taken to be as far from the next one as that is from its next one.
+            None => after.and_then(|after| {
+                let distance = schedule.next_slot_after(after)?.since(after).as_millis();
+                Some(Timestamp(after.0.saturating_sub(i64::try_from(distance).unwrap_or(i64::MAX))))
+            }),
+        };
+        let is_nearer =
+            |after: &Timestamp| before.is_none_or(|before| after.since(*fired) < fired.since(before));
+        let nearest = after.filter(is_nearer).or(before);
+        if let Some((_, fate)) =
+            slots[next.saturating_sub(1)..].iter_mut().take(2).find(|(slot, _)| Some(*slot) == nearest)
+            && *fate == SlotFate::Open
+        {
+            *fate = SlotFate::Covered(*job);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +146,27 @@ mod tests {
     fn a_schedule_that_was_never_seen_decides_its_slots_itself() {
         let slots = plan(&minutely(), at(2), at(2), &LedgerReading::default()).expect("one");
         assert_eq!(slots, [(at(2), SlotFate::Undecided)]);
+    }
+
+    #[test]
+    fn a_job_of_an_earlier_rule_covers_the_nearest_slot() {
+        let hour = |hour: i64| Timestamp(hour * 3_600_000);
+        let daily = Rule::cron("0 3 * * *").expect("a good rule");
+        let daily = Schedule::new("a", Some("main"), daily, Zone::utc());
+        // The rule was 02:00, then 04:00; on the third day nothing was made.
+        let fired = [(hour(2), JobId(1)), (hour(28), JobId(2)), (hour(75), JobId(3)), (hour(76), JobId(4))];
+        let fates = |from, to| -> Vec<SlotFate> {
+            let range = hour(from)..=hour(to);
+            let fired = fired.iter().copied().filter(|(slot, _)| range.contains(slot)).collect();
+            let decided_until = Some(hour(200));
+            let reading = LedgerReading { decided_until, fired, ..LedgerReading::default() };
+            let slots = plan(&daily, hour(from), hour(to), &reading).expect("few");
+            slots.into_iter().map(|(_, fate)| fate).collect()
+        };
+        use SlotFate::{Covered, Fired, Open};
+        let days = [Covered(JobId(1)), Covered(JobId(2)), Open, Fired(JobId(3)), Open];
+        assert_eq!(fates(0, 100), days);
+        assert_eq!(fates(28, 52), [Open], "the job at 04:00 belongs to the slot before the range");
     }
 
     #[test]

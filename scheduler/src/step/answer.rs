@@ -134,6 +134,8 @@ pub enum PendingReason {
     Members,
     /// Its definition, the group of that, or the whole server is paused.
     Paused,
+    /// The server has not all secrets that its definition names.
+    SecretsMissing,
     /// No worker is connected.
     NoWorker,
     /// Only the worker of its last attempt may run it, and that worker is not connected.
@@ -179,6 +181,7 @@ impl PendingReason {
             Self::Replacing => "replacing",
             Self::Members => "members",
             Self::Paused => "paused",
+            Self::SecretsMissing => "secrets_missing",
             Self::NoWorker => "no_worker",
             Self::PinnedWorkerAway => "pinned_worker_away",
             Self::NoRuntime => "no_runtime",

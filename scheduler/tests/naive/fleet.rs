@@ -225,7 +225,7 @@ impl Model {
             && !matches!(stopping, Some(StopCause::Cancel | StopCause::Pinning))
             && !is_grouped
             && limit > now
-            && (self.is_paused(definition) || !self.workers.iter().any(could_take));
+            && (self.is_on_hold(definition) || !self.workers.iter().any(could_take));
         waits.then(|| limit.min(now + self.intervals.lease))
     }
 

@@ -67,7 +67,7 @@ impl Model {
 
     /// Nothing but workers keeps the job from its start.
     pub(super) fn is_let(&self, job: &Job) -> bool {
-        !self.is_paused(&job.definition) && self.has_permit(job) && self.has_token(job)
+        !self.is_on_hold(&job.definition) && self.has_permit(job) && self.has_token(job)
     }
 
     /// The job starts under its rate.

@@ -23,13 +23,13 @@ pub(crate) mod said;
 mod setting_aside;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::world::protocol::order::{Intervals, StopCause};
 use crate::world::protocol::resources::OfferedResources;
-use crate::world::protocol::{Now, SessionId, Timestamp, Token, Uptime, WorkerId};
+use crate::world::protocol::{Now, Revision, SessionId, Timestamp, Token, Uptime, WorkerId};
 use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::Input;
@@ -78,6 +78,7 @@ pub(crate) struct Model {
     turns: Vec<limits::Turn>,
     turn: u64,
     paused: Vec<PauseTarget>,
+    missing_secrets: BTreeSet<Revision>,
     intervals: Intervals,
     now: Now,
     /// The expected decisions as text.
@@ -312,10 +313,9 @@ impl Model {
             }
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
             Input::Pause(it) => self.pause(it),
-            // The walks have no schedules.
-            Input::Backfill(_) => {}
-            // No administrator reserves labels on a walk: a unit test does.
-            Input::ReserveLabels(..) => {}
+            Input::MissingSecrets(revisions) => self.missing_secrets = revisions,
+            // The walks have no schedules. No administrator reserves labels on a walk: a unit test does.
+            Input::Backfill(_) | Input::ReserveLabels(..) => {}
             Input::Tick => self.tick()?,
             Input::Learn(_) => return Err("nobody asks for this here".into()),
         }

@@ -217,7 +217,7 @@ impl Model {
         let waits = |it: &&Job| {
             matches!(it.standing, LiveState::Queued { .. })
                 && !it.is_limited()
-                && !self.is_paused(&it.definition)
+                && !self.is_on_hold(&it.definition)
         };
         let mut waiting: Vec<Job> = self.jobs.iter().filter(waits).cloned().collect();
         waiting.sort_by_key(Job::order);

@@ -84,7 +84,7 @@ impl Model {
     pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
         match job.standing {
             LiveState::Scheduled => Some(PendingReason::NotDue),
-            LiveState::Queued { .. } if self.is_paused(&job.definition) => Some(PendingReason::Paused),
+            LiveState::Queued { .. } if self.is_on_hold(&job.definition) => self.why_on_hold(&job.definition),
             LiveState::Queued { pinned } => {
                 let by_workers = self.why(&job.definition, &job.narrowing, pinned, self.first_of_lane(job));
                 let by_limits =
@@ -113,8 +113,8 @@ impl Model {
         pinned: Option<WorkerId>,
         first: Option<&Job>,
     ) -> PendingReason {
-        if self.is_paused(definition) {
-            return PendingReason::Paused;
+        if let Some(reason) = self.why_on_hold(definition) {
+            return reason;
         }
         let has_free_slot = |it: &Worker| self.burden(it) < it.slots();
         let first_obstacle = |it: &Worker| match () {

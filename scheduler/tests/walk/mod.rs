@@ -86,7 +86,7 @@ pub(crate) enum Act {
     /// An operator sets the label of a worker.
     Label(u8, u8),
     Condition(u8, u8),
-    /// Somebody pauses or resumes a definition, a group, or everything.
+    /// Somebody pauses or resumes a definition, a group, or everything; or the secrets of some definitions are gone, or there again.
     Pause(u8, bool),
     Foreign {
         worker: u8,
@@ -123,7 +123,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
             .prop_map(|(worker, which, kind, forged)| Act::Report { worker, which, kind, forged }),
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, runtime)| Act::Condition(worker, runtime)),
-        1 => (0..6_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
+        1 => (0..8_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
         2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
             .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
@@ -343,7 +343,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Pause(what, paused) => {
             let targets = ["a", "b", "c", "d", "group:g", "all"];
-            world.pause(targets[usize::from(what)], paused);
+            match targets.get(usize::from(what)) {
+                Some(target) => world.pause(target, paused),
+                None if paused => world.missing_secrets(["a", "b c"][usize::from(what) - 6]),
+                None => world.missing_secrets(""),
+            }
         }
         Act::Label(worker, label) => {
             let (name, value) = [

@@ -11,6 +11,7 @@
 mod definition;
 pub mod ends;
 mod restart;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,13 +1,14 @@
 //! The directory itself: whose it is, where it lies, who has it, and how much room there is.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::finding::Finding;
 use crate::storage;
 use crate::store::directory as data_directory;
-use crate::store::file_names::RESTORING;
+use crate::store::file_names::{DATABASE, RESTORING};
 use crate::store::file_system::on_network;
 
 pub(super) fn examine(data: &Path) -> Vec<Finding> {
@@ -29,13 +30,59 @@ pub(super) fn examine(data: &Path) -> Vec<Finding> {
             )];
         }
     };
+    if let Some(finding) = foreign_user(data, &metadata) {
+        return vec![finding];
+    }
     let mut findings = vec![access(data, &metadata), file_system(data), lock(data), room(data)];
+    findings.extend(unwritable(data, &metadata));
     if data.join(RESTORING).exists() {
         let text = "a restore was broken off: no server starts here";
         findings.push(Finding::fail("restore", text, "run 'longshore restore' again, with --replace"));
     }
     findings
 }
+
+/// Another user than the directory's may neither look into it nor open the files in it: every other check would fail for that.
+fn foreign_user(data: &Path, metadata: &fs::Metadata) -> Option<Finding> {
+    let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let denied = match fs::read_dir(data) {
+        Err(error) => Some(error),
+        Ok(_) => [DATABASE, "lock", "logs"].iter().find_map(|name| fs::File::open(data.join(name)).err()),
+    };
+    denied.filter(is_denied)?;
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let mode = metadata.permissions().mode() & 0o777;
+    let shown = data.display();
+    let text = format!(
+        "{shown} is user {owner}'s, mode {mode:04o}; this is user {own}, who cannot read what is in it"
+    );
+    Some(match owner == own {
+        true => Finding::fail("directory", text, format!("give yourself access: chmod -R u+rwX {shown}")),
+        false => {
+            let next =
+                format!("run this as the server's user: sudo -u '#{owner}' longshore doctor --data {shown}");
+            Finding::fail("directory", text, next)
+        }
+    })
+}
+
+/// No server can start in such a directory, and one that runs stops accepting jobs.
+fn unwritable(data: &Path, metadata: &fs::Metadata) -> Option<Finding> {
+    let shown = data.display();
+    let flags = rustix::fs::statvfs(data).map(|disk| disk.f_flag).ok()?;
+    if flags.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        let text = format!("{shown} is on a file system that is mounted read-only: no server can start here");
+        let next = "an error of the disk may be the cause: look at dmesg, then mount it for writing (mount -o remount,rw), or restore a backup to another disk";
+        return Some(Finding::fail(WRITING, text, next));
+    }
+    let mode = metadata.permissions().mode();
+    let text =
+        format!("its owner may not write to {shown}, mode {:04o}: no server can start here", mode & 0o777);
+    (mode & 0o300 != 0o300).then(|| Finding::fail(WRITING, text, format!("chmod 700 {shown}")))
+}
+
+/// The check whether a server can write.
+pub(super) const WRITING: &str = "writing";
 
 fn access(data: &Path, metadata: &fs::Metadata) -> Finding {
     let mode = metadata.permissions().mode() & 0o777;

@@ -11,6 +11,7 @@ mod upgrade;
 
 use std::path::Path;
 
+use directory::WRITING;
 pub use finding::{Finding, FindingVerdict};
 pub use upgrade::examine_upgrade;
 
@@ -18,7 +19,9 @@ pub use upgrade::examine_upgrade;
 #[must_use]
 pub fn examine(data: &Path, deep: bool) -> Vec<Finding> {
     let mut findings = directory::examine(data);
-    if findings.iter().all(|finding| finding.verdict != FindingVerdict::Fail) {
+    // A directory that cannot be written can be read.
+    let stops = |finding: &Finding| finding.verdict == FindingVerdict::Fail && finding.what != WRITING;
+    if !findings.iter().any(stops) {
         findings.extend(store::examine(data, deep));
         findings.push(output::examine(data, deep));
         findings.extend(leftovers::examine(data));

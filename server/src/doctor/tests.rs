@@ -167,3 +167,22 @@ async fn output_without_an_index_and_output_that_is_damaged_is_told() {
     assert_eq!(verdict, FindingVerdict::Fail);
     assert!(text.ends_with("damaged: [3]"), "{text}");
 }
+
+/// The superuser may write all the same, but a server runs as another user.
+#[tokio::test]
+async fn a_directory_that_its_owner_may_not_write_to_is_named_and_still_read() {
+    let patient = Patient::new().await;
+    let set = |mode| fs::set_permissions(patient.data(), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o500);
+    let (what, verdict, text) = patient.complaint(false);
+    set(0o700);
+    assert_eq!((what, verdict), ("writing", FindingVerdict::Fail));
+    assert_eq!(
+        text,
+        format!(
+            "its owner may not write to {}, mode 0500: no server can start here",
+            patient.data().display()
+        )
+    );
+    assert!(examine(&patient.data(), false).iter().any(|it| it.what == "store"));
+}

@@ -1,10 +1,11 @@
-//! The commands that the rest of the server sends to the engine, and the handle that sends them.
+//! The handle by which the rest of the server sends commands to the engine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use protocol::{JobId, Timestamp, Uptime, WorkerId};
+use protocol::{JobId, Revision, Timestamp, Uptime, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
@@ -19,132 +20,11 @@ use scheduler::snapshot::Snapshot;
 use scheduler::step::Answer;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::command::Command;
 use super::health::Health;
 use super::watch::{JobWatch, JobWatches};
 use crate::catalogue::Definitions;
 use crate::clock;
-
-/// A request to the engine, with the channel for the answer.
-#[derive(Debug)]
-pub enum Command {
-    /// Creates jobs: all of them or none.
-    Submit {
-        /// The new jobs, in the order of the request.
-        jobs: NewJobs,
-        /// The jobs form a batch.
-        batch: Option<BatchOptions>,
-        /// Refuse if no connected worker could run them.
-        require_worker: bool,
-        /// The request's idempotency key, with a reading of the archive.
-        key: Option<Key>,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Cancels a job.
-    Cancel {
-        /// The job's number.
-        job: JobId,
-        /// The states in which it is cancelled.
-        scope: CancelScope,
-        /// The caller's name, for the job's notes.
-        by: String,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Releases a job that is held back.
-    Release {
-        /// The job's number.
-        job: JobId,
-        /// The caller's name, for the job's notes.
-        by: String,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Changes a job that waits.
-    Update {
-        /// The job's number.
-        job: JobId,
-        /// The new values.
-        update: JobUpdate,
-        /// The caller's name, for the job's notes.
-        by: String,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Changes a worker: cordon, drain, slots, labels, forget.
-    Operate {
-        /// The worker's number.
-        worker: WorkerId,
-        /// The change to make.
-        operation: Operation,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Takes labels away from workers that claim them.
-    ReserveLabels {
-        /// The names of the labels.
-        names: Vec<String>,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Pause jobs and schedules, or let them go on.
-    Pause {
-        /// The schedules.
-        target: PauseTarget,
-        /// True to pause, false to resume.
-        paused: bool,
-        /// Channel for the answer.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Makes the jobs of past slots of a schedule.
-    Backfill {
-        /// The definition.
-        definition: Arc<str>,
-        /// The id of the schedule.
-        schedule: ScheduleId,
-        /// The slots, by a reading of the ledger.
-        slots: Vec<Timestamp>,
-        /// From the earliest start of a job to that of the next one.
-        interval: Duration,
-        /// The name of the requester, if it is known.
-        by: Option<Arc<str>>,
-        /// The last commit that the reading had seen.
-        read_at: GroupNo,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Answer>,
-    },
-    /// Replaces the definitions after jobs.yaml was reloaded.
-    Define {
-        /// All definitions of the file.
-        definitions: Arc<Definitions>,
-    },
-    /// Adds a stored definition that is about to be used.
-    Learn {
-        /// The definition from the archive.
-        definition: Arc<Definition>,
-    },
-    /// Reads limits that jobs need.
-    Limits {
-        /// The limits to read.
-        selection: LimitSelection,
-        /// Receives the answer.
-        reply: oneshot::Sender<LimitsFacts>,
-    },
-    /// Explains why a job waits or where it runs. The answer is none for a job that is not live.
-    Explain {
-        /// The job's number.
-        job: JobId,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<Option<Explanation>>,
-    },
-    /// Waits for the end of a job. For a job that is not live the sender is dropped without an answer.
-    AwaitEnd {
-        /// The job's number.
-        job: JobId,
-        /// Receives the answer after its commit.
-        reply: oneshot::Sender<State>,
-    },
-}
 
 /// The time at which the commit under way began, readable from other tasks.
 #[derive(Clone, Debug, Default)]
@@ -331,6 +211,14 @@ impl Handle {
     /// [`Busy`] if the inbox is full.
     pub fn learn(&self, definition: Arc<Definition>) -> Result<(), Busy> {
         self.inbox.try_send(Command::Learn { definition }).map_err(|_| Busy)
+    }
+
+    /// Names the revisions whose secrets the server does not have, in place of those before. Their jobs wait.
+    ///
+    /// # Errors
+    /// [`Busy`] if the inbox is full.
+    pub fn missing_secrets(&self, revisions: BTreeSet<Revision>) -> Result<(), Busy> {
+        self.inbox.try_send(Command::MissingSecrets(revisions)).map_err(|_| Busy)
     }
 
     /// Watches the attempts of a job from now on.

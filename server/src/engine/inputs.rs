@@ -211,6 +211,7 @@ fn reject(command: Command) {
         // These have no fingerprint.
         Command::Define { .. }
         | Command::Learn { .. }
+        | Command::MissingSecrets(_)
         | Command::Explain { .. }
         | Command::Limits { .. }
         | Command::AwaitEnd { .. } => {}

@@ -11,6 +11,7 @@
 //! This gives group commit under load and no added delay when idle, and no answer is sent that a crash could undo.
 //! Inputs that the store refused earlier get a group of their own: see `inputs` and `refused`.
 
+mod command;
 mod dispatch;
 mod group;
 mod handle;
@@ -44,7 +45,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use handle::{Busy, Command, CommitClock, Handle};
+pub use command::Command;
+pub use handle::{Busy, CommitClock, Handle};
 pub use health::Health;
 pub use overrides::OverridesCache;
 pub use rebuild::JobSettings;
@@ -246,6 +248,9 @@ impl Engine {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
                 self.snapshot_urgent = true;
+            }
+            Command::MissingSecrets(revisions) => {
+                self.step(now, Input::MissingSecrets(revisions));
             }
             Command::Backfill { definition, schedule, slots, interval, by: submitted_by, read_at, reply } => {
                 let ticket = self.ticket(reply);

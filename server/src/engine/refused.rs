@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::{Report, Token};
 use scheduler::input::{Connected, Operation};
 
-use super::handle::Command;
+use super::command::Command;
 use super::health::Health;
 use crate::file_replacement;
 
@@ -229,6 +229,7 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         Command::Define { .. }
         | Command::ReserveLabels { .. }
         | Command::Learn { .. }
+        | Command::MissingSecrets(_)
         | Command::Explain { .. }
         | Command::Limits { .. }
         | Command::AwaitEnd { .. } => {

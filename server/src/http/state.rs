@@ -27,7 +27,7 @@ use crate::reload::Reloader;
 use crate::storage::Storage;
 use crate::store::{Archive, ReadError};
 use crate::usage::LiveUsage;
-use crate::ws::Machines;
+use crate::ws::{Machines, MissingSecrets};
 
 /// The parts of the server that the handlers use.
 #[derive(Clone)]
@@ -44,6 +44,8 @@ pub struct Services {
     pub machines: Arc<Machines>,
     /// Samples of running attempts.
     pub usage: Arc<LiveUsage>,
+    /// The definitions whose secrets the server does not have.
+    pub missing_secrets: Arc<MissingSecrets>,
     /// The current definitions.
     pub catalogue: Arc<Catalogue>,
     /// Replaces the definitions by those of jobs.yaml.

@@ -11,11 +11,38 @@ pub struct Limits {
     pub sync_interval: Duration,
     /// This many bytes may wait to be written; an append beyond them waits for room.
     pub waiting_bytes: u32,
+    /// The machine has not been started since these logs were open last, so all that was written then is here, synced or not, unless the
+    /// disk has damaged it. See [`super::boot`].
+    pub is_same_boot: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, sync_interval: Duration::from_millis(10), waiting_bytes: 16 << 20 }
+        Self {
+            segment_bytes: 64 << 20,
+            sync_interval: Duration::from_millis(10),
+            waiting_bytes: 16 << 20,
+            is_same_boot: false,
+        }
+    }
+}
+
+/// Bytes that were written and not synced when the server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsynced {
+    /// All of them are here: the machine has not been started since.
+    Kept,
+    /// They may be lost, a later one or an earlier one; there were at most so many.
+    AtMost(u64),
+}
+
+impl Unsynced {
+    pub(super) const fn of(limits: &Limits) -> Self {
+        match limits.is_same_boot {
+            true => Self::Kept,
+            // With the headers of the records, twice what may wait.
+            false => Self::AtMost(2 * limits.waiting_bytes as u64),
+        }
     }
 }
 

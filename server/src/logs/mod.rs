@@ -9,6 +9,7 @@
 //! Not here: the right to write (sessions check tokens), and the end of an attempt's output (its final report carries the lengths).
 
 mod admit;
+pub mod boot;
 mod error;
 mod examine;
 mod index;
@@ -35,7 +36,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 pub use error::LogsError;
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
 pub use limits::Limits;
-use limits::SEGMENT_BYTES_MAX;
+use limits::{SEGMENT_BYTES_MAX, Unsynced};
 pub use output::{AttemptKey, Page, Piece, PieceData, Streams};
 use segments::SegmentSet;
 use shared::Shared;
@@ -69,8 +70,7 @@ impl Logs {
     /// # Errors
     /// The directory or a file in it cannot be read or written.
     pub fn open(directory: &Path, limits: Limits) -> Result<Arc<Self>, LogsError> {
-        // With the headers of the records, twice what may wait.
-        let segments = SegmentSet::open(directory, 2 * u64::from(limits.waiting_bytes))?;
+        let segments = SegmentSet::open(directory, Unsynced::of(&limits))?;
         let shared = Arc::new(Shared { segments: RwLock::new(segments), followed: Mutex::default() });
         let (requests, inbox) = mpsc::channel();
         let shared_with_writer = Arc::clone(&shared);

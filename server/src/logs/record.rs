@@ -181,13 +181,18 @@ pub(super) fn encode(
 
 /// Reads the record at the beginning of `bytes`, which is at `at` in its segment; nothing if there is none that is whole.
 pub(super) fn decode(bytes: &[u8], at: u32) -> Option<Record<'_>> {
+    let record = decode_unchecked(bytes, at)?;
+    let end = record.position.bytes() as usize;
+    let sum = u32::from_le_bytes(bytes[..4].try_into().ok()?);
+    (checksum(&bytes[4..end]) == sum).then_some(record)
+}
+
+/// As [`decode`], of a record that may be damaged: nothing of it is checked but its length.
+pub(super) fn decode_unchecked(bytes: &[u8], at: u32) -> Option<Record<'_>> {
     let header = bytes.get(..SHORT_HEADER_BYTES)?;
     let length = u32::from_le_bytes(header[4..8].try_into().ok()?);
     let code = RecordCode::parse(header[40])?;
     let record = bytes.get(..code.header_bytes().checked_add(length as usize)?)?;
-    if checksum(&record[4..]) != u32::from_le_bytes(header[..4].try_into().ok()?) {
-        return None;
-    }
     let number = |index: usize| Some(u64::from_le_bytes(record.get(index..index + 8)?.try_into().ok()?));
     let received_at = if code.has_time { time_of(record) } else { None };
     let payload = &record[code.header_bytes()..];

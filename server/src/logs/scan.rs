@@ -8,7 +8,7 @@ use protocol::wire::FRAME_BYTES_MAX;
 
 use super::index::SegmentIndex;
 use super::output::AttemptKey;
-use super::record::{self, RecordCode, RecordPosition, SHORT_HEADER_BYTES, TIMED_HEADER_BYTES};
+use super::record::{self, Kind, RecordCode, RecordPosition, SHORT_HEADER_BYTES, TIMED_HEADER_BYTES};
 
 /// The content of a segment.
 pub(super) struct Scan {
@@ -18,6 +18,8 @@ pub(super) struct Scan {
     pub(super) end: u64,
     /// Whole records behind that, in order.
     pub(super) behind: Vec<(AttemptKey, RecordPosition)>,
+    /// Damaged records between whole ones, or at the end, by what their headers say. The damage may be in these.
+    damaged: Vec<(AttemptKey, RecordPosition)>,
     /// True if there may be more of them: the search was stopped at its limit.
     is_incomplete: bool,
     /// The size of the segment.
@@ -29,13 +31,21 @@ impl Scan {
         // Segments are bounded: one is read in whole.
         let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
         file.read_exact_at(&mut bytes, 0)?;
-        let (mut contents, mut behind) = (SegmentIndex::default(), Vec::new());
+        let (mut contents, mut behind, mut damaged) = (SegmentIndex::default(), Vec::new(), Vec::new());
         let end = scan_records(&bytes, 0, |attempt, position| contents.add(attempt, position));
         let (mut at, mut budget) = (end, SEARCH_BYTES_MAX);
         while let Some(next) = find_next_record(&bytes, at, &mut budget) {
+            damaged.extend(damaged_record(&bytes, at, next));
             at = scan_records(&bytes, next, |attempt, position| behind.push((attempt, position)));
         }
-        Ok(Self { contents, end: end as u64, behind, is_incomplete: budget == 0, bytes: bytes.len() as u64 })
+        damaged.extend(damaged_record(&bytes, at, bytes.len()));
+        let (is_incomplete, bytes) = (budget == 0, bytes.len() as u64);
+        Ok(Self { contents, end: end as u64, behind, damaged, is_incomplete, bytes })
+    }
+
+    /// True if the last record is as long as it says, and not what was written.
+    pub(super) fn ends_with_damage(&self) -> bool {
+        self.damaged.last().is_some_and(|(_, position)| position.end() == self.bytes)
     }
 
     /// True if there are records behind the damage. If not, the bytes behind the whole records are a half-written record.
@@ -50,9 +60,22 @@ impl Scan {
     }
 
     /// All whole records, wherever they are.
+    pub(super) fn whole(self) -> SegmentIndex {
+        Self { damaged: Vec::new(), ..self }.all()
+    }
+
+    /// All whole records, wherever they are, and the damaged ones that go on where their attempt stood. A header that was damaged itself
+    /// hardly ever does so.
     pub(super) fn all(mut self) -> SegmentIndex {
-        for (attempt, position) in self.behind {
-            self.contents.add(attempt, position);
+        let whole = self.behind.into_iter().map(|record| (record, true));
+        let mut all: Vec<_> = whole.chain(self.damaged.into_iter().map(|record| (record, false))).collect();
+        all.sort_by_key(|((_, position), _)| position.at);
+        for ((attempt, position), is_whole) in all {
+            let goes_on =
+                self.contents.of(attempt).last().is_some_and(|last| last.after() == position.before);
+            if is_whole || goes_on {
+                self.contents.add(attempt, position);
+            }
         }
         self.contents
     }
@@ -70,6 +93,14 @@ fn scan_records(bytes: &[u8], mut at: usize, mut visit: impl FnMut(AttemptKey, R
 fn decode_at(bytes: &[u8], at: usize) -> Option<(AttemptKey, RecordPosition)> {
     let start = u32::try_from(at).ok()?;
     record::decode(bytes.get(at..)?, start).map(|record| (record.attempt, record.position))
+}
+
+/// Reads the header of a damaged record between two offsets; none if the record does not fill the space between them. The length of a gap stands in its
+/// payload, which may be what is damaged.
+fn damaged_record(bytes: &[u8], at: usize, end: usize) -> Option<(AttemptKey, RecordPosition)> {
+    let record = record::decode_unchecked(bytes.get(at..end)?, u32::try_from(at).ok()?)?;
+    let is_believed = record.position.end() == end as u64 && record.position.code.kind != Kind::Gap;
+    is_believed.then_some((record.attempt, record.position))
 }
 
 /// The beginning of the next whole record behind a damaged one at `at`: the end of that one, if its length is plausible, or else the next

@@ -10,6 +10,7 @@ use protocol::report::OutputLengths;
 
 use super::error::{LogsError, failed};
 use super::index::{IndexSummary, IndexedRecords, SegmentIndex};
+use super::limits::Unsynced;
 use super::output::{AttemptKey, Streams};
 use super::record::RecordPosition;
 use super::scan::Scan;
@@ -89,9 +90,8 @@ impl SegmentPart {
 }
 
 impl SegmentSet {
-    /// Opens all segments. A half-written record at the end of the last one is cut off. At most `unsynced_max` bytes may have been written
-    /// and not synced when the server ended.
-    pub(super) fn open(directory: &Path, unsynced_max: u64) -> Result<Self, LogsError> {
+    /// Opens all segments. A half-written record at the end of the last one is cut off.
+    pub(super) fn open(directory: &Path, unsynced: Unsynced) -> Result<Self, LogsError> {
         directory::make(directory).map_err(|error| failed("make", directory, error))?;
         let mut numbers = numbers(directory).map_err(|error| failed("list", directory, error))?;
         numbers.sort_unstable();
@@ -100,7 +100,7 @@ impl SegmentSet {
             numbers.into_iter().map(|number| find_sealed(directory, number)).collect();
         let mut sealed = sealed?;
         let active = match last {
-            Some(number) => Active::recover(directory, number, &mut sealed, unsynced_max)?,
+            Some(number) => Active::recover(directory, number, &mut sealed, unsynced)?,
             None => Active::begin(directory, 1)?,
         };
         Ok(Self {
@@ -267,17 +267,18 @@ impl Active {
         directory: &Path,
         number: u64,
         sealed: &mut Vec<Sealed>,
-        unsynced_max: u64,
+        unsynced: Unsynced,
     ) -> Result<Self, LogsError> {
         let path = segment_path(directory, number);
         let mut active = Self::begin(directory, number)?;
         let found = Scan::of(&active.file).map_err(|error| failed("read", &path, error))?;
-        if found.is_damaged_inside() {
+        // A process that ends in the middle of a write leaves the beginning of a record, which is shorter than it says.
+        if found.is_damaged_inside() || (unsynced == Unsynced::Kept && found.ends_with_damage()) {
             tracing::error!(
                 file = %path.display(), at = found.end, records_behind = found.behind.len(),
                 "a segment of output is damaged: the file is kept, and damaged output is shown as missing"
             );
-            let (bytes, kept) = (found.bytes, accepted_records(directory, found, sealed, unsynced_max)?);
+            let (bytes, kept) = (found.bytes, accepted_records(directory, found, sealed, unsynced)?);
             sealed.push(seal(directory, number, bytes, &kept)?);
             return Self::begin(directory, number + 1);
         }
@@ -292,17 +293,19 @@ impl Active {
 
 /// The records that count as written in a last segment that is damaged in its middle.
 ///
-/// If the damage is where all was synced, that is every whole record. If it is near the end, the power may have failed before a sync, and
+/// If the damage is where all was synced, that is every whole record, and every damaged one whose header can be believed: its output is
+/// shown as missing. If it is near the end, the power may have failed before a sync, and
 /// the disk may have kept a later part and not an earlier one, both of which were never acknowledged. So there only what goes on where
 /// its attempt stood counts: were more believed, its worker could not send again what is missing.
 fn accepted_records(
     directory: &Path,
     mut found: Scan,
     sealed: &[Sealed],
-    unsynced_max: u64,
+    unsynced: Unsynced,
 ) -> Result<SegmentIndex, LogsError> {
-    if found.bytes - found.end > unsynced_max {
-        return Ok(found.all());
+    match unsynced {
+        Unsynced::AtMost(max) if found.bytes - found.end <= max => {}
+        Unsynced::Kept | Unsynced::AtMost(_) => return Ok(found.all()),
     }
     for (attempt, position) in std::mem::take(&mut found.behind) {
         let stood = match found.contents.of(attempt).last() {

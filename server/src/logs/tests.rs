@@ -20,7 +20,12 @@ use tempfile::TempDir;
 use super::*;
 
 /// Small segments, so that little output needs many.
-const SMALL: Limits = Limits { segment_bytes: 1_000, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
+const SMALL: Limits = Limits {
+    segment_bytes: 1_000,
+    sync_interval: Duration::ZERO,
+    waiting_bytes: 1 << 20,
+    is_same_boot: false,
+};
 
 const OUT: Streams = Streams::Only(Stream::Stdout);
 

@@ -160,8 +160,12 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::{RetentionCutoffs, Store};
 
-    const SMALL: Limits =
-        Limits { segment_bytes: 1_000, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
+    const SMALL: Limits = Limits {
+        segment_bytes: 1_000,
+        sync_interval: Duration::ZERO,
+        waiting_bytes: 1 << 20,
+        is_same_boot: false,
+    };
 
     async fn write(logs: &Logs, job: u64, bytes: usize) {
         let token = Token { job: JobId(job), fence: Fence(job), nonce: Nonce(1) };

@@ -1,6 +1,6 @@
 //! Reloads that no request asks for, and their rows in the audit log.
 
-use super::{ReloadError, Reloaded, Reloader};
+use super::{Expected, ReloadError, Reloaded, Reloader};
 use crate::auth::audit::AuditedRequest;
 use crate::auth::audit::note::AuditNote;
 use crate::clock;
@@ -46,7 +46,7 @@ impl Reloader {
     }
 
     pub(super) async fn reload_for(&self, cause: Cause) -> NextReload {
-        let result = self.reload(None).await;
+        let result = self.reload(Expected::default()).await;
         let next = match &result {
             Ok(_) | Err(ReloadError::Faults(_)) => NextReload::AfterChange,
             Err(_) => NextReload::Retry,
@@ -91,7 +91,7 @@ impl Reloader {
 pub(crate) const fn refusal(error: &ReloadError) -> (u16, &'static str) {
     match error {
         ReloadError::Faults(_) => (422, "invalid_jobs_file"),
-        ReloadError::Unexpected { .. } => (409, "revision_mismatch"),
+        ReloadError::Unexpected { .. } | ReloadError::UnexpectedNew { .. } => (409, "revision_mismatch"),
         ReloadError::Policy(_) => (422, "invalid_policy"),
         ReloadError::Busy => (503, "busy"),
         ReloadError::Panicked(_) => (500, "internal"),

@@ -3,6 +3,8 @@
 
 pub(crate) mod accepted;
 mod audit;
+mod expected;
+pub(crate) mod pauses;
 mod removed;
 pub(crate) mod start;
 mod watch;
@@ -13,6 +15,8 @@ use std::sync::{Arc, PoisonError};
 use protocol::order::Intervals;
 use protocol::{Revision, Timestamp};
 use tokio::sync::{Mutex, Notify};
+
+pub use expected::Expected;
 
 use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
@@ -112,6 +116,12 @@ pub enum ReloadError {
         /// Revision of the present set.
         current: Revision,
     },
+    /// The file does not have the definitions that the caller expects.
+    #[error("the file has the revision {found}")]
+    UnexpectedNew {
+        /// Revision of the set in the file.
+        found: Revision,
+    },
     /// The policy of the server cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -199,19 +209,19 @@ impl Reloader {
         Self { records: Some(records), ..self }
     }
 
-    /// Reads the file and replaces the definitions, if the present ones have the `expected` revision. The result is logged.
+    /// Reads the file and replaces the definitions, if the present ones and those of the file have the expected revisions. The result is logged.
     ///
     /// # Errors
     /// The definitions stay as they were.
     ///
     /// # Cancel safety
     /// A cancelled call may leave the file read and nothing replaced.
-    pub async fn reload(&self, expected: Option<Revision>) -> Result<Reloaded, ReloadError> {
+    pub async fn reload(&self, expected: Expected) -> Result<Reloaded, ReloadError> {
         let _turn = self.turn.lock().await;
         let current = self.catalogue.current().revision();
-        let result = match expected {
+        let result = match expected.present {
             Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
-            _ => self.replace().await,
+            _ => self.replace(expected.new).await,
         };
         self.note_result(&result).await;
         match &result {
@@ -236,8 +246,10 @@ impl Reloader {
     async fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
         let blocks_start = match result {
             Ok(_) => None,
-            // The file was not looked at, so it is as good or as bad as before.
-            Err(ReloadError::Unexpected { .. } | ReloadError::Busy) => return,
+            // The file was not looked at, or not taken, so it is as good or as bad as before.
+            Err(ReloadError::Unexpected { .. } | ReloadError::UnexpectedNew { .. } | ReloadError::Busy) => {
+                return;
+            }
             Err(ReloadError::Faults(_)) => Some(!self.could_start_with_copy().await),
             Err(ReloadError::Policy(_) | ReloadError::Panicked(_)) => Some(true),
         };
@@ -286,12 +298,14 @@ impl Reloader {
     /// A reload of this text would be refused.
     pub async fn propose(&self, text: JobsText) -> Result<Proposed, ReloadError> {
         let _turn = self.turn.lock().await;
-        let (definitions, warnings) = self.read(Source::Proposed(text)).await?;
+        let (definitions, warnings) = self.read(Source::Proposed(text), None).await?;
         Ok(Proposed { warnings, current: self.catalogue.current(), definitions })
     }
 
-    async fn replace(&self) -> Result<Reloaded, ReloadError> {
-        let (definitions, warnings) = self.read(Source::File).await?;
+    async fn replace(&self, expected: Option<Revision>) -> Result<Reloaded, ReloadError> {
+        let (definitions, mut warnings) = self.read(Source::File, expected).await?;
+        let pauses = &self.engine.snapshot().pauses;
+        warnings.extend(pauses::of_removed(&self.catalogue.current(), &definitions, pauses));
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
@@ -303,8 +317,13 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    /// Reads definitions under the present policy. Returns them with the warnings, each with its position.
-    async fn read(&self, source: Source) -> Result<(Definitions, Vec<String>), ReloadError> {
+    /// Reads definitions under the present policy. Returns them with the warnings, each with its position. A set of another revision than the
+    /// expected one is refused.
+    async fn read(
+        &self,
+        source: Source,
+        expected: Option<Revision>,
+    ) -> Result<(Definitions, Vec<String>), ReloadError> {
         let (file, environment) = (self.jobs_file.clone(), self.environment_source());
         let kept_in = self.data_dir.clone().filter(|_| matches!(source, Source::File));
         let read = move || {
@@ -314,16 +333,20 @@ impl Reloader {
                 Source::Proposed(text) => jobs_file::parse_proposed(text, &file, &environment),
             };
             let loaded = loaded.and_then(LoadedFile::require_jobs).map_err(ReloadError::Faults)?;
-            // Before the definitions are in force: a crash in between leaves a copy that is valid, too.
-            if let Some(data_dir) = kept_in {
-                accepted::keep(&data_dir, &file, &loaded.text);
-            }
             let warnings =
                 loaded.warnings.iter().map(|warning| format!("{}: {}", position(warning), warning.text));
             let warnings = warnings.collect();
+            let text = loaded.text;
             let definitions = Definitions::new(loaded.definitions).with_policy(policy);
             // Computed here, where it delays nobody: it takes a tenth of a second for a very large file. It is kept.
-            let _ = definitions.revision();
+            let found = definitions.revision();
+            if expected.is_some_and(|expected| expected != found) {
+                return Err(ReloadError::UnexpectedNew { found });
+            }
+            // Before the definitions are in force: a crash in between leaves a copy that is valid, too.
+            if let Some(data_dir) = kept_in {
+                accepted::keep(&data_dir, &file, &text);
+            }
             Ok((definitions, warnings))
         };
         tokio::task::spawn_blocking(read).await?

@@ -173,7 +173,7 @@ pub(crate) fn holder_of(path: &Path) -> std::io::Result<Option<String>> {
 }
 
 /// The machine's boot id; empty where the kernel does not tell it.
-pub(super) fn boot() -> String {
+pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
 //! Names of files in a data directory.
 
 /// The database.
-pub(super) const DATABASE: &str = "longshore.db";
+pub(crate) const DATABASE: &str = "longshore.db";
 
 /// The token of the first administrator.
 pub(crate) const ADMIN_TOKEN: &str = "admin.token";

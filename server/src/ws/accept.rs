@@ -81,11 +81,12 @@ async fn accept_worker(acceptor: WorkerAcceptor, mut socket: Socket, peer: Peer,
             let session = connected.session.0;
             drop_labels(&mut connected, &acceptor.worker_labels);
             tracing::debug!(worker = %hello.name, session, peer = %address, "worker connected");
-            let secrets = SessionSecrets::new(SecretSources {
+            let sources = SecretSources {
                 dir: acceptor.secrets.clone(),
                 registries: acceptor.registries.clone(),
                 is_private,
-            });
+            };
+            let secrets = SessionSecrets::new(sources, acceptor.missing_secrets.clone());
             let records = acceptor.records.clone();
             let audit = JoinAudit::new(records, actor, address.ip().to_canonical(), connected.name.clone());
             session::serve(acceptor, socket, connected, secrets, audit, permit).await;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::machine::Machines;
+use super::missing_secrets::MissingSecrets;
 use crate::auth::records::AccessRecords;
 use crate::config::WorkerLabels;
 use crate::engine::{OverridesCache, SessionInbox};
@@ -41,6 +42,8 @@ pub struct WorkerAcceptor {
     pub worker_labels: Arc<WorkerLabels>,
     /// The secrets of jobs.
     pub secrets: Option<Arc<SecretsDir>>,
+    /// The definitions whose secrets cannot be read.
+    pub missing_secrets: Arc<MissingSecrets>,
     /// Logins for registries.
     pub registries: Option<Arc<Registries>>,
     /// Gets the workers that join, and those that are refused.
@@ -80,6 +83,7 @@ impl WorkerAcceptor {
             intervals,
             worker_labels: Arc::default(),
             secrets: None,
+            missing_secrets: Arc::default(),
             registries: None,
             records: None,
             tracer: None,

@@ -11,6 +11,7 @@ use protocol::{Revision, RuntimeKind, wire};
 use scheduler::definition::Definition;
 use scheduler::params::ParamKind;
 
+use super::missing_secrets::MissingSecrets;
 use crate::params::variable_of;
 use crate::registries::{self, Entries, Registries};
 use crate::secrets::{self, MASKED_BYTES_MIN, SecretsDir, without_line_end};
@@ -19,6 +20,8 @@ use crate::secrets::{self, MASKED_BYTES_MIN, SecretsDir, without_line_end};
 #[derive(Debug, Default)]
 pub(super) struct SessionSecrets {
     sources: SecretSources,
+    /// Gets the definitions whose secrets cannot be read.
+    missing: Arc<MissingSecrets>,
     /// Definitions of this session that have secrets, secret parameters, or an image that may need a login.
     definitions: HashMap<Revision, Arc<Definition>>,
 }
@@ -33,8 +36,8 @@ pub(super) struct SecretSources {
 }
 
 impl SessionSecrets {
-    pub(super) fn new(sources: SecretSources) -> Self {
-        Self { sources, definitions: HashMap::new() }
+    pub(super) fn new(sources: SecretSources, missing: Arc<MissingSecrets>) -> Self {
+        Self { sources, missing, definitions: HashMap::new() }
     }
 
     /// Remembers a definition that is sent.
@@ -62,9 +65,17 @@ impl SessionSecrets {
             return HashMap::new();
         }
         let (sources, revisions): (_, Vec<_>) = (self.sources.clone(), wanted.keys().copied().collect());
+        let missing = self.missing.clone();
         let read = move || {
             let logins = sources.registries.as_ref().map(|registries| registries.entries());
-            let values = |definition: &Definition| sources.read(definition, logins.as_deref());
+            let values = |definition: &Arc<Definition>| {
+                let values = sources.read(definition, logins.as_deref());
+                // Over plain HTTP nothing was read.
+                if sources.is_private && matches!(values, Some(AttemptSecrets::Withheld(_))) {
+                    missing.report(definition);
+                }
+                values
+            };
             let read = wanted.iter().map(|(revision, definition)| Some((*revision, values(definition)?)));
             read.flatten().collect()
         };
@@ -120,13 +131,7 @@ impl SecretSources {
 
     /// The values of a definition, or the reason why they are not sent; `None` if it needs none.
     fn read(&self, definition: &Definition, logins: Option<&Entries>) -> Option<AttemptSecrets> {
-        let image = definition.container.image.as_str();
-        let logins = logins.filter(|_| self.may_need_login(definition));
-        let has_login = logins.is_some_and(|logins| registries::find(logins, image).is_some());
-        if definition.secrets.is_empty() && !has_login {
-            return None;
-        }
-        if !self.is_private {
+        if !self.is_private && (!definition.secrets.is_empty() || self.needs_login(definition, logins)) {
             let kind = if definition.secrets.is_empty() {
                 "the login for its registry is"
             } else {
@@ -136,24 +141,47 @@ impl SecretSources {
                 "{kind} not sent over plain HTTP: give the server TLS with --tls-cert and --tls-key"
             )));
         }
-        let registries = self.registries.as_ref().zip(logins);
-        let login =
-            registries.and_then(|(registries, logins)| registries.login_for(logins, image)).transpose();
-        let values = login.and_then(|registry| {
-            let values = self.values(definition).map_err(|error| error.to_string())?;
-            Ok(SecretValues { registry, ..values })
-        });
-        Some(values.map_or_else(
-            |error| {
+        Some(match self.read_all(definition, logins)? {
+            Ok(values) => AttemptSecrets::Given(values),
+            Err(error) => {
                 tracing::error!(
                     definition = definition.name,
                     error,
                     "attempts are sent without a secret; workers give them back and their jobs wait"
                 );
                 AttemptSecrets::Withheld(error)
-            },
-            AttemptSecrets::Given,
-        ))
+            }
+        })
+    }
+
+    /// The reason why the values of a definition cannot be read, if there is one. Blocks on the disk.
+    pub(super) fn fault(&self, definition: &Definition, logins: Option<&Entries>) -> Option<String> {
+        self.read_all(definition, logins)?.err()
+    }
+
+    fn needs_login(&self, definition: &Definition, logins: Option<&Entries>) -> bool {
+        let logins = logins.filter(|_| self.may_need_login(definition));
+        logins.is_some_and(|logins| registries::find(logins, &definition.container.image).is_some())
+    }
+
+    /// The values of a definition, or the reason why they cannot be read; `None` if it needs none.
+    fn read_all(
+        &self,
+        definition: &Definition,
+        logins: Option<&Entries>,
+    ) -> Option<Result<SecretValues, String>> {
+        if definition.secrets.is_empty() && !self.needs_login(definition, logins) {
+            return None;
+        }
+        let logins = logins.filter(|_| self.may_need_login(definition));
+        let registries = self.registries.as_ref().zip(logins);
+        let image = definition.container.image.as_str();
+        let login =
+            registries.and_then(|(registries, logins)| registries.login_for(logins, image)).transpose();
+        Some(login.and_then(|registry| {
+            let values = self.values(definition).map_err(|error| error.to_string())?;
+            Ok(SecretValues { registry, ..values })
+        }))
     }
 
     fn values(&self, definition: &Definition) -> Result<SecretValues, secrets::SecretError> {
@@ -190,7 +218,7 @@ mod tests {
     }
 
     fn session(dir: Option<Arc<SecretsDir>>, is_private: bool) -> SessionSecrets {
-        SessionSecrets::new(SecretSources { dir, registries: None, is_private })
+        SessionSecrets::new(SecretSources { dir, registries: None, is_private }, Arc::default())
     }
 
     const JOB: &str = "- {name: a, image: busybox, secrets: [db], environment: {PW: {secret: db}}}";
@@ -218,7 +246,7 @@ mod tests {
             definition.secrets,
             SecretRefs { files: vec!["db".into()], variables: vec![("PW".into(), "db".into())] }
         );
-        assert!(why(sent(&mut secrets, &definition).await).contains("the secret db does not exist"));
+        assert!(why(sent(&mut secrets, &definition).await).contains("the server has no secret db"));
         for value in ["one", "two"] {
             std::fs::write(root.path().join("db"), format!("{value}\r\n")).unwrap();
             let Some(AttemptSecrets::Given(given)) = sent(&mut secrets, &definition).await else { panic!() };
@@ -253,7 +281,7 @@ mod tests {
             is_private,
         };
         let app = definition("- {name: a, image: a.example/app}");
-        let mut secrets = SessionSecrets::new(sources(true));
+        let mut secrets = SessionSecrets::new(sources(true), Arc::default());
         assert!(why(sent(&mut secrets, &app).await).starts_with("the login for a.example cannot be used"));
         std::fs::write(root.path().join("pw"), "hunter2\n").unwrap();
         let Some(AttemptSecrets::Given(given)) = sent(&mut secrets, &app).await else { panic!() };
@@ -267,10 +295,14 @@ mod tests {
         ] {
             assert_eq!(sent(&mut secrets, &definition(other)).await, None, "{other}");
         }
-        let plain = why(sent(&mut SessionSecrets::new(sources(false)), &app).await);
+        let plain = why(sent(&mut SessionSecrets::new(sources(false), Arc::default()), &app).await);
         assert!(plain.contains("registry is not sent over plain HTTP"), "{plain}");
         assert_eq!(
-            sent(&mut SessionSecrets::new(sources(false)), &definition("- {name: a, image: b}")).await,
+            sent(
+                &mut SessionSecrets::new(sources(false), Arc::default()),
+                &definition("- {name: a, image: b}")
+            )
+            .await,
             None
         );
     }

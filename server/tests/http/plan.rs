@@ -79,6 +79,49 @@ async fn a_plan_warns_of_a_paused_schedule_whose_rule_changes() {
 }
 
 #[tokio::test]
+async fn a_reload_takes_the_planned_definitions_and_no_others() {
+    let server = started().await;
+    let text = "jobs: { second: { image: x } }";
+    let planned = plan(&server, text).await;
+    let [present, new] =
+        ["current_revision", "revision"].map(|key| planned[key].as_str().unwrap().to_owned());
+    let path = format!("/api/definitions/reload?expect={present}&expect_new={new}");
+    std::fs::write(&server.jobs_file, "jobs: { third: { image: x } }").unwrap();
+    let problem = server.ask("POST", &path, &[], "").await.is_problem(409, "revision_mismatch");
+    assert!(problem["detail"].as_str().unwrap().starts_with("the file has"), "{problem}");
+    assert_eq!(server.get("/api/definitions/resize").await.status, 200, "nothing was changed");
+    std::fs::write(&server.jobs_file, text).unwrap();
+    assert_eq!(server.ask("POST", &path, &[], "").await.json()["added"], json!(["second"]));
+}
+
+#[tokio::test]
+async fn a_plan_and_a_reload_warn_of_a_paused_definition_that_goes() {
+    let server = started().await;
+    let without =
+        PRESENT.lines().filter(|line| !line.trim_start().starts_with("report:")).collect::<Vec<_>>();
+    let removed = without.join("\n");
+    let renamed = PRESENT.replace("report:", "reports:");
+    assert_ne!(renamed, PRESENT);
+    assert_eq!(plan(&server, &renamed).await["warnings"], json!([]), "nothing is paused");
+    let mut facts = snapshot();
+    let id = ScheduleId::named("nightly");
+    let targets = [PauseTarget::Definition("report".into()), PauseTarget::Schedule("report".into(), id)];
+    facts.pauses = Pauses::of(targets.into_iter().map(|target| (target, Timestamp(1))));
+    server.snapshot.send_replace(Arc::new(facts));
+    let then = "report is removed: its pause does not hold for the new definitions (reports): pause them first, by name";
+    let expected = json!([
+        format!("report is paused, and {then}"),
+        format!("the schedule nightly of report is paused, and {then}"),
+    ]);
+    assert_eq!(plan(&server, &renamed).await["warnings"], expected);
+    let kept = "report is paused, and report is removed: its pause is kept for its name";
+    assert_eq!(plan(&server, &removed).await["warnings"][0], kept);
+    std::fs::write(&server.jobs_file, renamed).unwrap();
+    let reloaded = server.ask("POST", "/api/definitions/reload", &[], "").await.json();
+    assert_eq!(reloaded["warnings"], expected);
+}
+
+#[tokio::test]
 async fn a_plan_counts_jobs_that_wait_for_their_time() {
     let server = started().await;
     for name in ["old", "resize", "resize"] {

@@ -83,7 +83,13 @@ longshore token ls | grep -q '^join-.* used_up ' || fail "the join token is not 
 
 step "renew the certificate"
 before=$(cksum </etc/longshore/tls/server.pem)
-longshore-setup renew jobs.test
+longshore-setup renew other.test 2>/tmp/renew.log && fail "a certificate for another name was made"
+grep -q 'reach this server as jobs.test' /tmp/renew.log || fail "$(cat /tmp/renew.log)"
+mv /etc/longshore/ca /tmp/ca
+longshore-setup renew 2>/dev/null && fail "a certificate of a new authority was made"
+mv /tmp/ca /etc/longshore/ca
+expect "$(cksum </etc/longshore/tls/server.pem)" "$before" "the certificate after two refusals"
+longshore-setup renew
 [ "$(cksum </etc/longshore/tls/server.pem)" != "$before" ] || fail "the certificate is the same"
 longshore ls >/dev/null
 

@@ -15,10 +15,9 @@ type Checked<T> = Result<T, ValueFault>;
 pub(crate) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Duration> {
     let limits = || format!("{} to {}", DurationText(from), DurationText(to));
     let wrong = || {
-        let hint = if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-            "give it a unit, such as 90s"
-        } else {
-            "write 90s, 1h30m or 2 days"
+        let hint = match is_bare_number(text) {
+            true => format!("give it a unit, such as {text}s"),
+            false => "write 90s, 1h30m or 2 days".to_owned(),
         };
         ValueFault::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
     };
@@ -39,7 +38,12 @@ pub(crate) fn any_duration(text: &str) -> Option<Duration> {
 /// A size in bytes, not below `from` and not above `to`: `512m`, `1g`, `1048576`. A kibibyte is `k`, `kb` or `kib`.
 pub(crate) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
     let refused = |reason: &str| {
-        let told = format!("{reason} (min {}, max {})", bytes(from), bytes(to));
+        // People who write 32 rarely mean bytes.
+        let unit = match is_bare_number(text) && reason == TOO_SMALL {
+            true => format!("; a number without a unit is bytes: {text}m are mebibytes"),
+            false => String::new(),
+        };
+        let told = format!("{reason} (min {}, max {}){unit}", bytes(from), bytes(to));
         ValueFault::input(Code::InvalidSize, text, told)
     };
     let wrong = || refused("is not a size such as 64m or 512m");
@@ -55,10 +59,17 @@ pub(crate) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
         _ => return Err(wrong()),
     };
     match amount.checked_mul(1024_u64.pow(power)) {
-        Some(size) if size < from => Err(refused("is too small")),
+        Some(size) if size < from => Err(refused(TOO_SMALL)),
         Some(size) if size <= to => Ok(size),
         _ => Err(refused("is too large")),
     }
+}
+
+const TOO_SMALL: &str = "is too small";
+
+/// Digits without a unit, so few that a hint may repeat them.
+fn is_bare_number(text: &str) -> bool {
+    (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A size as it is written in the file.

@@ -6,12 +6,13 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use jiff::civil::Date;
 use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::ids::GroupNo;
 use scheduler::schedule::backfill::{RANGE_MAX, SLOTS_MAX, SlotFate, TooManySlots, plan};
-use scheduler::schedule::{Schedule, ScheduleId};
+use scheduler::schedule::{Schedule, ScheduleId, Zone};
 use scheduler::step::{Answer, Rejection};
 
 use crate::auth::actor::Actor;
@@ -25,25 +26,28 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::path::Name;
-use crate::http::request::query::{Query, invalid_query};
+use crate::http::request::query::{Moment, Query, invalid_query};
 use crate::http::request::stored_size::StoredSize;
 use crate::http::state::AppState;
 
 /// The query parameters.
 struct Params {
     schedule: Option<String>,
-    from: Timestamp,
-    to: Timestamp,
+    from: Moment,
+    /// Now if absent.
+    to: Option<Moment>,
     interval: Duration,
+    /// Slots that a job of an earlier rule covers get a job, too.
+    covered: bool,
     dry_run: bool,
 }
 
 impl Params {
     fn read(mut query: Query) -> Result<Self, Problem> {
-        let now = clock::now().utc;
         let schedule = query.text("schedule")?;
-        let from = query.instant("from")?;
-        let to = query.instant("to")?.unwrap_or(now).min(now);
+        let from = query.moment("from")?;
+        let to = query.moment("to")?;
+        let covered = query.switch("covered")?;
         let interval = query.duration("interval", INTERVAL_MAX)?.unwrap_or_default();
         let dry_run = query.switch("dry_run")?;
         query.finish()?;
@@ -52,10 +56,32 @@ impl Params {
                 .field("?from")
                 .hint("from=2026-03-01T00:00:00Z"));
         };
+        Ok(Self { schedule, from, to, interval, covered, dry_run })
+    }
+
+    /// The first and the last instant of the range in the zone of a schedule. A date as the end belongs to the range.
+    fn range(&self, zone: &Zone) -> Result<(Timestamp, Timestamp), Problem> {
+        let now = clock::now().utc;
+        let midnight = |date: Date| zone.first_instant(date.at(0, 0, 0, 0));
+        let from = match self.from {
+            Moment::Instant(at) => Some(at),
+            Moment::Date(date) => midnight(date),
+        };
+        let to = match self.to {
+            None => Some(now),
+            Some(Moment::Instant(at)) => Some(at),
+            Some(Moment::Date(date)) => {
+                date.tomorrow().ok().and_then(midnight).map(|end| Timestamp(end.0 - 1))
+            }
+        };
+        let (Some(from), Some(to)) = (from, to) else {
+            return Err(invalid_query("from", "there is no such day in the zone of the schedule"));
+        };
+        let to = to.min(now);
         if from > to {
             return Err(invalid_query("from", "it is later than \"to\", or in the future"));
         }
-        Ok(Self { schedule, from, to, interval, dry_run })
+        Ok((from, to))
     }
 }
 
@@ -106,17 +132,26 @@ async fn try_once(
     schedule: &Schedule,
     params: &Params,
 ) -> Result<Option<shapes::Backfill>, Problem> {
-    let (name, id, range) = (definition.name.clone(), schedule.id.clone(), (params.from, params.to));
+    let range @ (from, to) = params.range(&schedule.zone)?;
+    let (name, id) = (definition.name.clone(), schedule.id.clone());
     // One more than is allowed shows that the reading is not whole.
     let read =
         move |archive: &dyn crate::store::Archive| archive.ledger(&name, id.as_str(), range, RANGE_MAX + 1);
     let (reading, read_at) = state.read(read).await?;
-    let slots = plan(schedule, params.from, params.to, &reading).map_err(too_many)?;
+    let mut slots = plan(schedule, from, to, &reading).map_err(too_many)?;
+    if params.covered {
+        for (_, fate) in slots.iter_mut().filter(|(_, fate)| matches!(fate, SlotFate::Covered(_))) {
+            *fate = SlotFate::Open;
+        }
+    }
     let open = slots.iter().filter(|(_, fate)| *fate == SlotFate::Open).map(|(slot, _)| *slot);
     let open: Vec<Timestamp> = open.collect();
     let count = open.len();
+    if count > SLOTS_MAX {
+        return Err(too_many(TooManySlots::Open(count)));
+    }
     let details = JobDetails {
-        overrides: schedule.overrides_at(params.to),
+        overrides: schedule.overrides_at(to),
         params: schedule.params.as_deref().cloned().unwrap_or_default(),
         ..JobDetails::default()
     };
@@ -142,6 +177,7 @@ async fn try_once(
                 None => ("open", None),
             },
             SlotFate::Fired(job) => ("fired", Some(job.0)),
+            SlotFate::Covered(job) => ("covered", Some(job.0)),
             SlotFate::Forgotten => ("forgotten", None),
             SlotFate::Undecided => ("undecided", None),
         };

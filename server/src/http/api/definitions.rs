@@ -52,7 +52,8 @@ pub(crate) fn all<'d>(
 ) -> Vec<shapes::Definition> {
     let snapshot = state.services.engine.snapshot();
     let waiting = count_waiting(&snapshot);
-    definitions.map(|entry| definition(entry, &waiting, &snapshot)).collect()
+    let missing = state.services.missing_secrets.found();
+    definitions.map(|entry| definition(entry, &waiting, &snapshot, &missing)).collect()
 }
 
 pub(crate) async fn one(
@@ -62,7 +63,8 @@ pub(crate) async fn one(
     let definitions = state.services.catalogue.current();
     let entry = find(&definitions, &name)?;
     let snapshot = state.services.engine.snapshot();
-    let mut shown = definition(entry, &count_waiting(&snapshot), &snapshot);
+    let missing = state.services.missing_secrets.found();
+    let mut shown = definition(entry, &count_waiting(&snapshot), &snapshot, &missing);
     shown.schedules = schedules::of_definition(&state, &entry.definition).await?;
     let active = shown.schedules.iter().filter(|schedule| schedule.state == "active");
     shown.next_fire_at = active.filter_map(|schedule| schedule.next.first().copied()).min();

@@ -103,6 +103,7 @@ fn reason(
                 presenter.pinned_worker_away(row, |only| Some(name_of(explanation, only)))
             }
             PendingReason::Members => members_reason(explanation.parent),
+            PendingReason::SecretsMissing => presenter.secrets_missing(row),
             _ => presenter::pending_of(pending, explanation.narrowing.as_deref()),
         };
         if let Some(text) = pause_text(explanation, pending).or_else(|| limit_text(explanation, pending)) {

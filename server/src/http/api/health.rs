@@ -1,5 +1,6 @@
 //! Liveness, readiness, version, and the pages that explain problem codes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -38,9 +39,10 @@ fn date() -> AppendHeaders<Option<(HeaderName, String)>> {
     AppendHeaders(text.map(|text| (header::DATE, text)))
 }
 
-/// Warnings for an operator: about the server itself, and a count of missed expectations.
+/// Warnings for an operator: about the server itself, and counts of missed expectations and of definitions without their secrets.
 fn warnings(state: &AppState) -> Vec<String> {
-    server_warnings(state).into_iter().chain(missed(&state.services.engine.snapshot())).collect()
+    let missed = missed(&state.services.engine.snapshot());
+    server_warnings(state).into_iter().chain(missing_secrets(state)).chain(missed).collect()
 }
 
 /// Warnings about the server itself.
@@ -66,6 +68,17 @@ pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
         .chain(refused)
         .chain(others.into_iter().map(|warning| warning.to_string()))
         .collect()
+}
+
+/// Counts definitions whose secrets are missing. Names are for callers with a token.
+fn missing_secrets(state: &AppState) -> Option<String> {
+    let found = state.services.missing_secrets.found();
+    let names: BTreeSet<&str> = found.values().map(|missing| missing.definition.as_str()).collect();
+    let (noun, verb) = if names.len() == 1 { ("definition", "waits") } else { ("definitions", "wait") };
+    (!names.is_empty()).then(|| {
+        let count = names.len();
+        format!("secrets: {count} {noun} {verb} for secrets that the server does not have; see longshore definitions")
+    })
 }
 
 /// Counts what is not as expected. Names are for callers with a token.

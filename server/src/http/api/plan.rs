@@ -33,7 +33,8 @@ use crate::http::request::body;
 use crate::http::request::content_type::form;
 use crate::http::request::path::Name;
 use crate::http::state::AppState;
-use crate::reload::Proposed;
+use crate::reload::{Proposed, pauses};
+use crate::ws::MissingByRevision;
 
 /// Bytes of a body that is a jobs file: one more than the largest has, so that a longer one gets the fault that a reload would give it.
 const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
@@ -147,6 +148,7 @@ fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
             }
         }
     }
+    plan.warnings.extend(pauses::of_removed(&current, &definitions, &snapshot.pauses));
     let gone = current.iter().filter(|old| definitions.find(&old.definition.name).is_none());
     plan.removed = gone.map(|old| planned(old, &waiting)).collect();
     plan
@@ -253,7 +255,7 @@ const LIMITS: [&str; 4] = ["concurrency.limit", "rate_limit.limit", "rate_limit.
 /// Each key with its value, as the API shows it.
 pub(crate) fn shown(entry: &Entry) -> BTreeMap<String, Value> {
     // Without a state of the scheduler, so that only the file counts.
-    let shape = definition(entry, &Waiting::new(), &Snapshot::default());
+    let shape = definition(entry, &Waiting::new(), &Snapshot::default(), &MissingByRevision::new());
     let mut keys = BTreeMap::new();
     if let Ok(Value::Object(map)) = serde_json::to_value(&shape) {
         flatten("", map, &mut keys);

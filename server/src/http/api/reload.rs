@@ -1,4 +1,5 @@
-//! `POST /api/definitions/reload`, also only if the definitions are the expected ones (`?expect=`).
+//! `POST /api/definitions/reload`, also only if the definitions are the expected ones (`?expect=`), and those of the file
+//! (`?expect_new=`).
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::http::request::job_filter::revision;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::reload::{ReloadError, Reloaded, position};
+use crate::reload::{Expected, ReloadError, Reloaded, position};
 
 /// `POST /api/definitions/reload`
 pub(crate) async fn reload(
@@ -27,7 +28,8 @@ pub(crate) async fn reload(
 ) -> Result<Json<shapes::Reloaded>, Problem> {
     state.check_not_draining()?;
     let mut query = Query::of(request.uri())?;
-    let expected = query.text("expect")?.map(|text| revision("expect", &text)).transpose()?;
+    let mut expected = |name| query.text(name)?.map(|text| revision(name, &text)).transpose();
+    let expected = Expected { present: expected("expect")?, new: expected("expect_new")? };
     query.finish()?;
     body::none(request.into_body()).await?;
     note::object("definitions");
@@ -57,6 +59,12 @@ impl From<ReloadError> for Problem {
                 Self::new(Code::RevisionMismatch, detail)
                     .field("?expect")
                     .hint("look at what has changed, and expect the present revision")
+            }
+            ReloadError::UnexpectedNew { found } => {
+                let detail = format!("the file has definitions of the revision {found}; nothing was changed");
+                Self::new(Code::RevisionMismatch, detail)
+                    .field("?expect_new")
+                    .hint("the file, or one that it names, is not the one that was planned: plan it again")
             }
             ReloadError::Policy(error) => {
                 Self::new(Code::InvalidPolicy, format!("{error}; the definitions stay as they were"))

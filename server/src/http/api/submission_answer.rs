@@ -18,9 +18,9 @@ pub(crate) fn json(status: StatusCode, headers: HeaderMap, value: &impl serde::S
     }
 }
 
-/// A warning beside an accepted job: it is paused, or no worker can run it at present.
+/// A warning beside an accepted job: it is paused, its secrets are missing, or no worker can run it at present.
 pub(crate) fn warning(reason: PendingReason, narrowing: Option<&Narrowing>) -> Option<shapes::Reason> {
-    if reason == PendingReason::Paused {
+    if matches!(reason, PendingReason::Paused | PendingReason::SecretsMissing) {
         return Some(presenter::pending(reason));
     }
     let matches_none = matches!(

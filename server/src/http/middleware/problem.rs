@@ -320,6 +320,9 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "none of its members has started yet: GET /api/jobs?member_of= with its number lists them"
         }
         PendingReason::Paused => "its definition, the group of that, or the whole server is paused",
+        PendingReason::SecretsMissing => {
+            "the server does not have all secrets of its definition: put them into --secrets-dir"
+        }
         PendingReason::NoWorker => "no worker is connected",
         PendingReason::PinnedWorkerAway => {
             "it may only run on one worker, which is not connected: that of its last attempt (retry.on: same), or its own as a member (run_on)"

@@ -17,6 +17,7 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::present::{notification, presenter};
 use crate::params;
 use crate::retention_rule::RetentionRule;
+use crate::ws::MissingByRevision;
 
 /// Numbers of waiting jobs by definition name and reason.
 pub(crate) type Waiting<'s> = BTreeMap<&'s str, BTreeMap<PendingReason, u64>>;
@@ -33,7 +34,12 @@ pub(crate) fn count_waiting(snapshot: &Snapshot) -> Waiting<'_> {
 }
 
 /// The JSON of a definition, without its schedules and the state of its limits.
-pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapshot) -> shapes::Definition {
+pub(crate) fn definition(
+    entry: &Entry,
+    waiting: &Waiting<'_>,
+    snapshot: &Snapshot,
+    missing: &MissingByRevision,
+) -> shapes::Definition {
     let definition = &entry.definition;
     let (container, loss) = (&definition.container, &definition.loss);
     let options = &container.options;
@@ -54,6 +60,7 @@ pub(crate) fn definition(entry: &Entry, waiting: &Waiting<'_>, snapshot: &Snapsh
         command: command(definition),
         environment: variables(definition),
         secrets: secrets(definition),
+        missing_secret: missing.get(&definition.revision).map(|missing| missing.reason.clone()),
         params: entry.params().into_iter().map(param).collect(),
         allow: definition
             .submission

@@ -26,6 +26,7 @@ use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
 use crate::store::{AttemptRow, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
+use crate::ws::MissingByRevision;
 
 /// Waiting jobs that have the same reason.
 type WaitingKey = (Revision, Option<WorkerId>, Option<Arc<Narrowing>>);
@@ -36,6 +37,8 @@ pub(crate) struct Presenter {
     phases: HashMap<JobId, Phase>,
     /// Pending reasons by revision, for unpinned jobs and for those pinned to a worker, by the workers that they ask for.
     waiting: BTreeMap<WaitingKey, PendingReason>,
+    /// The definitions whose secrets the server does not have.
+    missing_secrets: Arc<MissingByRevision>,
     lease: Duration,
 }
 
@@ -60,7 +63,8 @@ impl AppState {
         let phases = snapshot.phases.iter().copied().collect();
         let key = |it: &Waiting| (it.revision, it.pinned_to, it.narrowing.clone());
         let waiting = snapshot.waiting.iter().map(|it| (key(it), it.reason)).collect();
-        Presenter { snapshot, phases, waiting, lease: self.services.intervals.lease }
+        let missing_secrets = self.services.missing_secrets.found();
+        Presenter { snapshot, phases, waiting, missing_secrets, lease: self.services.intervals.lease }
     }
 }
 
@@ -172,11 +176,21 @@ impl Presenter {
             Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
             })),
+            Some(PendingReason::SecretsMissing) => Some(self.secrets_missing(row)),
             Some(reason) => Some(pending_of(reason, row.narrowing.as_deref())),
             None => {
                 let attempt = live(row)?;
                 self.absence(row, attempt).or_else(|| self.silence(row, attempt))
             }
+        }
+    }
+
+    /// The reason of a job whose secrets the server does not have, with the name of the secret.
+    pub(crate) fn secrets_missing(&self, row: &JobRow) -> shapes::Reason {
+        let reason = pending(PendingReason::SecretsMissing);
+        match self.missing_secrets.get(&row.revision) {
+            Some(missing) => shapes::Reason { text: missing.reason.clone().into(), ..reason },
+            None => reason,
         }
     }
 

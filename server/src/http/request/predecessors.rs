@@ -81,8 +81,25 @@ impl EntryNames {
         }
         match dependencies::circle(&waits_for) {
             None => Ok(()),
-            Some(circle) => Err(in_a_circle(&circle)),
+            Some(circle) => Err(self.in_a_circle(&circle)),
         }
+    }
+
+    /// The entry as people know it: by its name, and by its position, because several may have the same.
+    fn shown(&self, position: u32) -> String {
+        let named = self.by_name.iter().chain(&self.by_definition);
+        let mut named = named.filter(|(_, positions)| positions.contains(&position));
+        match named.next() {
+            Some((name, _)) => format!("{} (jobs[{position}])", excerpt(name)),
+            None => format!("jobs[{position}]"),
+        }
+    }
+
+    fn in_a_circle(&self, positions: &[u32]) -> Problem {
+        let shown = positions.iter().take(CIRCLE_SHOWN).chain(positions.first());
+        let path: Vec<String> = shown.map(|at| self.shown(*at)).collect();
+        let detail = format!("the jobs wait for each other in a circle: {}", path.join(" waits for "));
+        Problem::new(Code::InvalidDependency, detail).field("after").hint("leave one of the dependencies out")
     }
 }
 
@@ -100,13 +117,6 @@ fn after_too_many(position: u32, count: usize) -> Problem {
         .field("after")
         .hint("let one job come after many, and others after that one")
         .within(&format!("jobs[{position}]"), None)
-}
-
-fn in_a_circle(positions: &[u32]) -> Problem {
-    let shown = positions.iter().take(CIRCLE_SHOWN).chain(positions.first());
-    let path: Vec<String> = shown.map(|at| format!("jobs[{at}]")).collect();
-    let detail = format!("the jobs wait for each other in a circle: {}", path.join(" waits for "));
-    Problem::new(Code::InvalidDependency, detail).field("after").hint("leave one of the dependencies out")
 }
 
 fn too_many() -> Problem {

@@ -98,6 +98,22 @@ impl Query {
         instant(&text).map(Some).ok_or_else(fault)
     }
 
+    /// Reads an instant, or a date whose zone the caller knows.
+    ///
+    /// # Errors
+    /// `invalid_query` for another value.
+    pub(crate) fn moment(&mut self, name: &'static str) -> Result<Option<Moment>, Problem> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let fault = || {
+            invalid_query(
+                name,
+                "it is a date, such as 2026-03-01, or an instant with its zone, such as 2026-03-01T09:30:00Z",
+            )
+        };
+        let date = Date::strptime("%Y-%m-%d", &text).ok().map(Moment::Date);
+        date.or_else(|| instant(&text).map(Moment::Instant)).map(Some).ok_or_else(fault)
+    }
+
     /// Reads the beginning of a span of time: an instant, or a date, which is its midnight in UTC.
     ///
     /// # Errors
@@ -187,6 +203,13 @@ pub(crate) async fn none(request: Request, next: Next) -> Result<Response, Probl
 }
 
 /// Parses an instant with its zone.
+/// A date, or an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Date(Date),
+    Instant(Timestamp),
+}
+
 fn instant(text: &str) -> Option<Timestamp> {
     // A plus sign that was not encoded arrives as a space: the last one, because a space may also stand between date and time.
     let with_plus = || {

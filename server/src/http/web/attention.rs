@@ -60,6 +60,7 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
         all.extend(capped(tokens(state), "/audit", "more tokens in use expire soon"));
     }
     all.extend(capped(workers(all_workers), "/workers", "more workers need attention"));
+    all.extend(capped(missing_secrets(state), "/definitions", "more definitions wait for secrets"));
     all.extend(waiting(&snapshot));
     for message in notifications::failing(state).await?.into_iter().take(FAILING_TARGETS) {
         let error = message.error.unwrap_or_default();
@@ -154,6 +155,16 @@ fn workers(workers: &[Worker]) -> Vec<Attention> {
     all
 }
 
+/// Definitions whose jobs wait for secrets. Several revisions of one may lack the same secret.
+fn missing_secrets(state: &AppState) -> Vec<Attention> {
+    let found = state.services.missing_secrets.found();
+    let missing: BTreeSet<_> = found.values().map(|it| (&it.definition, &it.reason)).collect();
+    let line = |(name, reason): (&String, &String)| {
+        entry("bad", format!("jobs of {name} wait: {reason}"), &format!("/definitions/{name}"))
+    };
+    missing.into_iter().map(line).collect()
+}
+
 /// Jobs that wait for a reason that does not pass by itself, by reason.
 fn waiting(snapshot: &Snapshot) -> Vec<Attention> {
     let mut reasons: BTreeMap<PendingReason, (u64, BTreeSet<&str>)> = BTreeMap::new();
@@ -187,8 +198,9 @@ const fn lasting(reason: PendingReason) -> Option<&'static str> {
         PendingReason::Cordoned => "the workers that fit are cordoned or draining",
         PendingReason::RuntimeUnavailable => "the container engine of the workers that fit does not answer",
         PendingReason::Excluded => "the workers that fit have refused the job, or failed to start it",
-        // The list names each pause.
+        // The list names each pause, and each definition without its secrets.
         PendingReason::Paused
+        | PendingReason::SecretsMissing
         | PendingReason::NotDue
         | PendingReason::Dependencies
         | PendingReason::Replacing

@@ -5,8 +5,14 @@ use super::*;
 
 /// So little is ever unsynced that all of the segments here is older.
 const SYNCED: Limits = Limits { waiting_bytes: 100, ..SMALL_WAITING };
-const SMALL_WAITING: Limits =
-    Limits { segment_bytes: 64 << 20, sync_interval: Duration::ZERO, waiting_bytes: 1 << 20 };
+const SMALL_WAITING: Limits = Limits {
+    segment_bytes: 64 << 20,
+    sync_interval: Duration::ZERO,
+    waiting_bytes: 1 << 20,
+    is_same_boot: false,
+};
+/// Only the server was restarted: what was not synced is here, too.
+const RESTARTED: Limits = Limits { is_same_boot: true, ..SMALL_WAITING };
 
 /// Output of two jobs in turn, twelve pieces of 250 bytes each, in one segment.
 async fn write(position: &Path, limits: Limits) -> PathBuf {
@@ -84,6 +90,52 @@ async fn unsynced_damage_keeps_the_segment_and_accepts_a_resend() {
     assert_eq!(text(&logs, 2, OUT), "y".repeat(3_000), "this goes on where it stood");
     logs.append(vec![out(1, 500, &"x".repeat(2_500))]).await.unwrap();
     assert_eq!(text(&logs, 1, OUT), "x".repeat(3_000));
+}
+
+#[tokio::test]
+async fn damage_near_the_end_hides_nothing_else_after_a_restart_of_the_server() {
+    let place = tempfile::tempdir().unwrap();
+    let segment = write(place.path(), RESTARTED).await;
+    damage(&segment, TEXT);
+    for _ in 0..2 {
+        let logs = Logs::open(place.path(), RESTARTED).unwrap();
+        let expected = format!("{}{}{}", "x".repeat(500), "_".repeat(250), "x".repeat(2_250));
+        assert_eq!(text(&logs, 1, OUT), expected);
+        assert_eq!(text(&logs, 2, OUT), "y".repeat(3_000));
+    }
+}
+
+/// The last piece of a job, which is the last one of the segment, or is followed by one of another job.
+#[tokio::test]
+async fn a_damaged_last_piece_is_shown_as_missing_and_not_as_to_come() {
+    for (job, limits, back) in [(2, RESTARTED, 1), (1, RESTARTED, 2), (1, SYNCED, 2)] {
+        let place = tempfile::tempdir().unwrap();
+        let segment = write(place.path(), limits).await;
+        let whole = fs::metadata(&segment).unwrap().len();
+        let file = fs::File::options().write(true).open(&segment).unwrap();
+        file.write_all_at(b"?", whole - back * RECORD as u64 + 100).unwrap();
+        for _ in 0..2 {
+            // A synced segment is longer than what may be unsynced.
+            let limits = Limits { waiting_bytes: 100, ..limits };
+            let logs = Logs::open(place.path(), limits).unwrap();
+            assert_eq!(fs::metadata(&segment).unwrap().len(), whole, "nothing is deleted");
+            let [own, other] = if job == 1 { [(1, 'x'), (2, 'y')] } else { [(2, 'y'), (1, 'x')] };
+            let shown = format!("{}{}", own.1.to_string().repeat(2_750), "_".repeat(250));
+            assert_eq!(text(&logs, own.0, OUT), shown, "{job}");
+            assert_eq!(text(&logs, other.0, OUT), other.1.to_string().repeat(3_000), "{job}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_a_killed_server_wrote_in_part_is_cut_off() {
+    let place = tempfile::tempdir().unwrap();
+    let segment = write(place.path(), RESTARTED).await;
+    let whole = fs::metadata(&segment).unwrap().len();
+    fs::File::options().write(true).open(&segment).unwrap().set_len(whole - 10).unwrap();
+    let logs = Logs::open(place.path(), RESTARTED).unwrap();
+    assert_eq!(fs::metadata(&segment).unwrap().len(), whole - RECORD as u64);
+    assert_eq!(text(&logs, 2, OUT), "y".repeat(2_750), "its worker sends the rest again");
 }
 
 #[tokio::test]

@@ -260,7 +260,7 @@ pub(crate) async fn answer(
                 world.define(&definitions);
                 continue;
             }
-            Command::Learn { .. } => continue,
+            Command::Learn { .. } | Command::MissingSecrets(_) => continue,
             Command::Limits { selection, reply } => {
                 world.limit_selections.push(selection);
                 let _ = reply.send(world.limits.clone());

@@ -135,6 +135,7 @@ impl Server {
             archive,
             machines: Arc::clone(&machines),
             usage: Arc::clone(&usage),
+            missing_secrets: Arc::default(),
             catalogue,
             reloader: Arc::new(reloader),
             intervals,

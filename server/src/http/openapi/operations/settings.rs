@@ -33,7 +33,10 @@ pub(super) fn definitions() -> Vec<Operation> {
                 &[Code::InvalidJobsFile, Code::InvalidPolicy],
             ]),
         Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
-            .takes(&[query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have.")])
+            .takes(&[
+                query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have."),
+                query("expect_new", Kind::Text(REVISION_EXAMPLE), "The revision that those of the file must have."),
+            ])
             .answers(200, "What has changed.", vec![object::<shapes::Reloaded>(json!({
                 "definitions": 4, "revision": REVISION_EXAMPLE, "added": ["resize"], "changed": [], "removed": [], "warnings": []
             }))])
@@ -88,10 +91,11 @@ pub(super) fn schedules() -> Vec<Operation> {
             .problems(&[&PAGING, &[Code::UnknownJob, Code::UnknownSchedule]]),
         Operation::post("/api/definitions/{name}/backfill", "definitions", "backfill", "Make the jobs of past slots that have none")
             .takes(&[
-                Parameter { place: Place::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range.") },
-                query("to", Kind::Instant, "The end of the range; absent: now."),
+                Parameter { place: Place::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range; a date is its midnight in the zone of the schedule.") },
+                query("to", Kind::Instant, "The end of the range; a date is included; absent: now."),
                 query("schedule", Kind::Text("night"), "The id of the schedule, if there are several."),
                 query("interval", Kind::Duration("5m"), "The time between the starts of two jobs, at most 24h."),
+                query("covered", Kind::Switch, "Also the slots that a job of an earlier rule covers."),
                 DRY_RUN,
             ])
             .answers(200, "There was nothing to make, or it was a dry run.", vec![object::<shapes::Backfill>(backfill("open"))])

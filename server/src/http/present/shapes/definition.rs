@@ -58,6 +58,9 @@ pub struct Definition {
     /// The names of its secrets, never their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// The secret that the server does not have, and the next step: its jobs wait. Absent: it has them all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_secret: Option<String>,
     /// Its parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<Param>,

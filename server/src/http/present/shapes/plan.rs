@@ -29,7 +29,7 @@ pub struct JobsFile {
 pub struct Plan {
     /// Revision of the present set: `expect` of a reload.
     pub current_revision: String,
-    /// Revision of the set after the reload.
+    /// Revision of the set after the reload: `expect_new` of it.
     pub revision: String,
     /// New definitions.
     pub added: Vec<PlannedDefinition>,

@@ -88,7 +88,8 @@ pub struct Backfill {
 pub struct BackfillSlot {
     /// The slot.
     pub slot: Time,
-    /// `backfilled`, or `open` in a dry run; `fired` if it became its job before; `forgotten` if nobody knows whether it did;
+    /// `backfilled`, or `open` in a dry run; `fired` if it became its job before; `covered` if a slot of an earlier rule, to
+    /// which it is the nearest, became this job; `forgotten` if nobody knows whether it did;
     /// `undecided` if the schedule itself will decide it.
     #[schema(value_type = String)]
     pub result: Text,

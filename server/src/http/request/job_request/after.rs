@@ -23,8 +23,14 @@ pub(in crate::http::request::job_request) struct After {
 impl FaultCollector {
     /// Reads the field. Each entry is the number of a job, the name of an entry of the same list, or an object with one of them and the
     /// end that is required.
-    pub(super) fn after(&self, list: Vec<Value>, has_names: bool) -> After {
+    pub(super) fn after(&self, value: Value, has_names: bool) -> After {
         let mut after = After::default();
+        let Value::Array(list) = value else {
+            let hint = if has_names { WITH_NAMES } else { WITHOUT_NAMES };
+            let detail = "it is a list, also of one job".to_owned();
+            self.fault(Code::InvalidDependency, "after".into(), detail, Some(format!("{hint}, within [ ]")));
+            return after;
+        };
         if list.len() > AFTER_MAX {
             let detail =
                 format!("a job comes after {AFTER_MAX} others at most, and these are {}", list.len());

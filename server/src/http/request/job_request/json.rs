@@ -1,5 +1,7 @@
 //! The serde visitors of a job request.
 
+mod quantity;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -19,6 +21,7 @@ use super::{DEPTH_MAX, too_deep};
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use quantity::Quantity;
 
 /// The entries of an array.
 pub(super) struct Entries<'n, T> {
@@ -128,14 +131,14 @@ impl<'de> Visitor<'de> for Entry<'_> {
                     request.job.unique_key = collector.unique_key(&map.next_value_seed(Text)?);
                 }
                 "priority" => request.job.priority = collector.priority(map.next_value()?),
-                "timeout" => request.job.timeout = collector.timeout(&map.next_value_seed(Text)?),
+                "timeout" => request.job.timeout = collector.timeout(&map.next_value_seed(Quantity)?),
                 "run_at" => {
                     starts += 1;
                     request.job.run_at = collector.run_at(&map.next_value_seed(Text)?);
                 }
                 "delay" => {
                     starts += 1;
-                    request.job.run_at = collector.delay(&map.next_value_seed(Text)?);
+                    request.job.run_at = collector.delay(&map.next_value_seed(Quantity)?);
                 }
                 "workers" => {
                     workers = collector.workers(map.next_value()?);

@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(code("[]"), Code::InvalidType);
         assert_eq!(code(r#"{"args":"x"}"#), Code::InvalidType);
         assert_eq!(code(r#"{"priority":1.5}"#), Code::InvalidType);
-        assert_eq!(code(r#"{"timeout":90}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"timeout":90}"#), Code::InvalidDuration);
         assert_eq!(code(r#"{"environment":{"A":1}}"#), Code::InvalidType);
         assert_eq!(code(r#"{"priority":101}"#), Code::OutOfRange);
         assert_eq!(code(r#"{"timeout":"-5s"}"#), Code::InvalidDuration);
