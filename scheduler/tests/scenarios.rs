@@ -154,11 +154,7 @@ fn happen(world: &mut World, words: &[&str]) {
             it.success_exit_codes =
                 option("success").map_or_else(Vec::new, |code| vec![code.parse().unwrap()]);
             it.retry.memory_factor_milli = option("memory_factor").map(|factor| factor.parse().unwrap());
-            it.container.resources.memory_bytes =
-                option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20);
-            it.container.resources.cpus_milli = option("cpus").map(|milli| milli.parse().unwrap());
-            it.container.resources.gpus = number("gpus", 0);
-            it.container.resources.custom = option("custom").map_or_else(Vec::new, amounts);
+            it.container.resources = limit_words::resources(option);
             it.retry.on = match option("on") {
                 Some("same") => RetryOn::Same,
                 Some("other") => RetryOn::Other,
@@ -258,7 +254,7 @@ fn happen(world: &mut World, words: &[&str]) {
                 cpus_milli: option("cpus").map(|milli| milli.parse().unwrap()),
                 memory_bytes: option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20),
                 gpus: option("gpus").map_or_else(Vec::new, list),
-                custom: option("custom").map_or_else(Vec::new, amounts),
+                custom: option("custom").map_or_else(Vec::new, limit_words::amounts),
             };
         }
         ["hello", name, ..] => {
@@ -371,6 +367,10 @@ fn happen(world: &mut World, words: &[&str]) {
                 world.inventory(name, attempts, answer);
             }
         }
+        [name, "wanted", definition] => {
+            let revision = world.definitions[definition].revision;
+            world.report(name, protocol::Report::Wanted(vec![revision]));
+        }
         ["unknown-attempts", name, ref tokens @ ..] => {
             let tokens = tokens.iter().map(|word| parse_token(world, word)).collect();
             world.list_unknown_attempts(name, tokens);
@@ -418,15 +418,6 @@ fn happen(world: &mut World, words: &[&str]) {
         [name, "docker_up"] => world.condition(name, Availability::Available, false),
         _ => panic!("nobody knows what this means: {words:?}"),
     }
-}
-
-/// Amounts by name, such as `seat:2,disk:1`.
-fn amounts(words: &str) -> Vec<(String, u32)> {
-    let amount = |word: &str| {
-        let (name, amount) = word.split_once(':').unwrap();
-        (name.to_owned(), amount.parse().unwrap())
-    };
-    words.split(',').map(amount).collect()
 }
 
 /// Larger than any batch of a story that does not say otherwise.

@@ -9,6 +9,7 @@ use protocol::Revision;
 use scheduler::definition::Definition;
 use scheduler::params::Param;
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 
 use crate::notifications::target::{Target, Targets};
 use crate::policy::Policy;
@@ -175,13 +176,14 @@ impl Definitions {
 #[derive(Debug, Default)]
 pub struct Catalogue {
     current: RwLock<Arc<Definitions>>,
+    replaced: Notify,
 }
 
 impl Catalogue {
     /// Starts with these definitions.
     #[must_use]
     pub fn new(definitions: Definitions) -> Self {
-        Self { current: RwLock::new(Arc::new(definitions)) }
+        Self { current: RwLock::new(Arc::new(definitions)), replaced: Notify::new() }
     }
 
     /// The definitions at this moment.
@@ -194,5 +196,14 @@ impl Catalogue {
     /// Replaces all definitions.
     pub fn replace(&self, definitions: Definitions) {
         *self.current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(definitions);
+        self.replaced.notify_one();
+    }
+
+    /// Waits until the definitions are replaced. One task waits: each replacement wakes one.
+    ///
+    /// # Cancel safety
+    /// A replacement that came meanwhile ends the next wait.
+    pub async fn replaced(&self) {
+        self.replaced.notified().await;
     }
 }

@@ -120,6 +120,9 @@ impl Server {
         let definitions = Definitions::new(loaded.definitions).with_policy(policy);
         let is_same_boot = logs::boot::is_same(&directory.logs());
         let logs = Logs::open(&directory.logs(), logs::Limits { is_same_boot, ..logs::Limits::default() })?;
+        if !is_same_boot {
+            logs::boot::remember(&directory.logs());
+        }
         let archive = Arc::new(archive);
         let access_archive: Arc<dyn AccessArchive> = archive.clone();
         let notification_archive: Arc<dyn NotificationArchive> = archive.clone();

@@ -1,5 +1,6 @@
 //! CronJobs of Kubernetes: the schedule and the policies here, the pod in `pod`.
 
+mod names;
 mod pod;
 
 use super::cron::{self, NoRule};

@@ -247,7 +247,7 @@ async fn ls_exports_the_jobs_of_a_server() {
     let rows: Vec<&str> = csv.lines().collect();
     assert_eq!((code, rows.len()), (0, 3), "{csv}");
     assert!(rows[0].starts_with("id,name,state,") && rows[1].starts_with("2,talks,queued,"), "{csv}");
-    assert!(rows[2].ends_with("\"{\"\"team\"\":\"\"=1+1\"\"}\""), "{csv}");
+    assert!(rows[2].ends_with("\"{\"\"team\"\":\"\"=1+1\"\"}\","), "{csv}");
     let (code, ndjson) = ls("ndjson");
     let jobs = cluster.api().get("/api/jobs").await;
     let lines: Vec<serde_json::Value> =

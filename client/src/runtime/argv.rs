@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use protocol::Token;
-use protocol::container::{ContainerSpec, Overrides, PROGRAM_BYTES_MAX, ULIMITS, Ulimit, Volume};
+use protocol::container::{ContainerSpec, Overrides, PROGRAM_BYTES_MAX, ULIMITS, UNLIMITED, Ulimit, Volume};
 use protocol::resources::GPUS_VARIABLE;
 use protocol::secret::SecretValue;
 use worker::step::Launch;
@@ -229,6 +229,10 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
             option(flag, field, value)?;
         }
     }
+    // A keyword of Podman: all groups of the worker's user.
+    if named.group_add.iter().any(|group| group == "keep-groups") {
+        return Err(invalid("group_add", "`keep-groups` is not a group".into()));
+    }
     for ulimit in &named.ulimits {
         option("ulimit", "ulimits", &limit(ulimit)?)?;
     }
@@ -253,8 +257,8 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
 
 /// Refuses limits with other names, `core` above all: a later `--ulimit` replaces an earlier one.
 fn limit(Ulimit { name, soft, hard }: &Ulimit) -> Result<String, Invalid> {
-    if !ULIMITS.contains(&name.as_str()) {
-        return Err(invalid("ulimits", format!("`{}` is not a limit", shortened(name))));
+    if !ULIMITS.contains(&name.as_str()) || *soft < UNLIMITED || *hard < UNLIMITED {
+        return Err(invalid("ulimits", format!("`{}={soft}:{hard}` is not a limit", shortened(name))));
     }
     Ok(format!("{name}={soft}:{hard}"))
 }

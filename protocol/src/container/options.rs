@@ -59,20 +59,7 @@ pub const HOST_GATEWAY: &str = "host-gateway";
 /// A limit of this value is none.
 pub const UNLIMITED: i64 = -1;
 
-/// The limits that engines know. `core` is not among them: a core dump may hold secrets.
-pub const ULIMITS: [&str; 14] = [
-    "cpu",
-    "data",
-    "fsize",
-    "locks",
-    "memlock",
-    "msgqueue",
-    "nice",
-    "nofile",
-    "nproc",
-    "rss",
-    "rtprio",
-    "rttime",
-    "sigpending",
-    "stack",
-];
+/// The limits that a container may set. `core` is not among them, because a core dump may hold secrets; nor are `nice`, `rtprio` and `rttime`,
+/// because a process with the priority of real time takes the machine from the worker, whatever `cpus` says.
+pub const ULIMITS: [&str; 11] =
+    ["cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nofile", "nproc", "rss", "sigpending", "stack"];

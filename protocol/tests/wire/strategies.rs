@@ -1,6 +1,6 @@
 //! Any message whose values are within their ranges.
 
-mod extended;
+mod definitions;
 mod resources;
 mod usage;
 
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use longshore_protocol::container::{LOG_MASKS_MAX, MEMORY_BYTES_MAX, Overrides, PullPolicy, Volume};
 use longshore_protocol::order::{
-    Assignment, Cancel, Configure, Definition, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled,
-    Refused, StopCause, Welcome,
+    Assignment, Cancel, Configure, GoAway, Intervals, OutputMark, ReconcileVerdict, Reconciled, Refused,
+    StopCause, Welcome,
 };
 use longshore_protocol::registry::RegistryLogin;
 use longshore_protocol::report::{
@@ -26,7 +26,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-use extended::extended_definition;
+use definitions::{definition, extended_definition};
 use resources::{offer, resources};
 use usage::{sample, usage};
 
@@ -96,14 +96,6 @@ fn welcome() -> impl Strategy<Value = Welcome> {
             intervals,
             last_report: ReportNo(last_report),
         }
-    })
-}
-
-fn definition() -> impl Strategy<Value = Definition> {
-    (any::<u128>(), ".{0,20}", container()).prop_map(|(revision, name, container)| Definition {
-        revision: Revision(revision),
-        name,
-        container,
     })
 }
 

@@ -381,7 +381,9 @@ fn update_condition(scheduler: &mut Scheduler, id: WorkerId, condition: Conditio
 
 fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Revision]) {
     for revision in revisions {
-        if let Some(number) = scheduler.definitions.find(*revision) {
+        let number = scheduler.definitions.find(*revision);
+        // One that is too old could not read the answer.
+        if let Some(number) = number.filter(|number| !inventory::is_too_old(scheduler, id, *number)) {
             if let Some(session) = scheduler.fleet.worker_mut(id).and_then(|worker| worker.link.state_mut()) {
                 session.sent_definitions.remove(revision);
             }

@@ -183,9 +183,10 @@ fn update_from_phase(
     }
 }
 
-/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is held back.
+/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is paused. Its worker has its secrets already.
 fn may_not_start(scheduler: &Scheduler, now: Now, job: &Job) -> bool {
-    job.has_expired(now.utc) || scheduler.ready.is_paused(job.definition)
+    let definition = scheduler.definitions.at(job.definition);
+    job.has_expired(now.utc) || definition.is_some_and(|definition| scheduler.pauses.hold_back(definition))
 }
 
 /// The state of the start that a worker reports by this phase.
@@ -238,7 +239,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
 }
 
 /// The worker cannot run containers of this definition: it was replaced by an older version.
-fn is_too_old(scheduler: &Scheduler, id: WorkerId, number: DefinitionNo) -> bool {
+pub(crate) fn is_too_old(scheduler: &Scheduler, id: WorkerId, number: DefinitionNo) -> bool {
     let needed = scheduler.definitions.at(number).map(|definition| definition.container.protocol_version());
     scheduler.fleet.worker(id).zip(needed).is_some_and(|(worker, needed)| worker.info.protocol < needed)
 }

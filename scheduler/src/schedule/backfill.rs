@@ -48,7 +48,19 @@ pub enum TooManySlots {
     Open(usize),
 }
 
-/// The slots in `[from, to]`, in order.
+/// The range of the ledger that a plan for `[from, to]` needs: to the slots next to it, because a job of an earlier rule may stand for one of
+/// them instead.
+#[must_use]
+pub fn reading_range(schedule: &Schedule, from: Timestamp, to: Timestamp) -> (Timestamp, Timestamp) {
+    let far = Timestamp(from.0.saturating_sub(NEIGHBOUR_MILLIS_MAX));
+    let before = schedule.last_slot_in(far, Timestamp(from.0.saturating_sub(1)));
+    (before.unwrap_or(from), schedule.next_slot_after(to).unwrap_or(to))
+}
+
+/// How far before a range its neighbour is looked for: slots are at most a leap year apart, or nearly alone.
+const NEIGHBOUR_MILLIS_MAX: i64 = 366 * 86_400_000;
+
+/// The slots in `[from, to]`, in order. The reading is that of their [`reading_range`].
 ///
 /// # Errors
 /// There are more than a request may have, or so many have fired under an earlier rule that the reading may lack some.
@@ -59,13 +71,14 @@ pub fn plan(
     reading: &LedgerReading,
 ) -> Result<Vec<(Timestamp, SlotFate)>, TooManySlots> {
     // Those of an earlier rule count: a slot that the reading lacks would look open.
-    if reading.fired.len() > RANGE_MAX {
+    if reading.fired.len() > RANGE_MAX + NEIGHBOURS {
         return Err(TooManySlots::InRange);
     }
+    let (first, end) = reading_range(schedule, from, to);
     let mut slots = Vec::new();
-    let mut last = Timestamp(from.0.saturating_sub(1));
-    while let Some(slot) = schedule.next_slot_after(last).filter(|slot| *slot <= to) {
-        if slots.len() == RANGE_MAX {
+    let mut last = Timestamp(first.0.saturating_sub(1));
+    while let Some(slot) = schedule.next_slot_after(last).filter(|slot| *slot <= end) {
+        if slots.len() == RANGE_MAX + NEIGHBOURS {
             return Err(TooManySlots::InRange);
         }
         let fate = if reading.decided_until.is_none_or(|until| slot > until) {
@@ -80,35 +93,29 @@ pub fn plan(
         slots.push((slot, fate));
         last = slot;
     }
-    cover(schedule, reading, &mut slots);
+    cover(reading, &mut slots);
+    slots.retain(|(slot, _)| (from..=to).contains(slot));
     let open = slots.iter().filter(|(_, fate)| *fate == SlotFate::Open).count();
-    if open > SLOTS_MAX { Err(TooManySlots::Open(open)) } else { Ok(slots) }
+    match () {
+        () if slots.len() > RANGE_MAX => Err(TooManySlots::InRange),
+        () if open > SLOTS_MAX => Err(TooManySlots::Open(open)),
+        () => Ok(slots),
+    }
 }
+
+/// The slots next to a range, one on each side.
+pub const NEIGHBOURS: usize = 2;
 
 /// A rule that was changed from 02:00 to 03:00 has other slots on each day. The day has its job if the earlier rule made one: it stands for
 /// the slot that is the nearest to its own.
-fn cover(schedule: &Schedule, reading: &LedgerReading, slots: &mut [(Timestamp, SlotFate)]) {
+fn cover(reading: &LedgerReading, slots: &mut [(Timestamp, SlotFate)]) {
     for (fired, job) in &reading.fired {
         let next = slots.partition_point(|(slot, _)| slot < fired);
-        if slots.get(next).is_some_and(|(slot, _)| slot == fired) {
-            continue;
-        }
-        let after = schedule.next_slot_after(*fired);
-        let before = match next.checked_sub(1) {
-            Some(index) => Some(slots[index].0),
-            // The slot before the range is taken to be as far from the next one as that is from its next one.
-            None => after.and_then(|after| {
-                let distance = schedule.next_slot_after(after)?.since(after).as_millis();
-                Some(Timestamp(after.0.saturating_sub(i64::try_from(distance).unwrap_or(i64::MAX))))
-            }),
-        };
-        let is_nearer =
-            |after: &Timestamp| before.is_none_or(|before| after.since(*fired) < fired.since(before));
-        let nearest = after.filter(is_nearer).or(before);
-        if let Some((_, fate)) =
-            slots[next.saturating_sub(1)..].iter_mut().take(2).find(|(slot, _)| Some(*slot) == nearest)
-            && *fate == SlotFate::Open
-        {
+        let distance = |index: &usize| slots[*index].0.0.abs_diff(fired.0);
+        let beside = [next.checked_sub(1), Some(next).filter(|next| *next < slots.len())];
+        let Some(nearest) = beside.into_iter().flatten().min_by_key(distance) else { continue };
+        let (slot, fate) = &mut slots[nearest];
+        if slot != fired && *fate == SlotFate::Open {
             *fate = SlotFate::Covered(*job);
         }
     }
@@ -156,7 +163,8 @@ mod tests {
         // The rule was 02:00, then 04:00; on the third day nothing was made.
         let fired = [(hour(2), JobId(1)), (hour(28), JobId(2)), (hour(75), JobId(3)), (hour(76), JobId(4))];
         let fates = |from, to| -> Vec<SlotFate> {
-            let range = hour(from)..=hour(to);
+            let (first, last) = reading_range(&daily, hour(from), hour(to));
+            let range = first..=last;
             let fired = fired.iter().copied().filter(|(slot, _)| range.contains(slot)).collect();
             let decided_until = Some(hour(200));
             let reading = LedgerReading { decided_until, fired, ..LedgerReading::default() };
@@ -167,6 +175,7 @@ mod tests {
         let days = [Covered(JobId(1)), Covered(JobId(2)), Open, Fired(JobId(3)), Open];
         assert_eq!(fates(0, 100), days);
         assert_eq!(fates(28, 52), [Open], "the job at 04:00 belongs to the slot before the range");
+        assert_eq!(fates(26, 27), [Covered(JobId(2))], "the job at 04:00 is behind the range");
     }
 
     #[test]
@@ -187,7 +196,8 @@ mod tests {
             ..LedgerReading::default()
         };
         let plan = |slots| plan(&minutely(), at(1), at(2), &reading(slots));
-        assert_eq!(plan(10_000).expect("all are known").len(), 2);
-        assert_eq!(plan(10_001), Err(TooManySlots::InRange));
+        let known = 10_000 + NEIGHBOURS as i64;
+        assert_eq!(plan(known).expect("all are known").len(), 2);
+        assert_eq!(plan(known + 1), Err(TooManySlots::InRange));
     }
 }

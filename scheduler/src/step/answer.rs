@@ -120,8 +120,8 @@ pub enum Rejection {
     NotUnmanaged,
 }
 
-/// Reason why a job waits. The order matters: of two reasons of workers, the greater one is nearer to a start. Reasons that no worker gives
-/// are never compared.
+/// Reason why a job waits. The order matters: of two reasons of workers, the greater one is nearer to a start. [`Self::ServerFull`],
+/// [`Self::Limited`] and [`Self::RateLimited`] are compared with them, too; the other reasons never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PendingReason {
     /// It is not due yet.
@@ -142,7 +142,7 @@ pub enum PendingReason {
     PinnedWorkerAway,
     /// No connected worker offers its runtime.
     NoRuntime,
-    /// No connected worker with its runtime meets its other requirements: labels, a list of workers.
+    /// No connected worker with its runtime meets its other requirements: labels, a list of workers, a protocol version.
     NoMatch,
     /// No connected worker that it may run on offers as much as it reserves.
     TooLarge,

@@ -13,6 +13,7 @@ impl Model {
     pub(super) fn exclude(&mut self, worker: WorkerId, of: Excluded, seconds: Option<(u64, u64)>) {
         let now = self.now.up;
         let worker = self.worker_mut(worker).expect("it speaks");
+        // The first and the longest duration tell the cause.
         let is_same = |it: &Exclusion| it.of == of && it.seconds == seconds;
         let before = worker.exclusions.iter().find(|it| is_same(it)).copied();
         if before.is_some_and(|it| it.active) {

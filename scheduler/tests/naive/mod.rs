@@ -196,7 +196,6 @@ pub(crate) struct Worker {
     /// Labels: its own, with those of an operator over them.
     labels: Vec<(String, String)>,
     labels_set: Vec<(String, String)>,
-    /// The highest protocol version that it speaks.
     protocol: u16,
     /// It has connected, so that its labels are known.
     is_known: bool,
@@ -227,7 +226,6 @@ struct Drain {
 #[derive(Clone, Copy, Debug)]
 struct Exclusion {
     of: Excluded,
-    /// The first and the longest duration, which tell the cause.
     seconds: Option<(u64, u64)>,
     until: Option<Uptime>,
     strikes: u32,

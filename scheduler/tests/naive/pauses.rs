@@ -53,7 +53,13 @@ impl Model {
         })
     }
 
-    /// An attempt of this job that has not begun is asked back.
+    /// An attempt of this job that has not begun is asked back. Its worker has its secrets already.
+    pub(super) fn may_not_stay(&self, job: u64) -> bool {
+        let job = self.job(job).expect("it is held");
+        job.expires.is_some_and(|at| at <= self.now.utc) || self.is_paused(&job.definition)
+    }
+
+    /// An attempt of this job is not sent again.
     pub(super) fn may_not_start(&self, job: u64) -> bool {
         let job = self.job(job).expect("it is held");
         job.expires.is_some_and(|at| at <= self.now.utc) || self.is_on_hold(&job.definition)

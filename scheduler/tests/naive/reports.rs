@@ -223,7 +223,7 @@ impl Model {
             self.say(format!("to {session}: {verdict:?} {token}"));
         }
         for job in self.held(id) {
-            let may_not_start = self.may_not_start(job);
+            let may_not_stay = self.may_not_stay(job);
             let attempt = self.attempt_mut(job).expect("it is held");
             // Between two inventories attempts are on their way that the worker could not know of.
             if !is_first && !attempt.unsettled {
@@ -239,7 +239,7 @@ impl Model {
                     attempt.begun |= matches!(phase, Phase::Starting | Phase::Running);
                     if let Some(cause) = attempt.stopping {
                         self.say(format!("to {session}: cancel {token} {}", cause.name()));
-                    } else if attempt.in_backlog && may_not_start {
+                    } else if attempt.in_backlog && may_not_stay {
                         self.ask_back(job);
                     }
                 }

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 
 use crate::world::ends::takes_size;
 use crate::world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
-use crate::world::protocol::resources::OfferedResources;
 use crate::world::protocol::{Fence, JobId, Nonce, SessionId, Token, WorkerId};
 use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, RetryOn, WaitLimits};
 use crate::world::scheduler::details::JobDetails;
@@ -247,8 +246,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Pass(millis) => world.pass(Duration::from_millis(u64::from(millis))),
         Act::Connect { worker, slots, backlog } => {
-            world.member(&name(worker)).offer = offer(worker, slots);
-            world.member(&name(worker)).protocol = protocol(slots, backlog);
+            rules::prepare(world.member(&name(worker)), worker, slots, backlog);
             world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
         }
         Act::Inventory { worker, known, silent, strange } => {
@@ -315,8 +313,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
             world.operate(WorkerId(u64::from(worker)), operation);
         }
         Act::Arrive { worker, slots, backlog } => {
-            world.member(&name(worker)).offer = offer(worker, slots);
-            world.member(&name(worker)).protocol = protocol(slots, backlog);
+            rules::prepare(world.member(&name(worker)), worker, slots, backlog);
             world.hello(&name(worker), u32::from(slots), u32::from(backlog), Some(worker + 1));
             world.inventory(&name(worker), Vec::new(), Availability::Available);
         }
@@ -381,25 +378,6 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 world.progress(&name(worker), *token, phase);
             }
         }
-    }
-}
-
-/// A worker is replaced by an older or a newer one from one connection to the next.
-fn protocol(slots: u8, backlog: u8) -> u16 {
-    if (slots + backlog).is_multiple_of(3) { 1 } else { 2 }
-}
-
-/// Resources of a worker, which differ from one connection to the next.
-fn offer(worker: u8, slots: u8) -> OfferedResources {
-    let worker = usize::from(worker);
-    let memory = [Some(20 << 20), None, Some(8 << 20), Some(17 << 20)][worker];
-    let gpus = [2, 1, 1, 3][worker] - usize::from(slots == 3);
-    let seats = [1, 2, 0, 3][worker];
-    OfferedResources {
-        cpus_milli: None,
-        memory_bytes: memory,
-        gpus: (0..gpus).map(|id| id.to_string()).collect(),
-        custom: if seats > 0 { vec![("seat".into(), seats)] } else { Vec::new() },
     }
 }
 

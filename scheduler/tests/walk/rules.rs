@@ -1,11 +1,13 @@
-//! Limits and hooks of the definitions of random walks.
+//! Limits and hooks of the definitions of random walks, and facts of their workers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::world::Member;
 use crate::world::protocol::WorkerId;
+use crate::world::protocol::resources::OfferedResources;
 use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::hooks::Hooks;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
@@ -88,4 +90,29 @@ pub(crate) fn narrowing(number: usize) -> Option<Arc<Narrowing>> {
         3 => Narrowing::asked(vec![named("w1"), named("w3")], vec![in_a]),
         _ => None,
     }
+}
+
+/// A worker is replaced by an older or a newer one from one connection to the next.
+fn protocol(slots: u8, backlog: u8) -> u16 {
+    if (slots + backlog).is_multiple_of(3) { 1 } else { 2 }
+}
+
+/// Resources of a worker, which differ from one connection to the next.
+fn offer(worker: u8, slots: u8) -> OfferedResources {
+    let worker = usize::from(worker);
+    let memory = [Some(20 << 20), None, Some(8 << 20), Some(17 << 20)][worker];
+    let gpus = [2, 1, 1, 3][worker] - usize::from(slots == 3);
+    let seats = [1, 2, 0, 3][worker];
+    OfferedResources {
+        cpus_milli: None,
+        memory_bytes: memory,
+        gpus: (0..gpus).map(|id| id.to_string()).collect(),
+        custom: if seats > 0 { vec![("seat".into(), seats)] } else { Vec::new() },
+    }
+}
+
+/// Sets facts of a worker that is about to connect.
+pub(super) fn prepare(member: &mut Member, worker: u8, slots: u8, backlog: u8) {
+    member.offer = offer(worker, slots);
+    member.protocol = protocol(slots, backlog);
 }

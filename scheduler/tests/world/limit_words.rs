@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::world::World;
 use crate::world::protocol::Timestamp;
+use crate::world::protocol::container::Resources;
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::limits::LimitSelection;
 use crate::world::scheduler::limits::rules::{Concurrency, KeySource, LimitRules, OnFull, RateLimit};
@@ -90,4 +91,24 @@ pub(crate) fn parametrised(param: &str) -> JobDetails {
 pub(crate) fn labelled(label: &str) -> JobDetails {
     let (name, value) = label.split_once(':').unwrap();
     JobDetails { labels: vec![(name.into(), value.into())], ..JobDetails::default() }
+}
+
+/// Amounts by name, such as `seat:2,disk:1`.
+pub(crate) fn amounts(words: &str) -> Vec<(String, u32)> {
+    let amount = |word: &str| {
+        let (name, amount) = word.split_once(':').unwrap();
+        (name.to_owned(), amount.parse().unwrap())
+    };
+    words.split(',').map(amount).collect()
+}
+
+/// Resources that each job of a definition reserves.
+pub(crate) fn resources<'w>(option: impl Fn(&str) -> Option<&'w str>) -> Resources {
+    Resources {
+        memory_bytes: option("memory").map(|mebibytes| mebibytes.parse::<u64>().unwrap() << 20),
+        cpus_milli: option("cpus").map(|milli| milli.parse().unwrap()),
+        gpus: option("gpus").map_or(0, |count| count.parse().unwrap()),
+        custom: option("custom").map_or_else(Vec::new, amounts),
+        ..Resources::default()
+    }
 }

@@ -11,6 +11,7 @@
 mod definition;
 pub mod ends;
 mod restart;
+mod schedules;
 mod secrets;
 
 use std::collections::BTreeMap;
@@ -35,12 +36,10 @@ use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
-    BackfillRequest, CancelRequest, CancelScope, Connected, Input, JobUpdate, JoinPermit, Key, Operation,
-    PauseRequest, ReleaseRequest, Submit, UpdateRequest,
+    CancelRequest, CancelScope, Connected, Input, JobUpdate, JoinPermit, Key, Operation, ReleaseRequest,
+    Submit, UpdateRequest,
 };
 use scheduler::new_jobs::{NewJob, NewJobs};
-use scheduler::pauses::PauseTarget;
-use scheduler::schedule::ScheduleId;
 use scheduler::step::{Change, Effect, Step};
 use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits, TICK_WITHIN};
 
@@ -399,32 +398,6 @@ impl World {
 
     pub fn heartbeat(&mut self, name: &str) {
         self.report(name, Report::Heartbeat(Heartbeat::default()));
-    }
-
-    /// `all`, `schedules`, `group:name`, `name`, or `name/schedule`.
-    pub fn pause(&mut self, target: &str, paused: bool) {
-        let target = match target.split_once('/') {
-            Some((name, id)) => PauseTarget::Schedule(name.into(), ScheduleId::named(id)),
-            None if target == "all" => PauseTarget::Server,
-            None if target == "schedules" => PauseTarget::Schedules,
-            None => match target.strip_prefix("group:") {
-                Some(group) => PauseTarget::Group(group.into()),
-                None => PauseTarget::Definition(target.into()),
-            },
-        };
-        let ticket = self.ticket();
-        self.step(Input::Pause(PauseRequest { ticket, target, paused }));
-    }
-
-    /// Slots are given in seconds from the start of the story; the ledger was read `behind` commits ago.
-    pub fn backfill(&mut self, target: &str, slots: Vec<Timestamp>, interval: Duration, behind: u64) {
-        let (name, id) = target.split_once('/').unwrap_or((target, "main"));
-        let (definition, schedule) = (name.into(), ScheduleId::named(id));
-        let read_at = GroupNo((self.steps.len() as u64).saturating_sub(behind));
-        let ticket = self.ticket();
-        let request =
-            BackfillRequest { ticket, definition, schedule, slots, interval, submitted_by: None, read_at };
-        self.step(Input::Backfill(request));
     }
 
     /// The answer to an order about an attempt that the worker does not know.

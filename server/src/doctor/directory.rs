@@ -47,7 +47,10 @@ fn foreign_user(data: &Path, metadata: &fs::Metadata) -> Option<Finding> {
     let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let denied = match fs::read_dir(data) {
         Err(error) => Some(error),
-        Ok(_) => [DATABASE, "lock", "logs"].iter().find_map(|name| fs::File::open(data.join(name)).err()),
+        Ok(_) => {
+            let opened = [DATABASE, "lock", "logs"].iter().map(|name| fs::File::open(data.join(name)));
+            opened.filter_map(Result::err).find(is_denied)
+        }
     };
     denied.filter(is_denied)?;
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());

@@ -9,24 +9,25 @@ use std::path::Path;
 
 use crate::store::directory;
 
-/// Returns whether the logs in this directory were open since the machine was started, and writes down that they are. A directory in which
-/// this cannot be written counts as one after a start of the machine.
+/// Returns whether the logs in this directory were open since the machine was started.
 #[must_use]
 pub fn is_same(logs: &Path) -> bool {
-    let (file, boot) = (logs.join(FILE), directory::boot());
-    if !boot.is_empty() && fs::read_to_string(&file).is_ok_and(|before| before == boot) {
-        return true;
-    }
+    let boot = directory::boot();
+    !boot.is_empty() && fs::read_to_string(logs.join(FILE)).is_ok_and(|before| before == boot)
+}
+
+/// Writes down that the logs in this directory are open. Only when they are: until then their end may still have to be read as after a start
+/// of the machine. A directory in which this cannot be written counts as one after such a start.
+pub fn remember(logs: &Path) {
+    let file = logs.join(FILE);
     let write = || {
-        directory::make(logs)?;
         let mut open = fs::File::options();
         let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(&file)?;
-        std::io::Write::write_all(&mut file, boot.as_bytes())
+        std::io::Write::write_all(&mut file, directory::boot().as_bytes())
     };
     if let Err(error) = write() {
         tracing::warn!(%error, file = %file.display(), "cannot be written");
     }
-    false
 }
 
 const FILE: &str = "boot";
@@ -39,7 +40,9 @@ mod tests {
     fn the_second_time_is_under_the_same_start_of_the_machine() {
         let place = tempfile::tempdir().unwrap();
         let logs = place.path().join("logs");
-        assert!(!is_same(&logs));
+        directory::make(&logs).unwrap();
+        assert!(!is_same(&logs) && !is_same(&logs), "only when the logs are open");
+        remember(&logs);
         assert_eq!(is_same(&logs), !directory::boot().is_empty());
         fs::write(logs.join(FILE), "another").unwrap();
         assert!(!is_same(&logs));

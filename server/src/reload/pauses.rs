@@ -20,7 +20,7 @@ pub(crate) fn of_removed(before: &Definitions, after: &Definitions, pauses: &Pau
         false => {
             let named = added[..added.len().min(NAMED)].join(", ");
             format!(
-                "its pause does not hold for the new definitions ({named}{others}): pause them first, by name"
+                "its pause does not hold for the new definitions ({named}{others}): give them \"enabled: false\" if they are not to start"
             )
         }
     };

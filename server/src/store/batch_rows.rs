@@ -11,7 +11,7 @@ pub struct BatchRow {
     pub name: Option<String>,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// The name of the requester, if it is known; that of its first member that is kept.
+    /// The name of the requester, if it is known: that of its members.
     pub submitted_by: Option<String>,
     /// The number of members.
     pub count: u32,

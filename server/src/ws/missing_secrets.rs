@@ -4,7 +4,8 @@
 //! are missing. A session that cannot read a secret for an attempt reports it: it may belong to a revision that is not in jobs.yaml any
 //! more, or have been removed a moment ago.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ pub type MissingByRevision = BTreeMap<Revision, MissingSecret>;
 #[derive(Debug, Default)]
 pub struct MissingSecrets {
     found: RwLock<Arc<MissingByRevision>>,
-    reported: Mutex<BTreeMap<Revision, Arc<Definition>>>,
+    reported: Mutex<BTreeSet<Revision>>,
     wake: Notify,
 }
 
@@ -49,33 +50,36 @@ impl MissingSecrets {
     /// A secret of this definition could not be read: the watch looks at once.
     pub(super) fn report(&self, definition: &Arc<Definition>) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        reported.insert(definition.revision, definition.clone());
+        reported.insert(definition.revision);
         self.wake.notify_one();
     }
 
-    /// Reads the secrets of the definitions, and of those that were reported. Blocks on the disk.
-    fn look(&self, sources: &SecretSources, definitions: &Definitions) {
-        let logins = sources.registries.as_ref().map(|registries| registries.entries());
-        let fault = |definition: &Definition| {
-            let reason = sources.fault(definition, logins.as_deref())?;
-            Some(MissingSecret { definition: definition.name.clone(), reason })
-        };
-        let with_secrets = definitions.iter().map(|entry| &entry.definition);
-        let with_secrets = with_secrets
-            .filter(|definition| !definition.secrets.is_empty() && definition.runtime() != RuntimeKind::Fake);
-        let mut found: MissingByRevision =
-            with_secrets.filter_map(|definition| Some((definition.revision, fault(definition)?))).collect();
-        let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for (revision, definition) in reported {
-            match fault(&definition) {
-                Some(missing) => drop(found.insert(revision, missing)),
-                None => {
-                    let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-                    reported.remove(&revision);
-                }
-            }
-        }
+    /// Reads the secrets of all definitions, or of those only that lacked one at the last look or were reported since. Waiting jobs keep the
+    /// revisions that they were made with, so `known` counts beside the catalogue. Blocks on the disk.
+    fn look(
+        &self,
+        sources: &SecretSources,
+        catalogue: &Definitions,
+        known: &BTreeMap<Revision, Arc<Definition>>,
+        looks_at: LooksAt,
+    ) {
+        let reported = mem::take(&mut *self.reported.lock().unwrap_or_else(PoisonError::into_inner));
         let before = self.found();
+        let is_candidate = |definition: &&Arc<Definition>| {
+            let has_secrets = !definition.secrets.is_empty() && definition.runtime() != RuntimeKind::Fake;
+            before.contains_key(&definition.revision)
+                || reported.contains(&definition.revision)
+                || (looks_at == LooksAt::All && has_secrets)
+        };
+        let all = catalogue.iter().map(|entry| &entry.definition).chain(known.values());
+        let candidates: BTreeMap<Revision, &Arc<Definition>> =
+            all.filter(is_candidate).map(|definition| (definition.revision, definition)).collect();
+        let logins = sources.registries.as_ref().map(|registries| registries.entries());
+        let missing = |(revision, definition): (Revision, &Arc<Definition>)| {
+            let reason = sources.fault(definition, logins.as_deref())?;
+            Some((revision, MissingSecret { definition: definition.name.clone(), reason }))
+        };
+        let found: MissingByRevision = candidates.into_iter().filter_map(missing).collect();
         for (revision, missing) in found.iter().filter(|(revision, _)| !before.contains_key(*revision)) {
             let MissingSecret { definition, reason } = missing;
             tracing::warn!(%definition, %revision, reason, "jobs wait until the server has their secrets");
@@ -86,6 +90,14 @@ impl MissingSecrets {
         }
         *self.found.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(found);
     }
+}
+
+/// The definitions that a look is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LooksAt {
+    All,
+    /// Those that lacked a secret, and those that were reported.
+    Missing,
 }
 
 /// The part that looks, and tells the engine.
@@ -114,31 +126,34 @@ impl SecretsWatch {
 
     /// Looks once, before workers can connect: no attempt is sent without its secrets. Blocks on the disk.
     pub(crate) fn begin(&mut self) {
-        self.missing.look(&self.sources, &self.catalogue.current());
+        let known = self.engine.snapshot().definitions.clone();
+        self.missing.look(&self.sources, &self.catalogue.current(), &known, LooksAt::All);
         self.tell();
     }
 
-    /// Looks again and again: soon while a secret is missing, after a reload and a report, and else now and then.
+    /// Looks again and again: at what is missing soon, at all after a reload and else now and then.
     pub(crate) async fn run(mut self, leaving: CancellationToken) {
-        let (mut definitions, mut looked) = (self.catalogue.current(), Instant::now());
+        // The first look may have come before jobs of former revisions were known.
+        let mut looked_at_all = None::<Instant>;
         loop {
-            let is_reported = tokio::select! {
+            let mut looks_at = LooksAt::Missing;
+            tokio::select! {
                 () = leaving.cancelled() => return,
-                () = self.missing.wake.notified() => true,
-                () = tokio::time::sleep(SOON) => false,
-            };
-            let current = self.catalogue.current();
-            let is_due = is_reported
-                || !self.missing.found().is_empty()
-                || !Arc::ptr_eq(&definitions, &current)
-                || looked.elapsed() >= RARELY;
-            if is_due {
-                (definitions, looked) = (current.clone(), Instant::now());
-                let (missing, sources) = (self.missing.clone(), self.sources.clone());
-                let look = move || missing.look(&sources, &current);
-                if tokio::task::spawn_blocking(look).await.is_err() {
-                    tracing::error!("cannot look for missing secrets; the next look is in {SOON:?}");
-                }
+                () = self.catalogue.replaced() => looks_at = LooksAt::All,
+                () = self.missing.wake.notified() => {}
+                () = tokio::time::sleep(SOON) => {}
+            }
+            if looked_at_all.is_none_or(|at| at.elapsed() >= RARELY) {
+                looks_at = LooksAt::All;
+            }
+            if looks_at == LooksAt::All {
+                looked_at_all = Some(Instant::now());
+            }
+            let (missing, sources) = (self.missing.clone(), self.sources.clone());
+            let (current, known) = (self.catalogue.current(), self.engine.snapshot().definitions.clone());
+            let look = move || missing.look(&sources, &current, &known, looks_at);
+            if tokio::task::spawn_blocking(look).await.is_err() {
+                tracing::error!("cannot look for missing secrets; the next look is in {SOON:?}");
             }
             self.tell();
         }
@@ -159,3 +174,47 @@ impl SecretsWatch {
 const SOON: Duration = Duration::from_secs(1);
 /// Interval of looks while none is missing. A secret that an attempt needs and that has gone is reported by its session at once.
 const RARELY: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::jobs_file;
+
+    fn definitions(text: &str) -> Definitions {
+        let loaded = jobs_file::parse(text, Path::new("jobs.yaml"), &Default::default()).unwrap();
+        Definitions::new(loaded.definitions)
+    }
+
+    #[test]
+    fn former_revisions_count_as_long_as_jobs_have_them() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = Some(Arc::new(SecretsDir::open(root.path().to_owned()).unwrap()));
+        let sources = SecretSources { dir, registries: None, is_private: true };
+        let former = definitions("- {name: a, image: b, secrets: [db]}");
+        let present = definitions("- {name: a, image: c, secrets: [db]}");
+        let known: BTreeMap<Revision, Arc<Definition>> =
+            former.iter().map(|entry| (entry.definition.revision, entry.definition.clone())).collect();
+        let missing = MissingSecrets::default();
+        missing.look(&sources, &present, &known, LooksAt::All);
+        assert_eq!(missing.found().len(), 2, "that of jobs.yaml, and that of jobs which wait");
+        missing.look(&sources, &present, &known, LooksAt::Missing);
+        assert_eq!(missing.found().len(), 2);
+
+        std::fs::write(root.path().join("db"), "hunter2").unwrap();
+        missing.look(&sources, &present, &known, LooksAt::Missing);
+        assert_eq!(missing.found().len(), 0);
+        std::fs::remove_file(root.path().join("db")).unwrap();
+        missing.look(&sources, &present, &known, LooksAt::Missing);
+        assert_eq!(missing.found().len(), 0, "nobody has reported it");
+        for definition in known.values() {
+            missing.report(definition);
+        }
+        missing.look(&sources, &present, &known, LooksAt::Missing);
+        assert_eq!(missing.found().len(), 1);
+        // The job has ended: nobody needs the secret of that revision any more.
+        missing.look(&sources, &present, &BTreeMap::new(), LooksAt::Missing);
+        assert_eq!(missing.found().len(), 0);
+    }
+}

@@ -9,6 +9,7 @@ mod dashboard_attention;
 mod dashboard_definition;
 mod dashboard_forms;
 mod dashboard_lists;
+mod definitions;
 mod event_subjects;
 mod events;
 mod explain;

@@ -69,7 +69,7 @@ fn files_are_read_in_the_order_of_their_names_and_others_are_left_out() {
         (".hidden.yaml", "jobs: ["),
         ("a.yaml~", "jobs: ["),
         ("README.md", "jobs: ["),
-        ("empty.yaml", "# nothing yet\n"),
+        ("nothing.yaml", "# nothing yet\n"),
     ]);
     let at = |name: &str| directory.path().join(name);
     // A ConfigMap: the file is a link through a directory that is a link, too.
@@ -127,7 +127,7 @@ fn an_environment_file_is_beside_the_file_that_names_it_and_its_faults_are_told(
 fn a_directory_without_jobs_is_a_warning_at_first_and_a_fault_at_reload() {
     for (files, text) in [
         (&[][..], "the directory has no files *.yaml or *.yml"),
-        (&[("a.yaml", ""), ("b.yaml", "jobs: {}")][..], "its files define no jobs"),
+        (&[("a.yaml", "# none"), ("b.yaml", "jobs: {}")][..], "its files define no jobs"),
     ] {
         let directory = directory(files);
         let found = loaded(&directory);
@@ -135,6 +135,19 @@ fn a_directory_without_jobs_is_a_warning_at_first_and_a_fault_at_reload() {
         let faults = found.require_jobs().expect_err(text);
         assert_eq!(faults.to_string(), format!("{}: no_jobs: {text}", directory.path().display()));
     }
+}
+
+/// Its definitions are not to be removed because its writer, or a full disk, has left nothing of it.
+#[test]
+fn an_emptied_file_is_a_fault_and_so_is_a_directory_in_place_of_a_file() {
+    let emptied = directory(&[("a.yaml", "[{name: a, image: busybox}]"), ("b.yaml", "\n")]);
+    let faults = refused(&emptied);
+    assert!(faults.to_string().contains("/b.yaml: no_jobs: the file is empty"), "{faults}");
+    let place = directory(&[]);
+    let mounted = place.path().join("jobs.yaml");
+    fs::create_dir(&mounted).expect("made");
+    let faults = load(&mounted, &environment()).expect_err("no file");
+    assert!(faults.to_string().contains("Docker makes one where the file of a mount is missing"), "{faults}");
 }
 
 #[test]
@@ -171,7 +184,9 @@ fn a_directory_that_is_swapped_while_it_is_read_is_not_read_by_halves() {
         let new = at(&format!("v{version}"));
         fs::create_dir(&new).expect("made");
         for name in ["a", "b", "c"] {
-            let text = format!("[{{name: {name}, image: 'x:{version}'}}]");
+            // The lengths differ, because an inode may be used again within a tick of the clock.
+            let text =
+                format!("[{{name: {name}, image: 'x:{version}'}}] #{}", "#".repeat(version as usize % 8));
             fs::write(new.join(name).with_extension("yaml"), text).expect("written");
         }
         symlink(&new, at("next")).expect("linked");
@@ -215,7 +230,7 @@ fn limits_hold_for_all_files_together() {
     assert_eq!(only_code(refused(&in_limit)), Code::FileTooLarge);
 
     let many = directory(&[]);
-    let add = |number: usize| fs::write(many.path().join(format!("{number}.yaml")), "").expect("written");
+    let add = |number: usize| fs::write(many.path().join(format!("{number}.yaml")), "#").expect("written");
     (0..FILES_MAX).for_each(add);
     assert!(load(many.path(), &environment()).is_ok());
     add(FILES_MAX);

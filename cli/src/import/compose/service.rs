@@ -117,11 +117,7 @@ impl Reader<'_> {
     }
 
     fn texts(&mut self, key: &'static str, node: &Node) {
-        let texts = match &node.value {
-            Value::List(items) => items.iter().filter_map(|item| item.text()).collect(),
-            _ => node.text().into_iter().collect::<Vec<_>>(),
-        };
-        let items = texts.into_iter().map(|text| self.template(text)).collect();
+        let items = texts_of(node).into_iter().map(|text| self.template(text)).collect();
         self.draft.set(key, Yaml::List(items));
     }
 
@@ -129,11 +125,7 @@ impl Reader<'_> {
         match &node.value {
             Value::Map(pairs) => {
                 for pair in pairs {
-                    let texts: Vec<&str> = match &pair.value.value {
-                        Value::List(items) => items.iter().filter_map(|item| item.text()).collect(),
-                        _ => pair.value.text().into_iter().collect(),
-                    };
-                    for address in texts {
+                    for address in texts_of(&pair.value) {
                         let item = self.template(&format!("{}:{address}", pair.key));
                         self.draft.push("extra_hosts", item);
                     }
@@ -144,15 +136,13 @@ impl Reader<'_> {
     }
 
     fn ulimit(&mut self, limit: &Pair) {
-        let node = &*limit.value;
         if limit.key == "core" {
-            self.draft
-                .drop_with_note(format!("line {}: ulimits.core: containers write no core dumps", limit.line));
-            return;
+            let note = format!("line {}: ulimits.core: containers write no core dumps", limit.line);
+            return self.draft.drop_with_note(note);
         }
-        let bounds =
-            node.pairs().iter().filter_map(|it| Some((it.key.clone(), Yaml::plain(it.value.text()?))));
-        let value = node.text().map_or_else(|| Yaml::Map(bounds.collect()), Yaml::plain);
+        let plain = |it: &Pair| Some((it.key.clone(), Yaml::plain(it.value.text()?)));
+        let bounds = || Yaml::Map(limit.value.pairs().iter().filter_map(plain).collect());
+        let value = limit.value.text().map_or_else(bounds, Yaml::plain);
         self.draft.insert("ulimits", limit.key.clone(), value);
     }
 
@@ -377,6 +367,14 @@ impl Reader<'_> {
                     .drop_with_note(pair, "a job ends; \"retry\" says how often a failed one is tried again"),
             },
         }
+    }
+}
+
+/// A list of texts, or one.
+fn texts_of(node: &Node) -> Vec<&str> {
+    match &node.value {
+        Value::List(items) => items.iter().filter_map(|item| item.text()).collect(),
+        _ => node.text().into_iter().collect(),
     }
 }
 

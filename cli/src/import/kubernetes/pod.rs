@@ -6,6 +6,7 @@ use super::super::document::{Node, Pair};
 use super::super::draft::Draft;
 use super::super::span;
 use super::super::yaml::Yaml;
+use super::names;
 
 /// Reads a pod's specification.
 ///
@@ -36,8 +37,8 @@ pub(super) fn read(pod: &Node, draft: &mut Draft) -> Result<(), String> {
                 draft.set_plain("stop_grace_period", span::of_seconds(pair.value.text().unwrap_or_default()));
             }
             "hostname" => draft.set_text("hostname", pair.value.text().unwrap_or_default()),
-            "hostAliases" => pair.value.items().iter().for_each(|alias| host_alias(alias, draft)),
-            "dnsConfig" => dns_config(pair, draft),
+            "hostAliases" => pair.value.items().iter().for_each(|alias| names::host_alias(alias, draft)),
+            "dnsConfig" => names::dns_config(pair, draft),
             "hostNetwork" if pair.value.is_true() => {
                 draft.set_text("network", "host");
                 draft.remark("a worker must allow the network of its host");
@@ -74,31 +75,6 @@ fn reason(key: &str) -> &'static str {
             ": a job has no account of a cluster"
         }
         _ => "",
-    }
-}
-
-fn host_alias(alias: &Node, draft: &mut Draft) {
-    let address = alias.text_at(&["ip"]).unwrap_or_default();
-    for name in alias.get("hostnames").map_or(&[][..], Node::items).iter().filter_map(|name| name.text()) {
-        draft.push("extra_hosts", Yaml::text(format!("{name}:{address}")));
-    }
-}
-
-fn dns_config(config: &Pair, draft: &mut Draft) {
-    for pair in config.value.pairs() {
-        let key = match pair.key.as_str() {
-            "nameservers" => "dns",
-            "searches" => "dns_search",
-            other => {
-                draft.drop_with_note(format!("line {}: dnsConfig.{other}", pair.line));
-                continue;
-            }
-        };
-        pair.value
-            .items()
-            .iter()
-            .filter_map(|it| it.text())
-            .for_each(|text| draft.push(key, Yaml::text(text)));
     }
 }
 

@@ -40,13 +40,16 @@ fn ulimit(name: &str, soft: i64, hard: i64) -> Ulimit {
 }
 
 #[test]
-fn limits_that_would_let_a_core_dump_be_written_are_refused() {
-    for name in ["core", "nofile=1 --privileged", ""] {
+fn limits_that_a_definition_cannot_have_are_refused() {
+    for name in ["core", "rtprio", "nofile=1 --privileged", ""] {
         let options = ContainerOptions { ulimits: vec![ulimit(name, -1, -1)], ..ContainerOptions::default() };
         let line =
             docker_run(&launch(ContainerSpec { options: Unsent(options), ..spec() }, None), MEMBERSHIP, None);
         assert_eq!(line.unwrap_err().field, "ulimits", "{name}");
     }
+    let groups = ContainerOptions { group_add: vec!["keep-groups".into()], ..ContainerOptions::default() };
+    let spec = ContainerSpec { options: Unsent(groups), ..spec() };
+    assert_eq!(docker_run(&launch(spec, None), MEMBERSHIP, None).unwrap_err().field, "group_add");
 }
 
 #[test]

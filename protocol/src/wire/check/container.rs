@@ -43,7 +43,7 @@ pub fn container_fits(spec: &ContainerSpec) -> Checked {
     spec.self_fence.map_or(Ok(()), |fence| duration("self_fence", fence))
 }
 
-/// Names of limits and their numbers are checked by the worker as it uses them.
+/// The worker checks limits and groups as it makes the command line.
 fn options_fit(options: &ContainerOptions) -> Checked {
     inner("extra_hosts", options.extra_hosts.len())?;
     inner("dns", options.dns.len())?;

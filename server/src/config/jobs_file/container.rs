@@ -1,5 +1,7 @@
 //! The part of a job that a worker needs: the container.
 
+mod options;
+
 use std::time::Duration;
 
 use protocol::container::{ContainerSpec, MEMORY_BYTES_MAX, Resources, RuntimeKind};
@@ -14,7 +16,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
-use super::{command_advice, container_options, image, input, log, pairs, volume};
+use super::{command_advice, image, input, log, pairs, volume};
 
 /// The places of a job that name parameters and secrets.
 #[derive(Debug, Default)]
@@ -74,7 +76,7 @@ pub(super) fn read(
         log_bytes_max: log.bytes_max,
         log_mask: log.mask,
         input: scope.find("input").and_then(|node| input::read(node, reader)),
-        options: Unsent(container_options::read(scope, reader)),
+        options: Unsent(options::read(scope, reader)),
     };
     let profile = scope.find("profile").and_then(|node| reader.choice(node, &keys::PROFILES));
     if profile == Some(keys::Profile::Restricted) {

@@ -141,7 +141,9 @@ pub(super) fn user(text: &str) -> Checked<()> {
 
 /// A group, by name or number.
 pub(super) fn group(text: &str) -> Checked<()> {
-    matches_form(text, is_account(text), "a group, by name or a number up to 2147483647")?;
+    // A keyword of Podman: all groups of the user that runs the engine.
+    let fits = is_account(text) && text != "keep-groups";
+    matches_form(text, fits, "a group, by name or a number up to 2147483647")?;
     argument(text)
 }
 

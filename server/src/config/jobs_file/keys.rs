@@ -1,6 +1,7 @@
 //! The one table of keys. The reader, the JSON Schema and the reference in the documentation follow from it.
 
 mod choices;
+mod container_only;
 pub(super) mod limits;
 mod misnomers;
 pub(super) mod notify;
@@ -14,6 +15,7 @@ pub(super) use choices::{
     BACKOFF_KINDS, BackoffKind, ON_LOST, PROFILES, PULL_POLICIES, Profile, RETRY_ON, RUNTIMES,
     retry_outcomes, strategies,
 };
+pub(super) use container_only::{CONTAINER_ONLY, FORBIDDEN};
 pub(super) use misnomers::MISNOMERS;
 pub(super) use ranges::{
     AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, FACTOR_MILLI_MAX,
@@ -342,52 +344,6 @@ pub(super) const ALIASES: [(&str, &str); 4] = [
     ("specific_worker_ids", "workers"),
     ("concurrent_worker_cnt", "run_on"),
 ];
-
-/// Keys of compose that would expose the host.
-pub(super) const FORBIDDEN: &[&str] = &[
-    "privileged",
-    "pid",
-    "ipc",
-    "uts",
-    "userns_mode",
-    "cgroup",
-    "cgroup_parent",
-    "devices",
-    "device_cgroup_rules",
-    "security_opt",
-    "network_mode",
-    "sysctls",
-];
-
-/// Keys without meaning for a plain process, each with the reason.
-pub(super) const CONTAINER_ONLY: &[(&str, &str)] = &[
-    ("image", NO_IMAGE),
-    ("user", "it runs as the worker's user"),
-    ("volumes", NO_FILES),
-    ("network", NO_NETWORK),
-    ("hostname", NO_NETWORK),
-    ("extra_hosts", NO_NETWORK),
-    ("dns", NO_NETWORK),
-    ("dns_search", NO_NETWORK),
-    ("tmpfs", NO_FILES),
-    ("shm_size", NO_FILES),
-    ("read_only", NO_FILES),
-    ("cap_add", NO_RIGHTS),
-    ("cap_drop", NO_RIGHTS),
-    ("ulimits", "it has the limits of the worker"),
-    ("group_add", NO_RIGHTS),
-    ("profile", NO_RIGHTS),
-    ("init", "there is no container that it would be process 1 of"),
-    ("platform", NO_IMAGE),
-    ("labels", "there is no container to label"),
-    ("pull_policy", NO_IMAGE),
-    ("pull_timeout", NO_IMAGE),
-    ("resources", "nothing bounds what it uses"),
-];
-const NO_IMAGE: &str = "it has no image, but is a program of the worker's machine";
-const NO_NETWORK: &str = "it has the names and the network of the worker's machine";
-const NO_FILES: &str = "it has the files of the worker's machine";
-const NO_RIGHTS: &str = "it has the rights of the worker's user";
 
 /// The words of a table of choices.
 pub(super) fn names<T>(choices: &[(&'static str, T)]) -> Vec<&'static str> {

@@ -6,13 +6,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Identifies the content of a file: device, inode, length, and the time of its change in nanoseconds.
+/// Identifies the content of a file: device, inode, length, and the time of its last change in nanoseconds. That of its
+/// owner and mode counts, too: a file that could not be read may be readable now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity(pub(crate) u64, pub(crate) u64, pub(crate) u64, pub(crate) i128);
 
 impl FileIdentity {
     fn of(metadata: &fs::Metadata) -> Self {
-        let changed = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let changed = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
         Self(metadata.dev(), metadata.ino(), metadata.len(), changed)
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of reading a whole file: its two forms, its limits, and faults that must not show variables.
 //! Faults of single values are tested with the files in `tests/jobs_files`.
 
+use std::sync::Arc;
+
 use super::*;
 
 #[test]

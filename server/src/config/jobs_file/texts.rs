@@ -122,6 +122,10 @@ fn read_directory(path: &Path) -> Result<ReadTexts, Faults> {
     let list = || list(path).map_err(|error| of_directory(path, Code::CannotRead, source::reason(&error)));
     let mut before = list()?;
     for _ in 0..READINGS_MAX {
+        if before.is_empty() && path.extension().is_some_and(|it| it == "yaml" || it == "yml") {
+            let text = "it is an empty directory; Docker makes one where the file of a mount is missing";
+            return Err(of_directory(path, Code::CannotRead, text));
+        }
         if before.len() > FILES_MAX {
             let text =
                 format!("more than {FILES_MAX} files *.yaml and *.yml; put more definitions into one file");

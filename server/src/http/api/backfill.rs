@@ -11,7 +11,9 @@ use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::ids::GroupNo;
-use scheduler::schedule::backfill::{RANGE_MAX, SLOTS_MAX, SlotFate, TooManySlots, plan};
+use scheduler::schedule::backfill::{
+    NEIGHBOURS, RANGE_MAX, SLOTS_MAX, SlotFate, TooManySlots, plan, reading_range,
+};
 use scheduler::schedule::{Schedule, ScheduleId, Zone};
 use scheduler::step::{Answer, Rejection};
 
@@ -74,9 +76,8 @@ impl Params {
                 date.tomorrow().ok().and_then(midnight).map(|end| Timestamp(end.0 - 1))
             }
         };
-        let (Some(from), Some(to)) = (from, to) else {
-            return Err(invalid_query("from", "there is no such day in the zone of the schedule"));
-        };
+        let no_day = |field| invalid_query(field, "there is no such day in the zone of the schedule");
+        let (from, to) = (from.ok_or_else(|| no_day("from"))?, to.ok_or_else(|| no_day("to"))?);
         let to = to.min(now);
         if from > to {
             return Err(invalid_query("from", "it is later than \"to\", or in the future"));
@@ -132,11 +133,13 @@ async fn try_once(
     schedule: &Schedule,
     params: &Params,
 ) -> Result<Option<shapes::Backfill>, Problem> {
-    let range @ (from, to) = params.range(&schedule.zone)?;
+    let (from, to) = params.range(&schedule.zone)?;
+    let range = reading_range(schedule, from, to);
     let (name, id) = (definition.name.clone(), schedule.id.clone());
     // One more than is allowed shows that the reading is not whole.
-    let read =
-        move |archive: &dyn crate::store::Archive| archive.ledger(&name, id.as_str(), range, RANGE_MAX + 1);
+    let read = move |archive: &dyn crate::store::Archive| {
+        archive.ledger(&name, id.as_str(), range, RANGE_MAX + NEIGHBOURS + 1)
+    };
     let (reading, read_at) = state.read(read).await?;
     let mut slots = plan(schedule, from, to, &reading).map_err(too_many)?;
     if params.covered {

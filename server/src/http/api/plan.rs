@@ -53,7 +53,9 @@ pub(crate) async fn plan(
     let is_json = form(request.headers(), false).is_ok();
     let bytes_max = if is_json { JSON_BYTES_MAX } else { BYTES_MAX };
     let body = body::read(request.into_body(), bytes_max, body::TIMEOUT).await?;
-    let text = if is_json && has_files(&body) { several(&body)? } else { JobsText::File(one(body)?) };
+    let parse =
+        move || if is_json && has_files(&body) { several(&body) } else { one(body).map(JobsText::File) };
+    let text = state.parse_blocking(parse).await?;
     let proposed = state.services.reloader.propose(text).await?;
     let snapshot = state.services.engine.snapshot();
     let mut plan = compare(proposed, &snapshot);

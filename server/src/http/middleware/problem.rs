@@ -331,7 +331,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "workers are connected, but none offers its runtime: docker needs an engine there, process the flag --allow-process"
         }
         PendingReason::NoMatch => {
-            "no connected worker is allowed to run it: its labels or name do not fit the definition"
+            "no connected worker is allowed to run it: its labels or name do not fit the definition, or it is too old for a key of it"
         }
         PendingReason::TooLarge => {
             "it reserves more than any connected worker offers that is allowed to run it: \"explain\" tells which resource"

@@ -202,7 +202,6 @@ pub(crate) async fn none(request: Request, next: Next) -> Result<Response, Probl
     Ok(next.run(request).await)
 }
 
-/// Parses an instant with its zone.
 /// A date, or an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
@@ -210,6 +209,7 @@ pub(crate) enum Moment {
     Instant(Timestamp),
 }
 
+/// Parses an instant with its zone.
 fn instant(text: &str) -> Option<Timestamp> {
     // A plus sign that was not encoded arrives as a space: the last one, because a space may also stand between date and time.
     let with_plus = || {

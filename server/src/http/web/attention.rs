@@ -193,7 +193,7 @@ const fn lasting(reason: PendingReason) -> Option<&'static str> {
         PendingReason::NoWorker => "no worker is connected",
         PendingReason::PinnedWorkerAway => "the only worker that is allowed is not connected",
         PendingReason::NoRuntime => "no connected worker offers the runtime",
-        PendingReason::NoMatch => "no connected worker has the required labels or name",
+        PendingReason::NoMatch => "no connected worker has the required labels, name or version",
         PendingReason::TooLarge => "no connected worker offers enough of a reserved resource",
         PendingReason::Cordoned => "the workers that fit are cordoned or draining",
         PendingReason::RuntimeUnavailable => "the container engine of the workers that fit does not answer",

@@ -108,9 +108,9 @@ impl ObstacleText<'_> {
             Obstacle::Condition(index) => self.condition(index),
             Obstacle::NoRuntime => format!("it does not offer the runtime {}", self.runtime().name()),
             Obstacle::TooOld => {
-                let version = self.facts.map(|facts| format!(" ({})", facts.version)).unwrap_or_default();
+                let needed = self.definition().container.protocol_version();
                 format!(
-                    "its version of Longshore{version} is too old for options of this container: upgrade the worker"
+                    "options of this container need version {needed} of the protocol, and it speaks an older one: upgrade the worker"
                 )
             }
             Obstacle::Requirement(index) => self.requirement(index),

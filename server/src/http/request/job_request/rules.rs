@@ -253,7 +253,8 @@ pub(super) fn fits_beside(
     variables: usize,
     bytes: usize,
 ) -> Result<(), (String, String)> {
-    let (own, own_bytes) = (POSITION_VARIABLES + OWN_VARIABLES, POSITION_BYTES + OWN_BYTES);
+    let own = POSITION_VARIABLES + PARENT_SLOT_VARIABLES + OWN_VARIABLES;
+    let own_bytes = POSITION_BYTES + PARENT_SLOT_BYTES + OWN_BYTES;
     body_fits_with(overrides, own + variables, own_bytes + bytes)
         .map_err(|invalid| (invalid.field.to_owned(), invalid.why))
 }
@@ -268,6 +269,10 @@ fn is_variable_name(name: &str) -> bool {
 /// Room for the variables that tell a member of a batch its position.
 const POSITION_VARIABLES: usize = 3;
 const POSITION_BYTES: usize = 128;
+
+/// Room for `LONGSHORE_PARENT_SCHEDULED_AT`.
+const PARENT_SLOT_VARIABLES: usize = 1;
+const PARENT_SLOT_BYTES: usize = 64;
 
 /// From the beginning of 2000 to the end of 2199: other years are slips.
 const RUN_AT: Range<i64> = 946_684_800_000..7_258_118_400_000;

@@ -1,5 +1,6 @@
-//! Definitions with options that their own body does not have.
+//! Definitions, and those with options that their own body does not have.
 
+use longshore_protocol::Revision;
 use longshore_protocol::container::{ContainerOptions, Ulimit};
 use longshore_protocol::order::Definition;
 use longshore_protocol::wire::Unsent;
@@ -7,7 +8,15 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
-use super::{definition, pairs, text};
+use super::{container, pairs, text};
+
+pub(super) fn definition() -> impl Strategy<Value = Definition> {
+    (any::<u128>(), ".{0,20}", container()).prop_map(|(revision, name, container)| Definition {
+        revision: Revision(revision),
+        name,
+        container,
+    })
+}
 
 pub(super) fn extended_definition() -> impl Strategy<Value = Definition> {
     let ulimit = (text(), any::<i64>(), any::<i64>());

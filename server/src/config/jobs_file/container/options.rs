@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use protocol::container::{ContainerOptions, HOST_GATEWAY, ULIMITS, UNLIMITED, Ulimit};
 
-use super::fault::{Code, Position, quoted};
-use super::grammar::{self, ValueFault};
-use super::keys;
-use super::reader::Reader;
-use super::scope::{self, Scope};
-use super::tree::{Node, Value};
+use super::super::fault::{Code, Position, quoted};
+use super::super::grammar::{self, ValueFault};
+use super::super::keys;
+use super::super::reader::Reader;
+use super::super::scope::{self, Scope};
+use super::super::tree::{Node, Value};
 
 /// Reads them.
 pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> ContainerOptions {
@@ -17,7 +17,7 @@ pub(super) fn read(scope: Scope<'_>, reader: &mut Reader<'_>) -> ContainerOption
         hostname: scope.find("hostname").and_then(|node| reader.checked_text(node, hostname)),
         extra_hosts: scope.find("extra_hosts").map(|node| hosts(node, reader)).unwrap_or_default(),
         dns: texts(scope, "dns", address, reader),
-        dns_search: texts(scope, "dns_search", domain, reader),
+        dns_search: texts(scope, "dns_search", search_domain, reader),
         ulimits: scope.find("ulimits").map(|node| ulimits(node, reader)).unwrap_or_default(),
         group_add: texts(scope, "group_add", grammar::group, reader),
     }
@@ -141,6 +141,12 @@ fn ulimit_name(name: &str) -> Result<(), ValueFault> {
         let text = "core cannot be set: a core dump may hold secrets, so containers write none";
         return Err(ValueFault::new(Code::UnsupportedField, text));
     }
+    if ["nice", "rtprio", "rttime"].contains(&name) {
+        let text = format!(
+            "{name} cannot be set: a process with such a priority could take the machine from its worker"
+        );
+        return Err(ValueFault::new(Code::UnsupportedField, text));
+    }
     let form = match grammar::nearest(name, ULIMITS.into_iter()) {
         Some(near) => format!("is not a limit: did you mean \"{near}\"?"),
         None => format!("is not a limit: {}", ULIMITS.join(", ")),
@@ -173,6 +179,17 @@ fn is_domain(text: &str) -> bool {
 fn domain(text: &str) -> Result<(), ValueFault> {
     let form = "is not a name, such as db.example";
     is_domain(text).then_some(()).ok_or_else(|| ValueFault::input(Code::InvalidValue, text, form))
+}
+
+/// As engines take them: no underscores, and `.` for none at all.
+fn search_domain(text: &str) -> Result<(), ValueFault> {
+    let bare = text.strip_suffix('.').unwrap_or(text);
+    let has_letter = bare.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if text == "." || (is_domain(bare) && has_letter && !bare.contains('_')) {
+        return Ok(());
+    }
+    let form = "is not a domain, such as example.org";
+    Err(ValueFault::input(Code::InvalidValue, text, form))
 }
 
 fn hostname(text: &str) -> Result<(), ValueFault> {

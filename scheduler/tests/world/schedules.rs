@@ -1,0 +1,38 @@
+//! Pauses, and past slots of schedules.
+
+use std::time::Duration;
+
+use super::World;
+use super::protocol::Timestamp;
+use super::scheduler::ids::GroupNo;
+use super::scheduler::input::{BackfillRequest, Input, PauseRequest};
+use super::scheduler::pauses::PauseTarget;
+use super::scheduler::schedule::ScheduleId;
+
+impl World {
+    /// `all`, `schedules`, `group:name`, `name`, or `name/schedule`.
+    pub fn pause(&mut self, target: &str, paused: bool) {
+        let target = match target.split_once('/') {
+            Some((name, id)) => PauseTarget::Schedule(name.into(), ScheduleId::named(id)),
+            None if target == "all" => PauseTarget::Server,
+            None if target == "schedules" => PauseTarget::Schedules,
+            None => match target.strip_prefix("group:") {
+                Some(group) => PauseTarget::Group(group.into()),
+                None => PauseTarget::Definition(target.into()),
+            },
+        };
+        let ticket = self.ticket();
+        self.step(Input::Pause(PauseRequest { ticket, target, paused }));
+    }
+
+    /// Slots are given in seconds from the start of the story; the ledger was read `behind` commits ago.
+    pub fn backfill(&mut self, target: &str, slots: Vec<Timestamp>, interval: Duration, behind: u64) {
+        let (name, id) = target.split_once('/').unwrap_or((target, "main"));
+        let (definition, schedule) = (name.into(), ScheduleId::named(id));
+        let read_at = GroupNo((self.steps.len() as u64).saturating_sub(behind));
+        let ticket = self.ticket();
+        let request =
+            BackfillRequest { ticket, definition, schedule, slots, interval, submitted_by: None, read_at };
+        self.step(Input::Backfill(request));
+    }
+}
