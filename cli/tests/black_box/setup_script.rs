@@ -1,4 +1,5 @@
 //! `longshore-setup` of the Debian package, with directories of the test in place of those of the system. The test of the package runs it as it is.
+#![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
