@@ -108,7 +108,7 @@ async fn a_plan_and_a_reload_warn_of_a_paused_definition_that_goes() {
     let targets = [PauseTarget::Definition("report".into()), PauseTarget::Schedule("report".into(), id)];
     facts.pauses = Pauses::of(targets.into_iter().map(|target| (target, Timestamp(1))));
     server.snapshot.send_replace(Arc::new(facts));
-    let then = "report is removed: its pause does not hold for the new definitions (reports): pause them first, by name";
+    let then = "report is removed: its pause does not hold for the new definitions (reports): give them \"enabled: false\" if they are not to start";
     let expected = json!([
         format!("report is paused, and {then}"),
         format!("the schedule nightly of report is paused, and {then}"),

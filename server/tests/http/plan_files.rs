@@ -48,7 +48,8 @@ async fn several_files_are_planned_as_one_set_and_their_names_do_not_matter() {
     let plan = server.post("/api/definitions/plan", &same).await.json();
     assert_eq!((&plan["unchanged"], &plan["changed"]), (&json!(2), &json!([])), "{plan}");
     assert_eq!(plan["current_revision"], plan["revision"]);
-    let other = files(&[("team-a.yaml", &TEAM_A.replace("1m", "2m")), ("b.yaml", TEAM_B), ("c.yaml", "")]);
+    let other =
+        files(&[("team-a.yaml", &TEAM_A.replace("1m", "2m")), ("b.yaml", TEAM_B), ("c.yaml", "# none")]);
     let plan = server.post("/api/definitions/plan", &other).await.json();
     assert_eq!(plan["changed"][0]["keys"][0]["key"], "timeout_ms", "{plan}");
 

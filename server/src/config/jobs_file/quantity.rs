@@ -16,8 +16,8 @@ pub(crate) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Dura
     let limits = || format!("{} to {}", DurationText(from), DurationText(to));
     let wrong = || {
         let hint = match is_bare_number(text) {
-            true => format!("give it a unit, such as {text}s"),
-            false => "write 90s, 1h30m or 2 days".to_owned(),
+            true => "give it a unit, such as 90s",
+            false => "write 90s, 1h30m or 2 days",
         };
         ValueFault::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
     };
@@ -40,8 +40,8 @@ pub(crate) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
     let refused = |reason: &str| {
         // People who write 32 rarely mean bytes.
         let unit = match is_bare_number(text) && reason == TOO_SMALL {
-            true => format!("; a number without a unit is bytes: {text}m are mebibytes"),
-            false => String::new(),
+            true => "; a number without a unit is bytes: 64m are mebibytes",
+            false => "",
         };
         let told = format!("{reason} (min {}, max {}){unit}", bytes(from), bytes(to));
         ValueFault::input(Code::InvalidSize, text, told)
@@ -67,9 +67,9 @@ pub(crate) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
 
 const TOO_SMALL: &str = "is too small";
 
-/// Digits without a unit, so few that a hint may repeat them.
+/// Digits without a unit. A hint never repeats them: they may come from a variable.
 fn is_bare_number(text: &str) -> bool {
-    (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A size as it is written in the file.

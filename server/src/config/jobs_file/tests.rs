@@ -157,6 +157,10 @@ fn planted_values(shape: &keys::Shape) -> Vec<String> {
             "[{source: a, target: @}, {source: a, target: @}]",
             "[{type: @, source: a, target: /a}]",
         ]),
+        Shape::Hosts => forms(&["{a: @}", "[@]", r#"["${PLANT}:10.0.0.1"]"#, r#"["a:${PLANT}"]"#, "@"]),
+        Shape::Ulimits => {
+            forms(&["{nofile: @}", "{nofile: {soft: @, hard: 1}}", "{nofile: {soft: 1, hard: @}}"])
+        }
         Shape::Conditions => forms(&["{a: @}", "{a: [@]}", "[@]", "@"]),
         Shape::Weights(_) | Shape::Values => forms(&["{a: @}", "@"]),
         Shape::Json | Shape::Any => forms(&["@", "[@]", "{a: @}"]),

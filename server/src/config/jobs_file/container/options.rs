@@ -126,7 +126,7 @@ fn bounds(node: &Node, reader: &mut Reader<'_>) -> Option<(i64, i64)> {
     let (soft, hard) = (soft?, hard?);
     let is_above = hard != UNLIMITED && (soft == UNLIMITED || soft > hard);
     if is_above {
-        let text = format!("soft ({soft}) must not be above hard ({hard}); {UNLIMITED} is without a limit");
+        let text = format!("soft must not be above hard; {UNLIMITED} is without a limit");
         reader.fault(node.at, Code::OutOfRange, text);
         return None;
     }
