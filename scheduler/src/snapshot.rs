@@ -116,15 +116,15 @@ impl Scheduler {
             }
             let why = || pending::why_waiting(self, lane);
             let need = self.fleet.classes().need_of(number).map(|(need, _)| need);
-            let by_workers = if pinned_to.is_none() && !self.fleet.groups().excludes(revision) {
+            let worker_reason = if pinned_to.is_none() && !self.fleet.groups().excludes(revision) {
                 *alike.entry(need).or_insert_with(why)
             } else {
                 why()
             };
             let rest = counts.jobs - counts.limited - counts.rate_limited;
-            let under = |reason| gate::under_limit(self, reason, by_workers);
+            let under = |reason| gate::under_limit(self, reason, worker_reason);
             let reasons = [
-                (rest, gate::without_keys(self, definition, by_workers)),
+                (rest, gate::without_keys(self, definition, worker_reason)),
                 (counts.rate_limited, under(PendingReason::RateLimited)),
                 (counts.limited, under(PendingReason::Limited)),
             ];

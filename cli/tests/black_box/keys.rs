@@ -4,23 +4,14 @@
 use serde_json::json;
 use testkit::{Cluster, docker, wait_until};
 
-#[tokio::test]
-async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
+/// The output of a container with these keys, once its last line begins so; `None` without an engine.
+async fn output_of_container(prefix: &str, keys: &str, last_line: &str) -> Option<String> {
     if !docker::is_required() {
-        return;
+        return None;
     }
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
-    let name = format!("shm-{}", cluster.address().rsplit(':').next().unwrap());
-    let jobs = format!(
-        "jobs:
-  {name}:
-    image: busybox
-    pull_policy: never
-    network: none
-    shm_size: 12m
-    command: [df, -k, /dev/shm]
-"
-    );
+    let name = format!("{prefix}-{}", cluster.address().rsplit(':').next().unwrap());
+    let jobs = format!("jobs:\n  {name}:\n    image: busybox\n    pull_policy: never\n{keys}");
     std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
     let containers = docker::DefinitionContainers::new(&name);
     let _server = cluster.start_server(&[]).await;
@@ -28,45 +19,34 @@ async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
     cluster.api().wait_for_ready_worker("w1").await;
     let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
     cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
-    wait_until("its output shows 12 MiB in KiB", async || {
-        let output = output(&cluster, job).await;
-        output.lines().last().is_some_and(|line| line.split_whitespace().nth(1) == Some("12288"))
-    })
-    .await;
+    let is_whole =
+        async || output(&cluster, job).await.lines().last().is_some_and(|line| line.starts_with(last_line));
+    wait_until("its output has come", is_whole).await;
+    let shown = output(&cluster, job).await;
     wait_until("the container is removed", async || containers.ids().is_empty()).await;
     worker.terminate().await;
+    Some(shown)
+}
+
+#[tokio::test]
+async fn shm_size_is_the_size_of_the_shared_memory_of_the_container() {
+    let keys = "    network: none\n    shm_size: 12m\n    command: [df, -k, /dev/shm]\n";
+    let Some(shown) = output_of_container("shm", keys, "shm").await else { return };
+    let size = shown.lines().last().and_then(|line| line.split_whitespace().nth(1));
+    assert_eq!(size, Some("12288"), "12 MiB in KiB: {shown}");
 }
 
 #[tokio::test]
 async fn names_limits_and_groups_are_as_the_definition_says() {
-    if !docker::is_required() {
-        return;
-    }
-    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), "");
-    let name = format!("options-{}", cluster.address().rsplit(':').next().unwrap());
-    let jobs = format!(
-        "jobs:
-  {name}:
-    image: busybox
-    pull_policy: never
-    hostname: report
+    let keys = "    hostname: report
     extra_hosts: ['db:10.0.0.5', 'six=[fd00::5]', 'gate:host-gateway']
     dns: [10.0.0.2]
     dns_search: [example.org]
-    ulimits: {{nofile: {{soft: 512, hard: 600}}, nproc: 1000}}
+    ulimits: {nofile: {soft: 512, hard: 600}, nproc: 1000}
     group_add: [44, 1234]
     command: [sh, -c, 'hostname; cat /etc/hosts; cat /etc/resolv.conf; echo files $$(ulimit -Sn) $$(ulimit -Hn); echo core $$(ulimit -c); echo groups $$(id -G)']
-"
-    );
-    std::fs::write(cluster.path("jobs.yaml"), jobs).unwrap();
-    let containers = docker::DefinitionContainers::new(&name);
-    let _server = cluster.start_server(&[]).await;
-    let mut worker = cluster.start_worker("w1", &["--on-term", "detach"]);
-    cluster.api().wait_for_ready_worker("w1").await;
-    let job = cluster.api().post(&format!("/api/jobs/{name}"), None).await["id"].as_u64().unwrap();
-    cluster.api().wait_for_job(job, |job| job["state"] == "succeeded").await;
-    wait_until("its output has come", async || output(&cluster, job).await.contains("groups ")).await;
-    let shown = output(&cluster, job).await;
+";
+    let Some(shown) = output_of_container("options", keys, "groups").await else { return };
     let lines: Vec<String> =
         shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
@@ -83,8 +63,6 @@ async fn names_limits_and_groups_are_as_the_definition_says() {
     assert!(lines.iter().any(|it| it.ends_with(" gate")), "{shown}");
     let groups = lines.iter().find_map(|it| it.strip_prefix("groups ")).unwrap();
     assert!(["44", "1234"].iter().all(|group| groups.split(' ').any(|it| it == *group)), "{shown}");
-    wait_until("the container is removed", async || containers.ids().is_empty()).await;
-    worker.terminate().await;
 }
 
 /// The same job as a plain process and, with an engine, in a container. Key and script have no line breaks and no apostrophes.

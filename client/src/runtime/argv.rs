@@ -193,12 +193,14 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
         options.push(format!("--{flag}={}", checked(field, value)?));
         Ok(())
     };
+    let named = &*spec.options;
     for (flag, field, value) in [
         ("network", "network", &spec.network),
         ("workdir", "working_dir", &spec.working_dir),
         ("user", "user", &spec.user),
         ("platform", "platform", &spec.platform),
         ("stop-signal", "stop_signal", &spec.stop_signal),
+        ("hostname", "hostname", &named.hostname),
     ] {
         if let Some(value) = value {
             option(flag, field, value)?;
@@ -208,19 +210,6 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
         ("tmpfs", "tmpfs", &spec.tmpfs),
         ("cap-add", "cap_add", &spec.cap_add),
         ("cap-drop", "cap_drop", &spec.cap_drop),
-    ] {
-        for value in values {
-            option(flag, field, value)?;
-        }
-    }
-    let named = &*spec.options;
-    if let Some(hostname) = &named.hostname {
-        option("hostname", "hostname", hostname)?;
-    }
-    for (name, address) in &named.extra_hosts {
-        option("add-host", "extra_hosts", &format!("{name}:{address}"))?;
-    }
-    for (flag, field, values) in [
         ("dns", "dns", &named.dns),
         ("dns-search", "dns_search", &named.dns_search),
         ("group-add", "group_add", &named.group_add),
@@ -228,6 +217,9 @@ fn options(spec: &ContainerSpec) -> Result<Vec<String>, Invalid> {
         for value in values {
             option(flag, field, value)?;
         }
+    }
+    for (name, address) in &named.extra_hosts {
+        option("add-host", "extra_hosts", &format!("{name}:{address}"))?;
     }
     // A keyword of Podman: all groups of the worker's user.
     if named.group_add.iter().any(|group| group == "keep-groups") {

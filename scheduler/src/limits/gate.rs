@@ -198,7 +198,7 @@ pub(crate) fn needs(scheduler: &Scheduler, lane: LaneKey) -> Needs {
 pub(crate) fn why_limited(
     scheduler: &Scheduler,
     lane: LaneKey,
-    by_workers: PendingReason,
+    worker_reason: PendingReason,
 ) -> Option<PendingReason> {
     let limits = &scheduler.limits;
     let running_max = scheduler.config.server_limits.running_max;
@@ -215,27 +215,27 @@ pub(crate) fn why_limited(
     }
     let free_only = lane.is_limited() || running_max.is_some();
     let lacks_slot = free_only && !scheduler.fleet.has_free_slot();
-    (lacks_slot && by_workers == PendingReason::Soon).then_some(PendingReason::Busy)
+    (lacks_slot && worker_reason == PendingReason::Soon).then_some(PendingReason::Busy)
 }
 
 /// The reason for jobs whose limits have room, as far as is known without a look at each key.
 pub(crate) fn without_keys(
     scheduler: &Scheduler,
     definition: &Definition,
-    by_workers: PendingReason,
+    worker_reason: PendingReason,
 ) -> PendingReason {
     let running_max = scheduler.config.server_limits.running_max;
-    if by_workers < PendingReason::ServerFull {
-        by_workers
+    if worker_reason < PendingReason::ServerFull {
+        worker_reason
     } else if is_server_full(scheduler) {
         PendingReason::ServerFull
     } else if (definition.takes_free_slots_only() || running_max.is_some())
         && !scheduler.fleet.has_free_slot()
-        && by_workers == PendingReason::Soon
+        && worker_reason == PendingReason::Soon
     {
         PendingReason::Busy
     } else {
-        by_workers
+        worker_reason
     }
 }
 
@@ -243,9 +243,9 @@ pub(crate) fn without_keys(
 pub(crate) fn under_limit(
     scheduler: &Scheduler,
     by_limit: PendingReason,
-    by_workers: PendingReason,
+    worker_reason: PendingReason,
 ) -> PendingReason {
-    by_workers.min(if is_server_full(scheduler) { PendingReason::ServerFull } else { by_limit })
+    worker_reason.min(if is_server_full(scheduler) { PendingReason::ServerFull } else { by_limit })
 }
 
 /// Parks a lane under a limit. If that is a rate, a timer wakes it. It leaves the slot that it was woken for to the next lane.

@@ -245,11 +245,10 @@ impl Reloader {
 
     async fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
         let blocks_start = match result {
-            Ok(_) => None,
+            // The file is valid, also if it has other definitions than the caller expects.
+            Ok(_) | Err(ReloadError::UnexpectedNew { .. }) => None,
             // The file was not looked at, or not taken, so it is as good or as bad as before.
-            Err(ReloadError::Unexpected { .. } | ReloadError::UnexpectedNew { .. } | ReloadError::Busy) => {
-                return;
-            }
+            Err(ReloadError::Unexpected { .. } | ReloadError::Busy) => return,
             Err(ReloadError::Faults(_)) => Some(!self.could_start_with_copy().await),
             Err(ReloadError::Policy(_) | ReloadError::Panicked(_)) => Some(true),
         };

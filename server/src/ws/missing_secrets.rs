@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use protocol::{Revision, RuntimeKind};
@@ -48,10 +48,18 @@ impl MissingSecrets {
     }
 
     /// A secret of this definition could not be read: the watch looks at once.
-    pub(super) fn report(&self, definition: &Arc<Definition>) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        reported.insert(definition.revision);
+    pub(super) fn report(&self, revision: Revision) {
+        self.reports().insert(revision);
         self.wake.notify_one();
+    }
+
+    fn reports(&self) -> MutexGuard<'_, BTreeSet<Revision>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A secret was missing at the last look, or was reported since.
+    fn is_any_missing(&self) -> bool {
+        !self.found().is_empty() || !self.reports().is_empty()
     }
 
     /// Reads the secrets of all definitions, or of those only that lacked one at the last look or were reported since. Waiting jobs keep the
@@ -63,7 +71,7 @@ impl MissingSecrets {
         known: &BTreeMap<Revision, Arc<Definition>>,
         looks_at: LooksAt,
     ) {
-        let reported = mem::take(&mut *self.reported.lock().unwrap_or_else(PoisonError::into_inner));
+        let reported = mem::take(&mut *self.reports());
         let before = self.found();
         let is_candidate = |definition: &&Arc<Definition>| {
             let has_secrets = !definition.secrets.is_empty() && definition.runtime() != RuntimeKind::Fake;
@@ -149,13 +157,19 @@ impl SecretsWatch {
             if looks_at == LooksAt::All {
                 looked_at_all = Some(Instant::now());
             }
-            let (missing, sources) = (self.missing.clone(), self.sources.clone());
-            let (current, known) = (self.catalogue.current(), self.engine.snapshot().definitions.clone());
-            let look = move || missing.look(&sources, &current, &known, looks_at);
-            if tokio::task::spawn_blocking(look).await.is_err() {
-                tracing::error!("cannot look for missing secrets; the next look is in {SOON:?}");
+            if looks_at == LooksAt::All || self.missing.is_any_missing() {
+                self.look(looks_at).await;
             }
             self.tell();
+        }
+    }
+
+    async fn look(&self, looks_at: LooksAt) {
+        let (missing, sources) = (self.missing.clone(), self.sources.clone());
+        let (current, known) = (self.catalogue.current(), self.engine.snapshot().definitions.clone());
+        let look = move || missing.look(&sources, &current, &known, looks_at);
+        if tokio::task::spawn_blocking(look).await.is_err() {
+            tracing::error!("cannot look for missing secrets; the next look is in {SOON:?}");
         }
     }
 
@@ -208,9 +222,7 @@ mod tests {
         std::fs::remove_file(root.path().join("db")).unwrap();
         missing.look(&sources, &present, &known, LooksAt::Missing);
         assert_eq!(missing.found().len(), 0, "nobody has reported it");
-        for definition in known.values() {
-            missing.report(definition);
-        }
+        known.keys().for_each(|revision| missing.report(*revision));
         missing.look(&sources, &present, &known, LooksAt::Missing);
         assert_eq!(missing.found().len(), 1);
         // The job has ended: nobody needs the secret of that revision any more.

@@ -72,7 +72,7 @@ impl SessionSecrets {
                 let values = sources.read(definition, logins.as_deref());
                 // Over plain HTTP nothing was read.
                 if sources.is_private && matches!(values, Some(AttemptSecrets::Withheld(_))) {
-                    missing.report(definition);
+                    missing.report(definition.revision);
                 }
                 values
             };

@@ -93,9 +93,9 @@ fn the_whole_line_is_as_documented() {
         --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
         --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
         --stop-timeout 2 --log-driver json-file --log-opt max-size=67108864 --log-opt max-file=2 --security-opt no-new-privileges \
-        --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT \
-        --tmpfs=/tmp:rw,exec --cap-drop=ALL --hostname=report --add-host=db:host-gateway --add-host=six:::1 --dns=10.0.0.2 \
-        --dns-search=example.org --group-add=44 --ulimit=memlock=-1:-1 --ulimit=nofile=1024:65536 --mount=type=bind,\"source=/a,b\",target=/c,readonly \
+        --pids-limit=99 --ulimit core=0 --env-file /dev/stdin --network=none --workdir=/srv --user=7:8 --stop-signal=SIGINT --hostname=report \
+        --tmpfs=/tmp:rw,exec --cap-drop=ALL --dns=10.0.0.2 --dns-search=example.org --group-add=44 \
+        --add-host=db:host-gateway --add-host=six:::1 --ulimit=memlock=-1:-1 --ulimit=nofile=1024:65536 --mount=type=bind,\"source=/a,b\",target=/c,readonly \
         --mount=type=volume,source=cache,target=/d --memory=67108864 --memory-swap=67108864 --cpus=1.050 --shm-size=134217728 --read-only \
         --entrypoint=/app -- app:1 -v --privileged a b --";
     assert_eq!(line.args.join(" "), expected);

@@ -85,10 +85,7 @@ fn host(
     // Compose takes brackets around addresses with colons; engines take none.
     let bare = address.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(address);
     let name_fits = reader.accept(name_at, domain(name));
-    let address_fits = match bare {
-        HOST_GATEWAY => Some(()),
-        _ => reader.accept(address_at, address_or_gateway(bare)),
-    };
+    let address_fits = reader.accept(address_at, address_or_gateway(bare));
     name_fits.and(address_fits).map(|()| (name.to_owned(), bare.to_owned()))
 }
 
@@ -160,8 +157,10 @@ fn address(text: &str) -> Result<(), ValueFault> {
 }
 
 fn address_or_gateway(text: &str) -> Result<(), ValueFault> {
-    let form = format!("is not an address, such as 10.0.0.5, or {HOST_GATEWAY}");
-    text.parse::<IpAddr>().map(drop).map_err(|_| ValueFault::input(Code::InvalidValue, text, form))
+    if text == HOST_GATEWAY {
+        return Ok(());
+    }
+    address(text).map_err(|wrong| ValueFault { text: format!("{}, or {HOST_GATEWAY}", wrong.text), ..wrong })
 }
 
 /// Labels with dots between them, as in names of hosts. Underscores are not part of the standard, but common.
