@@ -94,7 +94,8 @@ async fn apply(
     let key = api::idempotency_key(key)?;
     if !yes {
         match count(api, path, query).await? {
-            0 => {}
+            // A job that matches from now on was not counted, so nobody was asked about it.
+            0 => return BulkResult::default().print(verb, common.format),
             count => confirm(verb, selects, count)?,
         }
     }
@@ -187,13 +188,13 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
         }
         _ => {}
     }
-    let refused = total.leave_out_finished();
+    total.leave_out_finished();
     if common.format.is_text() || common.format == Format::Name {
         for Refusal { job, code, detail } in &total.refusals {
             let text = format!("job {job}: {detail} [{code}]");
             error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
         }
-        let more = refused.saturating_sub(total.refusals.len() as u64);
+        let more = total.refused.saturating_sub(total.refusals.len() as u64);
         if more > 0 {
             let text = format!("{more} more refused; 'longshore ls --batch {batch}' shows their states");
             error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
@@ -210,7 +211,7 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
     } else {
         total.print("cancel", common.format)?;
     }
-    exit(ended_by, refused)
+    exit(ended_by, total.refused)
 }
 
 fn no_such_batch(batch: u64) -> Failure {
@@ -289,14 +290,14 @@ impl BulkResult {
         other.next
     }
 
-    /// Leaves out the refusals of jobs that had ended since the server read their states, and shortens the others. Returns the number
-    /// of the other refusals; those that the server did not show are among them.
-    fn leave_out_finished(&mut self) -> u64 {
+    /// Leaves out the refusals of jobs that had ended since the server read their states, and shortens the others. Those that
+    /// the server did not show still count as refused.
+    fn leave_out_finished(&mut self) {
         let shown = self.refusals.len();
         self.refusals.retain(|refusal| refusal.code != "already_finished");
         let finished = shown - self.refusals.len();
         self.refusals.truncate(REFUSALS_SHOWN);
-        self.refused.saturating_sub(finished as u64)
+        self.refused = self.refused.saturating_sub(finished as u64);
     }
 
     pub(crate) fn print(&self, verb: &str, format: Format) -> anyhow::Result<()> {

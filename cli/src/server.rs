@@ -341,13 +341,7 @@ fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
             let hint = format!("'longshore doctor --data {}' shows details", data.display());
             Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
         }
-        ServerError::Policy(error) => {
-            Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
-        }
-        ServerError::Registries(error) => {
-            Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
-        }
-        ServerError::Tls(error) => {
+        error @ (ServerError::Policy(_) | ServerError::Registries(_) | ServerError::Tls(_)) => {
             Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
         }
         other => failure_from(other),

@@ -184,6 +184,11 @@ fn a_fault_is_told_with_its_file_its_line_and_what_is_allowed() {
         ),
         ("crontab", "0 2 * * * a\n0 2 * * *\n", ":2: the command is missing"),
         ("crontab", "0 2 * * * a\n@often b\n", ":2: \"@often\" is not a rule; allowed are @yearly"),
+        (
+            "crontab",
+            "0 2 * * * a\n17 * * * * root cd / && run-parts /etc/cron.hourly\n",
+            ":2: the user root stands before the command, as in /etc/crontab: add --system",
+        ),
         ("crontab", "RANDOM_DELAY=x\n0 2 * * * a\n", ":1: RANDOM_DELAY is a number of minutes"),
         ("ofelia", "[job-run \"a\"]\nimage = b\n", ":1: the job has no schedule"),
         ("ofelia", "[job-run]\nimage = b\n", ":1: the job has no name"),

@@ -1,12 +1,17 @@
 //! The durable record of one attempt: a directory per attempt, `<state>/attempts/<job>-<fence>/`.
 //!
 //! ```text
-//! attempt.json   what is run, synced before anything may exist that runs      stopping       why it is being stopped, synced before it is
-//! stdout stderr  what it wrote; the offset in the file is the offset told     exit           how it ended, synced as soon as that is known
-//! acknowledged   how far the server has its output (may lag behind)           replayed       from where on output was read a second time
-//! watcher        the process that writes the files: its pid and start time                program        the one it watches, if it is no container;
-//! started        when, in the uptime of which boot                                `null` as long as it is only about to be started
-//! input.json     what the job may read                                   result.json    what it left there when it ended
+//! attempt.json   what is run, synced before anything may exist that runs
+//! watcher        the process that writes the files: its pid and start time
+//! program        the process that it watches, if that is no container; `null` as long as it is only about to be started
+//! started        when, in the uptime of which boot
+//! stdout stderr  what it wrote; the offset in the file is the offset told
+//! acknowledged   how far the server has its output (may lag behind)
+//! replayed       from where on output was read a second time
+//! stopping       why it is being stopped, synced before it is
+//! exit           how it ended, synced as soon as that is known
+//! input.json     what the job may read
+//! result.json    what it left there when it ended
 //! secrets        the directory of its secrets, in a tmpfs: never a secret itself
 //! usage          what it had used when the worker last looked
 //! ```
@@ -369,17 +374,17 @@ impl AttemptDir {
         &self,
         name: &str,
         value: &T,
-        settle: impl FnOnce(&File) -> io::Result<()>,
+        sync_file: impl FnOnce(&File) -> io::Result<()>,
     ) -> Result<(), Error> {
         let path = self.path.join(name);
-        let beside = self.path.join(format!("{name}.new"));
+        let temporary = self.path.join(format!("{name}.new"));
         let bytes =
             serde_json::to_vec(value).map_err(|source| Error::Malformed { path: path.clone(), source })?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside).map_err(io_error_at(&beside))?;
-        file.write_all(&bytes).and_then(|()| settle(&file)).map_err(io_error_at(&beside))?;
-        fs::rename(&beside, &path).map_err(io_error_at(&path))
+        let mut file = options.open(&temporary).map_err(io_error_at(&temporary))?;
+        file.write_all(&bytes).and_then(|()| sync_file(&file)).map_err(io_error_at(&temporary))?;
+        fs::rename(&temporary, &path).map_err(io_error_at(&path))
     }
 }
 

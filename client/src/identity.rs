@@ -123,15 +123,15 @@ impl Identity {
     /// Replaces the secret, and forgets the membership: the server has revoked the old one.
     ///
     /// # Errors
-    /// A file cannot be written; the secret that is in memory is the one on the disk.
+    /// A file cannot be written; secret and membership in memory are those on the disk.
     pub fn renew(&mut self) -> Result<(), IdentityError> {
-        self.secret = new_secret(&self.dir)?;
-        self.membership = None;
         let path = self.dir.join(MEMBERSHIP);
         match fs::remove_file(&path) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(io_error(&path, cause)),
-            _ => Ok(()),
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(io_error(&path, cause)),
+            _ => self.membership = None,
         }
+        self.secret = new_secret(&self.dir)?;
+        Ok(())
     }
 
     /// The number of this start of the worker.
@@ -270,13 +270,13 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     written.map_err(|cause| io_error(path, cause))
 }
 
-fn put(path: &Path, bytes: &[u8], settle: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+fn put(path: &Path, bytes: &[u8], sync_file: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
     file.write_all(bytes)?;
-    settle(&file)?;
-    fs::rename(&fresh, path)
+    sync_file(&file)?;
+    fs::rename(&temporary, path)
 }
 
 fn io_error(path: &Path, cause: io::Error) -> IdentityError {

@@ -158,7 +158,8 @@ impl Logs {
         }
     }
 
-    /// Takes acknowledgements. Marks of unknown attempts, and marks beyond the sent bytes, are ignored.
+    /// Takes acknowledgements. A mark of an unknown attempt is ignored; one beyond the end of a stream counts as its end. After a new connection
+    /// the server may confirm more than this session has sent.
     pub fn acknowledge(&self, marks: &[OutputMark]) {
         let now = Instant::now();
         let mut queue = self.queue();

@@ -1,8 +1,8 @@
 //! Messages from a worker to the server.
 //!
 //! Running, Success, Failure, Released and Starting are *numbered*: they carry the number of their first
-//! entry, are kept until acknowledged, and are sent again after a reconnect. All others describe the present
-//! and may be lost.
+//! entry, are kept until acknowledged, and are sent again after a reconnect. Output has acknowledgements of its own, by offset. Hello begins
+//! a connection. All others describe the present and may be lost.
 
 use alloc::string::String;
 use alloc::vec::Vec;

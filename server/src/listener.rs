@@ -52,7 +52,7 @@ pub struct Peer {
     /// True if the request states its length in two ways at once (request smuggling).
     pub ambiguous_length: bool,
     /// True for a reserve connection: only requests of workers and health checks are served on it.
-    pub crowded: bool,
+    pub is_reserve: bool,
     /// The permit of the connection. A handler that keeps the connection after its answer keeps the permit.
     pub permit: Arc<ConnectionPermit>,
 }
@@ -107,7 +107,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another process listens on it.
-    #[error("cannot listen on {address}: in use{}", by(*.pid))]
+    #[error("cannot listen on {address}: in use{}", pid_suffix(*.pid))]
     InUse {
         /// The address that was asked for.
         address: SocketAddr,
@@ -210,13 +210,13 @@ impl Listener {
 /// client that is gone would hold its permit for ever.
 fn keep_alive(tcp: &TcpListener) -> io::Result<()> {
     sockopt::set_socket_keepalive(tcp, true)?;
-    sockopt::set_tcp_keepidle(tcp, SILENT_FOR)?;
-    sockopt::set_tcp_keepintvl(tcp, ASKED_EVERY)?;
-    sockopt::set_tcp_keepcnt(tcp, ASKED_TIMES)?;
+    sockopt::set_tcp_keepidle(tcp, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(tcp, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(tcp, KEEPALIVE_PROBES)?;
     Ok(())
 }
 
-fn by(pid: Option<u32>) -> String {
+fn pid_suffix(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" by pid {pid}"))
 }
 
@@ -304,14 +304,14 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let state = &permit.state;
     let limits = state.limits;
     let is_tls = state.tls.is_some();
-    let crowded = permit.number > limits.connections;
+    let is_reserve = permit.number > limits.connections;
     let held = Arc::clone(&permit);
     let heads = SharedHeadBuffer::within(Arc::clone(&state.head_budget));
     let captured = heads.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         let ambiguous_length = captured.advance_to(request.headers());
         let permit = Arc::clone(&held);
-        request.extensions_mut().insert(Peer { address, is_tls, ambiguous_length, crowded, permit });
+        request.extensions_mut().insert(Peer { address, is_tls, ambiguous_length, is_reserve, permit });
         Service::call(&mut router.clone(), request)
     });
     let stream_with_timeout = WriteTimeout::new(stream, limits.write_timeout);
@@ -352,10 +352,10 @@ async fn pause_after(error: &io::Error) {
 }
 
 /// Shorter than the idle timeout of common routers (some minutes).
-const SILENT_FOR: Duration = Duration::from_secs(60);
-const ASKED_EVERY: Duration = Duration::from_secs(15);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// A peer without any answer is given up two minutes after its last packet.
-const ASKED_TIMES: u32 = 4;
+const KEEPALIVE_PROBES: u32 = 4;
 
 /// Headers that hyper reads of one head. More than `front` allows, so that `front` answers with a problem document.
 const HEADERS_MAX: usize = 128;
@@ -375,7 +375,7 @@ mod tests {
         let _client = TcpStream::connect(listener.address()).await.unwrap();
         let (accepted, _) = listener.tcp.accept().await.unwrap();
         assert!(sockopt::socket_keepalive(&accepted).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), SILENT_FOR);
-        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), ASKED_EVERY);
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), KEEPALIVE_INTERVAL);
     }
 }

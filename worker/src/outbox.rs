@@ -182,12 +182,12 @@ impl Outbox {
     ///
     /// If the server has reports that this process never sent, the machine was restored from a snapshot: it
     /// once sent other reports under these numbers. The process then numbers on behind them and repeats
-    /// everything; repetitions change nothing.
+    /// everything; repetitions change nothing. A number above [`NUMBER_MAX`] is none of any report, and acknowledges nothing.
     pub(crate) fn resume(&mut self, last: ReportNo, acknowledged: impl FnMut(Entry)) {
-        if last > self.highest_sent && last <= NUMBER_MAX {
-            (self.acknowledged, self.highest_sent, self.refusals) = (last, last, None);
-        } else {
+        if last <= self.highest_sent {
             self.acknowledge(last, acknowledged);
+        } else if last <= NUMBER_MAX {
+            (self.acknowledged, self.highest_sent, self.refusals) = (last, last, None);
         }
         self.sent = 0;
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: the same checks at home and in CI, cheapest first. The first failure ends it and is named in the last line.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
 
@@ -115,12 +116,21 @@ async fn tests(root: &Path, docker: &str, browser: &str, prometheus: &str) -> an
     };
     let words: Vec<&str> = words.split(' ').collect();
     let mut tests = step::command(root, &words);
+    if nextest {
+        tests.arg("--test-threads").arg(tests_at_once().to_string());
+    }
     tests.env("LONGSHORE_TEST_DOCKER", docker).env("LONGSHORE_TEST_BROWSER", browser);
     tests.env("LONGSHORE_TEST_PROMETHEUS", prometheus);
     for name in SEEDS.into_iter().filter(|name| std::env::var_os(name).is_none()) {
         tests.env(name, SEED);
     }
     step::succeed(tests).await
+}
+
+/// Most tests wait for other programs and for timeouts, so twice as many as there are processors keep these busy. Those that compute count
+/// for two (`.config/nextest.toml`).
+fn tests_at_once() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Variables with the seeds of tests that draw their cases at random.

@@ -45,7 +45,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
         Sandbox { tree: root.join("target/planted/tree"), build: root.join("target/planted/build") };
     fs::create_dir_all(&sandbox.tree).with_context(|| sandbox.tree.display().to_string())?;
     copy::refresh(root, &sandbox.tree)?;
-    sandbox.is_clean(options).await?;
+    sandbox.ensure_clean(options).await?;
 
     let (mut caught, mut last) = (Vec::new(), Duration::ZERO);
     for (name, patch) in &bugs {
@@ -125,7 +125,7 @@ struct Catch {
 
 impl Sandbox {
     /// A rule that is broken without any bug says nothing about one.
-    async fn is_clean(&self, options: &Options) -> anyhow::Result<()> {
+    async fn ensure_clean(&self, options: &Options) -> anyhow::Result<()> {
         self.compile().await?;
         match self.simulate(options).await? {
             None => Ok(()),
@@ -139,18 +139,22 @@ impl Sandbox {
 
     /// Plants a bug, runs the simulation with it, and takes it back.
     async fn try_one(&self, patch: &Patch, options: &Options) -> anyhow::Result<Catch> {
-        let mut before = Vec::new();
+        // All files are read before one is written: a patch that does not fit leaves the tree as it is.
+        let mut files = Vec::new();
         for file in &patch.files {
             let path = self.tree.join(&file.path);
             let text = fs::read_to_string(&path).with_context(|| file.path.clone())?;
-            fs::write(&path, file.plant(&text)?)?;
-            before.push((path, text));
+            let planted = file.plant(&text)?;
+            files.push((path, text, planted));
+        }
+        for (path, _, planted) in &files {
+            fs::write(path, planted)?;
         }
         let outcome = match self.compile().await {
             Ok(()) => self.simulate(options).await,
             Err(error) => Err(error.context("it does not compile")),
         };
-        for (path, text) in before {
+        for (path, text, _) in files {
             fs::write(path, text)?;
         }
         match outcome? {

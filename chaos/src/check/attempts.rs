@@ -185,11 +185,15 @@ pub(super) fn check_deploys_interrupt_nothing(
     rows: &Rows<'_>,
     findings: &mut Vec<Finding>,
 ) {
-    let mut faults = evidence.history.iter().filter_map(|event| match event {
-        Event::Fault { kind, .. } => Some(kind.starts_with("deploy")),
-        _ => None,
-    });
-    if !faults.next().is_some_and(|first| first && faults.all(|it| it)) {
+    let are_deploys: Vec<bool> = evidence
+        .history
+        .iter()
+        .filter_map(|event| match event {
+            Event::Fault { kind, .. } => Some(kind.starts_with("deploy")),
+            _ => None,
+        })
+        .collect();
+    if are_deploys.is_empty() || are_deploys.contains(&false) {
         return;
     }
     let stopped: HashSet<u64> =

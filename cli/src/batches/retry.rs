@@ -23,15 +23,18 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     let id = flags.id.to_string();
     let path = ["api", "batches", &id, "retry"];
     let key = api::idempotency_key(flags.key.as_deref())?;
+    let mut counts_only = None;
     if !flags.yes {
         match bulk::count(api, &path, &[]).await? {
-            0 => {}
+            // A member that fails from now on was not counted, so nobody was asked about it.
+            0 => counts_only = Some(("dry_run", "1")),
             count => bulk::confirm("retry", "the batch has", count)?,
         }
     }
     let limits = [("concurrency", flags.concurrency), ("max_failures", flags.max_failures)];
     let limits: Vec<_> = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect();
-    let made = api.create_job(api.request(Method::POST, &path).query(&limits), &key).await?;
+    let made =
+        api.create_job(api.request(Method::POST, &path).query(&limits).query(&counts_only), &key).await?;
     let retried: RetriedBatch = parse(api, &made.json)?;
     for refusal in &retried.refusals {
         screen::note(&format!("longshore: job {}: {}", refusal.job, refusal.detail));

@@ -222,6 +222,9 @@ impl Reader<'_> {
         if matches!(self.users, Users::Owner(_)) {
             return if rest.is_empty() {
                 Err("the command is missing behind the fields of time".to_owned())
+            } else if cut(rest, 1).is_some_and(|(user, command)| user == ["root"] && !command.is_empty()) {
+                // No program is called so.
+                Err("the user root stands before the command, as in /etc/crontab: add --system".to_owned())
             } else {
                 Ok(Entry { rule, user: None, command: uncommented(rest) })
             };

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use testkit::Cluster;
+use testkit::{Cluster, wait_until};
 
 use crate::stub::{JSON, Stub, job, longshore, run};
 
@@ -113,12 +113,6 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
             "200 OK",
             JSON,
             &counted.replace("\"matched\":1", "\"matched\":0"),
-        )
-        .on(
-            "POST /api/batches/13/retry",
-            "200 OK",
-            JSON,
-            r#"{"dry_run":false,"retry_of":13,"matched":0,"refused":0}"#,
         );
     let mut unasked = stub.longshore(&["batch", "12", "retry"]);
     let said = run(unasked.stdin(Stdio::null()));
@@ -336,4 +330,23 @@ async fn the_output_of_all_members_is_followed_until_the_batch_has_ended() {
     assert_eq!((again, unknown), (1, 4), "{said}");
     let (wrong, _) = cli(&cluster, &["batch", "31", "--follow", "--wait"]);
     assert_eq!(wrong, 2);
+}
+
+/// Members that end by themselves while the rest is cancelled are no refusals: nothing of the batch goes on, as the caller wanted.
+#[tokio::test]
+async fn members_that_end_meanwhile_do_not_fail_the_cancel_of_their_batch() {
+    let jobs = "jobs: { brief: { runtime: fake, environment: { FAKE_SLEEP: 5ms } } }";
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
+    let _server = cluster.start_server(&[]).await;
+    let words = ["--no-docker", "--allow-fake", "--slots", "40", "--backlog", "40"];
+    let _worker = cluster.start_worker("w1", &words);
+    cluster.api().wait_for_ready_worker("w1").await;
+    assert_eq!(cli(&cluster, &["run", "brief", "--count", "3000"]).0, 0);
+    wait_until("some members have ended", async || {
+        cluster.api().get("/api/batches/1").await["counts"]["succeeded"].as_u64() > Some(100)
+    })
+    .await;
+    let (code, said) = cli(&cluster, &["batch", "1", "cancel", "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("cancelled") && !said.contains("refused"), "{said}");
 }

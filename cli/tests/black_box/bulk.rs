@@ -38,6 +38,16 @@ fn filters_need_a_confirmation_where_nobody_can_be_asked() {
     );
 }
 
+/// A job that matches a moment later was not counted, so nobody has agreed to cancel it.
+#[test]
+fn filters_that_select_nothing_change_nothing() {
+    let stub = Stub::new();
+    stub.on("POST /api/jobs/cancel?name=x&dry_run=1", "200 OK", JSON, &done(0, 0, ""));
+    let said = run(&mut stub.longshore(&["cancel", "--name", "x"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "0 cancelled of 0 jobs\n"), "{said:?}");
+    assert_eq!(stub.requests().len(), 1, "{:?}", stub.requests());
+}
+
 #[test]
 fn yes_goes_on_until_all_jobs_are_done_under_one_key() {
     let stub = Stub::new();

@@ -46,6 +46,18 @@ async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() 
     }
 }
 
+/// A script whose list came out empty does not get a token for everything.
+#[tokio::test]
+async fn a_token_for_an_empty_list_of_definitions_is_refused() {
+    let (cluster, _server, admin) = start().await;
+    let url = format!("http://{}/api/tokens", cluster.address());
+    let request = http::client().build().unwrap().post(url).header("authorization", bearer(&admin));
+    let body = r#"{"name":"none","role":"submitter","definitions":[]}"#;
+    let answer = request.header("content-type", "application/json").body(body).send().await.unwrap();
+    assert_eq!(answer.status(), 422);
+    assert_eq!(answer.json::<Value>().await.unwrap()["field"], "definitions");
+}
+
 #[tokio::test]
 async fn a_submitter_changes_of_a_waiting_job_what_a_submission_may_set() {
     let (cluster, _server, admin) = start().await;

@@ -4,7 +4,7 @@
 //! Attempts with something to send stand in one queue, each at most once. After a chunk an attempt goes to the end of the queue, so a busy
 //! attempt delays a quiet one by at most a frame.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use protocol::Token;
@@ -35,7 +35,7 @@ pub(super) struct Queue {
     /// Gaps of given up attempts that still have to be sent once.
     final_gaps: VecDeque<Chunk>,
     /// Ended attempts by the time at which their output is given up. An acknowledgement moves that time, so each entry is checked when due.
-    waiting: VecDeque<(Instant, Token)>,
+    waiting: BTreeSet<(Instant, Token)>,
     /// Chunks that were sent in this session and are not acknowledged.
     window: Window,
     /// Bytes held in memory.
@@ -200,7 +200,7 @@ impl Queue {
             let _ = limits.grown(token, &attempt.streams);
         }
         attempt.quiet_since = Some(now);
-        self.waiting.push_back((now + ACKNOWLEDGE_TIMEOUT, token));
+        self.waiting.insert((now + ACKNOWLEDGE_TIMEOUT, token));
         self.mark_ready(token);
         self.remove_if_done(token)
     }
@@ -229,6 +229,8 @@ impl Queue {
             for state in &mut attempt.streams {
                 state.sent = state.acknowledged;
             }
+            // What is held back begins behind bytes that are sent again now.
+            attempt.held = [None; 2];
             attempt.is_ready = true;
             attempt.quiet_since = attempt.quiet_since.map(|_| now);
             self.ready.push_back(*token);
@@ -258,7 +260,7 @@ impl Queue {
             chunks.push(chunk);
         }
         if chunks.is_empty() {
-            NextAction::Wait(self.waiting.front().map(|(at, _)| *at))
+            NextAction::Wait(self.waiting.first().map(|(at, _)| *at))
         } else {
             NextAction::Send(chunks)
         }
@@ -364,12 +366,11 @@ impl Queue {
     /// Attempts that have waited too long. The others are queued for a later check.
     fn overdue(&mut self, now: Instant) -> Vec<Token> {
         let mut overdue = Vec::new();
-        while let Some((_, token)) = self.waiting.front().filter(|(at, _)| *at <= now) {
-            let token = *token;
-            self.waiting.pop_front();
+        while let Some(&(at, token)) = self.waiting.first().filter(|(at, _)| *at <= now) {
+            self.waiting.remove(&(at, token));
             match self.attempts.get(&token).and_then(|attempt| attempt.quiet_since) {
                 Some(since) if since + ACKNOWLEDGE_TIMEOUT <= now => overdue.push(token),
-                Some(_) => self.waiting.push_back((now + ACKNOWLEDGE_TIMEOUT, token)),
+                Some(since) => drop(self.waiting.insert((since + ACKNOWLEDGE_TIMEOUT, token))),
                 None => {}
             }
         }

@@ -106,6 +106,22 @@ async fn output_without_acknowledgement_is_given_up_and_becomes_a_gap() {
     assert!(last.is_some_and(|it| matches!(it.data, ChunkData::Gap(_)) && it.end() == 300_000));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_an_acknowledgement_begins_with_the_last_one() {
+    let (logs, mut done) = Logs::new();
+    logs.push(token(1), Stream::Stdout, b"two parts");
+    logs.finish(token(1), stdout(9));
+    assert_eq!(logs.next().await.len(), 1);
+    let ended = Instant::now();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    logs.acknowledge(&[mark(token(1), 3)]);
+    while done.try_recv().is_err() {
+        drop(tokio::time::timeout(Duration::from_secs(1), logs.next()).await);
+    }
+    let waited = ended.elapsed().saturating_sub(ACKNOWLEDGE_TIMEOUT);
+    assert!((1..=3).contains(&waited.as_secs()), "{waited:?}");
+}
+
 /// Chunks that a worker sends to a server that acknowledges nothing.
 #[tokio::test(start_paused = true)]
 async fn short_lines_fill_the_window_by_their_weight() {
@@ -126,7 +142,7 @@ async fn short_lines_fill_the_window_by_their_weight() {
 }
 
 #[tokio::test]
-async fn invalid_marks_are_ignored() {
+async fn marks_of_unknown_attempts_are_ignored_and_those_beyond_the_end_count_as_the_end() {
     let (logs, mut done) = Logs::new();
     logs.acknowledge(&[mark(token(9), u64::MAX)]);
     logs.push(token(1), Stream::Stdout, b"abc");
@@ -230,6 +246,23 @@ mod in_files {
         output.logs.reconnected();
         output.logs.finish(token(1), stdout(12));
         assert_eq!(output.drain().await.0[0], b"before after");
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_gets_the_finished_lines_before_a_line_that_is_held_back() {
+        let mut output = stored_output();
+        output.write(Stream::Stdout, b"one\nkey=1");
+        output.logs.follow(token(1), &output.dir, 0, &["key=[0-9]+".to_owned()]).expect("followed");
+        let first = output.logs.next().await.remove(0);
+        assert_eq!(first.data, ChunkData::Bytes(b"one\n".to_vec()));
+        let rest = tokio::time::timeout(Duration::from_millis(200), output.logs.next()).await;
+        assert!(rest.is_err(), "the last line is held back until its end is known: {rest:?}");
+        output.logs.reconnected();
+        let again =
+            tokio::time::timeout(Duration::from_secs(10), output.logs.next()).await.expect("sent again");
+        assert_eq!(again[0].data, first.data);
+        output.logs.finish(token(1), stdout(9));
+        assert_eq!(output.drain().await.0[0], b"one\n*****");
     }
 
     #[tokio::test]

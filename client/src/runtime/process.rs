@@ -257,7 +257,7 @@ impl Shared {
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0).spawn()
     }
 
-    /// Records and reports the end. `at` is the time of the shim's record: this worker may have been suspended or down since.
+    /// Records and reports the end. `recorded` is the shim's record, with its time: this worker may have been suspended or down since.
     async fn end(&self, attempt: &Attempt, exit: Exit, recorded: Option<(RecordedInstant, Usage)>) {
         let now = clock::now();
         let at = recorded.map_or(now.up, |(at, _)| at.by_uptime(now));
@@ -315,32 +315,28 @@ impl Shared {
         watcher: Option<ProcessId>,
         program: Option<ProgramState>,
     ) -> Found {
-        let found = match program {
-            Some(ProgramState::Started(program)) if process_id::is_alive(program) => {
-                self.mark_started(attempt);
-                self.config.usage.watch(attempt.token(), &attempt.dir, Source::Process(program));
-                Found::Running {
-                    container: format!("pid {}", program.pid),
-                    at: start_of(&attempt.dir, program),
-                }
-            }
-            // The shim is about to start the program or to record its end, or has recorded it since the directory was read.
-            _ if has_shim(&attempt.dir) || attempt.dir.end().map_or(true, |it| it.is_some()) => {
-                Found::Unknown
-            }
-            None if watcher.is_none() => return Found::Unstarted,
-            _ => {
-                let output = attempt.dir.lengths();
-                return self.restore_ended(
-                    attempt,
-                    AttemptEnd {
-                        exit: Exit::Vanished,
-                        output,
-                        usage: Usage::default(),
-                        at: RecordedInstant::of(clock::now()),
-                    },
-                );
-            }
+        let alive = match program {
+            Some(ProgramState::Started(program)) => Some(program).filter(|it| process_id::is_alive(*it)),
+            _ => None,
+        };
+        // The shim is about to start the program or to record its end, or has recorded it since the directory was read.
+        let shim_may_report = || has_shim(&attempt.dir) || attempt.dir.end().map_or(true, |it| it.is_some());
+        let found = if let Some(alive) = alive {
+            self.mark_started(attempt);
+            self.config.usage.watch(attempt.token(), &attempt.dir, Source::Process(alive));
+            Found::Running { container: format!("pid {}", alive.pid), at: start_of(&attempt.dir, alive) }
+        } else if shim_may_report() {
+            Found::Unknown
+        } else if program.is_none() && watcher.is_none() {
+            return Found::Unstarted;
+        } else {
+            let end = AttemptEnd {
+                exit: Exit::Vanished,
+                output: attempt.dir.lengths(),
+                usage: Usage::default(),
+                at: RecordedInstant::of(clock::now()),
+            };
+            return self.restore_ended(attempt, end);
         };
         let (shared, watched) = (Arc::clone(self), Arc::clone(attempt));
         self.spawn(async move { shared.wait_for_end(&watched).await });
@@ -356,9 +352,9 @@ impl Shared {
 
     fn track(&self, attempt: &Arc<Attempt>) -> bool {
         let mut attempts = self.attempts();
-        let news = !attempts.contains_key(&attempt.token());
+        let is_new = !attempts.contains_key(&attempt.token());
         attempts.entry(attempt.token()).or_insert_with(|| Arc::clone(attempt));
-        news
+        is_new
     }
 
     fn send_event(&self, event: RuntimeEvent) {

@@ -38,13 +38,21 @@ impl ProcessTree {
             usage.disk_written_bytes = add(usage.disk_written_bytes, found.disk_written_bytes);
             resident = add(resident, found.resident_bytes);
             highest = highest.max(found.peak_bytes);
-            let children = read(Path::new(&format!("/proc/{pid}/task/{pid}/children"))).unwrap_or_default();
-            let children = children.split_whitespace().filter_map(|it| it.parse::<u32>().ok());
-            members.extend(children.take(PROCESSES_MAX.saturating_sub(members.len())));
+            let room = PROCESSES_MAX.saturating_sub(members.len());
+            members.extend(children(pid).into_iter().take(room));
         }
         usage.memory_peak_bytes = resident.max(highest);
         (usage, resident)
     }
+}
+
+/// The children of a process. The kernel lists them by the thread that made them.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.take(THREADS_MAX).filter_map(|thread| read(&thread.path().join("children")));
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 fn add(sum: Option<u64>, more: Option<u64>) -> Option<u64> {
@@ -135,6 +143,8 @@ fn own_disk() -> (Option<u64>, Option<u64>) {
 
 /// Processes of one attempt that are read in a sample: each costs three files.
 const PROCESSES_MAX: usize = 64;
+/// The most threads of a process whose children are counted: more would make a sample expensive.
+const THREADS_MAX: usize = 256;
 
 /// Milliseconds of a clock tick, which is the same for user space on every architecture of Linux.
 const MS_PER_TICK: u64 = 10;
@@ -154,6 +164,25 @@ mod tests {
         for other in ["", "7 (a) S", "7 (a) S 1 7 7 0 -1 4194560 96 120 0 0 x 2 400 5", "7 a"] {
             assert_eq!(CpuTimes::of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn children_of_any_thread_are_found() {
+        let (ended, end) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn();
+            let child = child.as_mut().expect("started");
+            tell.send(child.id()).expect("awaited");
+            // The kernel gives the children of a thread that ends to another one.
+            let _ = end.recv();
+            drop(child.stdin.take());
+            child.wait().expect("ended");
+        });
+        let child = told.recv().expect("started");
+        assert!(children(std::process::id()).contains(&child));
+        drop(ended);
+        thread.join().expect("ended");
     }
 
     #[test]

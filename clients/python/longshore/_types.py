@@ -66,16 +66,18 @@ class ConnectionFailed(LongshoreError):
 
 
 class ApiError(LongshoreError):
-    """The server refused a request. `code` is stable; `title`, `detail` and `hint` are for people."""
+    """The server refused a request. `code` is stable; `field` says where; `title`, `detail` and `hint` are for people."""
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: Optional[float] = None) -> None:
         self.status = status
-        self.problem = problem  # The whole document, with `near`, `errors`, `field` and others.
+        self.problem = problem  # The whole document, with `near`, `errors` and others.
         texts = (str(problem.get(key, "")) for key in ("code", "title", "detail", "hint"))
         self.code, self.title, self.detail, self.hint = texts
+        self.field = str(problem.get("field") or "")  # Of the request, such as `labels.owner`; empty if none is at fault.
         self.retry_after = retry_after  # Seconds after which the same request may succeed.
         hint = f"; {self.hint}" if self.hint else ""
-        super().__init__(f"{self.detail or self.title} [{f'{status} {self.code}'.strip()}]{hint}")
+        where = f"{self.field}: " if self.field else ""
+        super().__init__(f"{where}{self.detail or self.title} [{f'{status} {self.code}'.strip()}]{hint}")
 
 
 class EventsGone(ApiError):

@@ -7,7 +7,8 @@ use scheduler::step::{Answer, Rejection};
 
 use super::joins::JOINS_PER_MINUTE;
 use super::refused::{self, FINGERPRINTS_MAX, Fingerprint, InputStatus};
-use super::{Command, Engine, FromSession};
+use super::sessions::RefusedSession;
+use super::{Command, Engine, FromSession, Outbox, ToSession};
 
 /// Inputs that were taken from their inboxes and wait to be stepped, the next one at the end.
 #[derive(Debug, Default)]
@@ -77,14 +78,14 @@ impl Engine {
     fn process_message(&mut self, now: Now, message: FromSession) -> Option<FromSession> {
         match message {
             FromSession::Reported(session, reports) => return self.process_reports(now, session, reports),
-            // Dropping its outbox ends the session.
-            FromSession::Opened { hello, .. } if !self.joins.admits(&hello.secret_hash, now.up) => {
+            FromSession::Opened { hello, outbox, .. } if !self.joins.admits(&hello.secret_hash, now.up) => {
                 tracing::warn!(
                     name = %hello.name,
                     address = hello.address,
                     limit = JOINS_PER_MINUTE,
                     "more new workers than may join in a minute: closed the session, the worker tries again"
                 );
+                refuse(&outbox, RefusedSession::TooManyJoins);
             }
             FromSession::Opened { mut hello, outbox, heard } => {
                 self.prepare(&mut hello);
@@ -95,8 +96,10 @@ impl Engine {
                         self.snapshot_urgent = true;
                     }
                     Admission::NextGroup => return Some(FromSession::Opened { hello, outbox, heard }),
-                    // Dropping its outbox ends the session.
-                    Admission::Reject => log_closed(hello.session),
+                    Admission::Reject => {
+                        log_closed(hello.session);
+                        refuse(&outbox, RefusedSession::ByStore);
+                    }
                 }
                 self.reopen_if_empty();
             }
@@ -132,6 +135,7 @@ impl Engine {
                 Admission::Reject => {
                     // No later report may be acknowledged before this one, so the session ends.
                     log_closed(session);
+                    self.dispatcher.sessions.send(session, ToSession::Refuse(RefusedSession::ByStore));
                     self.session_closed(now, session, Vec::new());
                     return None;
                 }
@@ -216,6 +220,11 @@ fn reject(command: Command) {
         | Command::Limits { .. }
         | Command::AwaitEnd { .. } => {}
     }
+}
+
+fn refuse(outbox: &Outbox, cause: RefusedSession) {
+    // The session may have ended by itself meanwhile.
+    let _ = outbox.send(ToSession::Refuse(cause));
 }
 
 fn log_closed(session: SessionId) {

@@ -83,7 +83,7 @@ impl Engine {
             clock: clock::Watch::new(clock::now()),
         };
         engine.scheduler.begin(engine.next_group);
-        engine.define(definitions);
+        engine.define(clock::now(), definitions);
         let handles = EngineHandles {
             record_writer: engine.writer.record_writer(loaded.epoch),
             remover: engine.writer.remover(loaded.epoch, handle.health()),

@@ -51,7 +51,9 @@ pub use health::Health;
 pub use overrides::OverridesCache;
 pub use rebuild::JobSettings;
 pub(crate) use refused::{RefusedCounts, counts_in as refused_inputs};
-pub use sessions::{FromSession, LastHeard, Outbox, OutboxReceiver, ToSession, Unqueued, WeakOutbox, queue};
+pub use sessions::{
+    FromSession, LastHeard, Outbox, OutboxReceiver, RefusedSession, ToSession, Unqueued, WeakOutbox, queue,
+};
 pub use watch::{JobWatch, JobWatches};
 pub use writer::{RecordWriter, Removal, RemovalStep, Remover};
 
@@ -84,6 +86,9 @@ pub enum EngineError {
     /// Another epoch writes.
     #[error("another server has taken over this store")]
     EpochReplaced(#[source] CommitError),
+    /// The thread that writes has panicked.
+    #[error("the store's thread has ended by a fault of its own; nothing is written any more")]
+    StoreThreadEnded,
     /// The system gives no thread.
     #[error("cannot start a thread of the engine")]
     Thread(#[source] std::io::Error),
@@ -170,7 +175,7 @@ impl Engine {
             let has_room = self.has_room();
             tokio::select! {
                 result = self.writer.committed(), if self.under_way.is_some() => {
-                    result.map_err(EngineError::EpochReplaced)?;
+                    result?;
                     self.perform_under_way();
                     continue;
                 }
@@ -205,7 +210,7 @@ impl Engine {
         while self.under_way.is_some() || !self.open.is_empty() {
             self.hand_over();
             if self.under_way.is_some() {
-                self.writer.committed().await.map_err(EngineError::EpochReplaced)?;
+                self.writer.committed().await?;
                 self.perform_under_way();
             }
         }
@@ -275,7 +280,7 @@ impl Engine {
                 self.dispatcher.events.learn(definition.revision, &definition.name);
                 self.step(now, Input::Learn(definition));
             }
-            Command::Define { definitions } => self.define(&definitions),
+            Command::Define { definitions } => self.define(now, &definitions),
         }
     }
 
@@ -309,11 +314,11 @@ impl Engine {
         self.step(now, Input::Tick);
     }
 
-    fn define(&mut self, definitions: &Definitions) {
+    fn define(&mut self, now: Now, definitions: &Definitions) {
         self.open.definitions.extend(definitions.iter().map(|entry| entry.stored.clone()));
         self.notify = definitions.notify_rules();
         let current = definitions.iter().map(|entry| entry.definition.clone()).collect();
-        self.step(clock::now(), Input::Define(current));
+        self.step(now, Input::Define(current));
     }
 
     fn step(&mut self, now: Now, input: Input) {

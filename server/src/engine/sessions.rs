@@ -41,6 +41,17 @@ pub enum ToSession {
     Enqueue(Vec<Grant>),
     /// Send nothing more, and close.
     Close(CloseReason),
+    /// Send nothing more, and close: the engine takes no message of this session.
+    Refuse(RefusedSession),
+}
+
+/// The cause for which the engine ends a session whose messages the scheduler never sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedSession {
+    /// More new workers have joined in the last minute than may.
+    TooManyJoins,
+    /// The store has refused the changes of its message twice.
+    ByStore,
 }
 
 /// Messages that may wait for a worker that does not read. Its slots, its backlog and its own reports bound them otherwise: this many mean

@@ -16,6 +16,7 @@ use scheduler::step::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::EngineError;
 use super::health::Health;
 use super::refused::{GroupFingerprints, Refused};
 use super::refused_group;
@@ -152,15 +153,13 @@ impl StoreWriter {
     /// Waits until the group under way is durable.
     ///
     /// # Errors
-    /// Only what the engine has to deal with: another epoch writes, or the process is about to end.
+    /// Another epoch writes, or the thread has panicked.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
-    pub(super) async fn committed(&mut self) -> Result<(), CommitError> {
-        self.committed
-            .recv()
-            .await
-            .unwrap_or_else(|| Err(CommitError::Refused("the store's thread has ended".into())))
+    pub(super) async fn committed(&mut self) -> Result<(), EngineError> {
+        let committed = self.committed.recv().await.ok_or(EngineError::StoreThreadEnded)?;
+        committed.map_err(EngineError::EpochReplaced)
     }
 
     /// Lets the store finish and closes it.

@@ -101,7 +101,7 @@ impl SegmentSet {
         let mut sealed = sealed?;
         let active = match last {
             Some(number) => Active::recover(directory, number, &mut sealed, unsynced)?,
-            None => Active::begin(directory, 1)?,
+            None => Active::open_or_create(directory, 1)?,
         };
         Ok(Self {
             directory: directory.to_owned(),
@@ -195,7 +195,7 @@ impl SegmentSet {
     pub(super) fn prepare_rollover(&self) -> Result<Rollover, LogsError> {
         let full = &self.active;
         let sealed = seal(&self.directory, full.number, full.bytes, &full.contents)?;
-        Ok(Rollover { sealed, next: Active::begin(&self.directory, full.number + 1)? })
+        Ok(Rollover { sealed, next: Active::open_or_create(&self.directory, full.number + 1)? })
     }
 
     /// Makes the prepared segment the active one.
@@ -241,7 +241,7 @@ pub(super) struct DetachedSegment {
 }
 
 impl DetachedSegment {
-    /// The index goes first: it can be made again from its segment, and without one it would be there for ever.
+    /// The index goes first: it can be made again from its segment, and nothing would ever delete an index without one.
     pub(super) fn delete(self) -> Result<(), LogsError> {
         for path in [self.index, self.segment] {
             fs::remove_file(&path).map_err(|error| failed("delete", &path, error))?;
@@ -251,7 +251,7 @@ impl DetachedSegment {
 }
 
 impl Active {
-    fn begin(directory: &Path, number: u64) -> Result<Self, LogsError> {
+    fn open_or_create(directory: &Path, number: u64) -> Result<Self, LogsError> {
         let path = segment_path(directory, number);
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| failed("make", &path, error))?;
@@ -270,7 +270,7 @@ impl Active {
         unsynced: Unsynced,
     ) -> Result<Self, LogsError> {
         let path = segment_path(directory, number);
-        let mut active = Self::begin(directory, number)?;
+        let mut active = Self::open_or_create(directory, number)?;
         let found = Scan::of(&active.file).map_err(|error| failed("read", &path, error))?;
         // A process that ends in the middle of a write leaves the beginning of a record, which is shorter than it says.
         if found.is_damaged_inside() || (unsynced == Unsynced::Kept && found.ends_with_damage()) {
@@ -280,7 +280,7 @@ impl Active {
             );
             let (bytes, kept) = (found.bytes, accepted_records(directory, found, sealed, unsynced)?);
             sealed.push(seal(directory, number, bytes, &kept)?);
-            return Self::begin(directory, number + 1);
+            return Self::open_or_create(directory, number + 1);
         }
         if found.bytes > found.end {
             tracing::info!(file = %path.display(), bytes = found.bytes - found.end, "cut off a half-written record; its worker sends it again");

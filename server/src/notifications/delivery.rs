@@ -223,19 +223,30 @@ impl Delivery {
     /// # Errors
     /// [`SendRefusal::NotRecorded`].
     pub async fn make_due(&self, groups: Vec<UnsentGroup>) -> Result<MadeDue, SendRefusal> {
-        let target = |group: &UnsentGroup| self.find_target(&group.definition, &group.target);
-        let receivers: Vec<_> = groups.iter().filter_map(target).map(|(_, target)| target).collect();
-        let (groups, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| target(group).is_some());
-        let count = |groups: &[UnsentGroup], state| {
-            groups.iter().filter(|group| group.state == state).map(|group| group.count).sum()
+        let (mut receivers, mut with_target, mut without_target) = (Vec::new(), Vec::new(), 0);
+        for group in groups {
+            match self.find_target(&group.definition, &group.target) {
+                Some((_, target)) => {
+                    receivers.push(target);
+                    with_target.push(group);
+                }
+                None => without_target += group.count,
+            }
+        }
+        let count = |state| {
+            with_target
+                .iter()
+                .filter(|group| group.state == state)
+                .map(|group: &UnsentGroup| group.count)
+                .sum()
         };
         let made_due = MadeDue {
-            waiting: count(&groups, NotificationState::Waiting),
-            failed: count(&groups, NotificationState::Failed),
-            without_target: rest.iter().map(|group| group.count).sum(),
+            waiting: count(NotificationState::Waiting),
+            failed: count(NotificationState::Failed),
+            without_target,
         };
-        if !groups.is_empty() {
-            if !self.record(NotificationChange::MakeDue(groups, clock::now().utc)).await {
+        if !with_target.is_empty() {
+            if !self.record(NotificationChange::MakeDue(with_target, clock::now().utc)).await {
                 return Err(SendRefusal::NotRecorded);
             }
             for target in receivers {

@@ -297,14 +297,14 @@ impl Reloader {
     /// A reload of this text would be refused.
     pub async fn propose(&self, text: JobsText) -> Result<Proposed, ReloadError> {
         let _turn = self.turn.lock().await;
-        let (definitions, warnings) = self.read(Source::Proposed(text), None).await?;
+        let NewSet { definitions, warnings, .. } = self.read(Source::Proposed(text), None).await?;
         Ok(Proposed { warnings, current: self.catalogue.current(), definitions })
     }
 
     async fn replace(&self, expected: Option<Revision>) -> Result<Reloaded, ReloadError> {
-        let (definitions, mut warnings) = self.read(Source::File, expected).await?;
+        let NewSet { definitions, mut warnings, text } = self.read(Source::File, expected).await?;
         let pauses = &self.engine.snapshot().pauses;
-        warnings.extend(pauses::of_removed(&self.catalogue.current(), &definitions, pauses));
+        warnings.extend(pauses::lost(&self.catalogue.current(), &definitions, pauses));
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
@@ -313,18 +313,24 @@ impl Reloader {
         self.engine.define(Arc::new(definitions.clone()))?;
         self.catalogue.replace(definitions);
         self.loaded.notify_one();
+        self.keep(text).await;
         Ok(reloaded)
     }
 
-    /// Reads definitions under the present policy. Returns them with the warnings, each with its position. A set of another revision than the
-    /// expected one is refused.
-    async fn read(
-        &self,
-        source: Source,
-        expected: Option<Revision>,
-    ) -> Result<(Definitions, Vec<String>), ReloadError> {
+    /// Keeps a copy of the files that are in force, for a start with faulty ones. After a crash before this, the copy of the set before is
+    /// there, which is valid, too.
+    async fn keep(&self, text: JobsText) {
+        let Some(data_dir) = self.data_dir.clone() else { return };
+        let file = self.jobs_file.clone();
+        let keep = move || accepted::keep(&data_dir, &file, &text);
+        if let Err(error) = tokio::task::spawn_blocking(keep).await {
+            tracing::error!(%error, "no copy of the jobs files is kept for a start with faulty ones");
+        }
+    }
+
+    /// Reads definitions under the present policy. A set of another revision than the expected one is refused.
+    async fn read(&self, source: Source, expected: Option<Revision>) -> Result<NewSet, ReloadError> {
         let (file, environment) = (self.jobs_file.clone(), self.environment_source());
-        let kept_in = self.data_dir.clone().filter(|_| matches!(source, Source::File));
         let read = move || {
             let (environment, policy) = environment()?;
             let loaded = match source {
@@ -342,14 +348,19 @@ impl Reloader {
             if expected.is_some_and(|expected| expected != found) {
                 return Err(ReloadError::UnexpectedNew { found });
             }
-            // Before the definitions are in force: a crash in between leaves a copy that is valid, too.
-            if let Some(data_dir) = kept_in {
-                accepted::keep(&data_dir, &file, &text);
-            }
-            Ok((definitions, warnings))
+            Ok(NewSet { definitions, warnings, text })
         };
         tokio::task::spawn_blocking(read).await?
     }
+}
+
+/// Definitions that were read, and may come into force.
+struct NewSet {
+    definitions: Definitions,
+    /// Each with its position.
+    warnings: Vec<String>,
+    /// The text of the files.
+    text: JobsText,
 }
 
 /// The source of definitions.

@@ -16,7 +16,7 @@ use super::secrets::SessionSecrets;
 use super::session_log::SessionLog;
 use super::unsent::UnsentAttempts;
 use crate::clock;
-use crate::engine::ToSession;
+use crate::engine::{RefusedSession, ToSession};
 use crate::listener::ConnectionPermit;
 use crate::own_variables::with_own_variables;
 
@@ -97,6 +97,10 @@ impl Orders {
                 }
                 ToSession::Close(reason) => {
                     state = SessionState::Close(self.close_for(reason));
+                    break;
+                }
+                ToSession::Refuse(cause) => {
+                    state = SessionState::Close(close_for_refused(cause));
                     break;
                 }
                 ToSession::Enqueue(_) => {}
@@ -209,6 +213,16 @@ impl Orders {
             CloseReason::Unanswered(token) => close::UNANSWERED
                 .with_reason(format_args!("job {} was enqueued twice as attempt {}", token.job, token.fence)),
         }
+    }
+}
+
+fn close_for_refused(cause: RefusedSession) -> Close {
+    match cause {
+        RefusedSession::TooManyJoins => {
+            close::RATE_LIMITED.with_reason("more new workers than may join in a minute; try again")
+        }
+        RefusedSession::ByStore => close::INTERNAL_ERROR
+            .with_reason("the store refused the changes of this message twice; the server's log says more"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longshore_server::catalogue::Definitions;
 use longshore_server::clock;
-use longshore_server::engine::{FromSession, LastHeard, OutboxReceiver, ToSession, queue};
+use longshore_server::engine::{FromSession, LastHeard, OutboxReceiver, RefusedSession, ToSession, queue};
 use longshore_server::store::Archive as _;
 use protocol::{Incarnation, JobId, Order, SessionId, VERSIONS, WorkerId};
 use scheduler::explain::{Obstacle, PlacementVerdict};
@@ -39,6 +39,21 @@ async fn joins_and_operations_are_visible_with_their_answer() {
             assert_eq!(cordoned(), Some(shown), "worker {number}");
         }
     }
+    engine.stop().await;
+}
+
+/// The rule: ten thousand new workers a minute.
+#[tokio::test]
+async fn a_worker_too_many_in_a_minute_is_told_so() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = RunningEngine::start(data.path(), &Definitions::new(Vec::new()));
+    let mut last = None;
+    for number in 1..=10_001 {
+        last = Some(open_session(&engine, number).await);
+    }
+    let mut said = Vec::new();
+    timeout(WAIT_TIMEOUT, last.unwrap().take(&mut said, 1)).await.unwrap();
+    assert!(matches!(said[0], ToSession::Refuse(RefusedSession::TooManyJoins)), "{said:?}");
     engine.stop().await;
 }
 
@@ -95,22 +110,30 @@ async fn start_with_job(data: &Path) -> RunningEngine {
 
 /// A worker that is welcome.
 async fn connect(engine: &RunningEngine, number: u64) -> OutboxReceiver {
-    let (outbox, mut inlet) = queue();
-    let heard = LastHeard::at(clock::now().up);
-    let opened = FromSession::Opened { hello: Box::new(hello(number)), outbox, heard };
-    engine.sessions.inbox.send(opened).await.unwrap();
+    let mut inlet = open_session(engine, number).await;
     let mut said = Vec::new();
     timeout(WAIT_TIMEOUT, inlet.take(&mut said, 1)).await.unwrap();
     assert!(matches!(said[0], ToSession::Order(Order::Welcome(_))), "{said:?}");
     inlet
 }
 
+/// The Hello of a new worker.
+async fn open_session(engine: &RunningEngine, number: u64) -> OutboxReceiver {
+    let (outbox, inlet) = queue();
+    let heard = LastHeard::at(clock::now().up);
+    let opened = FromSession::Opened { hello: Box::new(hello(number)), outbox, heard };
+    engine.sessions.inbox.send(opened).await.unwrap();
+    inlet
+}
+
 fn hello(number: u64) -> Connected {
+    let mut secret_hash = [0; 32];
+    secret_hash[..8].copy_from_slice(&number.to_le_bytes());
     Connected {
         resources: Default::default(),
         session: SessionId(number),
         name: format!("w{number}").into(),
-        secret_hash: [u8::try_from(number).unwrap(); 32],
+        secret_hash,
         cluster: None,
         rejoin: false,
         incarnation: Incarnation(1),

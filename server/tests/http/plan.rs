@@ -72,7 +72,7 @@ async fn a_plan_warns_of_a_paused_schedule_whose_rule_changes() {
     server.snapshot.send_replace(Arc::new(facts));
     let warnings = plan(&server, &changed).await["warnings"].clone();
     let text = warnings[0].as_str().unwrap_or_default();
-    assert!(text.starts_with(&format!("report: the paused schedule {id} would be gone")), "{warnings}");
+    assert!(text.starts_with(&format!("report: the paused schedule {id} goes")), "{warnings}");
     for same in [PRESENT, &PRESENT.replace(", schedule: {cron: '0 2 * * *'}", "")] {
         assert_eq!(plan(&server, same).await["warnings"], json!([]), "nothing takes its place");
     }

@@ -79,6 +79,20 @@ async fn a_retry_uses_the_current_definition_unless_the_original_is_asked_for() 
     other.is_problem(400, "invalid_query");
 }
 
+/// What the present definition forbids is forbidden for jobs of its earlier revisions, too.
+#[tokio::test]
+async fn changes_of_an_original_revision_are_bound_by_the_present_definition() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().end(1, State::Failed, 1);
+    reload(&server, "{resize: {image: resize:2, allow: []}}").await;
+    for query in ["", "?revision=original"] {
+        let path = format!("/api/jobs/1/retry{query}");
+        server.post(&path, r#"{"args":["--force"]}"#).await.is_problem(422, "override_not_allowed");
+        assert_eq!(server.post(&path, "{}").await.status, 201, "{query}");
+    }
+}
+
 #[tokio::test]
 async fn the_body_of_a_retry_is_laid_over_the_overrides_of_the_job() {
     let server = Server::start().await;

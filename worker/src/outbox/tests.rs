@@ -95,6 +95,18 @@ fn acknowledgement_of_an_unsent_report_is_ignored() {
 }
 
 #[test]
+fn a_position_that_no_report_can_have_acknowledges_nothing() {
+    let mut outbox = Outbox::default();
+    outbox.starting(token(1));
+    outbox.pack(core::iter::empty());
+    frames(&mut outbox);
+
+    outbox.resume(ReportNo(u64::MAX), |_| panic!("the server cannot know it"));
+
+    assert!(matches!(&frames(&mut outbox)[..], [Report::Starting(it)] if it.first == ReportNo(1)));
+}
+
+#[test]
 fn an_acknowledgement_beyond_the_last_number_does_no_harm() {
     let mut outbox = Outbox::default();
     outbox.starting(token(1));

@@ -27,7 +27,7 @@ use worker::step::Launch;
 
 use self::conclude::{CliExit, Conclusion};
 use self::outcome::{
-    AttemptOutcome, command_line, end_without_image, name_delay, not_started, unavailable,
+    AttemptOutcome, NotRun, command_line, end_without_image, name_delay, not_started, unavailable,
     wants_another_image,
 };
 use super::DockerContext;
@@ -227,69 +227,78 @@ impl Attempt {
     async fn start_and_wait(&self, shared: &Arc<DockerContext>, membership: Membership) -> AttemptOutcome {
         let (mut tries, mut name_tries, mut problem) = (0, 0, String::new());
         while tries < TRIES {
-            // Nothing is fetched for an invalid definition.
-            if let Err(invalid) = command_line(&self.launch, membership, false) {
-                return not_started(StartFailure::Definition, invalid.to_string());
-            }
-            let mut stopping = self.stopping.subscribe();
-            let image = tokio::select! {
-                biased;
-                _ = stopping.wait_for(Option::is_some) => return not_started(StartFailure::Stopped, "stopped before it started".into()),
-                () = self.withdrawn.notified() => return AttemptOutcome::Withdrawn,
-                image = self.ensure_image(shared) => image,
-            };
-            match image {
-                Ok(()) => {}
-                Err(PullError::Failed(failure)) => return end_without_image(failure),
-                Err(PullError::Engine(error)) => return unavailable(&error),
-            }
-            self.progress(shared, Phase::Starting);
-            let (launch, gives_gpus) = match self.complete_launch(shared).await {
-                Ok(complete) => complete,
-                Err(end) => return end,
-            };
-            if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
-                return not_started(StartFailure::Stopped, "stopped before it started".into());
-            }
-            // The deadline counts from here.
-            let line = match command_line(&launch, membership, gives_gpus) {
-                Ok(line) => line,
-                Err(invalid) => return not_started(StartFailure::Definition, invalid.to_string()),
-            };
-            let before = self.lengths().await;
-            let cli_exit = match self.run_cli(shared, &line).await {
-                Ok(code) => self.cli_exit(code, before).await,
-                Err(RunError::Call(error)) => return unavailable(&error),
-                Err(error @ RunError::CommandLine(_)) => {
-                    return not_started(StartFailure::Definition, error_chain(&error));
-                }
-            };
-            problem = match self.determine_end(shared, cli_exit).await {
-                Conclusion::NameTaken(_) if name_tries < NAME_TRIES => {
+            match self.try_start(shared, membership).await {
+                Err(outcome) => return outcome,
+                Ok(NotRun::NameTaken(_)) if name_tries < NAME_TRIES => {
                     sleep(name_delay(name_tries)).await;
                     name_tries += 1;
-                    continue;
                 }
-                Conclusion::NameTaken(why) => {
+                Ok(NotRun::NameTaken(why)) => {
                     return AttemptOutcome::Refused { cause: ReleaseCause::RuntimeUnavailable, why };
                 }
-                Conclusion::Retry(why) | Conclusion::NeverStarted(why) => why,
-                Conclusion::Ended(end) => match wants_another_image(end) {
-                    Ok(why) => {
-                        shared.images.forget(&self.launch.spec);
-                        why
-                    }
-                    Err(end) => return end,
-                },
-            };
-            // Nothing has run, so the output is Docker's own. It must not appear as output of the next try.
-            let dir = self.dir.clone();
-            super::run_blocking(move || dir.cut_output(before)).await;
-            tries += 1;
+                Ok(NotRun::Other(why)) => {
+                    problem = why;
+                    tries += 1;
+                }
+            }
         }
         // The image that was pulled for this platform is for another one: the registry has none for this.
         let is_wrong_platform = images::is_for_another_platform(&problem);
         not_started(if is_wrong_platform { StartFailure::Pull } else { StartFailure::Host }, problem)
+    }
+
+    /// Starts the container once and waits for its end. Returns the reason if nothing has run, and another try may succeed.
+    ///
+    /// # Errors
+    /// The outcome of the attempt, if it is over.
+    async fn try_start(
+        &self,
+        shared: &Arc<DockerContext>,
+        membership: Membership,
+    ) -> Result<NotRun, AttemptOutcome> {
+        let wrong_definition = |why: String| not_started(StartFailure::Definition, why);
+        let stopped = || not_started(StartFailure::Stopped, "stopped before it started".into());
+        // Nothing is fetched for an invalid definition.
+        command_line(&self.launch, membership, false)
+            .map_err(|invalid| wrong_definition(invalid.to_string()))?;
+        let mut stopping = self.stopping.subscribe();
+        let image = tokio::select! {
+            biased;
+            _ = stopping.wait_for(Option::is_some) => return Err(stopped()),
+            () = self.withdrawn.notified() => return Err(AttemptOutcome::Withdrawn),
+            image = self.ensure_image(shared) => image,
+        };
+        image.map_err(|error| match error {
+            PullError::Failed(failure) => end_without_image(failure),
+            PullError::Engine(error) => unavailable(&error),
+        })?;
+        self.progress(shared, Phase::Starting);
+        let (launch, gives_gpus) = self.complete_launch(shared).await?;
+        if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
+            return Err(stopped());
+        }
+        // The deadline counts from here.
+        let line = command_line(&launch, membership, gives_gpus)
+            .map_err(|invalid| wrong_definition(invalid.to_string()))?;
+        let before = self.lengths().await;
+        let code = self.run_cli(shared, &line).await.map_err(|error| match error {
+            RunError::Call(error) => unavailable(&error),
+            error @ RunError::CommandLine(_) => wrong_definition(error_chain(&error)),
+        })?;
+        let cli_exit = self.cli_exit(code, before).await;
+        let why = match self.determine_end(shared, cli_exit).await {
+            Conclusion::NameTaken(why) => return Ok(NotRun::NameTaken(why)),
+            Conclusion::Retry(why) | Conclusion::NeverStarted(why) => why,
+            Conclusion::Ended(end) => {
+                let why = wants_another_image(end)?;
+                shared.images.forget(&self.launch.spec);
+                why
+            }
+        };
+        // Nothing has run, so the output is Docker's own. It must not appear as output of the next try.
+        let dir = self.dir.clone();
+        super::run_blocking(move || dir.cut_output(before)).await;
+        Ok(NotRun::Other(why))
     }
 
     /// Runs the CLI and returns its exit code; `None` if it was killed.

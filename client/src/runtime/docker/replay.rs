@@ -145,7 +145,7 @@ struct OutputFile {
     /// Samples of the part that came before any loss.
     known: FileSamples,
     /// Up to this offset the file holds original output, without the CLI's own message.
-    first_time: u64,
+    original_until: u64,
     place: LogPosition,
 }
 
@@ -157,29 +157,30 @@ impl OutputFile {
         let base = replayed.map_or(0, |it| of(it.from, stream) + of(it.missing, stream));
         let is_cut = replayed.is_some_and(|it| of(it.missing, stream) > 0);
         // The CLI's message about a dead daemon is in the file and not in the log.
-        let said = if stream == Stream::Stderr {
+        let stderr_tail = if stream == Stream::Stderr {
             bytes_before(&file, from, CLI_DEATH_MESSAGE_BYTES_MAX)
         } else {
             Ok(Vec::new())
         };
-        let foreign = cli_death_message_len(&said.unwrap_or_default());
-        let first_time = from.saturating_sub(foreign);
+        let cli_message_length = cli_death_message_len(&stderr_tail.unwrap_or_default());
+        let original_until = from.saturating_sub(cli_message_length);
         let acknowledged = of(dir.progress().map_err(other)?.acknowledged, stream);
         let kept = acknowledged - acknowledged % FREED_BYTES;
-        let known = match () {
-            () if is_cut && length > base => FileSamples::read(&file, kept.max(base), length, length - base),
-            () if is_cut || length == from => FileSamples::read(&file, kept, first_time, first_time),
-            () if foreign > 0 => {
-                FileSamples::read(&file, kept.max(from), length, length.saturating_sub(foreign))
-            }
-            () => FileSamples::read(&file, kept, length, length),
+        let known = if is_cut && length > base {
+            FileSamples::read(&file, kept.max(base), length, length - base)
+        } else if is_cut || length == from {
+            FileSamples::read(&file, kept, original_until, original_until)
+        } else if cli_message_length > 0 {
+            FileSamples::read(&file, kept.max(from), length, length.saturating_sub(cli_message_length))
+        } else {
+            FileSamples::read(&file, kept, length, length)
         };
-        Ok(Self { stream, file, known: known?, first_time, place: LogPosition::After(0) })
+        Ok(Self { stream, file, known: known?, original_until, place: LogPosition::After(0) })
     }
 
     /// `true` if the file holds these bytes of the log at this offset.
     fn holds(&self, at: u64, bytes: &[u8]) -> io::Result<bool> {
-        if at + bytes.len() as u64 > self.first_time {
+        if at + bytes.len() as u64 > self.original_until {
             return Ok(true);
         }
         let mut known = vec![0; bytes.len()];

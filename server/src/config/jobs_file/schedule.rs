@@ -1,5 +1,7 @@
 //! The keys about time: `schedule`, `overlap`, `catch_up` and their limits.
 
+mod catch_up;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,6 @@ use std::time::Duration;
 use protocol::Timestamp;
 use protocol::container::Overrides;
 use scheduler::params::Params;
-use scheduler::schedule::catch_up::CatchUp;
 use scheduler::schedule::{
     CronError, Crowding, DERIVED_PREFIX, JITTER_MAX, Oddity, Overlap, Rule, RuleError, Schedule, Timetable,
     Zone,
@@ -48,24 +49,10 @@ pub(super) fn read(
     let overlap = overlap.unwrap_or_default();
     let checker = Checker::new(params);
     let context = Context { name, now: clock::now().utc, checker: &checker };
-    let standard = CatchUp::default();
-    let mode = scope.find("catch_up").and_then(|node| reader.choice(node, &keys::time::CATCH_UPS));
-    let window = scope
-        .find("catch_up_window")
-        .and_then(|node| reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX));
-    let limit =
-        scope.find("catch_up_limit").and_then(|node| reader.integer(node, keys::time::CATCH_UP_LIMITS));
     let rules = scope.find("schedule").map(|node| schedules(node, &context, reader)).unwrap_or_default();
     let (origins, schedules): (Vec<Origin>, Vec<Schedule>) = rules.into_iter().unzip();
-    let timetable = Timetable {
-        schedules,
-        overlap,
-        catch_up: CatchUp {
-            mode: mode.unwrap_or(standard.mode),
-            window: window.unwrap_or(standard.window),
-            limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(standard.limit),
-        },
-    };
+    let timetable = Timetable { schedules, overlap, catch_up: catch_up::read(scope, reader) };
+    catch_up::warn_of_overlap(&timetable, scope, reader);
     let timeout = Timeout { limit: timeout, node: scope.find("timeout") };
     warn_of_skipped_slots(&timetable, &origins, timeout, context.now, reader);
     timetable

@@ -45,7 +45,7 @@ use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
 use keys::{fingerprint_text, key_of};
 use selection::Selection;
-use verb::{Verb, names_a_filter};
+use verb::{Verb, has_parameter, names_a_filter};
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -67,6 +67,12 @@ pub(crate) async fn not_an_id() -> Problem {
     Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
 }
 
+/// A command to the engine about one job.
+enum JobCommand {
+    Cancel,
+    Release,
+}
+
 /// The effect of an operation on one job.
 enum Effect {
     /// The operation is complete; the job is in this state.
@@ -81,13 +87,15 @@ enum Effect {
 
 async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let (text, _held) = body::submission(&state.body_budget, &parts.headers, body).await?;
+    let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let has_filter = parts.uri.query().is_some_and(|query| names_a_filter(query, verb));
     let names_jobs =
         || serde_json::from_slice::<serde_json::Value>(&text).is_ok_and(|body| body.get("ids").is_some());
     if !has_filter && !names_jobs() {
-        let is_counted = parts.uri.query().is_some_and(|query| query.contains("dry_run"));
-        if !is_counted && state.services.catalogue.current().find(verb.name()).is_some() {
+        let is_dry_run = parts.uri.query().is_some_and(|query| has_parameter(query, "dry_run"));
+        if !is_dry_run && state.services.catalogue.current().find(verb.name()).is_some() {
+            // The submission reserves memory for its body itself.
+            drop(held);
             let request = Request::from_parts(parts, text.into());
             return submit::one(state, Name(verb.name().to_owned()), request).await;
         }
@@ -177,6 +185,8 @@ pub(crate) async fn cancel_batch(
 enum Detail {
     /// Counts, and the first refusals.
     Counts,
+    /// The same for jobs that had not ended when they were selected.
+    OfLiveJobs,
     /// Also the effect on each job.
     EachJob,
 }
@@ -242,11 +252,12 @@ impl Operation {
         if self.verb == Verb::Retry {
             chosen = self.to_retry(chosen, filter).await?;
         }
-        let count = chosen.len() as u64;
+        result.matched += chosen.len() as u64;
         if !result.dry_run {
-            self.apply(chosen, result, Detail::Counts).await?;
+            let selects_ended = filter.states.iter().any(|state| state.has_ended());
+            let detail = if selects_ended { Detail::Counts } else { Detail::OfLiveJobs };
+            self.apply(chosen, result, detail).await?;
         }
-        result.matched += count;
         Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
     }
 
@@ -268,9 +279,18 @@ impl Operation {
         });
         let mut effects = effects.buffered(AT_ONCE);
         while let Some((job, effect)) = effects.next().await {
+            // It was to end, and has ended by itself since it was read.
+            let is_over = |problem: &Problem| problem.code() == Code::AlreadyFinished;
+            if self.verb == Verb::Cancel
+                && detail == Detail::OfLiveJobs
+                && effect.as_ref().is_err_and(is_over)
+            {
+                result.matched -= 1;
+                continue;
+            }
             let effect = match effect {
                 // Without the effect on each job, the answer could not say that no job was made.
-                Ok(Effect::Existing(other)) if detail == Detail::Counts => {
+                Ok(Effect::Existing(other)) if detail != Detail::EachJob => {
                     Err(Rejection::Duplicate { job: Some(other) }.into())
                 }
                 effect => effect,
@@ -322,7 +342,7 @@ impl Operation {
 
     async fn cancel(&self, job: JobId) -> Result<Effect, Problem> {
         check_scope(&self.state, job).await?;
-        match self.ask_engine(job).await? {
+        match self.ask_engine(job, JobCommand::Cancel).await? {
             Answer::CancelRequested { state } if state.has_ended() => Ok(Effect::Done(state)),
             Answer::CancelRequested { state } => Ok(Effect::Stopping(state)),
             Answer::Rejected(Rejection::NotLive) => {
@@ -339,7 +359,7 @@ impl Operation {
 
     async fn release(&self, job: JobId) -> Result<Effect, Problem> {
         check_scope(&self.state, job).await?;
-        match self.ask_engine(job).await? {
+        match self.ask_engine(job, JobCommand::Release).await? {
             Answer::Done => Ok(Effect::Done(find(&self.state, job).await?.row.state)),
             Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),
             Answer::Rejected(rejection) => Err(rejection.into()),
@@ -361,14 +381,13 @@ impl Operation {
         }
     }
 
-    /// Cancels or releases a job. Tries again while the inbox of the engine is full.
-    async fn ask_engine(&self, job: JobId) -> Result<Answer, Problem> {
+    /// Sends a command to the engine, again while its inbox is full.
+    async fn ask_engine(&self, job: JobId, command: JobCommand) -> Result<Answer, Problem> {
         let engine = &self.state.services.engine;
         for _ in 0..ASKS_MAX {
-            let answer = match self.verb {
-                Verb::Release => engine.release(job, self.by.clone()).await,
-                // A retry submits a job instead.
-                Verb::Cancel | Verb::Retry => engine.cancel(job, self.by.clone()).await,
+            let answer = match command {
+                JobCommand::Cancel => engine.cancel(job, self.by.clone()).await,
+                JobCommand::Release => engine.release(job, self.by.clone()).await,
             };
             match answer {
                 Ok(answer) => return Ok(answer),

@@ -15,8 +15,6 @@ use axum::extract::{Request, State};
 use bytes::Bytes;
 use scheduler::definition::Definition;
 use scheduler::params::Param;
-use scheduler::pauses::PauseTarget;
-use scheduler::schedule::Schedule;
 use scheduler::snapshot::Snapshot;
 use serde_json::{Map, Value};
 
@@ -140,7 +138,6 @@ fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
         match differences(old, new) {
             keys if keys.is_empty() => plan.unchanged += 1,
             keys => {
-                plan.warnings.extend(lost_pauses(&old.definition, &new.definition, snapshot));
                 plan.changed.push(ChangedDefinition {
                     definition: coming(new, &waiting, snapshot),
                     from_revision: old.definition.revision.to_string(),
@@ -150,32 +147,10 @@ fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
             }
         }
     }
-    plan.warnings.extend(pauses::of_removed(&current, &definitions, &snapshot.pauses));
+    plan.warnings.extend(pauses::lost(&current, &definitions, &snapshot.pauses));
     let gone = current.iter().filter(|old| definitions.find(&old.definition.name).is_none());
     plan.removed = gone.map(|old| planned(old, &waiting)).collect();
     plan
-}
-
-/// Warnings of paused schedules that would be gone while others come. Without `id` a changed rule is another schedule, which is not paused.
-fn lost_pauses(old: &Definition, new: &Definition, snapshot: &Snapshot) -> Vec<String> {
-    let (before, after) = (&old.timetable.schedules, &new.timetable.schedules);
-    let is_in = |schedules: &[Schedule], id| schedules.iter().any(|schedule| schedule.id == id);
-    if after.iter().all(|schedule| is_in(before, schedule.id.clone())) {
-        return Vec::new();
-    }
-    let name: Arc<str> = old.name.as_str().into();
-    let gone = before.iter().filter(|schedule| !is_in(after, schedule.id.clone()));
-    let paused = gone.filter(|schedule| {
-        snapshot.pauses.contains(&PauseTarget::Schedule(name.clone(), schedule.id.clone()))
-    });
-    let warn = |schedule: &Schedule| {
-        format!(
-            "{name}: the paused schedule {} would be gone, and its pause does not hold for the rule in its place: \
-             pause the definition first, or the new schedule after the reload",
-            schedule.id
-        )
-    };
-    paused.map(warn).collect()
 }
 
 fn planned(entry: &Entry, waiting: &Waiting<'_>) -> PlannedDefinition {

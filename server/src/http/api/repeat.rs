@@ -54,6 +54,11 @@ pub(crate) async fn repeat_of(
         None => None,
     };
     let members = members::repeated(state, &record.row, members).await?;
+    if let Some(present) =
+        definitions.find(&record.row.definition).filter(|_| revision == RevisionChoice::Original)
+    {
+        submission::check_changes(&present.definition, &changes)?;
+    }
     let checker = Checker::new(&definition.submission.params);
     // The workers that the earlier job asked for may be gone: it is repeated as it was.
     worker_names::check(state, &changes.job).await?;

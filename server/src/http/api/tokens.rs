@@ -41,9 +41,10 @@ pub(crate) struct TokenRequest {
     name: String,
     /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
     role: String,
-    /// Names and patterns of the definitions that it is for; empty: all.
+    /// Names and patterns of the definitions that it is for, at least one; absent: all.
     #[serde(default)]
-    definitions: Vec<String>,
+    #[schema(min_items = 1, max_items = 100)]
+    definitions: Option<Vec<String>>,
     /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
     #[serde(default)]
     #[schema(format = "longshore-duration")]
@@ -80,13 +81,17 @@ pub(crate) async fn create(
     }
     note::object(format!("token {}", request.name));
     note::detail(facts_of(&request, role));
-    if request.definitions.len() > PATTERNS_MAX || request.definitions.iter().any(|it| !is_pattern(it)) {
+    let is_list =
+        |list: &Vec<String>| (1..=PATTERNS_MAX).contains(&list.len()) && list.iter().all(|it| is_pattern(it));
+    if request.definitions.as_ref().is_some_and(|list| !is_list(list)) {
         let detail = format!(
-            "it is a list of at most {PATTERNS_MAX} names of definitions, in which * stands for any text"
+            "it is a list of 1 to {PATTERNS_MAX} names of definitions, in which * stands for any text"
         );
-        return Err(out_of_range("definitions", detail));
+        return Err(
+            out_of_range("definitions", detail).hint("a token for all definitions leaves the field out")
+        );
     }
-    if matches!(role, Role::Worker | Role::Viewer | Role::Admin) && !request.definitions.is_empty() {
+    if matches!(role, Role::Worker | Role::Viewer | Role::Admin) && request.definitions.is_some() {
         let detail = format!("a token with the role {role} is for all definitions");
         return Err(out_of_range("definitions", detail));
     }
@@ -96,7 +101,7 @@ pub(crate) async fn create(
     let new = NewToken {
         name: request.name,
         role,
-        scope: Scope::new(request.definitions),
+        scope: Scope::new(request.definitions.unwrap_or_default()),
         lifetime: request.expires.as_deref().map(lifetime).transpose()?,
         created_by: Actor::current().token.as_deref().unwrap_or_default().to_owned(),
         uses: request.uses,
@@ -198,8 +203,7 @@ fn facts_of(request: &TokenRequest, role: Role) -> String {
     let labels = request.labels.iter().map(|(name, value)| format!("{name}={value}"));
     let facts = [
         Some(format!("role {}", role.name())),
-        (!request.definitions.is_empty())
-            .then(|| format!("definitions {}", note::list(&request.definitions))),
+        request.definitions.as_ref().map(|list| format!("definitions {}", note::list(list))),
         request.expires.as_ref().map(|expires| format!("expires in {expires}")),
         request.uses.map(|uses| format!("uses {uses}")),
         (!request.labels.is_empty()).then(|| format!("labels {}", note::list(labels))),

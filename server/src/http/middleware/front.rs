@@ -42,7 +42,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
         AuditedExchange::begin(&state, &request, permission, actor, route_name(&state, route.as_ref()), &id);
     let asked_page = web::AskedPage::of(&request, admitted.as_ref().ok());
     let is_authenticated = admitted.as_ref().is_ok_and(Admission::is_authenticated);
-    let is_unauthenticated_in_a_crowd = is_crowded(&request) && !is_authenticated;
+    let is_unauthenticated_on_reserve = is_on_reserve_connection(&request) && !is_authenticated;
     let allowed = admitted.and_then(|admission| {
         admission.check(permission)?;
         acceptable(&request)?;
@@ -90,7 +90,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
     if let Some(audited) = audited.take() {
         audited.answered(response.status(), problem_code);
     }
-    let stays = !is_unauthenticated_in_a_crowd || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let stays = !is_unauthenticated_on_reserve || response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     if !stays {
         // Reserve connections are for workers: another client's is closed after one answer.
@@ -121,8 +121,8 @@ fn login_of(state: &AppState, problem: &Problem, method: &Method, uri: &Uri) -> 
     }
 }
 
-fn is_crowded(request: &Request) -> bool {
-    request.extensions().get::<Peer>().is_some_and(|peer| peer.crowded)
+fn is_on_reserve_connection(request: &Request) -> bool {
+    request.extensions().get::<Peer>().is_some_and(|peer| peer.is_reserve)
 }
 
 /// Limits and access, cheapest checks first. The caller checks what the role of the sender allows.
@@ -160,7 +160,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
     check_host(request)?;
     // Workers and health checks are served even without free connections: workers keep running jobs going, and a failed check would restart
     // the server.
-    if !matches!(permission, Permission::Open | Permission::Connect) && is_crowded(request) {
+    if !matches!(permission, Permission::Open | Permission::Connect) && is_on_reserve_connection(request) {
         return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
     }
     let admission = state.services.access.check(permission, request, peer.map(|peer| peer.address.ip()))?;

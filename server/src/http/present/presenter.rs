@@ -224,33 +224,29 @@ impl Presenter {
             let after = definition.given_up_after(is_cancelled).unwrap_or_default();
             let silent_before = if worker.revoked_at == Some(since.0) { Duration::ZERO } else { self.lease };
             let given_up = Time(since.0 - silent_before + after);
-            let becomes = match definition.loss.on_lost {
-                _ if is_cancelled => "is cancelled",
-                OnLost::Retry => {
-                    return format!(
-                        "; about {given_up}, or once another connected worker may run the job, its attempt is given up, and the job \
-                         is tried again"
-                    );
-                }
-                OnLost::Fail => "ends as lost",
+            let job_then =
+                |becomes| format!("about {given_up} its attempt is given up, and the job {becomes}");
+            match definition.loss.on_lost {
+                _ if is_cancelled => job_then("is cancelled"),
+                OnLost::Retry => format!(
+                    "about {given_up}, or once another connected worker may run the job, its attempt is given up, and the job is tried again"
+                ),
+                OnLost::Fail => job_then("ends as lost"),
                 OnLost::Wait if definition.waits.silent_worker.is_some() => {
-                    "ends as lost, unless somebody releases it before"
+                    job_then("ends as lost, unless somebody releases it before")
                 }
-                OnLost::Wait => {
-                    return format!(
-                        "; it is waited for, until it is back or somebody \
-             releases the job (longshore release {})",
-                        row.job
-                    );
-                }
-            };
-            format!("; about {given_up} its attempt is given up, and the job {becomes}")
+                OnLost::Wait => format!(
+                    "it is waited for, until it is back or somebody releases the job (longshore release {})",
+                    row.job
+                ),
+            }
         });
         let is_away = match worker.revoked_at {
             Some(at) => format!("was revoked at {}", Time(at)),
             None => format!("has been unreachable since {since}"),
         };
-        let text = format!("its worker {is_away}{}", then.unwrap_or_default()).into();
+        let then = then.map(|then| format!("; {then}")).unwrap_or_default();
+        let text = format!("its worker {is_away}{then}").into();
         Some(shapes::Reason { code: "worker_unreachable".into(), text })
     }
 
@@ -295,7 +291,7 @@ impl Presenter {
             State::Quarantined => Some(PendingReason::Quarantined),
             State::Queued if matches!(row.set, SetPart::Parent(_)) => Some(PendingReason::Members),
             State::Queued => {
-                // Only jobs pinned to their last worker have a lane of their own, and not after an infrastructure failure.
+                // A job has an entry of its own only if it is pinned to its last worker, unless that attempt failed for infrastructure.
                 let is_own = |outcome| retry::budget(outcome) != Budget::Infrastructure;
                 let last =
                     row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);

@@ -28,7 +28,12 @@ pub(crate) fn complete(
     definition: &Definition,
     checker: &Checker<'_>,
 ) -> Result<NewJob, Problem> {
-    let JobRequest { mut job, params, after_entries, .. } = request;
+    let JobRequest { mut job, params, after_entries, cleared, .. } = request;
+    if let Some(field) = [Field::Workers, Field::Requires].into_iter().find(|field| cleared.touches(*field)) {
+        let detail = "the list is empty: no worker would do";
+        let hint = "leave the field out for any worker that the definition allows";
+        return Err(Problem::new(Code::InvalidType, detail).field(field.name()).hint(hint));
+    }
     job.revision = definition.revision;
     if job.unique_key.is_some() && definition.limits.unique.is_none() {
         return Err(no_unique_key());
@@ -89,6 +94,16 @@ pub(crate) fn check_program(definition: &Definition, details: Option<&JobDetails
 pub(crate) fn check_update(definition: &Definition, update: &JobUpdate) -> Result<(), Problem> {
     let job = NewJob { priority: update.priority, run_at: update.run_at, ..NewJob::default() };
     let faults = not_allowed(&definition.submission, &job, &[], &[], &ClearedFields::default());
+    if faults.is_empty() { Ok(()) } else { Err(Problem::faults(faults)) }
+}
+
+/// Checks the changes of a retry by a definition that is not the one of its revision: the present one decides what a caller may set, too.
+///
+/// # Errors
+/// `override_not_allowed`.
+pub(crate) fn check_changes(definition: &Definition, changes: &JobRequest<'_>) -> Result<(), Problem> {
+    let JobRequest { job, params, after_entries, cleared, .. } = changes;
+    let faults = not_allowed(&definition.submission, job, params, after_entries, cleared);
     if faults.is_empty() { Ok(()) } else { Err(Problem::faults(faults)) }
 }
 

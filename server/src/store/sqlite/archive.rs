@@ -113,9 +113,9 @@ impl Pool {
     }
 
     fn borrow(&self) -> Connection {
-        let is_held = |state: &mut PoolState| state.held;
-        let held = self.changed.wait_timeout_while(self.lock(), HELD_MAX, is_held);
-        let mut state = held.unwrap_or_else(PoisonError::into_inner).0;
+        let must_wait = |state: &mut PoolState| state.held || state.idle.is_empty();
+        let waited = self.changed.wait_timeout_while(self.lock(), HELD_MAX, must_wait);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         loop {
             if let Some(connection) = state.idle.pop() {
                 return connection;

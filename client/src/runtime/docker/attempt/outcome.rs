@@ -27,6 +27,13 @@ pub(super) enum AttemptOutcome {
     Withdrawn,
 }
 
+/// The reason for which nothing has run, if another try may succeed.
+pub(super) enum NotRun {
+    /// Something that cannot be seen has the name of the container.
+    NameTaken(String),
+    Other(String),
+}
+
 pub(super) fn command_line(
     launch: &Launch,
     membership: Membership,

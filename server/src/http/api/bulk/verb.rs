@@ -50,15 +50,23 @@ impl Verb {
     }
 }
 
+/// True if a query has a parameter of this name.
+pub(super) fn has_parameter(query: &str, name: &str) -> bool {
+    names(query).any(|it| it == name)
+}
+
+fn names(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').map(|pair| pair.split('=').next().unwrap_or_default())
+}
+
 /// True if a query selects jobs. A cursor alone does not: it is the place where a request with the same filters goes on.
 pub(super) fn names_a_filter(query: &str, verb: Verb) -> bool {
-    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    names.any(|name| match name {
+    names(query).any(|name| match name {
         "cursor" => false,
         // A retry chooses the definition by it.
         "revision" => verb != Verb::Retry,
         // Of a submission that takes the place of a schedule.
-        "schedule" => !query.contains("as_scheduled"),
+        "schedule" => !has_parameter(query, "as_scheduled"),
         name => job_filter::NAMES.contains(&name),
     })
 }

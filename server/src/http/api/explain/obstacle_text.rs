@@ -150,6 +150,9 @@ impl ObstacleText<'_> {
                 )
             }
             Obstacle::Busy => match self.facts {
+                Some(it) if self.definition().takes_free_slots_only() || it.queued < it.backlog => {
+                    format!("its slots ({}) are taken", it.slots)
+                }
                 Some(it) => format!("its slots ({}) and its backlog ({}) are taken", it.slots, it.backlog),
                 None => "its slots are taken".into(),
             },

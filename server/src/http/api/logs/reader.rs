@@ -155,21 +155,22 @@ impl Reader {
             _ => !self.start.follow || current.deadline_passed(),
         };
         let number = current.number;
-        match next_attempt(&record, None, Some(number)) {
-            _ if !may_leave && self.start.follow => {
-                let deadline = current.deadline.filter(|_| current.is_over);
-                let left =
-                    deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
-                self.wait(left.unwrap_or(RECHECK_AFTER)).await;
+        if !may_leave && !self.start.follow {
+            self.done = true;
+        } else if !may_leave {
+            let deadline = current.deadline.filter(|_| current.is_over);
+            let left = deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
+            self.wait(left.unwrap_or(RECHECK_AFTER)).await;
+        } else if self.report_missing(row).await? {
+            // Its items come first; the next step goes on.
+        } else if self.start.only {
+            self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
+            self.done = true;
+        } else {
+            match next_attempt(&record, None, Some(number)) {
+                Some(attempt) => self.turn_to(attempt),
+                None => self.end_or_wait(record).await,
             }
-            _ if !may_leave => self.done = true,
-            _ if self.report_missing(row).await? => {}
-            Some(attempt) if !self.start.only => self.turn_to(attempt),
-            _ if self.start.only => {
-                self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
-                self.done = true;
-            }
-            _ => self.end_or_wait(record).await,
         }
         Ok(())
     }

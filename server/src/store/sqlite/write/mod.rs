@@ -42,7 +42,7 @@ pub(super) fn commit(
 ) -> Result<(), CommitError> {
     let folded = fold(&group.changes).map_err(CommitError::Refused)?;
     let result = in_transaction(connection, cache, group, &folded);
-    settle(connection, cache, group.epoch, result)
+    finish_transaction(connection, cache, group.epoch, result)
 }
 
 /// Changes rows that are no part of the scheduler's state.
@@ -61,11 +61,11 @@ pub(super) fn change_record(
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     };
-    settle(connection, cache, epoch, change())
+    finish_transaction(connection, cache, epoch, change())
 }
 
 /// Maps the result of a transaction to the caller's error, and rolls back one that failed.
-fn settle<T>(
+fn finish_transaction<T>(
     connection: &Connection,
     cache: &mut WriteCache,
     ours: Epoch,

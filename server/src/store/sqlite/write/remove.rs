@@ -7,7 +7,7 @@ use protocol::Epoch;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::deletion::{self, Candidate, Candidates};
-use super::{Failure, InstallationCounters, WriteCache, begin, settle};
+use super::{Failure, InstallationCounters, WriteCache, begin, finish_transaction};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::sqlite::schedules;
 use crate::store::{CommitError, Removed, RetentionCutoffs};
@@ -20,7 +20,7 @@ pub(in crate::store::sqlite) fn remove(
     cutoffs: &RetentionCutoffs,
 ) -> Result<Removed, CommitError> {
     let result = in_transaction(connection, cache, epoch, cutoffs);
-    settle(connection, cache, epoch, result)
+    finish_transaction(connection, cache, epoch, result)
 }
 
 fn in_transaction(

@@ -10,7 +10,7 @@ use protocol::{Epoch, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::deletion::{self, Candidate, Candidates};
-use super::{Failure, InstallationCounters, WriteCache, begin, definition_ends, settle};
+use super::{Failure, InstallationCounters, WriteCache, begin, definition_ends, finish_transaction};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, last_of};
 use crate::store::{CommitError, DefinitionCutoffs, DefinitionRemoval, Removed};
 
@@ -22,7 +22,7 @@ pub(in crate::store::sqlite) fn remove_by_definition(
     removal: &DefinitionRemoval,
 ) -> Result<Removed, CommitError> {
     let result = in_transaction(connection, cache, epoch, removal);
-    settle(connection, cache, epoch, result)
+    finish_transaction(connection, cache, epoch, result)
 }
 
 fn in_transaction(
