@@ -16,6 +16,7 @@ use crate::logs::{self, LogRequest, Together};
 use crate::progress::{self, BatchView as _};
 use crate::records;
 use crate::screen::{self, Format};
+use crate::show::dependencies_in_words;
 use crate::view::{self, BatchSummary, FullBatch, JobView as _};
 use crate::{bulk, duration};
 
@@ -39,7 +40,7 @@ pub(crate) struct ListFlags {
     limit: u16,
 }
 
-fn parse_id(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "a batch's id is a whole number from 1; 'longshore batches' lists them, with --name those of a name".to_owned())
 }
@@ -242,6 +243,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         ),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("made by", view::optional(batch.submitted_by.as_ref())),
+        ("before", dependencies_in_words(&full.dependents)),
         ("eta", batch.eta.map(|eta| format!("in {}", view::until(eta, now))).unwrap_or_default()),
     ])?;
     if batch.max_failures_reached {

@@ -40,7 +40,7 @@ pub(crate) struct Overrides {
     /// any of the workers, all of the labels.
     #[arg(long, value_name = "WORKER|LABEL", add = crate::completions::workers())]
     on: Vec<String>,
-    /// Start after this job has succeeded; with :failed, :not_succeeded or :ended, after that outcome. May be repeated.
+    /// Start after this job has succeeded, or all members of a batch (batch:100); with :failed, :not_succeeded or :ended, after that outcome. May be repeated.
     #[arg(long, value_name = "ID[:OUTCOME]", value_parser = crate::pipelines::parse_after)]
     after: Vec<Value>,
 }

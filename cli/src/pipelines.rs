@@ -13,7 +13,7 @@ use crate::duration;
 use crate::jobs;
 use crate::records;
 use crate::screen;
-use crate::view::{Pipeline, PipelineJob, in_words};
+use crate::view::{Dependency, Pipeline, PipelineJob, in_words};
 
 /// Show the jobs before and after a job, or run those again that have not succeeded.
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ fn tree(jobs: &[PipelineJob]) -> Vec<String> {
     let known: BTreeSet<u64> = jobs.iter().map(|job| job.id).collect();
     let mut below: BTreeMap<Option<u64>, Vec<&PipelineJob>> = BTreeMap::new();
     for job in jobs {
-        let first = job.after.iter().map(|it| it.job).find(|on| known.contains(on));
+        let first = job.after.iter().filter_map(|it| it.job).find(|on| known.contains(on));
         below.entry(first).or_default().push(job);
     }
     let mut lines = Vec::new();
@@ -116,11 +116,19 @@ fn text_of(job: &PipelineJob, parent: Option<u64>) -> String {
     }
     let special =
         |outcome: &str| if outcome == "succeeded" { String::new() } else { format!(" if {outcome}") };
-    let (above, others): (Vec<_>, Vec<_>) = job.after.iter().partition(|it| Some(it.job) == parent);
+    let (above, others): (Vec<_>, Vec<_>) =
+        job.after.iter().partition(|it| it.job.is_some() && it.job == parent);
     for dependency in above {
         text += &special(&dependency.outcome);
     }
-    let others: Vec<String> = others.iter().map(|it| format!("{}{}", it.job, special(&it.outcome))).collect();
+    let on = |it: &Dependency| match it.batch {
+        Some(batch) => {
+            let state = it.state.as_deref().map_or_else(|| "removed since".to_owned(), in_words);
+            format!("batch {batch} ({state})")
+        }
+        None => it.job.map(|job| job.to_string()).unwrap_or_default(),
+    };
+    let others: Vec<String> = others.iter().map(|it| format!("{}{}", on(it), special(&it.outcome))).collect();
     if !others.is_empty() {
         let also = if parent.is_some() { "also " } else { "" };
         text += &format!(", {also}after {}", others.join(", "));
@@ -128,29 +136,32 @@ fn text_of(job: &PipelineJob, parent: Option<u64>) -> String {
     text
 }
 
-/// Reads `12` or `12:failed` as an entry of `after`.
+/// Reads `12`, `12:failed`, `batch:100` or `batch:100:ended` as an entry of `after`.
 ///
 /// # Errors
 /// A text for people.
 pub(crate) fn parse_after(text: &str) -> Result<serde_json::Value, String> {
-    let (job, outcome) = text.split_once(':').unwrap_or((text, "succeeded"));
-    let job = jobs::parse_job_id(job)?;
+    let (kind, rest) = text.strip_prefix("batch:").map_or(("job", text), |rest| ("batch", rest));
+    let (id, outcome) = rest.split_once(':').unwrap_or((rest, "succeeded"));
+    let id = match kind {
+        "batch" => batches::parse_id(id)
+            .map_err(|_| "a batch is written batch:100; 'longshore batches' lists them".to_owned())?,
+        _ => jobs::parse_job_id(id)?,
+    };
     if !["succeeded", "failed", "not_succeeded", "ended"].contains(&outcome) {
         return Err("after the colon: succeeded, failed, not_succeeded or ended".to_owned());
     }
-    let fields = [("job".to_owned(), job.into()), ("outcome".to_owned(), outcome.into())];
+    let fields = [(kind.to_owned(), id.into()), ("outcome".to_owned(), outcome.into())];
     Ok(Map::from_iter(fields).into())
 }
 
 #[cfg(test)]
 mod tests {
-    use server::http::present::shapes::Dependency;
-
     use super::*;
 
     fn job(id: u64, name: &str, after: &[(u64, &'static str)]) -> PipelineJob {
         let on = |(job, outcome): &(u64, &'static str)| Dependency {
-            job: *job,
+            job: Some(*job),
             outcome: (*outcome).into(),
             ..Dependency::default()
         };
@@ -193,10 +204,30 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_named_with_its_state() {
+        let mut report = job(9, "report", &[(2, "succeeded")]);
+        let ended = Dependency {
+            batch: Some(3),
+            outcome: "ended".into(),
+            state: Some("running".into()),
+            ..Dependency::default()
+        };
+        report.after.push(ended);
+        let jobs = [job(2, "left", &[]), report];
+        assert_eq!(
+            tree(&jobs),
+            ["2 left queued", "└─ 9 report queued, also after batch 3 (running) if ended"]
+        );
+    }
+
+    #[test]
     fn an_entry_of_after_may_say_the_outcome() {
         assert_eq!(parse_after("12").unwrap(), serde_json::json!({"job": 12, "outcome": "succeeded"}));
         assert_eq!(parse_after("7:failed").unwrap()["outcome"], "failed");
         assert_eq!(parse_after("7:not_succeeded").unwrap()["outcome"], "not_succeeded");
+        assert_eq!(parse_after("batch:7").unwrap(), serde_json::json!({"batch": 7, "outcome": "succeeded"}));
+        assert_eq!(parse_after("batch:7:ended").unwrap()["outcome"], "ended");
+        assert!(parse_after("batch:x").unwrap_err().contains("written batch:100"));
         assert!(parse_after("x").is_err() && parse_after("7:lost").is_err());
     }
 }

@@ -24,6 +24,7 @@ use crate::{batches, definitions, duration, progress, view};
   longshore run report --wait=10m -e MONTH=3      wait at most ten minutes
   longshore run report --delay 10m                start it in ten minutes
   longshore run load --after 12 --after 13        start it when both jobs have succeeded
+  longshore run report --after batch:100:ended    start it when all members of batch 100 have ended
   longshore run clean-up --on web-3               on this worker
   longshore run train --on rack=7 --on 'cores>=8' on a worker with these labels
   longshore run bill --key bill-2026-03           a repetition with this key creates no second job

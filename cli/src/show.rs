@@ -130,11 +130,14 @@ fn parent_in_words(parent: &Parent) -> String {
     format!("job {} ({})", parent.job, parent.hook)
 }
 
-fn dependencies_in_words(dependencies: &[Dependency]) -> String {
+pub(crate) fn dependencies_in_words(dependencies: &[Dependency]) -> String {
     let text = |it: &Dependency| {
         let state = it.state.as_deref().map_or_else(|| "removed since".to_owned(), view::in_words);
         let outcome = if it.outcome == "succeeded" { String::new() } else { format!(" if {}", it.outcome) };
-        format!("job {}{outcome} ({state})", it.job)
+        match (it.job, it.batch) {
+            (_, Some(batch)) => format!("batch {batch}{outcome} ({state})"),
+            (job, None) => format!("job {}{outcome} ({state})", job.unwrap_or_default()),
+        }
     };
     dependencies.iter().map(text).collect::<Vec<_>>().join(", ")
 }

@@ -48,6 +48,10 @@ pub struct LiveBatch {
     pub live: u32,
     /// Members that failed, see [`is_failure`].
     pub failed: u32,
+    /// Members that were cancelled, with those that were skipped.
+    pub cancelled: u32,
+    /// Members that were skipped: nothing went wrong with them.
+    pub skipped: u32,
     /// After this many failed members, those that have not started are cancelled.
     pub max_failures: Option<u32>,
     /// Members that may be on workers at once.
@@ -110,13 +114,26 @@ impl LiveBatch {
     pub const fn new(batch: &NewBatch) -> Self {
         let NewBatch { first, count, .. } = *batch;
         let BatchOptions { max_failures, concurrency, .. } = batch.options;
-        Self { first, count, live: count, failed: 0, max_failures, concurrency }
+        Self { first, count, live: count, failed: 0, cancelled: 0, skipped: 0, max_failures, concurrency }
     }
 
     /// Too many members failed: no further one starts.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.max_failures.is_some_and(|max| self.failed >= max)
+    }
+
+    /// The state in which the batch ends if no further member ends otherwise than successful: failed if a member failed, else cancelled if one
+    /// was cancelled without being skipped. The store has the same rule.
+    #[must_use]
+    pub const fn end_state(&self) -> State {
+        if self.failed > 0 {
+            State::Failed
+        } else if self.cancelled > self.skipped {
+            State::Cancelled
+        } else {
+            State::Succeeded
+        }
     }
 
     /// The number behind the last member.
@@ -161,6 +178,20 @@ impl Batches {
         self.of(job).is_some_and(LiveBatch::is_stopped)
     }
 
+    /// The batch with this first member has members that have not ended.
+    #[must_use]
+    pub fn has(&self, first: JobId) -> bool {
+        self.live.contains_key(&first)
+    }
+
+    /// A job is cancelled because it is skipped. Call it before [`Self::count_end`].
+    pub fn skip(&mut self, job: JobId) {
+        let first = self.of(job).map(|batch| batch.first);
+        if let Some(batch) = first.and_then(|first| self.live.get_mut(&first)) {
+            batch.skipped += 1;
+        }
+    }
+
     /// Counts the end of a job. Returns its batch if that was the last member.
     pub fn count_end(&mut self, job: JobId, state: State) -> Option<LiveBatch> {
         let first = self.of(job)?.first;
@@ -168,6 +199,7 @@ impl Batches {
         let was_stopped = batch.is_stopped();
         batch.live = batch.live.saturating_sub(1);
         batch.failed += u32::from(is_failure(state));
+        batch.cancelled += u32::from(state == State::Cancelled);
         if batch.is_stopped() && !was_stopped {
             self.to_cancel.insert(first, first);
         }
@@ -206,7 +238,8 @@ mod tests {
     use super::*;
 
     fn batch(first: u64, count: u32, max_failures: Option<u32>) -> LiveBatch {
-        LiveBatch { first: JobId(first), count, live: count, failed: 0, max_failures, concurrency: None }
+        let options = BatchOptions { max_failures, ..BatchOptions::default() };
+        LiveBatch::new(&NewBatch { first: JobId(first), count, options, created_at: Timestamp(0) })
     }
 
     #[test]
@@ -227,6 +260,24 @@ mod tests {
         let ended = batches.count_end(JobId(2), State::Succeeded).unwrap();
         assert_eq!((ended.live, ended.failed), (0, 1));
         assert_eq!(batches.of(JobId(1)), None);
+    }
+
+    #[test]
+    fn a_batch_fails_with_a_member_and_succeeds_if_the_others_were_skipped() {
+        let end = |ends: &[State], skipped: bool| {
+            let mut batches = Batches::default();
+            batches.add(batch(1, 2, None));
+            assert!(batches.has(JobId(1)) && !batches.has(JobId(2)));
+            if skipped {
+                batches.skip(JobId(2));
+            }
+            let ended = (1..).zip(ends).find_map(|(job, state)| batches.count_end(JobId(job), *state));
+            ended.expect("all members have ended").end_state()
+        };
+        assert_eq!(end(&[State::Succeeded, State::Succeeded], false), State::Succeeded);
+        assert_eq!(end(&[State::Succeeded, State::Cancelled], true), State::Succeeded);
+        assert_eq!(end(&[State::Succeeded, State::Cancelled], false), State::Cancelled);
+        assert_eq!(end(&[State::Lost, State::Cancelled], false), State::Failed);
     }
 
     #[test]

@@ -1,18 +1,23 @@
-//! Jobs that wait for the ends of others (`after`).
+//! Jobs that wait for the ends of others, or of whole batches (`after`).
 //!
-//! - A job with dependencies is scheduled. It becomes due when all jobs that it waits for have ended as it requires.
+//! - A job with dependencies is scheduled. It becomes due when all that it waits for has ended as it requires.
 //! - If one of them ends otherwise, the job is cancelled, and those that wait for it learn that as any other end.
+//! - A batch ends with its last member, in the state [`crate::batches::LiveBatch::end_state`]. Only this end counts, so a member costs no more.
 //! - The ends are passed on in portions, so no commit grows with the number of jobs that wait for one.
 //!
 //! `handlers::dependency` follows these rules; this module keeps who waits for whom.
 
+mod circle;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec::Vec;
+use core::fmt;
 
 use protocol::JobId;
 
 use crate::batches::is_failure;
 use crate::state::State;
+
+pub use circle::circle;
 
 /// The end that a job requires of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +54,7 @@ impl RequiredEnd {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// A job that ends in this state has ended as required.
+    /// A job or a batch that ends in this state has ended as required.
     #[must_use]
     pub const fn is_met_by(self, state: State) -> bool {
         match self {
@@ -61,22 +66,51 @@ impl RequiredEnd {
     }
 }
 
-/// A job that a new one waits for.
+/// A job or a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PredecessorId {
+    /// A single job.
+    Job(JobId),
+    /// All members of a batch, which has the number of its first member.
+    Batch(JobId),
+}
+
+impl PredecessorId {
+    /// The job, unless it is a batch.
+    #[must_use]
+    pub const fn job(self) -> Option<JobId> {
+        match self {
+            Self::Job(job) => Some(job),
+            Self::Batch(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for PredecessorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(job) => write!(f, "job {job}"),
+            Self::Batch(first) => write!(f, "batch {first}"),
+        }
+    }
+}
+
+/// A job or a batch that a new job waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependency {
-    /// The job.
+    /// The job or the batch.
     pub on: Predecessor,
     /// The end that it must have.
     pub requires: RequiredEnd,
 }
 
-/// The job that a new one waits for.
+/// The job or the batch that a new job waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Predecessor {
-    /// A job that had not ended when the archive was read.
-    Live(JobId),
-    /// A job that has ended, in this state.
-    Ended(JobId, State),
+    /// One that had not ended when the archive was read.
+    Live(PredecessorId),
+    /// One that has ended, in this state.
+    Ended(PredecessorId, State),
     /// The job at this position of the same request, from 0.
     Member(u32),
 }
@@ -86,8 +120,8 @@ pub enum Predecessor {
 pub struct DependencyRow {
     /// The job that waits.
     pub job: JobId,
-    /// The job that it waits for.
-    pub on: JobId,
+    /// The job or the batch that it waits for.
+    pub on: PredecessorId,
     /// The end that this one must have.
     pub requires: RequiredEnd,
     /// How it has ended, once the waiting job has learned that.
@@ -99,8 +133,8 @@ pub struct DependencyRow {
 pub struct LiveDependency {
     /// The job that waits.
     pub job: JobId,
-    /// The job that it waits for.
-    pub on: JobId,
+    /// The job or the batch that it waits for.
+    pub on: PredecessorId,
     /// The end that this one must have.
     pub requires: RequiredEnd,
     /// Its state; absent if it is not kept any more.
@@ -119,10 +153,10 @@ pub const COMES_AFTER: &str = "which it comes after";
 #[derive(Debug, Default)]
 pub struct Dependencies {
     waiting: BTreeMap<JobId, Waiting>,
-    /// Each job that is waited for, with those that wait for it.
-    dependents: BTreeSet<(JobId, JobId)>,
-    /// Jobs that have ended, or are not kept any more, and whose dependents have not all learned that.
-    ended: VecDeque<(JobId, Option<State>)>,
+    /// Each job and each batch that is waited for, with the jobs that wait for it.
+    dependents: BTreeSet<(PredecessorId, JobId)>,
+    /// Jobs and batches that have ended, or are not kept any more, and whose dependents have not all learned that.
+    ended: VecDeque<(PredecessorId, Option<State>)>,
     /// Jobs that wait no longer.
     decided: VecDeque<JobId>,
     /// Jobs that were skipped and have ended, while their dependents have not all learned that.
@@ -132,9 +166,9 @@ pub struct Dependencies {
 /// A job that waits for others.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// The jobs that have not ended.
-    left: BTreeMap<JobId, RequiredEnd>,
-    /// The first job that ended otherwise than required.
+    /// The jobs and batches that have not ended.
+    left: BTreeMap<PredecessorId, RequiredEnd>,
+    /// The first of them that ended otherwise than required.
     unmet: Option<Unmet>,
 }
 
@@ -150,17 +184,17 @@ impl Waiting {
 /// The decision about a job that waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// All jobs have ended as required: it may start.
+    /// All jobs and batches have ended as required: it may start.
     Met,
     /// One of them ended otherwise: it is cancelled.
     Unmet(Unmet),
 }
 
-/// A job that ended otherwise than one after it requires.
+/// A job or a batch that ended otherwise than a job after it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmet {
-    /// The job.
-    pub on: JobId,
+    /// The job or the batch.
+    pub on: PredecessorId,
     /// Its state; none if it is not kept any more.
     pub state: Option<State>,
     /// Nothing went wrong: it succeeded where a failure is required, or it was skipped itself. The later job is skipped as well.
@@ -169,7 +203,7 @@ pub struct Unmet {
 
 impl Dependencies {
     /// A new job waits for these, each named once.
-    pub fn add(&mut self, job: JobId, on: impl IntoIterator<Item = (JobId, RequiredEnd)>) {
+    pub fn add(&mut self, job: JobId, on: impl IntoIterator<Item = (PredecessorId, RequiredEnd)>) {
         let waiting = self.waiting.entry(job).or_default();
         for (on, requires) in on {
             waiting.left.insert(on, requires);
@@ -190,16 +224,16 @@ impl Dependencies {
 
     /// A job ends because it was skipped. Call it before [`Self::record_end`].
     pub fn skip(&mut self, job: JobId) {
-        if self.next_dependent(job).is_some() {
+        if self.next_dependent(PredecessorId::Job(job)).is_some() {
             self.skipped.insert(job);
         }
     }
 
-    /// A job has ended, or is not kept any more: those that wait for it are to learn that. Returns whether it waited itself.
-    pub fn record_end(&mut self, job: JobId, state: Option<State>) -> bool {
-        let waited = self.remove(job);
-        if self.next_dependent(job).is_some() {
-            self.ended.push_back((job, state));
+    /// A job or a batch has ended, or is not kept any more: those that wait for it are to learn that. Returns whether it waited itself.
+    pub fn record_end(&mut self, on: PredecessorId, state: Option<State>) -> bool {
+        let waited = on.job().is_some_and(|job| self.remove(job));
+        if self.next_dependent(on).is_some() {
+            self.ended.push_back((on, state));
         }
         waited
     }
@@ -231,7 +265,9 @@ impl Dependencies {
         while let Some((on, state)) = self.ended.front().copied() {
             let Some(job) = self.next_dependent(on) else {
                 self.ended.pop_front();
-                self.skipped.remove(&on);
+                if let Some(job) = on.job() {
+                    self.skipped.remove(&job);
+                }
                 continue;
             };
             self.dependents.remove(&(on, job));
@@ -239,7 +275,8 @@ impl Dependencies {
             let Some(requires) = waiting.left.remove(&on) else { continue };
             let was_decided = waiting.unmet.is_some();
             if !state.is_some_and(|state| requires.is_met_by(state)) {
-                let is_skipped = state == Some(State::Succeeded) || self.skipped.contains(&on);
+                let was_skipped = on.job().is_some_and(|job| self.skipped.contains(&job));
+                let is_skipped = state == Some(State::Succeeded) || was_skipped;
                 waiting.unmet = waiting.unmet.or(Some(Unmet { on, state, is_skipped }));
             }
             if !was_decided && waiting.verdict().is_some() {
@@ -262,59 +299,20 @@ impl Dependencies {
         }
     }
 
-    fn next_dependent(&self, on: JobId) -> Option<JobId> {
+    fn next_dependent(&self, on: PredecessorId) -> Option<JobId> {
         self.dependents.range((on, JobId(0))..=(on, JobId(u64::MAX))).next().map(|(_, job)| *job)
     }
 }
 
-/// Finds jobs of a request that wait for each other in a circle: for each job, by its position, the positions that it waits for. Returns
-/// the positions of one circle, in the order in which they wait.
-#[must_use]
-pub fn circle(waits_for: &[Vec<u32>]) -> Option<Vec<u32>> {
-    let mut state = alloc::vec![Visit::New; waits_for.len()];
-    for start in 0..waits_for.len() {
-        let mut path: Vec<(usize, usize)> = alloc::vec![(start, 0)];
-        if state[start] != Visit::New {
-            continue;
-        }
-        state[start] = Visit::OnPath;
-        while let Some((at, nth)) = path.last_mut() {
-            let Some(next) = waits_for[*at].get(*nth).map(|next| *next as usize) else {
-                state[*at] = Visit::Done;
-                path.pop();
-                continue;
-            };
-            *nth += 1;
-            match state.get(next) {
-                Some(Visit::New) => {
-                    state[next] = Visit::OnPath;
-                    path.push((next, 0));
-                }
-                Some(Visit::OnPath) => {
-                    let of_circle = path.iter().skip_while(|(at, _)| *at != next);
-                    return Some(of_circle.map(|(at, _)| u32::try_from(*at).unwrap_or(u32::MAX)).collect());
-                }
-                Some(Visit::Done) | None => {}
-            }
-        }
-    }
-    None
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Visit {
-    New,
-    OnPath,
-    Done,
-}
-
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
+    use alloc::vec::Vec;
 
     use super::*;
 
     const JOB: fn(u64) -> JobId = JobId;
+    const ON: fn(u64) -> PredecessorId = |job| PredecessorId::Job(JobId(job));
+    const BATCH: fn(u64) -> PredecessorId = |first| PredecessorId::Batch(JobId(first));
 
     fn decided(dependencies: &mut Dependencies) -> Vec<(u64, Verdict)> {
         while dependencies.pass_on().is_some() {}
@@ -324,11 +322,11 @@ mod tests {
     #[test]
     fn a_job_waits_for_all_of_its_dependencies() {
         let mut dependencies = Dependencies::default();
-        dependencies.add(JOB(3), [(JOB(1), RequiredEnd::Success), (JOB(2), RequiredEnd::Any)]);
-        dependencies.record_end(JOB(2), Some(State::Failed));
+        dependencies.add(JOB(3), [(ON(1), RequiredEnd::Success), (ON(2), RequiredEnd::Any)]);
+        dependencies.record_end(ON(2), Some(State::Failed));
         assert_eq!(decided(&mut dependencies), []);
         assert!(dependencies.must_wait(JOB(3)));
-        dependencies.record_end(JOB(1), Some(State::Succeeded));
+        dependencies.record_end(ON(1), Some(State::Succeeded));
         assert_eq!(decided(&mut dependencies), [(3, Verdict::Met)]);
         assert!(!dependencies.must_wait(JOB(3)) && !dependencies.has_work());
     }
@@ -336,19 +334,29 @@ mod tests {
     #[test]
     fn the_first_wrong_end_decides() {
         let mut dependencies = Dependencies::default();
-        dependencies.add(JOB(3), [(JOB(1), RequiredEnd::Success), (JOB(2), RequiredEnd::Failure)]);
-        dependencies.record_end(JOB(2), Some(State::Succeeded));
-        dependencies.record_end(JOB(1), None);
-        let unmet = Unmet { on: JOB(2), state: Some(State::Succeeded), is_skipped: true };
+        dependencies.add(JOB(3), [(ON(1), RequiredEnd::Success), (ON(2), RequiredEnd::Failure)]);
+        dependencies.record_end(ON(2), Some(State::Succeeded));
+        dependencies.record_end(ON(1), None);
+        let unmet = Unmet { on: ON(2), state: Some(State::Succeeded), is_skipped: true };
         assert_eq!(decided(&mut dependencies), [(3, Verdict::Unmet(unmet))]);
+    }
+
+    #[test]
+    fn a_batch_and_its_first_job_are_not_the_same() {
+        let mut dependencies = Dependencies::default();
+        dependencies.add(JOB(9), [(ON(7), RequiredEnd::Success), (BATCH(7), RequiredEnd::NoSuccess)]);
+        assert!(!dependencies.record_end(ON(7), Some(State::Succeeded)));
+        assert_eq!(decided(&mut dependencies), []);
+        assert!(!dependencies.record_end(BATCH(7), Some(State::Failed)));
+        assert_eq!(decided(&mut dependencies), [(9, Verdict::Met)]);
     }
 
     #[test]
     fn what_comes_after_a_skipped_job_is_skipped() {
         let mut dependencies = Dependencies::default();
-        dependencies.add(JOB(2), [(JOB(1), RequiredEnd::Success)]);
+        dependencies.add(JOB(2), [(ON(1), RequiredEnd::Success)]);
         dependencies.skip(JOB(1));
-        dependencies.record_end(JOB(1), Some(State::Cancelled));
+        dependencies.record_end(ON(1), Some(State::Cancelled));
         let [(2, Verdict::Unmet(unmet))] = decided(&mut dependencies)[..] else { panic!("it is decided") };
         assert!(unmet.is_skipped && dependencies.skipped.is_empty());
     }
@@ -356,9 +364,9 @@ mod tests {
     #[test]
     fn a_job_that_ended_while_it_waited_learns_nothing_more() {
         let mut dependencies = Dependencies::default();
-        dependencies.add(JOB(2), [(JOB(1), RequiredEnd::Any)]);
-        assert!(dependencies.record_end(JOB(2), Some(State::Cancelled)));
-        assert!(!dependencies.record_end(JOB(1), Some(State::Succeeded)));
+        dependencies.add(JOB(2), [(ON(1), RequiredEnd::Any)]);
+        assert!(dependencies.record_end(ON(2), Some(State::Cancelled)));
+        assert!(!dependencies.record_end(ON(1), Some(State::Succeeded)));
         assert_eq!(decided(&mut dependencies), []);
         assert!(!dependencies.has_work());
     }
@@ -366,8 +374,8 @@ mod tests {
     #[test]
     fn a_hidden_job_is_decided_when_it_is_visible() {
         let mut dependencies = Dependencies::default();
-        dependencies.add(JOB(2), [(JOB(1), RequiredEnd::Any)]);
-        dependencies.record_end(JOB(1), Some(State::Lost));
+        dependencies.add(JOB(2), [(ON(1), RequiredEnd::Any)]);
+        dependencies.record_end(ON(1), Some(State::Lost));
         assert!(dependencies.pass_on().is_some());
         assert_eq!(dependencies.next_decided(|_| true), None);
         dependencies.review(JOB(2));
@@ -382,15 +390,5 @@ mod tests {
         assert!(met(RequiredEnd::Failure).eq([State::Failed, State::Expired, State::Lost]));
         assert_eq!(met(RequiredEnd::Any).count(), 5);
         assert!(RequiredEnd::ALL.iter().all(|it| RequiredEnd::named(it.name()) == Some(*it)));
-    }
-
-    #[test]
-    fn a_circle_is_found_wherever_it_is() {
-        assert_eq!(circle(&[vec![], vec![0], vec![0, 1]]), None);
-        assert_eq!(circle(&[vec![0]]), Some(vec![0]));
-        assert_eq!(circle(&[vec![], vec![0, 3], vec![1], vec![2]]), Some(vec![1, 3, 2]));
-        let chain: Vec<Vec<u32>> =
-            (0..100_000).map(|at| if at == 0 { vec![] } else { vec![at - 1] }).collect();
-        assert_eq!(circle(&chain), None);
     }
 }

@@ -30,7 +30,7 @@ pub struct NewJob {
     pub retry_of: Option<JobId>,
     /// The name of the requester; none if nobody is known, or no request makes it. Jobs of one request share the text.
     pub submitted_by: Option<Arc<str>>,
-    /// It waits for the ends of these jobs.
+    /// It waits for the ends of these jobs and batches.
     pub after: Vec<Dependency>,
     /// An earlier job of its schedule, or the one that it replaces by its unique key, must end first. Never set by a request.
     pub waits_for_earlier: bool,

@@ -19,6 +19,7 @@ use core::ops::Range;
 use protocol::{JobId, Timestamp};
 
 use crate::batches::BatchOptions;
+use crate::dependencies::PredecessorId;
 use crate::details::JobDetails;
 use crate::ids::{DefinitionNo, GroupNo, Ticket};
 use crate::limits::LimitId;
@@ -45,8 +46,8 @@ pub struct PendingBatches {
     waiting: VecDeque<Batch>,
     /// The last group that got a slice.
     sliced_in: Option<GroupNo>,
-    /// Jobs that members come after, with the states in which they ended since. A member that is created later learns them from here.
-    predecessors: BTreeMap<JobId, Option<State>>,
+    /// Jobs and batches that members come after, with the states in which they ended since. A member that is created later learns them from here.
+    predecessors: BTreeMap<PredecessorId, Option<State>>,
     /// Sum over all batches, so that a submission does not walk them.
     demand: Demand,
 }
@@ -106,9 +107,9 @@ impl PendingBatches {
         self.batches().map(|batch| batch.rest.len()).sum()
     }
 
-    /// Adds a batch behind the others. `predecessors` are jobs that have not ended.
-    pub fn push(&mut self, batch: Batch, predecessors: impl IntoIterator<Item = JobId>) {
-        self.predecessors.extend(predecessors.into_iter().map(|job| (job, None)));
+    /// Adds a batch behind the others. `predecessors` are jobs and batches that have not ended.
+    pub fn push(&mut self, batch: Batch, predecessors: impl IntoIterator<Item = PredecessorId>) {
+        self.predecessors.extend(predecessors.into_iter().map(|on| (on, None)));
         self.demand.add(&batch.demand);
         self.waiting.push_back(batch);
     }
@@ -132,20 +133,20 @@ impl PendingBatches {
         self.demand.subtract(&batch.demand);
     }
 
-    /// A job has ended.
-    pub fn record_end(&mut self, job: JobId, state: State) {
-        if let Some(known) = self.predecessors.get_mut(&job) {
+    /// A job or a batch has ended.
+    pub fn record_end(&mut self, on: PredecessorId, state: State) {
+        if let Some(known) = self.predecessors.get_mut(&on) {
             *known = Some(state);
         }
     }
 
-    /// The state in which a job ended that members come after.
+    /// The state in which a job or a batch ended that members come after.
     #[must_use]
-    pub fn end_of(&self, predecessor: JobId) -> Option<State> {
+    pub fn end_of(&self, predecessor: PredecessorId) -> Option<State> {
         self.predecessors.get(&predecessor).copied().flatten()
     }
 
-    /// Forgets the jobs that members came after, once there are no members left to be created.
+    /// Forgets what members came after, once there are no members left to be created.
     pub fn forget_predecessors(&mut self) {
         if self.batches().next().is_none() {
             self.predecessors.clear();
@@ -338,10 +339,11 @@ mod tests {
         let options = BatchOptions::default();
         let demand = Demand { queued: 10, ..Demand::default() };
         let batch = Batch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions, demand };
-        pending_batches.push(batch, [JobId(7)]);
-        pending_batches.record_end(JobId(7), State::Failed);
-        pending_batches.record_end(JobId(8), State::Failed);
-        assert_eq!([7, 8].map(|job| pending_batches.end_of(JobId(job))), [Some(State::Failed), None]);
+        let on = |job| PredecessorId::Job(JobId(job));
+        pending_batches.push(batch, [on(7)]);
+        pending_batches.record_end(on(7), State::Failed);
+        pending_batches.record_end(on(8), State::Failed);
+        assert_eq!([7, 8].map(|job| pending_batches.end_of(on(job))), [Some(State::Failed), None]);
         assert!(pending_batches.has_room(MEMBERS_MAX - 10) && !pending_batches.has_room(MEMBERS_MAX - 9));
     }
 }

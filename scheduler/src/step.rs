@@ -156,6 +156,8 @@ pub enum Change {
         count: u32,
         /// Members that failed, expired, or were lost.
         failed: u32,
+        /// How it ended: succeeded, failed or cancelled.
+        state: State,
         /// Wall-clock time of the last end.
         at: Timestamp,
     },

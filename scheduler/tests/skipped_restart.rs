@@ -1,4 +1,5 @@
-//! A start after a kill knows which ended jobs were skipped, so those that wait for them are skipped as well.
+//! A start after a kill goes on with ends that were not all passed on. It knows which ended jobs were skipped, so those that wait for them are
+//! skipped as well, and how a batch ended.
 
 mod world;
 
@@ -6,7 +7,8 @@ use std::time::Duration;
 
 use protocol::report::Availability;
 use world::protocol::{self, JobId};
-use world::scheduler::dependencies::{Dependency, Predecessor, RequiredEnd, SKIPPED};
+use world::scheduler::batches::BatchOptions;
+use world::scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd, SKIPPED};
 use world::scheduler::new_jobs::NewJob;
 use world::scheduler::step::Change;
 use world::{World, definition};
@@ -41,6 +43,36 @@ fn dependents_of_a_skipped_job_are_skipped_after_a_kill() {
     let reasons = reasons(&world);
     assert_eq!(reasons.len(), FAN_OUT + 1);
     assert!(reasons.iter().all(|reason| reason.starts_with(SKIPPED)), "{:?}", reasons.last());
+}
+
+#[test]
+fn dependents_of_a_batch_become_due_once_over_a_kill() {
+    let mut world = World::new(1, 1_000);
+    world.define(definition("resize"));
+    world.submit_array("resize", 2, BatchOptions::default());
+    let on = Predecessor::Live(PredecessorId::Batch(JobId(1)));
+    let after = vec![Dependency { on, requires: RequiredEnd::NoSuccess }];
+    world.submit("resize", FAN_OUT, NewJob { after, ..NewJob::default() }, None, false);
+    world.pass(Duration::from_secs(1));
+    world.cancel(JobId(1));
+    world.cancel(JobId(2));
+    let ends = |change: &Change| matches!(change, Change::BatchEnded { first: JobId(1), .. });
+    let end = world.steps.iter().position(|(_, step)| step.changes.iter().any(ends));
+    world.steps.truncate(end.expect("the batch ends") + 1);
+    let before = due(&world);
+    assert!(before < FAN_OUT, "the kill comes between two portions, or before the first");
+    world.restart_server(1_000, Duration::ZERO, Duration::ZERO, false);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(due(&world), FAN_OUT);
+    world.restart_server(1_000, Duration::ZERO, Duration::ZERO, false);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(due(&world), FAN_OUT, "a further start changes nothing");
+}
+
+/// The number of times that a job became due.
+fn due(world: &World) -> usize {
+    let changes = world.steps.iter().flat_map(|(_, step)| &step.changes);
+    changes.filter(|change| matches!(change, Change::Due { .. })).count()
 }
 
 /// The reasons of all jobs but the first that have ended.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use scheduler::batches::BatchOptions;
-use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
 use scheduler::input::{
@@ -136,7 +136,7 @@ impl World {
         })
     }
 
-    /// The jobs that a job of a request comes after: earlier ones of its request, the last one of the store, both, or none.
+    /// The predecessors of a job of a request: earlier ones of its request, the last job or batch of the store, several of these, or nothing.
     fn after(&self, number: u32, position: usize) -> Vec<Dependency> {
         let requires = RequiredEnd::ALL[(number as usize + position) % RequiredEnd::ALL.len()];
         let mut after = Vec::new();
@@ -149,8 +149,16 @@ impl World {
         if number.is_multiple_of(5)
             && let Some(row) = disk.row(last)
         {
-            let met = requires.is_met_by(row.state);
-            let on = if met { Predecessor::Ended(last, row.state) } else { Predecessor::Live(last) };
+            let (id, met) = (PredecessorId::Job(last), requires.is_met_by(row.state));
+            let on = if met { Predecessor::Ended(id, row.state) } else { Predecessor::Live(id) };
+            after.push(Dependency { on, requires });
+        }
+        if number % 5 == 2
+            && let Some((first, ended)) = disk.last_batch()
+        {
+            let id = PredecessorId::Batch(first);
+            let met = ended.filter(|state| requires.is_met_by(*state));
+            let on = met.map_or(Predecessor::Live(id), |state| Predecessor::Ended(id, state));
             after.push(Dependency { on, requires });
         }
         after

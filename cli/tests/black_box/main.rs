@@ -1,6 +1,7 @@
 //! The built program `longshore` in all its roles, and the servers and workers that it starts, seen from outside.
 
 mod access;
+mod after_batches;
 mod ageing;
 mod audit;
 mod batches;

@@ -43,7 +43,8 @@ class Client:
         labels: Optional[Mapping[str, str]] = None, key: Optional[str] = None, idempotency_key: Optional[str] = None,
         after: Iterable[Union[int, Mapping[str, Any]]] = (), wait: Wait = False,
     ) -> Job:  # fmt: skip
-        """Makes a job, but no second one when a connection breaks. `key` is its unique key. It starts `after` other jobs."""
+        """Makes a job, but no second one when a connection breaks. `key` is its unique key. It starts `after` other jobs,
+        or after a whole batch: `after=[{"batch": 100, "outcome": "ended"}]`."""
         fields: Dict[str, Any] = {"params": params, "environment": environment, "args": args, "input": input, "after": [*after] or None}
         fields.update(priority=priority, timeout=_duration(timeout), delay=_duration(delay), labels=labels, unique_key=key)
         fields["run_at"] = _rfc3339(run_at) if isinstance(run_at, datetime) else run_at

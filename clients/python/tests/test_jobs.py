@@ -134,6 +134,12 @@ class Jobs(unittest.TestCase):
         second = self.client.submit("quick", after=[{"job": first["id"], "outcome": "ended"}], wait=True)
         self.assertEqual(self.client.job(second["id"])["after"][0]["job"], first["id"])
 
+    def test_a_job_comes_after_a_whole_batch(self) -> None:
+        batch = self.client.submit_many([{"name": "quick"}, {"name": "quick"}])["batch"]
+        report = self.client.submit("quick", after=[{"batch": batch, "outcome": "ended"}], wait=True)
+        after = self.client.job(report["id"])["after"]
+        self.assertEqual(after, [{"batch": batch, "outcome": "ended", "state": "succeeded"}])
+
     def test_the_same_idempotency_key_is_the_same_job(self) -> None:
         first = self.client.submit("quick", labels={"a": "1"}, idempotency_key="once")
         self.assertEqual(self.client.submit("quick", labels={"a": "1"}, idempotency_key="once")["id"], first["id"])

@@ -4,7 +4,7 @@ use protocol::{JobId, Now, Timestamp};
 
 use crate::batches::{BY_BATCH, BatchOptions, LiveBatch, MAX_FAILURES_REACHED, NewBatch};
 use crate::core::Scheduler;
-use crate::handlers::{attempt_end, cancel};
+use crate::handlers::{attempt_end, cancel, dependency};
 use crate::job::LiveState;
 use crate::state::State;
 use crate::step::Change;
@@ -24,8 +24,10 @@ pub(crate) fn begin(
 
 /// Counts the end of a job in its batch.
 pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, state: State) {
-    if let Some(LiveBatch { first, count, failed, .. }) = scheduler.batches.count_end(job, state) {
-        scheduler.change(Change::BatchEnded { first, count, failed, at: now.utc });
+    if let Some(batch) = scheduler.batches.count_end(job, state) {
+        let (LiveBatch { first, count, failed, .. }, state) = (batch, batch.end_state());
+        scheduler.change(Change::BatchEnded { first, count, failed, state, at: now.utc });
+        dependency::batch_ended(scheduler, first, state);
     }
 }
 

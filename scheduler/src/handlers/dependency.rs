@@ -1,4 +1,4 @@
-//! Lets jobs start, or cancels them, when the jobs that they wait for have ended (`after`).
+//! Lets jobs start, or cancels them, when the jobs and batches that they wait for have ended (`after`).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -9,7 +9,8 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::dependencies::{
-    COMES_AFTER, Dependency, DependencyRow, LiveDependency, Predecessor, SKIPPED, Unmet, Verdict,
+    COMES_AFTER, Dependency, DependencyRow, LiveDependency, Predecessor, PredecessorId, SKIPPED, Unmet,
+    Verdict,
 };
 use crate::handlers::{attempt_end, due, expire};
 use crate::new_jobs::NewJobs;
@@ -17,16 +18,22 @@ use crate::results;
 use crate::state::State;
 use crate::step::{Change, Rejection};
 
-/// Checks that the jobs that a request waits for have not ended since the archive was read.
+/// Checks that the jobs and batches that a request waits for have not ended since the archive was read.
 pub(crate) fn check(scheduler: &Scheduler, jobs: &NewJobs) -> Result<(), Rejection> {
-    match predecessors(jobs).into_iter().find(|job| scheduler.live_job(*job).is_none()) {
-        Some(job) => Err(Rejection::PredecessorEnded(job)),
+    let has_ended = |on: &PredecessorId| match *on {
+        PredecessorId::Job(job) => scheduler.live_job(job).is_none(),
+        PredecessorId::Batch(first) => {
+            !scheduler.batches.has(first) || scheduler.pending_batches.hides(first)
+        }
+    };
+    match predecessors(jobs).into_iter().find(has_ended) {
+        Some(on) => Err(Rejection::PredecessorEnded(on)),
         None => Ok(()),
     }
 }
 
-/// The jobs that those of a request come after, and that had not ended when it was made.
-pub(crate) fn predecessors(jobs: &NewJobs) -> BTreeSet<JobId> {
+/// The jobs and batches that the jobs of a request come after, and that had not ended when it was made.
+pub(crate) fn predecessors(jobs: &NewJobs) -> BTreeSet<PredecessorId> {
     let jobs = match jobs {
         NewJobs::Each(jobs) => jobs.as_slice(),
         // They come after the same jobs.
@@ -51,7 +58,7 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
         let (on, ended) = match on {
             Predecessor::Live(on) => (on, None),
             Predecessor::Ended(on, state) => (on, Some(state)),
-            Predecessor::Member(at) => (JobId(first.0 + u64::from(at)), None),
+            Predecessor::Member(at) => (PredecessorId::Job(JobId(first.0 + u64::from(at))), None),
         };
         if ended.is_none() {
             left.push((on, requires));
@@ -65,23 +72,28 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
         return;
     }
     let ended = left.iter().filter_map(|(on, _)| Some((*on, end_since_check(scheduler, job, *on)?)));
-    let ended: Vec<(JobId, State)> = ended.collect();
+    let ended: Vec<(PredecessorId, State)> = ended.collect();
     scheduler.dependencies.add(job, left);
     for (on, state) in ended {
         scheduler.dependencies.record_end(on, Some(state));
     }
 }
 
-/// The state of a job that has ended since the request was checked: while a large batch was being made, or to make room for a job of this
-/// very request.
-fn end_since_check(scheduler: &Scheduler, job: JobId, on: JobId) -> Option<State> {
-    // A later member is made after this one.
-    if on > job || scheduler.jobs.contains_key(&on) {
+/// The state of a job or a batch that has ended since the request was checked: while a large batch was being made, or to make room for a job
+/// of this very request.
+fn end_since_check(scheduler: &Scheduler, job: JobId, on: PredecessorId) -> Option<State> {
+    let is_live = match on {
+        // A later member is made after this one.
+        PredecessorId::Job(on) => on > job || scheduler.jobs.contains_key(&on),
+        PredecessorId::Batch(first) => scheduler.batches.has(first),
+    };
+    if is_live {
         return None;
     }
     scheduler.pending_batches.end_of(on).or_else(|| {
         scheduler.out.changes.iter().rev().find_map(|change| match change {
-            Change::Ended(ended) if ended.job == on => Some(ended.state),
+            Change::Ended(ended) if on == PredecessorId::Job(ended.job) => Some(ended.state),
+            Change::BatchEnded { first, state, .. } if on == PredecessorId::Batch(*first) => Some(*state),
             _ => None,
         })
     })
@@ -89,10 +101,18 @@ fn end_since_check(scheduler: &Scheduler, job: JobId, on: JobId) -> Option<State
 
 /// A job ends: those that wait for it learn that with the next portions.
 pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId, state: State) {
-    scheduler.pending_batches.record_end(job, state);
-    if scheduler.dependencies.record_end(job, Some(state)) {
+    let on = PredecessorId::Job(job);
+    scheduler.pending_batches.record_end(on, state);
+    if scheduler.dependencies.record_end(on, Some(state)) {
         scheduler.change(Change::DependenciesDropped { job, is_skipped: false });
     }
+}
+
+/// The last member of a batch has ended: the jobs that wait for the batch learn that with the next portions.
+pub(crate) fn batch_ended(scheduler: &mut Scheduler, first: JobId, state: State) {
+    let on = PredecessorId::Batch(first);
+    scheduler.pending_batches.record_end(on, state);
+    scheduler.dependencies.record_end(on, Some(state));
 }
 
 /// Passes a portion of the ends on. The rest follows in the next step.
@@ -137,6 +157,7 @@ fn start(scheduler: &mut Scheduler, now: Now, id: JobId) {
 fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
     if unmet.is_skipped {
         scheduler.dependencies.skip(id);
+        scheduler.batches.skip(id);
     }
     attempt_end::end_unheld(scheduler, now, id, State::Cancelled, reason(unmet));
     scheduler.change(Change::DependenciesDropped { job: id, is_skipped: unmet.is_skipped });
@@ -146,11 +167,11 @@ fn cancel(scheduler: &mut Scheduler, now: Now, id: JobId, unmet: Unmet) {
 fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
     match state {
         Some(State::Succeeded) => {
-            format!("{SKIPPED}: it runs only if job {on} fails, but job {on} succeeded")
+            format!("{SKIPPED}: it runs only if {on} fails, but {on} succeeded")
         }
-        Some(_) if is_skipped => format!("{SKIPPED}, because job {on} before it was skipped"),
-        Some(state) => format!("job {on}, {COMES_AFTER}, ended as {}", state.name()),
-        None => format!("job {on}, {COMES_AFTER}, is not kept any more"),
+        Some(_) if is_skipped => format!("{SKIPPED}, because {on} before it was skipped"),
+        Some(state) => format!("{on}, {COMES_AFTER}, ended as {}", state.name()),
+        None => format!("{on}, {COMES_AFTER}, is not kept any more"),
     }
 }
 
@@ -158,16 +179,20 @@ fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
 const ENDS_PER_STEP: usize = 500;
 
 impl Scheduler {
-    /// Adds the dependencies that were not decided. Call it after all jobs were added.
+    /// Adds the dependencies that were not decided. Call it after all jobs and batches were added.
     pub fn restore_dependencies(&mut self, rows: &[LiveDependency]) {
         for row in rows.iter().filter(|row| self.jobs.contains_key(&row.job)) {
             self.dependencies.add(row.job, [(row.on, row.requires)]);
         }
-        let ended = rows.iter().filter(|row| !self.jobs.contains_key(&row.on));
+        let has_ended = |row: &&LiveDependency| match row.on {
+            PredecessorId::Job(job) => !self.jobs.contains_key(&job),
+            PredecessorId::Batch(first) => !self.batches.has(first),
+        };
+        let ended = rows.iter().filter(has_ended);
         for (on, row) in ended.map(|row| (row.on, *row)).collect::<BTreeMap<_, _>>() {
             let state = row.state;
-            if row.is_skipped {
-                self.dependencies.skip(on);
+            if let Some(job) = on.job().filter(|_| row.is_skipped) {
+                self.dependencies.skip(job);
             }
             self.dependencies.record_end(on, state);
         }

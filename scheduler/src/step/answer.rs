@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 
+use crate::dependencies::PredecessorId;
 use crate::input::KeyHolder;
 use crate::state::State;
 
@@ -94,8 +95,8 @@ pub enum Rejection {
     TooManyNarrowings,
     /// A definition with unique keys has no backfill.
     UniqueBackfill,
-    /// This job, which others of the request are to come after, has ended or does not exist: ask the archive again.
-    PredecessorEnded(JobId),
+    /// This job or batch, which jobs of the request are to come after, has ended or does not exist: ask the archive again.
+    PredecessorEnded(PredecessorId),
     /// The job has ended or does not exist: ask the archive.
     NotLive,
     /// The job is neither in quarantine nor on a worker that does not answer; its state.

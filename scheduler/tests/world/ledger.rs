@@ -1,5 +1,6 @@
 //! A model of the store: the rows after each change, the changes that it must refuse, and the effects that are allowed after them.
 
+mod batch_ends;
 mod sets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +13,8 @@ use crate::walk::STRANGE;
 use crate::world::World;
 use crate::world::protocol::order::ReconcileVerdict;
 use crate::world::protocol::{JobId, Order, Timestamp, Token};
-use crate::world::scheduler::batches::{NewBatch, is_failure};
-use crate::world::scheduler::dependencies::RequiredEnd;
+use crate::world::scheduler::batches::NewBatch;
+use crate::world::scheduler::dependencies::{PredecessorId, RequiredEnd, SKIPPED};
 use crate::world::scheduler::hooks::{HookEvent, HookRow};
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::KeyHolder;
@@ -60,7 +61,11 @@ pub(crate) struct Ledger {
     hooks: BTreeSet<(JobId, HookEvent, Arc<str>)>,
     hooked: BTreeSet<JobId>,
     /// The jobs that each job comes after, with the end that it requires and the one that it learned of.
-    after: BTreeMap<JobId, BTreeMap<JobId, (RequiredEnd, Option<State>)>>,
+    after: BTreeMap<JobId, BTreeMap<PredecessorId, (RequiredEnd, Option<State>)>>,
+    /// How batches ended.
+    ended_batches: BTreeMap<JobId, State>,
+    /// Jobs that were skipped.
+    skipped: BTreeSet<JobId>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
     answered: BTreeSet<Ticket>,
     sets: sets::Sets,
@@ -184,6 +189,7 @@ impl Ledger {
                 let last = row.current.or(row.before);
                 prop_assert!(it.confirmed || last.is_some(), "{it:?} has nobody who could confirm it");
                 *row = Shown { state: it.state, current: None, before: last };
+                self.skipped.extend(it.reason.starts_with(SKIPPED).then_some(it.job));
                 self.unconfirmed.extend((!it.confirmed).then_some(it.job));
             }
             Change::Confirmed { token, .. } => {
@@ -201,11 +207,13 @@ impl Ledger {
             Change::BatchAdded(batch) => {
                 prop_assert!(self.batches.insert(batch.first, batch.clone()).is_none());
             }
-            Change::BatchEnded { first, count, failed, .. } => {
+            Change::BatchEnded { first, count, failed, state, .. } => {
                 let batch = self.batches.remove(first).unwrap();
                 prop_assert_eq!(batch.count, *count);
                 prop_assert_eq!(self.failures(&batch), *failed);
-                let mut members = self.rows.range(*first..batch_end(&batch));
+                prop_assert_eq!(self.end_of(&batch), *state);
+                prop_assert!(self.ended_batches.insert(*first, *state).is_none(), "it ended twice");
+                let mut members = self.rows.range(*first..batch_ends::end(&batch));
                 prop_assert!(members.all(|(_, row)| row.state.has_ended()), "a member has not ended");
             }
             Change::PendingBatch { first, last } => {
@@ -236,7 +244,11 @@ impl Ledger {
             Change::Hook(row) => self.hook(row)?,
             Change::Dependency(row) => {
                 if let Some(state) = row.ended {
-                    prop_assert_eq!(self.rows.get(&row.on).map(|on| on.state), Some(state), "{:?}", row);
+                    let shown = match row.on {
+                        PredecessorId::Job(job) => self.rows.get(&job).map(|on| on.state),
+                        PredecessorId::Batch(first) => self.ended_batches.get(&first).copied(),
+                    };
+                    prop_assert_eq!(shown, Some(state), "{:?}", row);
                 }
                 self.after.entry(row.job).or_default().insert(row.on, (row.requires, row.ended));
             }
@@ -355,28 +367,10 @@ impl Ledger {
         })
     }
 
-    /// The job is one of a batch in which too many failed.
-    fn is_stopped(&self, job: JobId) -> bool {
-        let batch = self.batches.range(..=job).next_back().map(|(_, batch)| batch);
-        batch
-            .filter(|batch| job < batch_end(batch))
-            .is_some_and(|batch| batch.options.max_failures.is_some_and(|max| self.failures(batch) >= max))
-    }
-
-    fn failures(&self, batch: &NewBatch) -> u32 {
-        let members = self.rows.range(batch.first..batch_end(batch));
-        u32::try_from(members.filter(|(_, row)| is_failure(row.state)).count()).unwrap()
-    }
-
     /// The first of these jobs that is not there for all to see.
     fn members(&self, first: JobId, count: u64) -> Option<u64> {
         (first.0..first.0 + count).find(|id| !self.rows.contains_key(&JobId(*id)) || self.hides(JobId(*id)))
     }
-}
-
-/// The number behind the last member.
-fn batch_end(batch: &NewBatch) -> JobId {
-    JobId(batch.first.0 + u64::from(batch.count))
 }
 
 /// Checks stop orders for attempts that this server never assigned.

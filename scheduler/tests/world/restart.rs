@@ -7,7 +7,7 @@ use super::World;
 use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, Epoch, JobId, Now, WorkerId};
 use super::scheduler::batches::{LiveBatch, is_failure};
-use super::scheduler::dependencies::LiveDependency;
+use super::scheduler::dependencies::{LiveDependency, PredecessorId, RequiredEnd, SKIPPED};
 use super::scheduler::expectations::ExpectationRow;
 use super::scheduler::fleet::row::WorkerRow;
 use super::scheduler::hooks::HookResult;
@@ -117,6 +117,8 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
                     && ended.job < batch.end()
                 {
                     batch.failed += u32::from(is_failure(ended.state));
+                    batch.cancelled += u32::from(ended.state == State::Cancelled);
+                    batch.skipped += u32::from(ended.reason.starts_with(SKIPPED));
                 }
             }
             _ => {}
@@ -200,12 +202,16 @@ fn dependencies(changes: &[&Change]) -> Vec<LiveDependency> {
                 open.retain(|(waiting, _), _| waiting != job);
                 skipped.extend(is_skipped.then_some(*job));
             }
-            Change::Ended(ended) => drop(ends.insert(ended.job, ended.state)),
+            Change::Ended(ended) => drop(ends.insert(PredecessorId::Job(ended.job), ended.state)),
+            Change::BatchEnded { first, state, .. } => {
+                ends.insert(PredecessorId::Batch(*first), *state);
+            }
             _ => {}
         }
     }
-    let live = |((job, on), requires)| {
-        let (state, is_skipped) = (ends.get(&on).copied(), skipped.contains(&on));
+    let live = |((job, on), requires): ((JobId, PredecessorId), RequiredEnd)| {
+        let is_skipped = on.job().is_some_and(|job| skipped.contains(&job));
+        let state = ends.get(&on).copied();
         LiveDependency { job, on, requires, state, is_skipped }
     };
     open.into_iter().map(live).collect()

@@ -2,6 +2,7 @@
 
 use crate::world::World;
 use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
+use crate::world::scheduler::dependencies::PredecessorId;
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::hooks::HookResult;
 use crate::world::scheduler::run_on::MemberPlan;
@@ -81,8 +82,8 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 it.options.concurrency.map(|limit| format!(" concurrency={limit}")).unwrap_or_default();
             format!("change batch j{} x{}{max}{limit}", it.first, it.count)
         }
-        Change::BatchEnded { first, count, failed, .. } => {
-            format!("change batch j{first} x{count} ended, {failed} failed")
+        Change::BatchEnded { first, count, failed, state, .. } => {
+            format!("change batch j{first} x{count} ended {}, {failed} failed", state.name())
         }
         Change::PendingBatch { first, last } => format!("change j{first} to j{last} forming"),
         Change::BatchCompleted { first } => format!("change j{first} formed"),
@@ -142,7 +143,11 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         }
         Change::Dependency(row) => {
             let ended = row.ended.map(|state| format!(", which ended {}", state.name())).unwrap_or_default();
-            format!("change j{} after j{} {}{ended}", row.job, row.on, row.requires.name())
+            let on = match row.on {
+                PredecessorId::Job(job) => format!("j{job}"),
+                PredecessorId::Batch(first) => format!("batch j{first}"),
+            };
+            format!("change j{} after {on} {}{ended}", row.job, row.requires.name())
         }
         Change::ResultsTaken { job, .. } => format!("change j{job} takes results"),
         Change::DependenciesDropped { job, is_skipped } => {

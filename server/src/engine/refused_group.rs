@@ -99,7 +99,7 @@ fn describe_change(change: &Change) -> String {
             format!("hook {} of job {}: {:?}", row.event.name(), row.parent, row.result)
         }
         Change::Dependency(row) => {
-            format!("job {} comes after job {} ({}): {:?}", row.job, row.on, row.requires.name(), row.ended)
+            format!("job {} comes after {} ({}): {:?}", row.job, row.on, row.requires.name(), row.ended)
         }
         Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others any more"),
         Change::ResultsTaken { job, .. } => format!("job {job} takes parameters from results"),

@@ -1,6 +1,7 @@
 //! Batches as the store returns them.
 
 use protocol::{JobId, Timestamp};
+use scheduler::job::State;
 
 /// A batch, with how many members are in each state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +102,18 @@ impl BatchState {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state of a job that stands for it, also where jobs come after the batch. [`Self::Waiting`] has `Queued`.
+    #[must_use]
+    pub const fn as_job(self) -> State {
+        match self {
+            Self::Waiting => State::Queued,
+            Self::Running => State::Running,
+            Self::Succeeded => State::Succeeded,
+            Self::Failed => State::Failed,
+            Self::Cancelled => State::Cancelled,
         }
     }
 

@@ -6,7 +6,7 @@ use protocol::container::Overrides;
 use protocol::order::StopCause;
 use protocol::report::{Outcome, OutputLengths, ReleaseCause};
 use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, Usage, WorkerId};
-use scheduler::dependencies::RequiredEnd;
+use scheduler::dependencies::{PredecessorId, RequiredEnd};
 use scheduler::hooks::HookRow;
 use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
@@ -46,8 +46,8 @@ pub struct JobRow {
     pub slot: Option<JobSlot>,
     /// Its part in a set of jobs on several workers.
     pub set: SetPart,
-    /// The first job whose end it waits for.
-    pub waits_for: Option<JobId>,
+    /// The first job whose end it waits for, else the first such batch.
+    pub waits_for: Option<PredecessorId>,
     /// Names and values.
     pub labels: Vec<(String, String)>,
     /// The workers that it asks for.
@@ -151,13 +151,13 @@ pub const PREDECESSORS_BYTES_MAX: usize = 32 << 10;
 /// One end of a dependency, as the other end shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DependencyRecord {
-    /// The job at this end.
-    pub job: JobId,
-    /// The name of its definition; empty if retention has deleted the job.
-    pub definition: String,
+    /// The job or the batch at this end. Only jobs wait.
+    pub other: PredecessorId,
+    /// The name of the job's definition, or of the batch; empty if it has none, or retention has deleted it.
+    pub name: String,
     /// The end that is required.
     pub requires: RequiredEnd,
-    /// Its state; the last one if retention has deleted it.
+    /// Its state; the last one if retention has deleted it. See [`BatchState::as_job`] for that of a batch.
     pub state: Option<State>,
 }
 
@@ -181,7 +181,7 @@ pub struct PipelineJob {
     pub state: State,
     /// The ended job that it tries again.
     pub retry_of: Option<JobId>,
-    /// The jobs that it comes after.
+    /// The jobs and batches that it comes after.
     pub after: Vec<DependencyRecord>,
 }
 

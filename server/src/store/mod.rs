@@ -20,6 +20,7 @@ mod job_rows;
 mod late_reports;
 mod loaded;
 mod notification_rows;
+mod retention_rows;
 mod run_on_rows;
 mod schedule_rows;
 mod slot_variables;
@@ -43,6 +44,7 @@ pub use notification_rows::{
 };
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
+pub use retention_rows::{Removed, RetentionCutoffs};
 pub use run_on_rows::{MemberPlace, SetPart};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
@@ -150,6 +152,18 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+
+    /// The jobs that wait, or waited, for the end of a batch, at most `limit`. Those that are still being made are left out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batch_dependents(&self, first: JobId, limit: usize) -> Result<Vec<DependencyRecord>, ReadError>;
+
+    /// The states of these batches; those that are not kept, or are still being made, are left out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batch_states(&self, ids: &[JobId]) -> Result<Vec<(JobId, BatchState)>, ReadError>;
 
     /// The members of a parent by number, at most `limit`, each with the worker that it was on last, or is pinned to. Those that retention
     /// has deleted are left out.
@@ -352,40 +366,6 @@ pub struct Group {
     pub changes: Vec<Change>,
     /// The targets that are told about the ends in this group.
     pub notify: Arc<NotifyRules>,
-}
-
-/// The limits of retention: rows beyond them may be deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetentionCutoffs {
-    /// Jobs that ended at or after this instant, and slots that were decided since then.
-    pub ended_since: Timestamp,
-    /// Of those, at most this many.
-    pub ended_max: u64,
-    /// Idempotency keys that were given at or after this instant.
-    pub keyed_since: Timestamp,
-    /// Late reports that came at or after this instant; those of a deleted job go with it.
-    pub late_since: Timestamp,
-    /// At most this many rows of each kind are deleted at once, so that commits do not wait for long.
-    pub rows_max: usize,
-    /// The time that this goes by, to be written down for the next process; absent: not this time.
-    pub by: Option<Timestamp>,
-}
-
-/// The rows that one step of retention deleted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
-    /// Ended jobs.
-    pub jobs: u64,
-    /// Idempotency keys.
-    pub keys: u64,
-    /// Late reports, beside those of deleted jobs.
-    pub late_reports: u64,
-    /// Rows of the fire ledger.
-    pub fires: u64,
-    /// Schedules that left jobs.yaml and have no such row any more.
-    pub schedules: u64,
-    /// True if there is more to delete.
-    pub more: bool,
 }
 
 /// A definition as it is stored: its resolved entry of jobs.yaml, which the configuration can read again.

@@ -32,7 +32,7 @@ pub(super) fn relations(record: &JobRecord) -> Vec<Relation> {
     let mut found: Vec<Relation> = record.row.retry_of.map(relation("retry_of")).into_iter().collect();
     found.extend(record.parent.as_ref().map(|hook| hook.parent).map(relation("hook_of")));
     found.extend(parent_of(&record.row).map(relation("member_of")));
-    found.extend(record.after.iter().map(|it| it.job).map(relation("after")).take(AFTER_MAX));
+    found.extend(record.after.iter().filter_map(|it| it.other.job()).map(relation("after")).take(AFTER_MAX));
     found
 }
 

@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 
 use protocol::JobId;
 use scheduler::batches::{LiveBatch, NewBatch, is_failure};
+use scheduler::job::State;
 use scheduler::step::Change;
 
 use super::Row;
 
-/// The batches that have not ended, by their first members.
+/// Batches by their first members.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Batches(BTreeMap<JobId, NewBatch>);
+pub(super) struct Batches {
+    /// Those that have not ended.
+    live: BTreeMap<JobId, NewBatch>,
+    /// The states of those that have ended.
+    ended: BTreeMap<JobId, State>,
+}
 
 type Rows = [Option<Row>];
 
@@ -22,16 +28,20 @@ impl Batches {
     pub(super) fn take(&mut self, change: &Change, rows: &Rows) -> Result<(), String> {
         match change {
             Change::BatchAdded(batch) => {
-                self.0.insert(batch.first, batch.clone());
+                self.live.insert(batch.first, batch.clone());
             }
-            Change::BatchEnded { first, failed, .. } => {
+            Change::BatchEnded { first, failed, state, .. } => {
                 let batch =
-                    self.0.remove(first).ok_or_else(|| format!("there is no batch of job {first}"))?;
+                    self.live.remove(first).ok_or_else(|| format!("there is no batch of job {first}"))?;
                 let counted = count(&batch, rows);
-                if counted.live > 0 || counted.failed != *failed {
+                if counted.live > 0 || counted.failed != *failed || counted.end_state() != *state {
                     return Err(format!(
-                        "the batch of job {first} ended with {failed} failures: {counted:?}"
+                        "the batch of job {first} ended {} with {failed} failures: {counted:?}",
+                        state.name()
                     ));
+                }
+                if self.ended.insert(*first, *state).is_some() {
+                    return Err(format!("the batch of job {first} ended twice"));
                 }
             }
             _ => {}
@@ -41,17 +51,34 @@ impl Batches {
 
     /// Forgets a batch that was never finished.
     pub(super) fn forget(&mut self, first: JobId) {
-        self.0.remove(&first);
+        self.live.remove(&first);
+    }
+
+    /// The batch has not ended.
+    pub(super) fn is_live(&self, first: JobId) -> bool {
+        self.live.contains_key(&first)
+    }
+
+    /// The state in which a batch ended.
+    pub(super) fn end_of(&self, first: JobId) -> Option<State> {
+        self.ended.get(&first).copied()
+    }
+
+    /// The batch with the highest number below `before`.
+    pub(super) fn last_before(&self, before: JobId) -> Option<JobId> {
+        let live = self.live.range(..before).next_back().map(|(first, _)| *first);
+        let ended = self.ended.range(..before).next_back().map(|(first, _)| *first);
+        live.max(ended)
     }
 
     /// The batches as a start takes them in.
     pub(super) fn live(&self, rows: &Rows) -> impl Iterator<Item = LiveBatch> {
-        self.0.values().map(|batch| count(batch, rows))
+        self.live.values().map(|batch| count(batch, rows))
     }
 
     /// The job belongs to a batch in which as many failed as may.
     pub(super) fn is_stopped(&self, job: JobId, rows: &Rows) -> bool {
-        let batch = self.0.range(..=job).next_back().map(|(_, batch)| batch);
+        let batch = self.live.range(..=job).next_back().map(|(_, batch)| batch);
         let batch = batch.filter(|batch| batch.options.max_failures.is_some());
         batch.map(|batch| count(batch, rows)).is_some_and(|it| job < it.end() && it.is_stopped())
     }
@@ -60,7 +87,7 @@ impl Batches {
 impl Batches {
     /// The batch of a job and its limit, if it limits how many of its members hold a worker.
     pub(super) fn limit_of(&self, job: JobId) -> Option<(JobId, usize)> {
-        let (first, batch) = self.0.range(..=job).next_back()?;
+        let (first, batch) = self.live.range(..=job).next_back()?;
         let is_member = job.0 < first.0 + u64::from(batch.count);
         Some((*first, batch.options.concurrency.filter(|_| is_member)? as usize))
     }
@@ -83,10 +110,12 @@ impl Batches {
 fn count(batch: &NewBatch, rows: &Rows) -> LiveBatch {
     let from = batch.first.0 as usize - 1;
     let members = rows.iter().skip(from).take(batch.count as usize).flatten();
-    let (mut live, mut failed) = (0, 0);
+    let mut counted = LiveBatch { live: 0, ..LiveBatch::new(batch) };
     for row in members {
-        live += u32::from(!row.state.has_ended());
-        failed += u32::from(is_failure(row.state));
+        counted.live += u32::from(!row.state.has_ended());
+        counted.failed += u32::from(is_failure(row.state));
+        counted.cancelled += u32::from(row.state == State::Cancelled);
+        counted.skipped += u32::from(row.skipped);
     }
-    LiveBatch { live, failed, ..LiveBatch::new(batch) }
+    counted
 }

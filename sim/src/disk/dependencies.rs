@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::JobId;
-use scheduler::dependencies::{DependencyRow, LiveDependency};
+use scheduler::dependencies::{DependencyRow, LiveDependency, PredecessorId};
+use scheduler::job::State;
 use scheduler::step::Change;
 
 use super::Disk;
@@ -11,24 +12,24 @@ use super::Disk;
 /// Rows of dependencies, and what a start reads with them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependencies {
-    /// The jobs that each job comes after.
-    rows: BTreeMap<JobId, BTreeMap<JobId, DependencyRow>>,
+    /// The jobs and batches that each job comes after.
+    rows: BTreeMap<JobId, BTreeMap<PredecessorId, DependencyRow>>,
     /// Jobs that ended because they were skipped.
     skipped: BTreeSet<JobId>,
 }
 
 impl Disk {
-    /// A job comes after another one, has learned how this one ended, or waits for no others any more.
+    /// A job comes after another one or a batch, has learned how this one ended, or waits for no others any more.
     ///
     /// # Errors
     /// The other job has not ended so.
     pub(super) fn depend(&mut self, change: &Change) -> Result<(), String> {
         match change {
             Change::Dependency(row) => {
-                let state = self.row(row.on).map(|on| on.state);
+                let state = self.state_of(row.on);
                 if row.ended.is_some() && row.ended != state {
                     return Err(format!(
-                        "job {} learns of job {}: {:?}, not {state:?}",
+                        "job {} learns of {}: {:?}, not {state:?}",
                         row.job, row.on, row.ended
                     ));
                 }
@@ -46,27 +47,43 @@ impl Disk {
         Ok(())
     }
 
-    /// A job starts only after all jobs that it comes after have ended as it requires.
+    /// The state of a job, or the one in which a batch ended.
+    fn state_of(&self, on: PredecessorId) -> Option<State> {
+        match on {
+            PredecessorId::Job(job) => self.row(job).map(|row| row.state),
+            PredecessorId::Batch(first) => self.batches.end_of(first),
+        }
+    }
+
+    /// A batch that jobs can come after, and its state if it has ended: the one with the highest number.
+    pub(crate) fn last_batch(&self) -> Option<(JobId, Option<State>)> {
+        let hidden = self.forming.as_ref().map_or(JobId(u64::MAX), |(numbers, _)| JobId(numbers.start));
+        let first = self.batches.last_before(hidden)?;
+        Some((first, self.batches.end_of(first)))
+    }
+
+    /// A job starts only after all jobs and batches that it comes after have ended as it requires.
     ///
     /// # Errors
     /// One of them has not.
     pub(super) fn may_follow(&self, job: JobId) -> Result<(), String> {
         let met = |row: &DependencyRow| {
-            let state = self.row(row.on).map(|on| on.state).filter(|state| state.has_ended());
+            let state = self.state_of(row.on).filter(|state| state.has_ended());
             row.ended.is_some() && state.is_some_and(|state| row.requires.is_met_by(state))
         };
         let open = self.dependencies.rows.get(&job).and_then(|rows| rows.values().find(|row| !met(row)));
         match open {
-            Some(row) => {
-                Err(format!("I20 job {job} starts before job {} has {}", row.on, row.requires.name()))
-            }
+            Some(row) => Err(format!("I20 job {job} starts before {} has {}", row.on, row.requires.name())),
             None => Ok(()),
         }
     }
 
-    /// A job waits for another one that has not ended.
+    /// A job waits for another one, or for a batch, that has not ended.
     pub(crate) fn follows_a_live_job(&self, job: JobId) -> bool {
-        let is_live = |row: &DependencyRow| self.row(row.on).is_some_and(|on| !on.state.has_ended());
+        let is_live = |row: &DependencyRow| match row.on {
+            PredecessorId::Job(job) => self.row(job).is_some_and(|on| !on.state.has_ended()),
+            PredecessorId::Batch(first) => self.batches.is_live(first),
+        };
         self.dependencies.rows.get(&job).is_some_and(|rows| rows.values().any(is_live))
     }
 
@@ -77,8 +94,8 @@ impl Disk {
             job: row.job,
             on: row.on,
             requires: row.requires,
-            state: row.ended.or_else(|| self.row(row.on).map(|on| on.state)),
-            is_skipped: self.dependencies.skipped.contains(&row.on),
+            state: row.ended.or_else(|| self.state_of(row.on)),
+            is_skipped: row.on.job().is_some_and(|job| self.dependencies.skipped.contains(&job)),
         })
         .collect()
     }

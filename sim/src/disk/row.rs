@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, Epoch, Fence, JobId, Revision, SessionId, Timestamp, Token, WorkerId};
+use scheduler::dependencies::SKIPPED;
 use scheduler::job::{AttemptTimeout, LastPlacement, State};
 use scheduler::limits::LimitId;
 use scheduler::limits::keys::JobKeys;
@@ -45,6 +46,8 @@ pub(crate) struct Row {
     /// A container of it has started, in any attempt.
     pub(crate) has_started: bool,
     pub(crate) confirmed: bool,
+    /// It was cancelled because nothing that it requires went wrong.
+    pub(crate) skipped: bool,
     /// The placement of the last attempt that is over and was not given back.
     pub(crate) last: Option<LastPlacement>,
     /// Attempts that were lost, each with who had it, and of which nobody has told since that they are gone.
@@ -101,6 +104,7 @@ impl Row {
             attempts: AttemptNo(0),
             has_started: false,
             confirmed: false,
+            skipped: false,
             last: None,
             lost: Vec::new(),
             gpus: BTreeMap::new(),
@@ -189,6 +193,7 @@ impl Row {
                 }
                 self.expect(it.state.has_ended(), "ends in a state that is none")?;
                 (self.state, self.confirmed) = (it.state, it.confirmed);
+                self.skipped = it.reason.starts_with(SKIPPED);
             }
             _ => return Err("a change that is not about a row".into()),
         }

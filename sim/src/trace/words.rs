@@ -74,8 +74,8 @@ pub(crate) fn change(change: &Change) -> String {
             let max = it.options.max_failures.map(|max| format!(", at most {max} failures"));
             format!("jobs from {} on are a batch of {}{}", it.first, it.count, max.unwrap_or_default())
         }
-        Change::BatchEnded { first, failed, .. } => {
-            format!("the batch of job {first} ended, {failed} failed")
+        Change::BatchEnded { first, failed, state, .. } => {
+            format!("the batch of job {first} ended {}, {failed} failed", state.name())
         }
         Change::PendingBatch { first, last } => format!("jobs {first} to {last} are being made"),
         Change::BatchCompleted { first } => format!("the batch of job {first} is made"),
@@ -107,7 +107,7 @@ pub(crate) fn change(change: &Change) -> String {
         }
         Change::Dependency(row) => {
             let ended = row.ended.map(|state| format!(", which {}", state.name())).unwrap_or_default();
-            format!("job {} after job {} has {}{ended}", row.job, row.on, row.requires.name())
+            format!("job {} after {} has {}{ended}", row.job, row.on, row.requires.name())
         }
         Change::DependenciesDropped { job, .. } => format!("job {job} waits for no others"),
         Change::ResultsTaken { job, .. } => format!("job {job} takes results"),

@@ -8,10 +8,11 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use protocol::JobId;
 use scheduler::batches::BatchOptions;
-use scheduler::dependencies::{Dependency, Predecessor};
+use scheduler::dependencies::{Dependency, Predecessor, PredecessorId};
 use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 
+use crate::http::api::batches::last_batch_retry;
 use crate::http::api::batches::submit_many::{answer, replayed};
 use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
@@ -27,7 +28,7 @@ use crate::http::request::query::Query;
 use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
-use crate::store::{DependencyRecord, Pipeline, PipelineJob};
+use crate::store::{Archive, DependencyRecord, Pipeline, PipelineJob};
 
 /// `GET /api/jobs/{id}/pipeline`
 pub(crate) async fn show(
@@ -116,20 +117,20 @@ async fn repetitions(
     Ok(jobs)
 }
 
-/// The retries that stand for jobs of a pipeline, by these jobs, each with its state.
-type Retries = BTreeMap<JobId, (JobId, JobState)>;
+/// The retries that stand for jobs of a pipeline, and for batches that they come after, each with its state.
+type Retries = BTreeMap<PredecessorId, (PredecessorId, JobState)>;
 
-/// The latest retries of jobs that have not succeeded, unless they have ended without success too.
+/// The latest retries of jobs and batches that have not succeeded, unless they have ended without success too.
 async fn retries(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
     let failed = jobs.iter().filter(|job| has_failed(job.state));
     let mut open: Vec<(JobId, JobId)> = failed.map(|job| (job.job, job.job)).collect();
-    let mut retries = Retries::new();
+    let mut retries = retries_of_batches(state, jobs).await?;
     for _ in 0..RETRIES_FOLLOWED {
         let asked: Vec<JobId> = open.iter().map(|(_, latest)| *latest).collect();
         let found = state.read(move |archive| archive.retries(&asked)).await?;
         open.retain_mut(|(job, latest)| match found.get(latest) {
             Some((retry, state)) => {
-                retries.insert(*job, (*retry, *state));
+                retries.insert(PredecessorId::Job(*job), (PredecessorId::Job(*retry), *state));
                 *latest = *retry;
                 true
             }
@@ -143,6 +144,24 @@ async fn retries(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Prob
     Ok(retries)
 }
 
+/// The latest retries of the batches that jobs of a pipeline come after and that have not succeeded.
+async fn retries_of_batches(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
+    let failed = jobs.iter().flat_map(|job| &job.after).filter(|on| on.state.is_some_and(has_failed));
+    let failed: BTreeSet<PredecessorId> = failed.map(|on| on.other).collect();
+    let read = move |archive: &dyn Archive| {
+        let mut retries = Retries::new();
+        for on in failed {
+            if let PredecessorId::Batch(first) = on
+                && let Some(retry) = last_batch_retry(archive, first)?
+            {
+                retries.insert(on, retry);
+            }
+        }
+        Ok(retries)
+    };
+    state.read(read).await
+}
+
 fn has_failed(state: JobState) -> bool {
     state.has_ended() && state != JobState::Succeeded
 }
@@ -150,10 +169,11 @@ fn has_failed(state: JobState) -> bool {
 /// The jobs that have not succeeded and were not retried, and those that came after them, such as an alarm or a clean-up. Without those that could
 /// not start again: they come after a job that succeeded, and require another outcome.
 fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j PipelineJob> {
-    let mut states: BTreeMap<JobId, JobState> = jobs.iter().map(|job| (job.job, job.state)).collect();
-    states.extend(retries.iter().map(|(job, (_, state))| (*job, *state)));
+    let of_jobs = jobs.iter().map(|job| (PredecessorId::Job(job.job), job.state));
+    let mut states: BTreeMap<PredecessorId, JobState> = of_jobs.collect();
+    states.extend(retries.iter().map(|(on, (_, state))| (*on, *state)));
     let within = jobs.iter().filter_map(|job| job.retry_of);
-    let retried: BTreeSet<JobId> = within.chain(retries.keys().copied()).collect();
+    let retried: BTreeSet<JobId> = within.chain(retries.keys().filter_map(|on| on.job())).collect();
     let failed = |job: &&PipelineJob| has_failed(job.state) && !retried.contains(&job.job);
     let mut repeated: BTreeSet<JobId> = jobs.iter().filter(failed).map(|job| job.job).collect();
     while let added = set_off_by(jobs, &repeated, &retried)
@@ -164,8 +184,8 @@ fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j Pipeline
     loop {
         let can_start = |job: &PipelineJob| {
             job.after.iter().all(|on| {
-                let state = states.get(&on.job).copied().or(on.state);
-                repeated.contains(&on.job)
+                let state = states.get(&on.other).copied().or(on.state);
+                on.other.job().is_some_and(|job| repeated.contains(&job))
                     || state.is_some_and(|state| !state.has_ended() || on.requires.is_met_by(state))
             })
         };
@@ -188,19 +208,19 @@ fn set_off_by(jobs: &[PipelineJob], repeated: &BTreeSet<JobId>, retried: &BTreeS
 }
 
 fn comes_after(job: &PipelineJob, others: &BTreeSet<JobId>) -> bool {
-    job.after.iter().any(|on| others.contains(&on.job))
+    job.after.iter().filter_map(|on| on.other.job()).any(|on| others.contains(&on))
 }
 
-/// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, on retries, else on the jobs themselves.
+/// The dependencies of a repeated job: on the repetitions of jobs that are repeated as well, on retries, else on the jobs and batches themselves.
 fn after(job: &PipelineJob, repeated: &[&PipelineJob], retries: &Retries) -> Vec<Dependency> {
     let on = |it: &DependencyRecord| {
-        if let Some(at) = repeated.iter().position(|other| other.job == it.job) {
+        if let Some(at) = repeated.iter().position(|other| it.other == PredecessorId::Job(other.job)) {
             return Predecessor::Member(u32::try_from(at).unwrap_or(u32::MAX));
         }
-        let retry = retries.get(&it.job).map(|(retry, state)| (*retry, Some(*state)));
-        match retry.unwrap_or((it.job, it.state)) {
-            (job, Some(state)) if state.has_ended() => Predecessor::Ended(job, state),
-            (job, _) => Predecessor::Live(job),
+        let retry = retries.get(&it.other).map(|(retry, state)| (*retry, Some(*state)));
+        match retry.unwrap_or((it.other, it.state)) {
+            (on, Some(state)) if state.has_ended() => Predecessor::Ended(on, state),
+            (on, _) => Predecessor::Live(on),
         }
     };
     job.after.iter().map(|it| Dependency { on: on(it), requires: it.requires }).collect()
@@ -217,10 +237,12 @@ mod tests {
 
     use super::*;
 
+    const ON: fn(u64) -> PredecessorId = |job| PredecessorId::Job(JobId(job));
+
     fn job(number: u64, state: JobState, after: &[(u64, RequiredEnd)]) -> PipelineJob {
         let record = |(job, requires): &(u64, RequiredEnd)| DependencyRecord {
-            job: JobId(*job),
-            definition: "step".into(),
+            other: ON(*job),
+            name: "step".into(),
             requires: *requires,
             state: None,
         };
@@ -245,15 +267,28 @@ mod tests {
             job(2, JobState::Cancelled, &[(1, RequiredEnd::Success)]),
             job(3, JobState::Succeeded, &[(1, RequiredEnd::Failure)]),
         ];
-        let retries: Retries = [(JobId(1), (JobId(9), JobState::Succeeded))].into();
+        let retries: Retries = [(ON(1), (ON(9), JobState::Succeeded))].into();
         let repeated = to_repeat(&jobs, &retries);
         assert_eq!(repeated.iter().map(|job| job.job.0).collect::<Vec<_>>(), [2], "its alarm stays");
         let on: Vec<_> = after(repeated[0], &repeated, &retries).into_iter().map(|it| it.on).collect();
-        assert_eq!(on, [Predecessor::Ended(JobId(9), JobState::Succeeded)]);
-        let retries: Retries = [(JobId(1), (JobId(9), JobState::Running))].into();
+        assert_eq!(on, [Predecessor::Ended(ON(9), JobState::Succeeded)]);
+        let retries: Retries = [(ON(1), (ON(9), JobState::Running))].into();
         let repeated = to_repeat(&jobs, &retries);
         let on: Vec<_> = after(repeated[0], &repeated, &retries).into_iter().map(|it| it.on).collect();
-        assert_eq!((repeated.len(), on), (1, vec![Predecessor::Live(JobId(9))]));
+        assert_eq!((repeated.len(), on), (1, vec![Predecessor::Live(ON(9))]));
+    }
+
+    #[test]
+    fn a_job_after_a_failed_batch_is_repeated_after_the_retry_of_the_batch() {
+        let batch = |first| PredecessorId::Batch(JobId(first));
+        let mut report = job(1_001, JobState::Cancelled, &[(1, RequiredEnd::Success)]);
+        (report.after[0].other, report.after[0].state) = (batch(1), Some(JobState::Failed));
+        let jobs = [report];
+        assert!(to_repeat(&jobs, &Retries::new()).is_empty(), "it could not start");
+        let retries: Retries = [(batch(1), (batch(2_000), JobState::Running))].into();
+        let repeated = to_repeat(&jobs, &retries);
+        let on: Vec<_> = after(repeated[0], &repeated, &retries).into_iter().map(|it| it.on).collect();
+        assert_eq!(on, [Predecessor::Live(batch(2_000))]);
     }
 
     #[test]
@@ -275,6 +310,6 @@ mod tests {
         assert_eq!(numbers, [2, 3, 4, 6, 8, 9], "the alarm and the clean-up come after the repetition");
         let after: Vec<_> =
             after(repeated[1], &repeated, &Retries::new()).into_iter().map(|it| it.on).collect();
-        assert_eq!(after, [Predecessor::Live(JobId(1)), Predecessor::Member(0)]);
+        assert_eq!(after, [Predecessor::Live(ON(1)), Predecessor::Member(0)]);
     }
 }

@@ -86,7 +86,7 @@ codes! {
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";
     NothingToRelease "nothing_to_release" 409 "nobody has to release the job";
-    PredecessorEnded "predecessor_ended" 409 "a job has ended otherwise than the one after it requires";
+    PredecessorEnded "predecessor_ended" 409 "a job or a batch has ended otherwise than the job after it requires";
     RevisionGone "revision_gone" 409 "the definition of the job, as it was, is no longer kept";
     RevisionMismatch "revision_mismatch" 409 "the definitions are not those that the request expects";
     TargetRemoved "target_removed" 409 "the definition does not name the target of the notification any more";
@@ -104,7 +104,7 @@ codes! {
     EmptyBatch "empty_batch" 422 "the request asks for no job";
     EnvNewlineUnsupported "env_newline_unsupported" 422 "a variable's value cannot hold a line break";
     InvalidBatch "invalid_batch" 422 "a batch cannot be made this way";
-    InvalidDependency "invalid_dependency" 422 "a job cannot come after another one this way";
+    InvalidDependency "invalid_dependency" 422 "a job cannot come after another one, or after a batch, this way";
     InvalidDuration "invalid_duration" 422 "that is not a duration, or out of range";
     InvalidEnvName "invalid_env_name" 422 "that cannot be the name of a variable";
     InvalidJobsFile "invalid_jobs_file" 422 "the jobs file has faults";

@@ -1,4 +1,4 @@
-//! Jobs that wait for the end of another one.
+//! Jobs that wait for the end of another one, or of a batch.
 
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
@@ -8,11 +8,11 @@ use crate::store::JobRow;
 
 /// The text for a job that comes after others (`after`).
 fn waits_for_predecessor(row: &JobRow) -> Option<shapes::Reason> {
-    let text = format!("job {}, which it comes after, must end first (after)", row.waits_for?).into();
+    let text = format!("{}, which it comes after, must end first (after)", row.waits_for?).into();
     Some(shapes::Reason { code: PendingReason::Dependencies.name().into(), text })
 }
 
-/// The text for a job that waits for the end of another one.
+/// The text for a job that waits for the end of another one, or of a batch.
 pub(super) fn waits_for_another(row: &JobRow, snapshot: &Snapshot) -> Option<shapes::Reason> {
     waits_for_predecessor(row)
         .or_else(|| waits_for_replaced(row, snapshot))

@@ -9,6 +9,7 @@ use protocol::order::{StopCause, phase_name};
 use protocol::report::{Availability, Phase};
 use protocol::{JobId, Revision, WorkerId};
 use scheduler::definition::{Definition, OnLost};
+use scheduler::dependencies::PredecessorId;
 use scheduler::hooks::{HookResult, HookRow};
 use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
@@ -25,7 +26,7 @@ pub(crate) use crate::http::present::waiting::{asked_labels, asked_workers, pend
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, BatchState, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
 use crate::ws::MissingByRevision;
 
 /// Waiting jobs that have the same reason.
@@ -389,11 +390,20 @@ pub(crate) fn hook(row: &HookRow, state: Option<State>) -> shapes::Hook {
 
 /// One end of a dependency.
 pub(crate) fn dependency(record: &DependencyRecord) -> shapes::Dependency {
+    let (job, batch) = match record.other {
+        PredecessorId::Job(job) => (Some(job.0), None),
+        PredecessorId::Batch(first) => (None, Some(first.0)),
+    };
     shapes::Dependency {
-        job: record.job.0,
-        name: Some(record.definition.clone()).filter(|name| !name.is_empty()),
+        job,
+        batch,
+        name: Some(record.name.clone()).filter(|name| !name.is_empty()),
         outcome: record.requires.name().into(),
-        state: record.state.map(|state| state.name().into()),
+        state: record.state.map(|state| match state {
+            // See `BatchState::as_job`.
+            State::Queued if batch.is_some() => BatchState::Waiting.name().into(),
+            state => state.name().into(),
+        }),
     }
 }
 

@@ -1,9 +1,9 @@
-//! The jobs that those of a request wait for (`after`): entries of the same list by name, other jobs by the archive.
+//! The jobs and batches that the jobs of a request wait for (`after`): entries of the same list by name, others by the archive.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use protocol::JobId;
-use scheduler::dependencies::{self, Dependency, Predecessor, RequiredEnd};
+use scheduler::dependencies::{self, Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::job::State;
 use scheduler::new_jobs::{NewJob, NewJobs};
 
@@ -13,7 +13,7 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::{self, AFTER_MAX};
 use crate::http::state::AppState;
-use crate::store::{Archive, PARENT_SLOT_VARIABLE, instant_for_followers};
+use crate::store::{Archive, PARENT_SLOT_VARIABLE, ReadError, instant_for_followers};
 
 /// Dependencies of one request, each counted for each job that waits: as many as jobs.
 const DEPENDENCIES_MAX: usize = 100_000;
@@ -137,11 +137,11 @@ pub(crate) fn has_any(jobs: &NewJobs) -> bool {
     }
 }
 
-/// Looks up the jobs that those of a request wait for. Those that have ended are marked with their state.
+/// Looks up the jobs and batches that the jobs of a request wait for. Those that have ended are marked with their state.
 ///
 /// # Errors
-/// `invalid_dependency`: there is no such job, or there are too many dependencies; `predecessor_ended`: a job has ended otherwise than
-/// required.
+/// `invalid_dependency`: there is no such job or batch, or there are too many dependencies; `predecessor_ended`: one of them has ended
+/// otherwise than required.
 pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJobs, Problem> {
     let (list, copies) = match &mut jobs {
         NewJobs::Each(list) => (list.as_mut_slice(), 1),
@@ -156,37 +156,67 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
         details.has_predecessors = true;
         job_request::check_size_with_predecessors(&details.sent())?;
     }
-    let mut ids: Vec<JobId> = list.iter().flat_map(|job| &job.after).filter_map(known_job).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let read =
-        move |archive: &dyn Archive| Ok((archive.states(&ids)?, archive.instants_for_followers(&ids)?));
-    let (found, instants) = state.read(read).await?;
-    let found: HashMap<JobId, (String, State)> =
-        found.into_iter().map(|(job, definition, state)| (job, (definition, state))).collect();
-    let actor = Actor::current();
+    let ids: BTreeSet<PredecessorId> = list.iter().flat_map(|job| &job.after).filter_map(existing).collect();
+    let Found { states, instants } = state.read(move |archive| look_up(archive, &ids)).await?;
     for dependency in list.iter_mut().flat_map(|job| &mut job.after) {
-        let Some(job) = known_job(dependency) else { continue };
+        let Some(on) = existing(dependency) else { continue };
         // Retention may have removed the predecessor of a job that is repeated. A request names no such job.
-        if matches!(dependency.on, Predecessor::Ended(..)) && !found.contains_key(&job) {
+        if matches!(dependency.on, Predecessor::Ended(..)) && !states.contains_key(&on) {
             continue;
         }
-        let Some((definition, state)) = found.get(&job) else {
-            let detail = format!("there is no job {job}, or it has been removed");
-            return Err(Problem::new(Code::InvalidDependency, detail).field("after"));
-        };
-        // The job would get the results of the other one.
-        actor.check_scope(definition)?;
+        let Some((state, definition)) = states.get(&on) else { return Err(not_found(on)) };
+        // The job would get the results of the other one. Of a batch it gets numbers, which every token may read.
+        if let Some(definition) = definition {
+            Actor::current().check_scope(definition)?;
+        }
         if !state.has_ended() {
             continue;
         }
         if !dependency.requires.is_met_by(*state) {
-            return Err(ended_otherwise(job, *state, dependency.requires));
+            return Err(ended_otherwise(on, *state, dependency.requires));
         }
-        dependency.on = Predecessor::Ended(job, *state);
+        dependency.on = Predecessor::Ended(on, *state);
     }
-    pass_instants_on(list, &instants.into_iter().collect());
+    pass_instants_on(list, &instants);
     Ok(jobs)
+}
+
+/// Facts about the jobs and batches that a request names.
+struct Found {
+    /// Their states, with the definition of a job.
+    states: HashMap<PredecessorId, (State, Option<String>)>,
+    /// The slots that jobs pass on to those after them.
+    instants: HashMap<JobId, String>,
+}
+
+fn look_up(archive: &dyn Archive, ids: &BTreeSet<PredecessorId>) -> Result<Found, ReadError> {
+    let jobs: Vec<JobId> = ids.iter().filter_map(|on| on.job()).collect();
+    let batches: Vec<JobId> = ids
+        .iter()
+        .filter_map(|on| match on {
+            PredecessorId::Batch(first) => Some(*first),
+            PredecessorId::Job(_) => None,
+        })
+        .collect();
+    let of_jobs = archive.states(&jobs)?.into_iter();
+    let of_jobs = of_jobs.map(|(job, name, state)| (PredecessorId::Job(job), (state, Some(name))));
+    let of_batches = archive.batch_states(&batches)?.into_iter();
+    let of_batches = of_batches.map(|(first, state)| (PredecessorId::Batch(first), (state.as_job(), None)));
+    Ok(Found {
+        states: of_jobs.chain(of_batches).collect(),
+        instants: archive.instants_for_followers(&jobs)?.into_iter().collect(),
+    })
+}
+
+fn not_found(on: PredecessorId) -> Problem {
+    let problem = Problem::new(Code::InvalidDependency, format!("there is no {on}, or it has been removed"));
+    let problem = problem.field("after");
+    match on {
+        PredecessorId::Job(_) => problem,
+        PredecessorId::Batch(_) => {
+            problem.hint("a batch has the number of its first job; GET /api/batches lists the batches")
+        }
+    }
 }
 
 /// Tells the jobs of a request the slot of the job that began their chain, by the jobs that they come after; those of the request pass it on.
@@ -196,7 +226,7 @@ fn pass_instants_on(list: &mut [NewJob], known: &HashMap<JobId, String>) {
         instant_for_followers(&details.overrides.environment).map(str::to_owned)
     };
     let known_before =
-        |job: &NewJob| job.after.iter().filter_map(known_job).find_map(|on| known.get(&on).cloned());
+        |job: &NewJob| job.after.iter().filter_map(existing).find_map(|on| known.get(&on.job()?).cloned());
     let instants: Vec<Option<String>> =
         list.iter().map(|job| own(job).or_else(|| known_before(job))).collect();
     let mut open: VecDeque<(usize, String)> =
@@ -225,19 +255,22 @@ fn pass_instants_on(list: &mut [NewJob], known: &HashMap<JobId, String>) {
     }
 }
 
-/// The number of a job that existed before the request.
-const fn known_job(dependency: &Dependency) -> Option<JobId> {
+/// A job or a batch that existed before the request.
+const fn existing(dependency: &Dependency) -> Option<PredecessorId> {
     match dependency.on {
-        Predecessor::Live(job) | Predecessor::Ended(job, _) => Some(job),
+        Predecessor::Live(on) | Predecessor::Ended(on, _) => Some(on),
         Predecessor::Member(_) => None,
     }
 }
 
-fn ended_otherwise(job: JobId, state: State, requires: RequiredEnd) -> Problem {
-    let detail = format!("job {job} has ended as {}, and after requires {}", state.name(), requires.name());
-    Problem::new(Code::PredecessorEnded, detail)
+fn ended_otherwise(on: PredecessorId, state: State, requires: RequiredEnd) -> Problem {
+    let detail = format!("{on} has ended as {}, and after requires {}", state.name(), requires.name());
+    let problem = Problem::new(Code::PredecessorEnded, detail)
         .field("after")
-        .job(job.0)
         .state(state.name())
-        .hint("come after a retry of it, or require another outcome")
+        .hint("come after a retry of it, or require another outcome");
+    match on.job() {
+        Some(job) => problem.job(job.0),
+        None => problem,
+    }
 }

@@ -15,7 +15,7 @@ use super::list_address::ListAddress;
 use super::page::{Frame, render};
 use crate::http::api::{batches, job_list};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::BatchSummary;
+use crate::http::present::shapes::{BatchSummary, Dependency};
 use crate::http::request::path::Id;
 use crate::http::request::query::{Query, encode};
 use crate::http::state::AppState;
@@ -122,6 +122,7 @@ struct BatchPage {
     /// States with members, and their number.
     members: Vec<(&'static str, u32)>,
     failures: Vec<Row>,
+    dependents: Vec<Dependency>,
     /// True if the sender may act on the members.
     may_act: bool,
     /// Members have ended without success.
@@ -154,6 +155,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         members: full.batch.counts.by_state().collect(),
         row: BatchRow::of(full.batch),
         failures: full.failures.into_iter().map(Row::of).collect(),
+        dependents: full.dependents,
         selection,
     })
 }

@@ -22,7 +22,13 @@ fn member(number: u64, batch: u64) -> Change {
 }
 
 fn batch_ended(first: u64, count: u32) -> Change {
-    Change::BatchEnded { first: JobId(first), count, failed: 0, at: Timestamp(7_000) }
+    Change::BatchEnded {
+        first: JobId(first),
+        count,
+        failed: 0,
+        state: State::Succeeded,
+        at: Timestamp(7_000),
+    }
 }
 
 fn found(harness: &Harness<'_>, first: u64) -> Option<BatchRow> {
@@ -124,7 +130,8 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
             harness.commit(std::mem::take(&mut changes));
             if roll(8) == 0 {
                 let (loaded, live) = harness.restart();
-                let failed = found(&harness, first).unwrap().counts.failures();
+                let row = found(&harness, first).unwrap();
+                let (failed, cancelled, skipped) = (row.counts.failures(), row.counts.cancelled, row.skipped);
                 let max_failures = Some(3);
                 let live = u32::try_from(live.len()).unwrap();
                 let concurrency = Some(7);
@@ -133,6 +140,8 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
                     count: MEMBERS,
                     live,
                     failed,
+                    cancelled,
+                    skipped,
                     max_failures,
                     concurrency,
                 };

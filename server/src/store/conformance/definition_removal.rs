@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::{JobId, Revision, Timestamp, WorkerId};
 use scheduler::batches::{BatchOptions, NewBatch};
-use scheduler::dependencies::{DependencyRow, RequiredEnd};
+use scheduler::dependencies::{DependencyRow, PredecessorId, RequiredEnd};
 use scheduler::job::State;
 use scheduler::run_on::{MemberPlan, MemberRow, ParentCounts, ParentRow};
 use scheduler::step::{AddedJob, Change};
@@ -182,7 +182,8 @@ pub(in crate::store) fn jobs_that_something_refers_to_are_held(backend: &mut dyn
         let holder = holder.map(|job| UniqueHolder { job: JobId(job), predecessor: None });
         Change::Unique(UniqueRow { id, holder })
     };
-    let waits = DependencyRow { job: JobId(5), on: JobId(4), requires: RequiredEnd::Any, ended: None };
+    let on = PredecessorId::Job(JobId(4));
+    let waits = DependencyRow { job: JobId(5), on, requires: RequiredEnd::Any, ended: None };
     harness.commit(vec![
         Change::BatchAdded(batch),
         member(1),
@@ -214,7 +215,7 @@ pub(in crate::store) fn jobs_that_something_refers_to_are_held(backend: &mut dyn
     // They are let go: the batch has ended, the key is free, and the job that waited has ended.
     harness.commit(vec![
         ended_at(2, State::Succeeded, 50),
-        Change::BatchEnded { first: JobId(1), count: 2, failed: 1, at: Timestamp(50) },
+        Change::BatchEnded { first: JobId(1), count: 2, failed: 1, state: State::Failed, at: Timestamp(50) },
         key(None),
         ended_at(5, State::Succeeded, 60),
     ]);

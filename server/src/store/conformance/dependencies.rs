@@ -6,7 +6,7 @@ use std::sync::Arc;
 use protocol::{JobId, Timestamp};
 use scheduler::batches::{BatchOptions, NewBatch};
 use scheduler::definition::Definition;
-use scheduler::dependencies::{DependencyRow, LiveDependency, RequiredEnd};
+use scheduler::dependencies::{DependencyRow, LiveDependency, PredecessorId, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::job::State;
 use scheduler::params::{JobParam, ParamValue};
@@ -18,7 +18,11 @@ use crate::config::jobs_file;
 use crate::store::{BatchState, JobFilter, PREDECESSORS_VARIABLE, RetentionCutoffs};
 
 fn row(number: u64, on: u64, requires: RequiredEnd, ended: Option<State>) -> DependencyRow {
-    DependencyRow { job: JobId(number), on: JobId(on), requires, ended }
+    DependencyRow { job: JobId(number), on: PredecessorId::Job(JobId(on)), requires, ended }
+}
+
+fn after_batch(number: u64, first: u64, requires: RequiredEnd, ended: Option<State>) -> DependencyRow {
+    DependencyRow { job: JobId(number), on: PredecessorId::Batch(JobId(first)), requires, ended }
 }
 
 fn after(number: u64, on: u64) -> Change {
@@ -37,7 +41,7 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     harness.commit(vec![ended_at(1, State::Succeeded, 5_000)]);
     let live = |number, on, requires, state| LiveDependency {
         job: JobId(number),
-        on: JobId(on),
+        on: PredecessorId::Job(JobId(on)),
         requires,
         state,
         is_skipped: false,
@@ -55,7 +59,7 @@ pub(in crate::store) fn dependencies_outlive_a_restart_until_they_are_decided(ba
     );
     assert_eq!(
         harness.archive().jobs(&JobFilter { limit: 9, ..JobFilter::default() }).unwrap()[0].waits_for,
-        Some(JobId(3))
+        Some(PredecessorId::Job(JobId(3)))
     );
     harness.commit(vec![
         Change::Dependency(row(3, 1, succeeds, Some(State::Succeeded))),
@@ -131,7 +135,8 @@ pub(in crate::store) fn a_pipeline_is_found_from_each_of_its_jobs(backend: &mut 
     assert_eq!((cut.jobs.len(), cut.is_whole), (2, false));
     assert_eq!(harness.archive().pipeline(JobId(9), 10).unwrap().jobs, []);
     let record = harness.archive().job(JobId(2)).unwrap().unwrap();
-    assert_eq!((record.after[0].job, record.dependents[0].job), (JobId(1), JobId(3)));
+    let [before, behind] = [1, 3].map(|job| PredecessorId::Job(JobId(job)));
+    assert_eq!((record.after[0].other, record.dependents[0].other), (before, behind));
 }
 
 pub(in crate::store) fn dependencies_go_with_the_job_that_waited(backend: &mut dyn Backend) {
@@ -145,7 +150,7 @@ pub(in crate::store) fn dependencies_go_with_the_job_that_waited(backend: &mut d
     let until = |at| RetentionCutoffs { ended_since: Timestamp(at), ..KEEP };
     assert_eq!(harness.remove_all(until(6_000)), 1);
     let record = harness.archive().job(JobId(2)).unwrap().unwrap();
-    assert_eq!((record.after[0].state, record.after[0].definition.as_str()), (Some(State::Failed), ""));
+    assert_eq!((record.after[0].state, record.after[0].name.as_str()), (Some(State::Failed), ""));
     assert_eq!(harness.remove_all(until(8_000)), 1);
     harness.commit(vec![added(3)]);
     assert_eq!(harness.archive().pipeline(JobId(1), 10).unwrap().jobs, []);
@@ -162,7 +167,13 @@ pub(in crate::store) fn a_batch_whose_other_members_were_skipped_succeeds(backen
         ended_at(1, State::Succeeded, 5_000),
         ended_at(2, State::Cancelled, 5_000),
         Change::DependenciesDropped { job: JobId(2), is_skipped: true },
-        Change::BatchEnded { first: JobId(1), count: 2, failed: 0, at: Timestamp(5_000) },
+        Change::BatchEnded {
+            first: JobId(1),
+            count: 2,
+            failed: 0,
+            state: State::Succeeded,
+            at: Timestamp(5_000),
+        },
     ]);
     let batch = harness.archive().batch(JobId(1)).unwrap().unwrap();
     assert_eq!((batch.state, batch.skipped, batch.counts.cancelled), (BatchState::Succeeded, 1, 1));
@@ -193,4 +204,79 @@ pub(in crate::store) fn a_start_knows_which_predecessors_were_skipped(backend: &
     let (loaded, _) = harness.restart();
     let skipped: Vec<_> = loaded.dependencies.iter().map(|row| (row.job.0, row.is_skipped)).collect();
     assert_eq!(skipped, [(3, true), (5, false)]);
+}
+
+/// Job 3 comes after the batch of jobs 1 and 2, and job 4 after its first job as well.
+pub(in crate::store) fn a_job_waits_for_a_whole_batch_over_restarts(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let options = BatchOptions { name: Some("film".to_owned()), ..BatchOptions::default() };
+    let batch = NewBatch { first: JobId(1), count: 2, options, created_at: Timestamp(1_000) };
+    let member = |number| Change::Added(AddedJob { batch: Some(JobId(1)), ..job(number) });
+    let (fails, any) = (RequiredEnd::NoSuccess, RequiredEnd::Any);
+    harness.commit(vec![Change::BatchAdded(batch), member(1), member(2)]);
+    harness.commit(vec![waiting_job(3), Change::Dependency(after_batch(3, 1, fails, None))]);
+    harness.commit(vec![
+        waiting_job(4),
+        Change::Dependency(after_batch(4, 1, any, None)),
+        Change::Dependency(row(4, 1, any, None)),
+    ]);
+    let on = PredecessorId::Batch(JobId(1));
+    let live = |number, requires, state| LiveDependency {
+        job: JobId(number),
+        on,
+        requires,
+        state: Some(state),
+        is_skipped: false,
+    };
+    let first = LiveDependency { on: PredecessorId::Job(JobId(1)), ..live(4, any, State::Queued) };
+    let loaded = harness.restart().0;
+    assert_eq!(loaded.dependencies, [live(3, fails, State::Queued), live(4, any, State::Queued), first]);
+    let waits_for =
+        |harness: &Harness<'_>, job| harness.archive().job(JobId(job)).unwrap().unwrap().row.waits_for;
+    assert_eq!((waits_for(&harness, 3), waits_for(&harness, 4)), (Some(on), Some(first.on)));
+    assert_eq!(
+        harness.archive().batch_states(&[JobId(1), JobId(2)]).unwrap(),
+        [(JobId(1), BatchState::Waiting)]
+    );
+    let dependents = harness.archive().batch_dependents(JobId(1), 9).unwrap();
+    assert_eq!(
+        dependents.iter().map(|it| it.other.job()).collect::<Vec<_>>(),
+        [Some(JobId(3)), Some(JobId(4))]
+    );
+    let pipeline = harness.archive().pipeline(JobId(3), 9).unwrap();
+    assert_eq!(pipeline.jobs.len(), 1, "the members of the batch are no part of it");
+
+    // The server stops between the end of the batch and the starts of the jobs after it.
+    harness.commit(vec![
+        ended_at(1, State::Failed, 5_000),
+        ended_at(2, State::Succeeded, 5_000),
+        Change::BatchEnded {
+            first: JobId(1),
+            count: 2,
+            failed: 1,
+            state: State::Failed,
+            at: Timestamp(5_000),
+        },
+    ]);
+    let loaded = harness.restart().0;
+    assert_eq!(loaded.batches, []);
+    assert_eq!(loaded.dependencies[0], live(3, fails, State::Failed));
+    harness.commit(vec![
+        Change::Dependency(after_batch(3, 1, fails, Some(State::Failed))),
+        Change::Due { job: JobId(3) },
+    ]);
+    assert_eq!(harness.restart().0.dependencies.len(), 2);
+    let sent = harness.sent(&[JobId(3)]);
+    let told =
+        r#"[{"batch":1,"name":"film","state":"failed","count":2,"succeeded":1,"failed":1,"cancelled":0}]"#;
+    assert_eq!(sent[0].1.environment, [(PREDECESSORS_VARIABLE.to_owned(), told.to_owned())]);
+    let record = harness.archive().job(JobId(3)).unwrap().unwrap();
+    assert_eq!((record.after[0].other, record.after[0].name.as_str()), (on, "film"));
+
+    // The job keeps the end when the batch is deleted with its members.
+    assert_eq!(harness.remove_all(RetentionCutoffs { ended_since: Timestamp(6_000), ..KEEP }), 2);
+    let record = harness.archive().job(JobId(3)).unwrap().unwrap();
+    assert_eq!((record.after[0].state, record.after[0].name.as_str()), (Some(State::Failed), ""));
+    let sent = harness.sent(&[JobId(3)]);
+    assert_eq!(sent[0].1.environment[0].1, r#"[{"batch":1,"state":"failed"}]"#);
 }

@@ -125,6 +125,7 @@ macro_rules! conforms {
             a_job_is_told_how_its_predecessors_ended,
             a_job_keeps_the_parameters_that_it_took_from_results,
             a_pipeline_is_found_from_each_of_its_jobs,
+            a_job_waits_for_a_whole_batch_over_restarts,
             dependencies_go_with_the_job_that_waited,
             a_batch_whose_other_members_were_skipped_succeeds,
             schedules_and_pauses_outlive_a_restart,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
+use scheduler::dependencies::PredecessorId;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
@@ -16,12 +17,14 @@ use scheduler::job::State;
 use scheduler::schedule::backfill::LedgerReading;
 
 use super::connections::open_reader;
-use super::{batches, dependencies, faults, list, pending_batch, record, rows, run_on, schedules};
+use super::{
+    batches, dependencies, faults, list, pending_batch, predecessor_ends, record, rows, run_on, schedules,
+};
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord,
-    JobRow, LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState,
-    StoredDefinition,
+    Archive, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord, GivenParams,
+    HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE,
+    Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -166,14 +169,16 @@ impl Archive for SqliteArchive {
         self.read(|connection| batches::failures(connection, first, limit))
     }
 
+    fn batch_dependents(&self, first: JobId, limit: usize) -> Result<Vec<DependencyRecord>, ReadError> {
+        self.read(|connection| dependencies::dependents(connection, PredecessorId::Batch(first), limit))
+    }
+
+    fn batch_states(&self, ids: &[JobId]) -> Result<Vec<(JobId, BatchState)>, ReadError> {
+        self.read(|connection| batches::states(connection, ids))
+    }
+
     fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError> {
-        self.read(|connection| {
-            let found = ids.iter().map(|id| {
-                let summary = dependencies::summary(connection, *id)?;
-                Ok(summary.map(|it| (*id, it.definition, it.state)))
-            });
-            found.filter_map(Result::transpose).collect()
-        })
+        self.read(|connection| dependencies::states(connection, ids))
     }
 
     fn instants_for_followers(&self, ids: &[JobId]) -> Result<Vec<(JobId, String)>, ReadError> {
@@ -228,7 +233,7 @@ impl Archive for SqliteArchive {
             let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
                 let body = rows::details(connection, *id)?.map(|details| details.sent());
-                let ends = dependencies::ends(connection, *id)?;
+                let ends = predecessor_ends::ends(connection, *id)?;
                 if body.is_none() && ends.is_none() {
                     continue;
                 }

@@ -38,7 +38,7 @@ pub(super) fn end(connection: &Connection, first: JobId, at: Timestamp) -> rusql
 /// The batches with members that have not ended.
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> {
     let mut statement = connection.prepare(
-        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency
+        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency, cancelled, skipped
          FROM batches WHERE ended_at IS NULL",
     )?;
     let found = statement.query_map([], |row| {
@@ -49,6 +49,8 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> 
             failed: row.get(3)?,
             max_failures: row.get(4)?,
             concurrency: row.get(5)?,
+            cancelled: row.get(6)?,
+            skipped: row.get(7)?,
         })
     })?;
     found.collect()
@@ -60,6 +62,23 @@ pub(super) fn batch(connection: &Connection, first: JobId) -> rusqlite::Result<O
         .prepare_cached(&format!("SELECT {COLUMNS} FROM batches WHERE {VISIBLE} AND id = ?1"))?
         .query_row([first.0.cast_signed()], row)
         .optional()
+}
+
+/// The name and the state of a batch, unless its members are still being made.
+pub(super) fn facts(
+    connection: &Connection,
+    first: JobId,
+) -> rusqlite::Result<Option<(Option<String>, BatchState)>> {
+    connection
+        .prepare_cached(&format!("SELECT name, state FROM batches WHERE {VISIBLE} AND id = ?1"))?
+        .query_row([first.0.cast_signed()], |row| Ok((row.get(0)?, named_state(row, 1)?)))
+        .optional()
+}
+
+/// The states of these batches, without those that are not kept or are still being made.
+pub(super) fn states(connection: &Connection, ids: &[JobId]) -> rusqlite::Result<Vec<(JobId, BatchState)>> {
+    let state = |first: &JobId| Ok(facts(connection, *first)?.map(|(_, state)| (*first, state)));
+    ids.iter().map(state).filter_map(Result::transpose).collect()
 }
 
 /// A page of batches, newest first.
@@ -121,7 +140,6 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
-    let state: String = row.get(6)?;
     Ok(BatchRow {
         first: id(row.get(0)?),
         name: row.get(1)?,
@@ -129,8 +147,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         count: row.get(3)?,
         max_failures: row.get(4)?,
         ended_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
-        // The schema makes no other names.
-        state: BatchState::named(&state).unwrap_or(BatchState::Running),
+        state: named_state(row, 6)?,
         removed: row.get(7)?,
         skipped: row.get(18)?,
         concurrency: row.get(19)?,
@@ -150,6 +167,11 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
             lost: row.get(17)?,
         },
     })
+}
+
+fn named_state(row: &Row<'_>, column: usize) -> rusqlite::Result<BatchState> {
+    // The schema makes no other names.
+    Ok(BatchState::named(row.get_ref(column)?.as_str()?).unwrap_or(BatchState::Running))
 }
 
 const fn id(number: i64) -> JobId {

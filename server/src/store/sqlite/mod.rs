@@ -30,6 +30,7 @@ mod notifications;
 mod param_rows;
 mod pauses;
 mod pending_batch;
+mod predecessor_ends;
 mod record;
 mod reserve;
 mod rows;

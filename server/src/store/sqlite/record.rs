@@ -3,6 +3,7 @@
 use protocol::{AttemptNo, JobId};
 use rusqlite::{Connection, OptionalExtension, Row};
 use scheduler::batches::BatchMember;
+use scheduler::dependencies::PredecessorId;
 use scheduler::details::JobDetails;
 use scheduler::job::State;
 
@@ -64,7 +65,7 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
     let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
     let params = params.given;
     let after = dependencies::of(connection, id, DEPENDENCIES_SHOWN)?;
-    let dependents = dependencies::dependents(connection, id, DEPENDENCIES_SHOWN)?;
+    let dependents = dependencies::dependents(connection, PredecessorId::Job(id), DEPENDENCIES_SHOWN)?;
     Ok(Some(JobRecord {
         row,
         overrides,

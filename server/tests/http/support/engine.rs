@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord,
-    JobRow, MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord, GivenParams,
+    HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState,
+    StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -53,6 +54,15 @@ impl Archive for StandInEngine {
 
     fn batch_failures(&self, _: JobId, _: usize) -> Result<Vec<JobRow>, ReadError> {
         Ok(Vec::new())
+    }
+
+    fn batch_dependents(&self, _: JobId, _: usize) -> Result<Vec<DependencyRecord>, ReadError> {
+        Ok(Vec::new())
+    }
+
+    fn batch_states(&self, ids: &[JobId]) -> Result<Vec<(JobId, BatchState)>, ReadError> {
+        let read = self.read()?;
+        Ok(ids.iter().filter_map(|first| Some((*first, read.batch(*first)?.state))).collect())
     }
 
     fn member_places(&self, _: JobId, _: usize) -> Result<Vec<MemberPlace>, ReadError> {

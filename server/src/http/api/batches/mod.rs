@@ -5,6 +5,8 @@ pub(crate) mod array;
 mod retry;
 pub(crate) mod submit_many;
 
+pub(crate) use retry::last_batch_retry;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +23,14 @@ use crate::http::api::bulk;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
+use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
 use crate::http::request::paging::{limit, next_page};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::store::{BatchFilter, BatchRow, BatchState, JobRow};
+use crate::store::{BatchFilter, BatchRow, BatchState, DEPENDENCIES_SHOWN, JobRow};
 
 /// `GET /api/batches`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
@@ -101,7 +104,7 @@ pub(crate) async fn operate(
     }
 }
 
-/// The batch with its first failures.
+/// The batch with its first failures, and the jobs that come after it.
 ///
 /// # Errors
 /// `batch_not_found`, and those of a read.
@@ -111,9 +114,11 @@ pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullB
         0 => Vec::new(),
         _ => state.read(move |archive| archive.batch_failures(first, FAILURES_SHOWN)).await?,
     };
+    let dependents = state.read(move |archive| archive.batch_dependents(first, DEPENDENCIES_SHOWN)).await?;
     let presenter = state.presenter();
     let failures = failures.into_iter().map(|row| presenter.job(row)).collect();
-    Ok(shapes::FullBatch { batch: summary(row), failures })
+    let dependents = dependents.iter().map(dependency).collect();
+    Ok(shapes::FullBatch { batch: summary(row), failures, dependents })
 }
 
 async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {

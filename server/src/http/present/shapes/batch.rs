@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Batch, Job, Refusal, Text, Time};
+use super::{Batch, Dependency, Job, Refusal, Text, Time};
 
 /// A batch, as lists show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -117,6 +117,9 @@ pub struct FullBatch {
     /// The first members that failed, expired or were lost, at most 10, in the order of their numbers, without labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Job>,
+    /// The jobs that come after the whole batch, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependents: Vec<Dependency>,
 }
 
 /// The result of the retry of a batch.

@@ -205,7 +205,7 @@ pub struct FullJob {
     /// Its hooks that were decided, in the order of their events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
-    /// The jobs that it comes after, at most 100.
+    /// The jobs and batches that it comes after, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
     /// The jobs that come after it, at most 100; `GET /api/jobs/{id}/pipeline` has more.

@@ -5,18 +5,22 @@ use utoipa::ToSchema;
 
 use super::Text;
 
-/// A job before or after another one.
+/// A job or a batch before a job, or a job after it. It has either `job` or `batch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Dependency {
-    /// Its number.
-    pub job: u64,
-    /// The name of its definition; absent if the job has been removed.
+    /// The number of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+    /// The number of the batch. Its end is that of its last member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
+    /// The name of the job's definition, or of the batch if it was given one; absent if it has been removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The outcome that the later of both jobs requires: `succeeded`, `failed`, `not_succeeded` or `ended`.
     #[schema(value_type = String)]
     pub outcome: Text,
-    /// Its state; the last known one if it has been removed.
+    /// Its state, for a batch one of those of batches; the last known one if it has been removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub state: Option<Text>,
@@ -45,7 +49,7 @@ pub struct PipelineJob {
     /// The ended job that it tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<u64>,
-    /// The jobs that it comes after.
+    /// The jobs and batches that it comes after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
 }

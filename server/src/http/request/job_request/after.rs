@@ -1,7 +1,7 @@
-//! The field `after`: which jobs a job waits for.
+//! The field `after`: which jobs and batches a job waits for.
 
 use protocol::JobId;
-use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use serde_json::Value;
 
 use super::collector::FaultCollector;
@@ -14,15 +14,15 @@ pub(crate) const AFTER_MAX: usize = 1_000;
 /// The jobs that a job of a request waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::http::request::job_request) struct After {
-    /// Jobs that exist.
+    /// Jobs and batches that exist.
     pub(super) jobs: Vec<Dependency>,
     /// Names of other entries of the same list.
     pub(super) entries: Vec<(String, RequiredEnd)>,
 }
 
 impl FaultCollector {
-    /// Reads the field. Each entry is the number of a job, the name of an entry of the same list, or an object with one of them and the
-    /// end that is required.
+    /// Reads the field. Each entry is the number of a job, the name of an entry of the same list, or an object with one of them, or a batch,
+    /// and the end that is required.
     pub(super) fn after(&self, value: Value, has_names: bool) -> After {
         let mut after = After::default();
         let Value::Array(list) = value else {
@@ -41,10 +41,10 @@ impl FaultCollector {
         for (index, entry) in list.into_iter().enumerate() {
             let field = format!("after[{index}]");
             match read(entry, has_names) {
-                Ok((Target::Job(job), requires)) => {
-                    let dependency = Dependency { on: Predecessor::Live(job), requires };
+                Ok((Target::Existing(on), requires)) => {
+                    let dependency = Dependency { on: Predecessor::Live(on), requires };
                     if after.jobs.iter().any(|known| known.on == dependency.on) {
-                        self.fault(Code::InvalidDependency, field, format!("job {job} is named twice"), None);
+                        self.fault(Code::InvalidDependency, field, format!("{on} is named twice"), None);
                     }
                     after.jobs.push(dependency);
                 }
@@ -77,16 +77,18 @@ impl FaultCollector {
 }
 
 enum Target {
-    Job(JobId),
+    Existing(PredecessorId),
     Entry(String),
 }
 
 fn read(entry: Value, has_names: bool) -> Result<(Target, RequiredEnd), String> {
-    let wrong = || "that does not name a job".to_owned();
+    let wrong = || "that names neither a job nor a batch".to_owned();
     let target = |key: &str, value: Value| match (key, value) {
-        ("job", Value::Number(number)) => {
+        ("job" | "batch", Value::Number(number)) => {
             let number = number.as_u64().filter(|number| (1..=i64::MAX.unsigned_abs()).contains(number));
-            number.map(|number| Target::Job(JobId(number))).ok_or_else(wrong)
+            let number = JobId(number.ok_or_else(wrong)?);
+            let id = if key == "batch" { PredecessorId::Batch } else { PredecessorId::Job };
+            Ok(Target::Existing(id(number)))
         }
         ("name", Value::String(name)) if has_names => Ok(Target::Entry(name)),
         ("name", Value::String(_)) => Err("only an entry of a list of jobs can name another one".to_owned()),
@@ -100,10 +102,10 @@ fn read(entry: Value, has_names: bool) -> Result<(Target, RequiredEnd), String> 
             let mut requires = RequiredEnd::default();
             for (key, value) in fields {
                 match (key.as_str(), value) {
-                    ("job" | "name", _) if found.is_some() => {
-                        return Err("job and name exclude each other".to_owned());
+                    ("job" | "batch" | "name", _) if found.is_some() => {
+                        return Err("job, batch and name exclude each other".to_owned());
                     }
-                    ("job" | "name", value) => found = Some(target(&key, value)?),
+                    ("job" | "batch" | "name", value) => found = Some(target(&key, value)?),
                     ("outcome", Value::String(name)) => {
                         requires = RequiredEnd::named(&name).ok_or_else(|| {
                             let known = RequiredEnd::ALL.map(RequiredEnd::name).join(", ");
@@ -120,8 +122,9 @@ fn read(entry: Value, has_names: bool) -> Result<(Target, RequiredEnd), String> 
     }
 }
 
-const WITHOUT_NAMES: &str = "write the number of a job: 12, or {\"job\": 12, \"outcome\": \"failed\"}";
-const WITH_NAMES: &str = "write the number of a job or the name of an entry: 12, \"extract\", or {\"name\": \"extract\", \"outcome\": \"ended\"}";
+const WITHOUT_NAMES: &str =
+    "write the number of a job or a batch: 12, {\"job\": 12, \"outcome\": \"failed\"}, or {\"batch\": 100}";
+const WITH_NAMES: &str = "write the number of a job or a batch, or the name of an entry: 12, {\"batch\": 100}, \"extract\", or {\"name\": \"extract\", \"outcome\": \"ended\"}";
 
 /// As long as the name of a batch.
 const ENTRY_NAME_BYTES_MAX: usize = 256;

@@ -35,7 +35,7 @@ pub(crate) struct JobChanges {
     /// For a definition with `unique`: the key, instead of the definition's.
     #[schema(min_length = 1, max_length = 256)]
     unique_key: Option<String>,
-    /// Jobs that must end before this one starts: numbers, objects with `job` or `name` and the `outcome` that is required, and in entries of a
+    /// Jobs and batches that must end before this one starts: numbers of jobs, objects with `job`, `batch` or `name` and the `outcome` that is required, and in entries of a
     /// list names of other entries. At most 1,000.
     after: Option<Vec<Value>>,
     /// The only workers that may run it, of those that the definition allows: names and ids, a list or one. At most 256.

@@ -2,7 +2,7 @@
 
 use protocol::JobId;
 use scheduler::batches::{BY_BATCH, MAX_FAILURES_REACHED, STOPPED, is_failure};
-use scheduler::dependencies::COMES_AFTER;
+use scheduler::dependencies::{COMES_AFTER, PredecessorId};
 use scheduler::job::State as JobState;
 use scheduler::step::Note;
 
@@ -50,12 +50,13 @@ fn ended_with_batch(record: &JobRecord) -> bool {
     says_so && !record.notes.iter().any(|(_, note)| by_somebody(note))
 }
 
-/// The job was cancelled because one that it comes after did not end as required. Skipped jobs have another reason.
+/// The job was cancelled because a job or a batch that it comes after did not end as required. Skipped jobs have another reason.
 fn is_left_out(record: &JobRecord) -> bool {
-    record.row.reason.starts_with("job ") && record.row.reason.contains(COMES_AFTER)
+    let reason = record.row.reason.as_str();
+    ["job ", "batch "].iter().any(|on| reason.starts_with(on)) && reason.contains(COMES_AFTER)
 }
 
-/// The jobs that a job comes after; a retry stands for one that has not succeeded.
+/// The jobs and batches that a job comes after; a retry stands for one that has not succeeded.
 fn predecessors(archive: &dyn Archive, record: &JobRecord) -> Result<Vec<After>, ReadError> {
     let mut found = record.after.clone();
     if found.len() >= DEPENDENCIES_SHOWN {
@@ -64,11 +65,32 @@ fn predecessors(archive: &dyn Archive, record: &JobRecord) -> Result<Vec<After>,
     }
     let after = found.into_iter().map(|it| {
         let has_failed = it.state.is_some_and(|state| state.has_ended() && state != JobState::Succeeded);
-        let retry = if has_failed { last_retry(archive, it.job)? } else { None };
-        let (on, state) = retry.map_or((it.job, it.state), |(job, state)| (job, Some(state)));
+        let retry = match it.other {
+            _ if !has_failed => None,
+            PredecessorId::Job(job) => {
+                last_retry(archive, job)?.map(|(job, state)| (PredecessorId::Job(job), state))
+            }
+            PredecessorId::Batch(first) => last_batch_retry(archive, first)?,
+        };
+        let (on, state) = retry.map_or((it.other, it.state), |(on, state)| (on, Some(state)));
         Ok(After { on, state, requires: it.requires })
     });
     after.collect()
+}
+
+/// The last of the retries of a batch and of its retries, with its state.
+pub(crate) fn last_batch_retry(
+    archive: &dyn Archive,
+    first: JobId,
+) -> Result<Option<(PredecessorId, JobState)>, ReadError> {
+    let mut last = None;
+    let mut next = archive.batch(first)?.and_then(|batch| batch.retried_as);
+    for _ in 0..RETRIES_FOLLOWED {
+        let Some(batch) = next.map(|first| archive.batch(first)).transpose()?.flatten() else { break };
+        last = Some((PredecessorId::Batch(batch.first), batch.state.as_job()));
+        next = batch.retried_as;
+    }
+    Ok(last)
 }
 
 /// The last of the retries of a job and of its retries, with its state.

@@ -8,6 +8,8 @@ mod members;
 mod order;
 mod repetitions;
 
+pub(crate) use members::last_batch_retry;
+
 use std::sync::Arc;
 use std::time::Duration;
 

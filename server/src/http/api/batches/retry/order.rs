@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::JobId;
-use scheduler::dependencies::{Dependency, Predecessor, RequiredEnd};
+use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::job::State as JobState;
 
-/// A job that a repeated one comes after.
+/// A job or a batch that a repeated job comes after.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct After {
-    pub(super) on: JobId,
+    pub(super) on: PredecessorId,
     /// Its state, if it is known.
     pub(super) state: Option<JobState>,
     pub(super) requires: RequiredEnd,
@@ -33,9 +33,9 @@ pub(super) fn that_can_start(
     let mut removed: Vec<JobId> = left_out.into_iter().collect();
     for (job, after) in chosen {
         for it in after.iter().filter(|it| !it.can_be_met()) {
-            match repeated.contains(&it.on) {
-                true => needed_by.entry(it.on).or_default().push(*job),
-                false => removed.push(*job),
+            match it.on.job().filter(|on| repeated.contains(on)) {
+                Some(on) => needed_by.entry(on).or_default().push(*job),
+                None => removed.push(*job),
             }
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn that_can_start(
 
 /// The dependencies of a repeated job. `positions` are those of the repeated jobs in the new batch.
 pub(super) fn dependencies(after: &[After], positions: &HashMap<JobId, u32>) -> Vec<Dependency> {
-    let on = |it: &After| match (positions.get(&it.on), it.state) {
+    let on = |it: &After| match (it.on.job().and_then(|on| positions.get(&on)), it.state) {
         (Some(position), _) => Predecessor::Member(*position),
         (None, Some(state)) if state.has_ended() => Predecessor::Ended(it.on, state),
         (None, _) => Predecessor::Live(it.on),
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn after(on: u64, state: JobState, requires: RequiredEnd) -> After {
-        After { on: JobId(on), state: Some(state), requires }
+        After { on: PredecessorId::Job(JobId(on)), state: Some(state), requires }
     }
 
     fn started(chosen: &[(JobId, Vec<After>)], left_out: &[u64]) -> Vec<u64> {
@@ -90,6 +90,13 @@ mod tests {
             (JobId(3), vec![after(9, JobState::Running, RequiredEnd::Success)]),
             (JobId(4), vec![after(2, JobState::Failed, RequiredEnd::Failure)]),
             (JobId(5), vec![after(1, JobState::Succeeded, RequiredEnd::Failure)]),
+            (
+                JobId(7),
+                vec![After {
+                    on: PredecessorId::Batch(JobId(2)),
+                    ..after(2, JobState::Failed, RequiredEnd::Success)
+                }],
+            ),
             (JobId(6), vec![After { state: None, ..after(8, JobState::Failed, RequiredEnd::Any) }]),
         ];
         assert_eq!(started(&chosen, &[2]), [3, 4], "an alarm starts without another failure");
@@ -104,7 +111,8 @@ mod tests {
             after(9, JobState::Queued, RequiredEnd::Any),
         ];
         let on: Vec<Predecessor> = dependencies(&all, &positions).into_iter().map(|it| it.on).collect();
-        let ended = Predecessor::Ended(JobId(8), JobState::Succeeded);
-        assert_eq!(on, [Predecessor::Member(0), ended, Predecessor::Live(JobId(9))]);
+        let [ended, live] = [8, 9].map(|job| PredecessorId::Job(JobId(job)));
+        let ended = Predecessor::Ended(ended, JobState::Succeeded);
+        assert_eq!(on, [Predecessor::Member(0), ended, Predecessor::Live(live)]);
     }
 }
