@@ -19,9 +19,9 @@ use super::connections::open_reader;
 use super::{batches, dependencies, faults, list, pending_batch, record, rows, run_on, schedules};
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, FireFilter, FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord,
-    JobRow, LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState,
-    StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, FireFilter, FireRecord, GivenParams, HourlyEnds,
+    JobFilter, JobRecord, JobRow, LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE, Pipeline,
+    ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -162,7 +162,7 @@ impl Archive for SqliteArchive {
         self.read(|connection| batches::batches(connection, filter))
     }
 
-    fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError> {
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError> {
         self.read(|connection| batches::failures(connection, first, limit))
     }
 

@@ -57,6 +57,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("odd_successes", include_str!("migrations/0040_odd_successes.sql")),
     ("narrowings", include_str!("migrations/0041_narrowings.sql")),
     ("submitters", include_str!("migrations/0042_submitters.sql")),
+    ("reasons", include_str!("migrations/0044_reasons.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
