@@ -27,7 +27,7 @@ use crate::http::request::paging::{limit, next_page};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::store::{BatchFilter, BatchRow, BatchState, JobRow};
+use crate::store::{BatchFailures, BatchFilter, BatchRow, BatchState};
 
 /// `GET /api/batches`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
@@ -101,19 +101,23 @@ pub(crate) async fn operate(
     }
 }
 
-/// The batch with its first failures.
+/// The batch with its first failures, and all of them by outcome.
 ///
 /// # Errors
 /// `batch_not_found`, and those of a read.
 pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullBatch, Problem> {
     let row = find(state, first).await?;
-    let failures: Vec<JobRow> = match row.counts.failures() {
-        0 => Vec::new(),
+    let failures = match row.counts.failures() {
+        0 => BatchFailures::default(),
         _ => state.read(move |archive| archive.batch_failures(first, FAILURES_SHOWN)).await?,
     };
     let presenter = state.presenter();
-    let failures = failures.into_iter().map(|row| presenter.job(row)).collect();
-    Ok(shapes::FullBatch { batch: summary(row), failures })
+    let outcomes = failures.outcomes.into_iter();
+    Ok(shapes::FullBatch {
+        batch: summary(row),
+        failures: failures.first.into_iter().map(|row| presenter.job(row)).collect(),
+        outcomes: outcomes.map(|(outcome, count)| (outcome.name().to_owned(), count)).collect(),
+    })
 }
 
 async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
