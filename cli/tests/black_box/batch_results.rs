@@ -1,7 +1,5 @@
 //! `longshore batch`: failures by outcome, and results of many members, of some of them, and in their order.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
-
 use serde_json::{Value, json};
 
 use crate::running::Running;

@@ -1,7 +1,5 @@
 //! The record of the last backup: a metric of the server, and a line of `longshore doctor`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
-
 use std::fs;
 
 use testkit::Cluster;

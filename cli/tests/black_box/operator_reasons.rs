@@ -1,7 +1,5 @@
 //! Reasons of cordons, drains and pauses, with real processes: who, when and why outlives a restart of the server.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
-
 use serde_json::{Value, json};
 use testkit::{Cluster, wait_until};
 
