@@ -40,7 +40,7 @@ impl LastBackup {
         let (path, draft) = (data.join(LAST_BACKUP), data.join(format!("{LAST_BACKUP}.draft")));
         let write = || {
             let text = serde_json::to_string(self)?;
-            // What an earlier process left there may have another owner or be a link.
+            // A draft that an earlier process left there may have another owner, or be a link.
             match fs::remove_file(&draft) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
