@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use server::backup;
+use server::backup::{self, LastBackup};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -16,7 +16,8 @@ use crate::server::DataArgs;
   longshore backup --data /var/lib/longshore --to /backup/longshore-$(date +%F)
   longshore backup --data /var/lib/longshore --to /backup/longshore --force
 
-Run it on the server's machine, as the server's user. jobs.yaml and token files are not included.
+Run it on the server's machine, as the server's user. The server shows its time and size as a
+metric, and 'longshore doctor' its age. jobs.yaml and token files are not included.
 Restore it with 'longshore restore'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -33,7 +34,14 @@ pub(crate) struct Flags {
 
 /// Takes a backup and prints its contents.
 pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
-    let manifest = backup::take(&flags.data.directory(), &flags.to, flags.force).map_err(failure_from)?;
+    let data = flags.data.directory();
+    let manifest = backup::take(&data, &flags.to, flags.force).map_err(failure_from)?;
+    if let Err(error) = LastBackup::of(&manifest, &flags.to).write(&data) {
+        let why = format!("{:#}", anyhow::Error::new(error));
+        screen::note(&format!(
+            "warning: the backup is complete, but the data directory has no record of it: {why}; the metric and longshore doctor show an older one"
+        ));
+    }
     if records::print(flags.output.format, &serde_json::to_value(&manifest)?, "cluster")? {
         return Ok(());
     }

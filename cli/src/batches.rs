@@ -53,6 +53,7 @@ pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
   longshore batch 120 -f          print the output of all members until then
   longshore batch 120 results     the parameters and the result of each member
   longshore batch 120 results -o csv > results.csv
+  longshore batch 120 results --state failed --outcome timed_out
   longshore batch 120 cancel      cancel all members that have not ended
   longshore batch 120 retry       make a batch of the members that have not succeeded
   longshore batch 120 retry -y --concurrency 5 --wait
@@ -77,6 +78,12 @@ pub(crate) struct Flags {
     /// Do not ask before the operation.
     #[arg(short = 'y', long, requires = "operation")]
     yes: bool,
+    /// For results: only members in this state (succeeded, failed, running, …); may be repeated.
+    #[arg(long, value_name = "STATE", requires = "operation")]
+    state: Vec<String>,
+    /// For results: only members whose latest attempt had this outcome (timed_out, oom_killed, …); may be repeated.
+    #[arg(long, value_name = "OUTCOME", requires = "operation")]
+    outcome: Vec<String>,
     /// For retry: repeat the command that had this key, which makes no second batch.
     #[arg(long, value_name = "KEY", requires = "operation")]
     key: Option<String>,
@@ -175,6 +182,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
         ("--concurrency", flags.concurrency.is_some()),
         ("--max-failures", flags.max_failures.is_some()),
     ];
+    flags.refuse_filters("cancel")?;
     if let Some((flag, _)) = for_retry.iter().find(|(_, is_given)| *is_given) {
         let hint = "to cancel twice does no harm, and a cancelled batch has nothing to follow";
         return Err(Failure::new(Exit::Usage, format!("{flag} is for retry, not for cancel"))
@@ -182,6 +190,21 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
             .into());
     }
     bulk::cancel_batch_if_confirmed(api, &flags.common, flags.id, flags.yes).await
+}
+
+impl Flags {
+    /// Refuses the filters of results.
+    fn refuse_filters(&self, operation: &str) -> Result<(), Failure> {
+        let given = [("--state", &self.state), ("--outcome", &self.outcome)];
+        match given.iter().find(|(_, values)| !values.is_empty()) {
+            Some((flag, _)) => {
+                let text = format!("{flag} is for results, not for {operation}");
+                Err(Failure::new(Exit::Usage, text)
+                    .hint("to act on some members use their ids, of 'longshore ls -q --batch'"))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// Waits for the end of a batch and prints how it ended. `was_reached` says that the server has answered before.
@@ -235,6 +258,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         ("state", state_text(batch)),
         ("progress", format!("{} of {} ended", batch.ended(), batch.count)),
         ("members", batch.members_text()),
+        ("outcomes", full.outcomes_text()),
         ("max failures", view::optional(batch.max_failures.as_ref())),
         ("at once", view::optional(batch.concurrency.as_ref())),
         (

@@ -194,21 +194,24 @@ fn subject(event: &CommittedEvent) -> String {
     }
     if let Some(schedules) = &event.schedules {
         let id = schedules.id.as_ref().map(|id| format!("/{id}")).unwrap_or_default();
-        return format!("{}{id}", schedules.name.as_deref().unwrap_or("all schedules"));
+        let why = event.pause.as_ref().map(|pause| pause.why()).unwrap_or_default();
+        return format!("{}{id}{why}", schedules.name.as_deref().unwrap_or("all schedules"));
     }
     if let Some(pause) = &event.pause {
-        return match (pause.of.as_ref(), &pause.name) {
+        let what = match (pause.of.as_ref(), &pause.name) {
             ("group", Some(name)) => format!("group {name}"),
             (_, Some(name)) => name.clone(),
             (_, None) => "all jobs and schedules".to_owned(),
         };
+        return format!("{what}{}", pause.why());
     }
     if let Some(definition) = &event.definition {
         return format!("{} is now revision {:.12}", definition.name, definition.revision);
     }
     if let Some(worker) = &event.worker {
         let cordoned = if worker.cordoned { ", cordoned" } else { "" };
-        return format!("{}: {}{cordoned}", worker.name, worker.state);
+        let why = worker.cordon.as_ref().map(|cordon| cordon.why()).unwrap_or_default();
+        return format!("{}: {}{cordoned}{why}", worker.name, worker.state);
     }
     if let Some(worker) = &event.forgotten {
         return worker.name.clone();
@@ -266,6 +269,11 @@ mod tests {
             (json!({ "kind": "definition.paused", "pause": { "of": "definition", "name": "a" } }), "  a"),
             (json!({ "kind": "definition.resumed", "pause": { "of": "group", "name": "g" } }), "  group g"),
             (json!({ "kind": "definition.paused", "pause": { "of": "server" } }), "  all jobs and schedules"),
+            (
+                json!({ "kind": "schedule.paused", "schedules": { "name": "a" },
+                    "pause": { "of": "schedule", "name": "a", "by": "anna", "reason": "moved" } }),
+                "  a by anna: moved",
+            ),
             (json!({ "forgotten": { "id": 3, "name": "w3" } }), "w3"),
             (
                 json!({ "definition": { "name": "a", "revision": "0123456789abcdef" } }),

@@ -14,10 +14,10 @@ pub(crate) fn listen() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Reloads jobs.yaml at each signal. The reloader records the result; a file with faults changes nothing.
+/// Reloads the definitions at each signal. The reloader records the result; a file with faults changes nothing.
 pub(crate) async fn reload_at_each(mut hangups: Signal, reloader: Arc<Reloader>) {
     while hangups.recv().await.is_some() {
-        tracing::info!("SIGHUP received: jobs.yaml is read again");
+        tracing::info!("SIGHUP received: reading {} again", reloader.name());
         reloader.reload_on_hangup().await;
     }
 }

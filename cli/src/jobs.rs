@@ -228,19 +228,31 @@ pub(crate) async fn fetch_jobs(
     let mut cursor: Option<String> = None;
     loop {
         let wanted = (limit - jobs.len()).min(PAGE_MAX);
-        let mut request = api.get(&["api", "jobs"]).query(query).query(&[("limit", wanted)]);
-        if let Some(cursor) = &cursor {
-            request = request.query(&[("cursor", cursor)]);
-        }
-        let response = api.send(request).await?;
-        cursor = response.headers().get(LINK).and_then(|link| next_cursor(link.to_str().ok()?));
-        jobs.extend(api.decode::<Vec<Value>>(response).await?);
+        let (page, next) = fetch_page(api, query, cursor, wanted).await?;
+        cursor = next;
+        jobs.extend(page);
         let more = cursor.is_some() || jobs.len() > limit;
         jobs.truncate(limit);
         if cursor.is_none() || jobs.len() == limit {
             return Ok((jobs, more));
         }
     }
+}
+
+/// Fetches a page of at most `limit` jobs behind a cursor, and the cursor of the next page.
+pub(crate) async fn fetch_page(
+    api: &Api,
+    query: &[(&'static str, String)],
+    cursor: Option<String>,
+    limit: usize,
+) -> anyhow::Result<(Vec<Value>, Option<String>)> {
+    let mut request = api.get(&["api", "jobs"]).query(query).query(&[("limit", limit)]);
+    if let Some(cursor) = &cursor {
+        request = request.query(&[("cursor", cursor)]);
+    }
+    let response = api.send(request).await?;
+    let next = response.headers().get(LINK).and_then(|link| next_cursor(link.to_str().ok()?));
+    Ok((api.decode(response).await?, next))
 }
 
 /// The filters, the batch and the parent as query parameters of the server.

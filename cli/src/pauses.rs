@@ -1,7 +1,7 @@
 //! `longshore pause` and `resume`: jobs and schedules of a definition, of a group, or of the whole server.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -9,6 +9,7 @@ use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view;
+use crate::workers::reason_body;
 
 /// The jobs and schedules to pause or resume.
 #[derive(Debug, clap::Args)]
@@ -38,10 +39,13 @@ struct TargetArgs {
   longshore pause report
   longshore pause report --schedule monday
   longshore pause --group db-main
-  longshore pause --all")]
+  longshore pause --all --reason 'the database moves'")]
 pub(crate) struct PauseFlags {
     #[command(flatten)]
     target: TargetArgs,
+    /// Why; kept with your name and the time, and shown wherever the pause is.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 /// Let paused jobs start and paused schedules fire again. Skipped slots are not made up for.
@@ -57,15 +61,15 @@ pub(crate) struct ResumeFlags {
 
 /// Pauses jobs and schedules.
 pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
-    perform(flags.target, "pause", "paused").await
+    perform(flags.target, reason_body(flags.reason.as_deref()), "pause", "paused").await
 }
 
 /// Resumes jobs and schedules.
 pub(crate) async fn resume(flags: ResumeFlags) -> anyhow::Result<()> {
-    perform(flags.target, "resume", "resumed").await
+    perform(flags.target, None, "resume", "resumed").await
 }
 
-async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<()> {
+async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str) -> anyhow::Result<()> {
     let api = Api::new(&target.common.server_args)?;
     let path: Vec<&str> = match &target.name {
         Some(name) => vec!["api", "definitions", name, verb],
@@ -79,7 +83,12 @@ async fn perform(target: TargetArgs, verb: &str, done: &str) -> anyhow::Result<(
     };
     let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
     let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));
-    let answer = api.send(api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]))).await?;
+    let request = api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]));
+    let request = match &body {
+        Some(body) => request.json(body),
+        None => request,
+    };
+    let answer = api.send(request).await?;
     let is_changed = !answer.headers().contains_key(UNCHANGED);
     let (name, id, group) = (target.name.as_deref(), target.schedule.as_deref(), target.group.as_deref());
     let shown = json!({ "name": name, "schedule": id, "group": group, "state": done, "changed": is_changed });
@@ -119,7 +128,7 @@ async fn warn_of_others(api: &Api, name: &str) -> anyhow::Result<()> {
     let Ok(json) = api.json(api.get(&["api", "definitions", name])).await else { return Ok(()) };
     let definition: view::Definition = api::parse(api, &json)?;
     for pause in &definition.pauses {
-        screen::note(&format!("{name} still waits: {} is paused", pause.words()));
+        screen::note(&format!("{name} still waits: {} is paused{}", pause.words(), pause.why()));
     }
     Ok(())
 }

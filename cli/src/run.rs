@@ -1,9 +1,15 @@
 //! `longshore run`: creates a job, and optionally waits for its end or follows its output.
 
+mod csv;
+mod each;
+
 use std::time::Duration;
 
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
+
+use self::each::EachArgs;
 
 use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
@@ -29,6 +35,9 @@ use crate::{batches, definitions, duration, progress, view};
   longshore run train --on rack=7 --on 'cores>=8' on a worker with these labels
   longshore run bill --key bill-2026-03           a repetition with this key creates no second job
   longshore run render --count 1000 --wait        a batch of 1000 jobs, with its progress
+  longshore run resize --each sizes.txt           a batch with a job for each line of a file
+  ls *.png | longshore run resize --each - --each-as file -p size=640
+  longshore run resize --each jobs.csv            several parameters a line, named by the header
   longshore run report --as-scheduled             run it now, as its schedule would
 
 With --follow and --wait the exit code is the container's, and 0 after any success; 1 if it ended without one (cancelled, lost, …).
@@ -49,16 +58,18 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Create a batch of so many jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
-    #[arg(long, value_name = "N", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", group = "size", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: Option<u32>,
+    #[command(flatten)]
+    each: EachArgs,
     /// A name for the batch.
-    #[arg(long, value_name = "NAME", requires = "count")]
+    #[arg(long, value_name = "NAME", requires = "size")]
     batch_name: Option<String>,
     /// After so many failed members of the batch, cancel those that have not started.
-    #[arg(long, value_name = "N", requires = "count", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_failures: Option<u32>,
     /// Run at most so many jobs of the batch at once.
-    #[arg(long, value_name = "N", requires = "count", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: Option<u32>,
     /// Give it the parameters, environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.
     #[arg(long)]
@@ -91,7 +102,7 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
             .into());
     }
     let api = Api::new(&flags.common.server_args)?;
-    if flags.count.is_some() {
+    if flags.count.is_some() || flags.each.each.is_some() {
         return submit_batch(&api, &flags).await;
     }
     let made = submit(&api, &flags).await?;
@@ -135,7 +146,28 @@ fn note_of_success(job: &Value) -> Option<&str> {
 async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
     let key = idempotency_key(flags.key.as_deref())?;
-    batches::submit(api, request(api, flags)?, &key, &output).await
+    let request = match &flags.each.each {
+        Some(_) => each_request(api, flags).await?,
+        None => request(api, flags)?,
+    };
+    batches::submit(api, request, &key, &output).await
+}
+
+/// The request for a job for each line of a file. A batch has its options in the query.
+async fn each_request(api: &Api, flags: &Flags) -> anyhow::Result<RequestBuilder> {
+    let mut fields = body(flags)?;
+    let mut request =
+        api.request(Method::POST, &["api", "jobs"]).header(CONTENT_TYPE, "application/x-ndjson");
+    for option in ["batch_name", "max_failures", "concurrency"] {
+        if let Some(value) = fields.remove(option) {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            request = request.query(&[(option, value)]);
+        }
+    }
+    if flags.require_worker {
+        request = request.query(&[("require_worker", "1")]);
+    }
+    Ok(request.body(flags.each.body(api, &flags.name, &fields).await?))
 }
 
 async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<CreatedJob> {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use client::terminal::is_terminal_control;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
 use self::job_output::JobOutput;
 use crate::failure::{Exit, Failure};
@@ -75,22 +75,72 @@ pub(crate) fn json(value: &serde_json::Value) -> anyhow::Result<()> {
     line(&text)
 }
 
-/// Prints rows below a heading, in columns. A heading that begins with `>` aligns its column to the right.
-pub(crate) fn table(heading: &[&str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(heading.iter().map(|name| name.trim_start_matches('>')));
-    for row in rows {
-        table.add_row(row.iter().map(|cell| visible(cell).into_owned()));
-    }
-    for (column, name) in table.column_iter_mut().zip(heading) {
-        column.set_padding((0, 2));
-        if name.starts_with('>') {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    line(&table.trim_fmt())
+/// Prints an entry of a JSON array whose entries come one by one, as [`json`] would print the whole array.
+pub(crate) fn array_entry(value: &serde_json::Value, has_begun: bool) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(value)?.replace('\n', "\n  ");
+    let before = if has_begun { ",\n" } else { "[\n" };
+    raw(format!("{before}  {text}").as_bytes())
 }
+
+/// Ends such an array.
+pub(crate) fn array_end(has_begun: bool) -> anyhow::Result<()> {
+    line(if has_begun { "\n]" } else { "[]" })
+}
+
+/// Prints rows below a heading, in columns. A heading that begins with `>` aligns its column to the right.
+pub(crate) fn table(heading: &[&'static str], rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+    StreamedTable::new(heading).print(rows)
+}
+
+/// A table whose rows come in parts. Its columns grow with later parts.
+pub(crate) struct StreamedTable {
+    heading: Vec<&'static str>,
+    /// The width of each column so far, with its padding; none before the first part.
+    widths: Vec<u16>,
+}
+
+impl StreamedTable {
+    /// A table with this heading, as of [`table`].
+    pub(crate) fn new(heading: &[&'static str]) -> Self {
+        Self { heading: heading.to_vec(), widths: Vec::new() }
+    }
+
+    /// Prints rows, and the heading before the first ones.
+    pub(crate) fn print(&mut self, rows: Vec<Vec<String>>) -> anyhow::Result<()> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        match self.widths.is_empty() {
+            true => drop(table.set_header(self.heading.iter().map(|name| name.trim_start_matches('>')))),
+            // A table without rows would be an empty line.
+            false if rows.is_empty() => return Ok(()),
+            false => {}
+        }
+        for row in rows {
+            table.add_row(row.iter().map(|cell| visible(cell).into_owned()));
+        }
+        for (index, (column, name)) in table.column_iter_mut().zip(&self.heading).enumerate() {
+            column.set_padding((0, PADDING));
+            if name.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            if let Some(width) = self.widths.get(index) {
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*width)));
+            }
+        }
+        let before = self.widths.iter().copied().chain(std::iter::repeat(0));
+        let now = table.column_max_content_widths();
+        self.widths = now.into_iter().zip(before).map(|(now, before)| before.max(now + PADDING)).collect();
+        line(&table.trim_fmt())
+    }
+
+    /// Prints the heading if there were no rows.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        self.print(Vec::new())
+    }
+}
+
+/// Spaces behind a column.
+const PADDING: u16 = 2;
 
 /// Prints names and values, a line each. Empty values are left out.
 pub(crate) fn fields(fields: &[(&str, String)]) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, WorkerView as _};
 
-pub(crate) use self::drain::{CordonFlags, DrainFlags, UncordonFlags, cordon, drain, uncordon};
+pub(crate) use self::drain::{CordonFlags, DrainFlags, UncordonFlags, cordon, drain, reason_body, uncordon};
 
 /// List workers that are connected or still have jobs, or show one.
 ///
@@ -141,6 +141,7 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         screen::table(&view::Worker::HEADING, workers.iter().map(|worker| worker.row(now)).collect())?;
     }
     print_warnings(&workers);
+    print_reasons(&workers);
     if workers.is_empty() {
         screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
     }
@@ -185,6 +186,27 @@ fn print_warnings(workers: &[view::Worker]) {
         ));
     }
 }
+
+/// Prints the reasons of cordons and drains below the table, which has no room for them.
+fn print_reasons(workers: &[view::Worker]) {
+    let with_reason = |worker: &view::Worker| {
+        let cordon = worker.cordon.as_ref().filter(|cordon| cordon.reason.is_some())?;
+        let state =
+            if worker.state == "draining" || worker.state == "drained" { "drained" } else { "cordoned" };
+        Some(format!("{} is {state} {}", worker.name, cordon.words()))
+    };
+    let reasons: Vec<String> = workers.iter().filter_map(with_reason).collect();
+    let left_out = reasons.len().saturating_sub(REASONS_MAX);
+    for reason in reasons.iter().take(REASONS_MAX) {
+        screen::note(reason);
+    }
+    if left_out > 0 {
+        screen::note(&format!("{left_out} more have a reason; see them with: longshore workers -o json"));
+    }
+}
+
+/// Reasons that are printed below a table of workers.
+const REASONS_MAX: usize = 10;
 
 /// Changes the labels of a worker.
 pub(crate) async fn label(flags: LabelFlags) -> anyhow::Result<()> {

@@ -293,6 +293,7 @@ mod tests {
             joined_at: Timestamp(0),
             seen_at: Timestamp(0),
             cordoned: true,
+            cordon: None,
             slots: None,
             drain: None,
             labels: Vec::new(),

@@ -18,6 +18,7 @@ use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::job::{Job, LiveState};
 use crate::limits::{LimitFacts, LimitSelection, LimitsFacts};
+use crate::origin::Intervention;
 use crate::pauses::PauseTarget;
 use crate::placement;
 use crate::placement::narrowing::Narrowing;
@@ -42,7 +43,7 @@ pub struct Explanation {
     /// The limits that the job needs, with their state.
     pub limits: Vec<LimitFacts>,
     /// The pauses that keep it from a start, with their beginnings.
-    pub pauses: Vec<(PauseTarget, Timestamp)>,
+    pub pauses: Vec<(PauseTarget, Intervention)>,
     /// Jobs of its lane that go before it, if it waits: those of its definition with the same keys.
     pub before: Option<JobsBefore>,
     /// Jobs that wait in its lane, itself included, if it waits.
@@ -78,6 +79,8 @@ pub struct WorkerVerdict {
     pub name: Arc<str>,
     /// Wall-clock time at which an operator revoked it.
     pub revoked_at: Option<Timestamp>,
+    /// The command that cordoned or drained it, if it is known.
+    pub cordon: Option<Intervention>,
     /// The member of the job that is pinned to the worker, or has it or had it.
     pub member: Option<JobId>,
     /// The obstacles, if any.
@@ -111,13 +114,15 @@ impl Scheduler {
             worker,
             name: facts.row.name.clone(),
             revoked_at: facts.row.revoked_at,
+            cordon: facts.row.cordon.clone(),
             verdict: verdict(self, job, &definition, facts),
         });
         let workers = workers.collect();
         let (state, pending) = pending::state_and_reason(self, id, pending::why_waiting_by_search);
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
-        let pauses = self.pauses.of_jobs(&definition).collect();
+        let pauses =
+            self.pauses.of_jobs(&definition).map(|(target, pause)| (target, pause.clone())).collect();
         let lane = match job.live_state {
             LiveState::Queued(lane) => Some(lane),
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {

@@ -18,6 +18,7 @@ use crate::batches::BatchOptions;
 use crate::definition::Definition;
 use crate::ids::{GroupNo, JoinTokenId, Ticket};
 use crate::new_jobs::{NewJobs, StartTime};
+use crate::origin::Origin;
 use crate::pauses::PauseTarget;
 use crate::schedule::ScheduleId;
 
@@ -169,6 +170,8 @@ pub struct PauseRequest {
     pub target: PauseTarget,
     /// True to pause, false to resume.
     pub paused: bool,
+    /// The requester, and the reason of a pause.
+    pub origin: Origin,
 }
 
 /// A request for the jobs of past slots, as [`crate::schedule::backfill::plan`] has chosen them.
@@ -255,12 +258,12 @@ impl Default for JoinPermit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Give the worker no new attempts.
-    Cordon,
+    Cordon(Origin),
     /// Give the worker attempts again; ends a drain in progress.
     Uncordon,
     /// Give the worker no new attempts and let it leave when it has none. Running attempts are stopped after
     /// this time, if it is given.
-    Drain(Option<Duration>),
+    Drain(Option<Duration>, Origin),
     /// Set the number of containers that may run at once.
     Slots(u32),
     /// Set labels over the worker's own; no value removes a label that was set.

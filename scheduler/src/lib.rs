@@ -55,6 +55,7 @@ pub mod job;
 pub mod keys;
 pub mod limits;
 pub mod new_jobs;
+pub mod origin;
 pub mod params;
 pub mod pauses;
 pub mod pending_batch;

@@ -6,9 +6,8 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 
-use protocol::Timestamp;
-
 use crate::definition::Definition;
+use crate::origin::Intervention;
 use crate::schedule::ScheduleId;
 
 /// The jobs and schedules that a pause reaches.
@@ -39,32 +38,32 @@ impl fmt::Display for PauseTarget {
     }
 }
 
-/// The pauses in force, with their beginnings.
+/// The pauses in force, with their beginnings, requesters and reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
-    since: BTreeMap<PauseTarget, Timestamp>,
+    in_force: BTreeMap<PauseTarget, Intervention>,
 }
 
 impl Pauses {
     /// The pauses of a store.
     #[must_use]
-    pub fn of(rows: impl IntoIterator<Item = (PauseTarget, Timestamp)>) -> Self {
-        Self { since: rows.into_iter().collect() }
+    pub fn of(rows: impl IntoIterator<Item = (PauseTarget, Intervention)>) -> Self {
+        Self { in_force: rows.into_iter().collect() }
     }
 
     /// This target is paused itself.
     #[must_use]
     pub fn contains(&self, target: &PauseTarget) -> bool {
-        self.since.contains_key(target)
+        self.in_force.contains_key(target)
     }
 
-    /// All pauses with their beginnings, ordered by target.
-    pub fn iter(&self) -> impl Iterator<Item = (&PauseTarget, Timestamp)> {
-        self.since.iter().map(|(target, since)| (target, *since))
+    /// All pauses, ordered by target.
+    pub fn iter(&self) -> impl Iterator<Item = (&PauseTarget, &Intervention)> {
+        self.in_force.iter()
     }
 
     /// The pauses that hold back the jobs of a definition.
-    pub fn of_jobs(&self, definition: &Definition) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+    pub fn of_jobs(&self, definition: &Definition) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         self.reaching(definition.name.as_str().into(), group_of(definition))
     }
 
@@ -74,7 +73,7 @@ impl Pauses {
         name: &Arc<str>,
         group: Option<Arc<str>>,
         id: &ScheduleId,
-    ) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+    ) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         let own = [PauseTarget::Schedules, PauseTarget::Schedule(name.clone(), id.clone())];
         self.reaching(name.clone(), group).chain(self.among(own))
     }
@@ -83,7 +82,7 @@ impl Pauses {
         &self,
         name: Arc<str>,
         group: Option<Arc<str>>,
-    ) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+    ) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         let targets = [PauseTarget::Server, PauseTarget::Definition(name)];
         self.among(targets).chain(self.among(group.map(PauseTarget::Group)))
     }
@@ -91,24 +90,24 @@ impl Pauses {
     fn among(
         &self,
         targets: impl IntoIterator<Item = PauseTarget>,
-    ) -> impl Iterator<Item = (PauseTarget, Timestamp)> {
+    ) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         targets.into_iter().filter_map(|target| {
-            let since = *self.since.get(&target)?;
-            Some((target, since))
+            let pause = self.in_force.get(&target)?;
+            Some((target, pause))
         })
     }
 
     /// Sets or removes a pause.
-    pub(crate) fn set(&mut self, target: PauseTarget, since: Option<Timestamp>) {
-        match since {
-            Some(since) => drop(self.since.insert(target, since)),
-            None => drop(self.since.remove(&target)),
+    pub(crate) fn set(&mut self, target: PauseTarget, pause: Option<Intervention>) {
+        match pause {
+            Some(pause) => drop(self.in_force.insert(target, pause)),
+            None => drop(self.in_force.remove(&target)),
         }
     }
 
     /// Jobs of this definition may not start.
     pub(crate) fn hold_back(&self, definition: &Definition) -> bool {
-        !self.since.is_empty() && self.of_jobs(definition).next().is_some()
+        !self.in_force.is_empty() && self.of_jobs(definition).next().is_some()
     }
 }
 

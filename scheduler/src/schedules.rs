@@ -23,6 +23,7 @@ use protocol::{JobId, Revision, Timestamp};
 
 use crate::definition::Definition;
 use crate::ids::{GroupNo, ScheduleNo};
+use crate::origin::Intervention;
 use crate::pauses::{PauseTarget, Pauses};
 use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
@@ -73,7 +74,7 @@ pub struct LiveSchedules {
     /// Every schedule ever seen.
     pub rows: Vec<ScheduleRow>,
     /// Pauses, with their beginnings.
-    pub paused: Vec<(PauseTarget, Timestamp)>,
+    pub paused: Vec<(PauseTarget, Intervention)>,
     /// Jobs that schedules made and that have not ended, with the name of their definition.
     pub jobs: Vec<(JobId, Arc<str>)>,
 }

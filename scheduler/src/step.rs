@@ -35,6 +35,7 @@ use crate::input::KeyHolder;
 use crate::job::AttemptTimeout;
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
+use crate::origin::Intervention;
 use crate::pauses::PauseTarget;
 use crate::placement::narrowing::Narrowing;
 use crate::run_on::{MemberRow, ParentRow, WorkerUse};
@@ -225,8 +226,8 @@ pub enum Change {
     Paused {
         /// The jobs and schedules.
         target: PauseTarget,
-        /// When they were paused; absent: they are not.
-        since: Option<Timestamp>,
+        /// When, by whom and why they were paused; absent: they are not.
+        pause: Option<Intervention>,
     },
 }
 

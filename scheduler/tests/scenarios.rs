@@ -26,7 +26,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use keys::{hooks, placement, seconds, timetable};
+use keys::{hooks, origin, placement, seconds, timetable};
 use token_words::{held, job_id, parse_token};
 use world::ends::takes_size;
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
@@ -307,9 +307,11 @@ fn happen(world: &mut World, words: &[&str]) {
             let token = parse_token(world, token);
             world.unsent(SessionId(session.parse().unwrap()), token);
         }
-        ["cordon", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Cordon),
-        ["drain", worker, ..] => {
-            let operation = Operation::Drain(option("deadline").map(seconds));
+        [command @ ("cordon" | "drain"), worker, ..] => {
+            let operation = match command {
+                "cordon" => Operation::Cordon(origin(option)),
+                _ => Operation::Drain(option("deadline").map(seconds), origin(option)),
+            };
             world.operate(WorkerId(worker.parse().unwrap()), operation);
         }
         ["forget", worker] => world.operate(WorkerId(worker.parse().unwrap()), Operation::Forget),

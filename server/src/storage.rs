@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use protocol::Timestamp;
 use tokio_util::sync::CancellationToken;
+
+use crate::backup::LastBackup;
 
 /// The file system of the data directory at the last measurement.
 #[derive(Debug)]
@@ -35,6 +38,14 @@ impl Storage {
     pub fn database_bytes(&self) -> (u64, u64) {
         let bytes = |name| std::fs::metadata(self.directory.join(name)).map_or(0, |file| file.len());
         (bytes("longshore.db"), bytes("longshore.db-wal"))
+    }
+
+    /// The time and the bytes of the last backup; none if none was made, or its record cannot be used: `longshore doctor` tells which.
+    /// Blocks on the disk.
+    #[must_use]
+    pub fn last_backup(&self) -> Option<(Timestamp, u64)> {
+        let last = LastBackup::read(&self.directory).ok().flatten()?;
+        Some((last.made_at.0, last.bytes))
     }
 
     /// Stores a measurement in bytes and logs a change.

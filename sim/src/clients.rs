@@ -10,6 +10,7 @@ use scheduler::input::{
     BackfillRequest, CancelRequest, CancelScope, Input, Key, PauseRequest, ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
+use scheduler::origin::Origin;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::placement::rules::{Condition, LabelRule, WorkerSelector};
 use scheduler::schedule::backfill::{SlotFate, plan};
@@ -74,7 +75,9 @@ impl World {
             }
             Command::Release(job) => Input::Release(ReleaseRequest { ticket, job, by: String::new() }),
             Command::Operate(worker, operation) => Input::Operate(ticket, worker, operation),
-            Command::Pause(target, paused) => Input::Pause(PauseRequest { ticket, target, paused }),
+            Command::Pause(target, paused) => {
+                Input::Pause(PauseRequest { ticket, target, paused, origin: Origin::default() })
+            }
             Command::Backfill { definition, schedule, since, interval } => {
                 let to = self.server.clock.utc(self.now);
                 let disk = &self.server.disk;

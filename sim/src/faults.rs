@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use protocol::{JobId, Token};
 use scheduler::input::{Input, Operation};
+use scheduler::origin::Origin;
 
 use crate::agenda::Event;
 use crate::clock::Moment;
@@ -150,9 +151,9 @@ impl World {
         let known = known.map(|row| row.worker);
         let Some(worker) = known.or(directory.membership.map(|it| it.worker)) else { return };
         let operation = match what {
-            What::Cordon => Operation::Cordon,
+            What::Cordon => Operation::Cordon(Origin::default()),
             What::Uncordon => Operation::Uncordon,
-            What::Drain(timeout) => Operation::Drain(timeout),
+            What::Drain(timeout) => Operation::Drain(timeout, Origin::default()),
             What::Slots(slots) => Operation::Slots(slots),
             What::Zone(zone) => Operation::Labels(vec![("zone".to_owned(), zone.map(str::to_owned))]),
             What::Forget => Operation::Forget,

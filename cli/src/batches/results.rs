@@ -1,4 +1,5 @@
-//! `longshore batch ID results`: what each member was given and what it left.
+//! `longshore batch ID results`: what each member was given and what it left, in the order of the members. Lists of the server have the newest
+//! job first, so the marks between the pages are read first, and then the pages from the last one on. No more than a page is held.
 
 use serde_json::Value;
 use server::http::present::shapes::ListedJob;
@@ -7,7 +8,7 @@ use super::Flags;
 use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
-use crate::screen::{self, Format};
+use crate::screen::{self, Format, StreamedTable};
 use crate::view::{self, BatchSummary, JobView as _};
 
 /// Prints a line for each member.
@@ -18,36 +19,91 @@ pub(super) async fn print(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     refuse_other_flags(flags)?;
     let id = flags.id.to_string();
     let batch: BatchSummary = parse(api, &api.json(api.get(&["api", "batches", &id])).await?)?;
-    let query = [("batch", id), ("results", "1".to_owned())];
+    let filters = [("state", &flags.state), ("outcome", &flags.outcome)];
+    let filters = filters.into_iter().filter(|(_, values)| !values.is_empty());
+    let filters = filters.map(|(name, values)| (name, values.join(",")));
+    let query: Vec<(&'static str, String)> = [("batch", id)].into_iter().chain(filters).collect();
+    let with_results = [&query[..], &[("results", "1".to_owned())]].concat();
     match flags.common.format {
-        Format::Csv => jobs::export(api, &query, "text/csv").await?,
-        Format::Ndjson => jobs::export(api, &query, "application/x-ndjson").await?,
-        format => {
-            let members = in_order(api, &query).await?;
-            print_members(api, format, members)?;
-        }
+        Format::Csv => jobs::export(api, &with_results, "text/csv").await?,
+        Format::Ndjson => jobs::export(api, &with_results, "application/x-ndjson").await?,
+        format => print_in_order(api, &query, &with_results, Printer::new(format)).await?,
     }
     note_absent(&batch);
     Ok(())
 }
 
-/// All members by their position. Lists have the newest job first.
-async fn in_order(api: &Api, query: &[(&'static str, String)]) -> anyhow::Result<Vec<Value>> {
-    let (mut members, _) = jobs::fetch_jobs(api, query, MEMBERS_MAX).await?;
-    members.sort_by_key(|member| (member["index"].as_u64(), member["id"].as_u64()));
-    Ok(members)
+async fn print_in_order(
+    api: &Api,
+    query: &[(&'static str, String)],
+    with_results: &[(&'static str, String)],
+    mut printer: Printer,
+) -> anyhow::Result<()> {
+    // A page with results may end early, so the marks are those of pages without.
+    let mut marks = vec![None];
+    while let (_, Some(next)) = jobs::fetch_page(api, query, marks.last().cloned().flatten(), PAGE).await? {
+        marks.push(Some(next));
+    }
+    let mut end: Option<String> = None;
+    for mark in marks.into_iter().rev() {
+        let mut members = Vec::new();
+        let mut cursor = mark.clone();
+        loop {
+            let wanted = PAGE - members.len();
+            let (page, next) = jobs::fetch_page(api, with_results, cursor, wanted).await?;
+            members.extend(page);
+            if next.is_none() || next == end || members.len() >= PAGE {
+                break;
+            }
+            cursor = next;
+        }
+        members.reverse();
+        printer.print(api, &members)?;
+        end = mark;
+    }
+    printer.finish()
 }
 
-fn print_members(api: &Api, format: Format, members: Vec<Value>) -> anyhow::Result<()> {
-    match format {
-        Format::Json => screen::json(&Value::Array(members)),
-        Format::Name => {
-            members.iter().try_for_each(|member| screen::line(&jobs::job_id(api, member)?.to_string()))
+/// Prints pages of members.
+enum Printer {
+    /// An array; true once it has an entry.
+    Json(bool),
+    Names,
+    Table(Format, StreamedTable),
+}
+
+impl Printer {
+    fn new(format: Format) -> Self {
+        match format {
+            Format::Json => Self::Json(false),
+            Format::Name => Self::Names,
+            format => Self::Table(
+                format,
+                StreamedTable::new(&[">INDEX", ">JOB", "STATE", "PARAMS", "RESULT", "WHY"]),
+            ),
         }
-        format => {
-            let row = |member: &Value| Ok(row(&parse(api, member)?, format));
-            let rows = members.iter().map(row).collect::<anyhow::Result<_>>()?;
-            screen::table(&[">INDEX", ">JOB", "STATE", "PARAMS", "RESULT", "WHY"], rows)
+    }
+
+    fn print(&mut self, api: &Api, members: &[Value]) -> anyhow::Result<()> {
+        match self {
+            Self::Json(has_begun) => members
+                .iter()
+                .try_for_each(|member| screen::array_entry(member, std::mem::replace(has_begun, true))),
+            Self::Names => {
+                members.iter().try_for_each(|member| screen::line(&jobs::job_id(api, member)?.to_string()))
+            }
+            Self::Table(format, table) => {
+                let row = |member: &Value| Ok(row(&parse(api, member)?, *format));
+                table.print(members.iter().map(row).collect::<anyhow::Result<_>>()?)
+            }
+        }
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::Json(has_begun) => screen::array_end(has_begun),
+            Self::Names => Ok(()),
+            Self::Table(_, table) => table.finish(),
         }
     }
 }
@@ -110,8 +166,8 @@ fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
     }
 }
 
-/// The most members that a batch has.
-const MEMBERS_MAX: usize = 100_000;
+/// Members that are read and printed at once.
+const PAGE: usize = 500;
 
 /// Characters of parameters and of a result in a table.
 const CELL_CHARS: usize = 60;

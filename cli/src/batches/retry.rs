@@ -17,6 +17,7 @@ use crate::view::RetriedBatch;
 /// Members were refused, the batch did not succeed, and those of the requests.
 pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     let format = flags.common.format;
+    flags.refuse_filters("retry")?;
     if flags.follow {
         records::refuse_records(format)?;
     }

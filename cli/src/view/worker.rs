@@ -1,7 +1,7 @@
 //! Workers as table rows, and all fields of one worker.
 
 use jiff::Timestamp;
-use server::http::present::shapes::{Exclusion, Runtime, Worker, WorkerRef, WorkerResources};
+use server::http::present::shapes::{Exclusion, Intervention, Runtime, Worker, WorkerRef, WorkerResources};
 
 use super::{optional, pairs, since};
 use crate::screen;
@@ -66,6 +66,7 @@ impl WorkerView for Worker {
             ("worker", self.id.to_string()),
             ("name", self.name.clone()),
             ("state", self.state_text()),
+            ("cordon", self.cordon.as_ref().map(Intervention::words).unwrap_or_default()),
             ("since", self.since.to_string()),
             ("joined", optional(self.joined_at.as_ref())),
             ("suspect", self.suspect.as_ref().map(|it| it.cause.clone()).unwrap_or_default()),

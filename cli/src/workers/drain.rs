@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{fetch, find_among, tell};
@@ -40,11 +40,14 @@ struct ChosenArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore cordon anna                (undo it with: longshore uncordon anna)
-  longshore cordon anna bert
+  longshore cordon anna bert --reason 'disk swap, back on Monday'
   longshore cordon --label rack=7      counts the workers, asks, and cordons them")]
 pub(crate) struct CordonFlags {
     #[command(flatten)]
     chosen: ChosenArgs,
+    /// Why; kept with your name and the time, and shown wherever the worker is.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 /// Send jobs to workers again after cordon or drain.
@@ -66,7 +69,7 @@ pub(crate) struct UncordonFlags {
 #[command(after_help = "Examples:
   longshore drain anna                   before maintenance of its machine
   longshore drain anna --deadline 10m    jobs that still run then are stopped and run elsewhere
-  longshore drain anna --wait && ssh anna reboot
+  longshore drain anna --wait --reason 'kernel update' && ssh anna reboot
   longshore drain --label rack=7 --yes --wait=2h
 
 With --wait the exit code is 0 when no worker has an attempt left, 124 when the time is up, and 5
@@ -77,6 +80,9 @@ pub(crate) struct DrainFlags {
     /// Stop jobs that still run after this time (90s, 10m, 2h).
     #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = deadline)]
     deadline: Option<String>,
+    /// Why; kept with your name and the time, and shown wherever the worker is.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// Wait until the workers have no attempt left, at most this long; name the jobs that are waited for.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
@@ -84,19 +90,22 @@ pub(crate) struct DrainFlags {
 
 /// Cordons workers.
 pub(crate) async fn cordon(flags: CordonFlags) -> anyhow::Result<()> {
-    Change::start(&flags.chosen, "cordon", &[], "is cordoned and takes no new jobs").await?.finish()
+    let body = reason_body(flags.reason.as_deref());
+    let effect = "is cordoned and takes no new jobs";
+    Change::start(&flags.chosen, "cordon", &[], body.as_ref(), effect).await?.finish()
 }
 
 /// Lifts cordons.
 pub(crate) async fn uncordon(flags: UncordonFlags) -> anyhow::Result<()> {
-    Change::start(&flags.chosen, "uncordon", &[], "takes jobs again").await?.finish()
+    Change::start(&flags.chosen, "uncordon", &[], None, "takes jobs again").await?.finish()
 }
 
 /// Drains workers, and waits for them if asked to.
 pub(crate) async fn drain(flags: DrainFlags) -> anyhow::Result<()> {
     let query: Vec<(&str, &str)> = flags.deadline.iter().map(|text| ("deadline", text.as_str())).collect();
     let effect = "is draining: it finishes its jobs and exits";
-    let mut change = Change::start(&flags.chosen, "drain", &query, effect).await?;
+    let body = reason_body(flags.reason.as_deref());
+    let mut change = Change::start(&flags.chosen, "drain", &query, body.as_ref(), effect).await?;
     let Some(limit) = flags.wait else { return change.finish() };
     let up_at = limit.map(|limit| Instant::now() + limit);
     let is_up = async {
@@ -124,6 +133,11 @@ pub(crate) async fn drain(flags: DrainFlags) -> anyhow::Result<()> {
     change.finish()
 }
 
+/// The body of a request with a reason. The server checks it.
+pub(crate) fn reason_body(reason: Option<&str>) -> Option<Value> {
+    reason.map(|reason| json!({ "reason": reason }))
+}
+
 /// An operation on several workers.
 struct Change<'f> {
     api: Api,
@@ -145,6 +159,7 @@ impl<'f> Change<'f> {
         chosen: &'f ChosenArgs,
         verb: &str,
         query: &[(&str, &str)],
+        body: Option<&Value>,
         effect: &str,
     ) -> anyhow::Result<Self> {
         let api = Api::new(&chosen.common.server_args)?;
@@ -152,7 +167,12 @@ impl<'f> Change<'f> {
         let mut change = Self { api, chosen, answers: Vec::new(), draining: BTreeMap::new(), failure: None };
         for worker in workers {
             let path = ["api", "workers", &worker.id.to_string(), verb];
-            match change.api.json(change.api.request(Method::POST, &path).query(query)).await {
+            let request = change.api.request(Method::POST, &path).query(query);
+            let request = match body {
+                Some(body) => request.json(body),
+                None => request,
+            };
+            match change.api.json(request).await {
                 Ok(json) => {
                     let changed: view::Worker = api::parse(&change.api, &json)?;
                     if chosen.common.format.is_text() {

@@ -102,6 +102,6 @@ async fn a_file_that_was_refused_is_told_until_a_good_one_is_read() {
         assert_eq!(reloaded.0, code, "{reloaded:?}");
         assert_eq!(value(&scrape(&api).await, "longshore_jobs_file_refused"), Some(told));
         let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
-        assert_eq!(ready.contains("warning: jobs.yaml: the file was refused at 2"), told > 0.0, "{ready}");
+        assert_eq!(ready.contains("warning: jobs.yaml: it was refused at 2"), told > 0.0, "{ready}");
     }
 }

@@ -66,7 +66,7 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
     assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
     let events = running.api.get_bytes("/api/events?follow=0&tail=9&kind=definition.paused").await;
     let events = String::from_utf8(events).unwrap();
-    assert!(events.contains(r#""pause":{"of":"definition","name":"plain"}"#), "{events}");
+    assert!(events.contains(r#""pause":{"of":"definition","name":"plain","since":"#), "{events}");
 
     running.server.kill();
     running.server = running.cluster.start_server(&[]).await;

@@ -62,7 +62,7 @@ fn a_renewal_keeps_the_name_and_the_authority_of_the_server() {
     };
     refused(&["renew", "other.test"], "workers and users reach this server as jobs.test");
     fs::rename(root.join("etc/ca"), root.join("ca")).unwrap();
-    refused(&["renew"], "is not the one that workers trust");
+    refused(&["renew"], "is not one that workers trust");
     fs::rename(root.join("ca"), root.join("etc/ca")).unwrap();
     for words in [&["renew"][..], &["renew", "jobs.test"]] {
         let before = certificate();
@@ -71,6 +71,27 @@ fn a_renewal_keeps_the_name_and_the_authority_of_the_server() {
         assert_ne!(certificate(), before);
         assert_eq!(fs::read(root.join("etc/ca.pem")).unwrap(), authority);
     }
+    // While the authority changes, workers trust the old and the new one, and go on to do so.
+    let other = Command::new(env!("CARGO_BIN_EXE_longshore"))
+        .args(["cert", "--host", "jobs.test", "--dir", &root.join("other").display().to_string()])
+        .output()
+        .unwrap();
+    assert!(other.status.success(), "{other:?}");
+    let other = fs::read(root.join("other/ca.pem")).unwrap();
+    for bundle in
+        [[&other[..], &authority].concat(), [b"# the new one\n", &authority[..], b"\n\n", &other].concat()]
+    {
+        fs::write(root.join("etc/ca.pem"), &bundle).unwrap();
+        let before = certificate();
+        let output = setup(root, &["renew"]);
+        assert!(output.status.success(), "{output:?}");
+        assert_ne!(certificate(), before);
+        assert_eq!(fs::read(root.join("etc/ca.pem")).unwrap(), bundle);
+    }
+    fs::write(root.join("etc/ca.pem"), &other).unwrap();
+    let before = certificate();
+    assert_eq!(setup(root, &["renew"]).status.code(), Some(2), "workers trust another authority only");
+    assert_eq!(certificate(), before);
     fs::remove_file(root.join("etc/server-url")).unwrap();
     let output = setup(root, &["renew"]);
     assert_eq!(output.status.code(), Some(2), "this machine is no server: {output:?}");

@@ -192,7 +192,7 @@ fn job_shows_that_its_only_worker_is_cordoned() {
         why.out.starts_with("job 2 (say) is queued: the workers that could run it are cordoned"),
         "{why:?}"
     );
-    assert!(why.out.contains("\n 1  dev     unable   it is cordoned\n"), "{why:?}");
+    assert!(why.out.contains("\n 1  dev     unable   it is cordoned (since 2"), "{why:?}");
     let why = run(&mut dev.longshore(&["explain", "1"]));
     assert_eq!(why.out, "job 1 (say) has succeeded\n");
     let labelled = run(&mut dev.longshore(&["label", "dev", "zone=b", "rack=7"]));

@@ -146,7 +146,7 @@ async fn a_server_whose_jobs_file_became_faulty_starts_with_the_definitions_befo
         let told = "starting with the definitions that were accepted last";
         assert_eq!(server.log().matches(told).count(), number + 1, "{}", server.log());
         let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
-        assert!(ready.contains("warning: jobs.yaml: the file was refused at 2"), "{number}: {ready}");
+        assert!(ready.contains("warning: jobs.yaml: it was refused at 2"), "{number}: {ready}");
         assert!(!ready.contains("a restart would fail"), "{number}: {ready}");
         server.terminate().await;
     }

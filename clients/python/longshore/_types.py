@@ -25,7 +25,8 @@ Batch = TypedDict("Batch", {
 }, total=False)  # fmt: skip
 
 Worker = TypedDict("Worker", {
-    "id": int, "name": str, "state": str, "connected": bool, "working": bool, "cordoned": bool, "slots": int, "busy": int,
+    "id": int, "name": str, "state": str, "connected": bool, "working": bool, "cordoned": bool, "cordon": "dict[str, Any]",
+    "slots": int, "busy": int,
     "backlog": int, "queued": int, "since": str, "joined_at": str, "drain_deadline": str, "labels": "dict[str, str]",
     "labels_set": "dict[str, str]", "labels_granted": "dict[str, str]", "revoked_at": str,
     "runtimes": "list[dict[str, Any]]", "unmanaged": "list[dict[str, Any]]",

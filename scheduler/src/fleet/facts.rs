@@ -11,6 +11,7 @@ use protocol::{JobId, RuntimeKind, SessionId, Timestamp, Token, Uptime, WorkerId
 
 use super::breaker::Breaker;
 use super::{Link, Worker};
+use crate::origin::Intervention;
 use crate::placement::exclusion::Excluded;
 use crate::reservation::InUse;
 
@@ -44,6 +45,8 @@ pub struct WorkerFacts {
     pub exclusions: Vec<(Excluded, Option<Uptime>)>,
     /// An operator cordoned it.
     pub cordoned: bool,
+    /// The command that cordoned or drained it, if it is known.
+    pub cordon: Option<Intervention>,
     /// Deadline of its drain, when running attempts are stopped.
     pub drain_deadline: Option<Timestamp>,
     /// The worker's own labels.
@@ -162,6 +165,7 @@ impl WorkerFacts {
             suspect: suspicion(worker),
             exclusions: worker.health.exclusions.in_force().take(EXCLUSIONS_SHOWN).collect(),
             cordoned: worker.row.cordoned,
+            cordon: worker.row.cordon.clone(),
             drain_deadline: worker.row.drain.and_then(|drain| drain.deadline),
             own_labels: worker.info.labels.clone(),
             granted_labels: worker.row.granted.clone(),

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ids::JoinTokenId;
+use crate::origin::Intervention;
 use protocol::{Incarnation, Timestamp, WorkerId};
 
 /// The stored row of a worker.
@@ -22,6 +23,8 @@ pub struct WorkerRow {
     pub seen_at: Timestamp,
     /// It gets no new attempts.
     pub cordoned: bool,
+    /// The command that cordoned or drained it; absent while it is not cordoned, and for a cordon of an older version.
+    pub cordon: Option<Intervention>,
     /// Slots that an operator set.
     pub slots: Option<u32>,
     /// The drain, in progress or completed.
@@ -36,6 +39,14 @@ pub struct WorkerRow {
     pub granted: Vec<(String, String)>,
     /// Wall-clock time at which an operator revoked it: its secret is refused from then on.
     pub revoked_at: Option<Timestamp>,
+}
+
+impl WorkerRow {
+    /// Cordons the worker.
+    pub(crate) fn set_cordon(&mut self, cordon: Intervention) {
+        self.cordoned = true;
+        self.cordon = Some(Intervention::followed_by(self.cordon.take(), cordon));
+    }
 }
 
 /// A process of a worker.

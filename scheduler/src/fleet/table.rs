@@ -106,6 +106,7 @@ mod tests {
             suspect: None,
             exclusions: Vec::new(),
             cordoned: false,
+            cordon: None,
             drain_deadline: None,
             own_labels: Vec::new(),
             granted_labels: Vec::new(),

@@ -103,6 +103,7 @@ fn join(
         joined_at: now.utc,
         seen_at: now.utc,
         cordoned: false,
+        cordon: None,
         slots: None,
         drain: None,
         labels: Vec::new(),

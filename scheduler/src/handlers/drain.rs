@@ -22,14 +22,13 @@ use crate::handlers::cancel;
 use crate::job::Job;
 use crate::timers::Date;
 
-/// Begins a drain, or replaces the one in progress.
+/// Begins a drain of a cordoned worker, or replaces the one in progress.
 pub(crate) fn begin(scheduler: &mut Scheduler, now: Now, id: WorkerId, timeout: Option<Duration>) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     // The lease has expired, so the next process is another one than the drained one.
     let is_known = !worker.link.is_away() || worker.lease.is_expired;
     let process = is_known.then(|| worker.row.process.map_or(Incarnation(0), |process| process.incarnation));
     let drain = Drain { process, deadline: timeout.map(|timeout| now.utc + timeout) };
-    worker.row.cordoned = true;
     set(scheduler, id, Some(drain));
 }
 

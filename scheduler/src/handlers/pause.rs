@@ -13,11 +13,12 @@ use crate::ids::DefinitionNo;
 use crate::input::PauseRequest;
 use crate::job::Job;
 use crate::limits::gate;
+use crate::origin::Intervention;
 use crate::pauses::PauseTarget;
 use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) {
-    let PauseRequest { ticket, target, paused } = request;
+    let PauseRequest { ticket, target, paused, origin } = request;
     // An operator's command may look at all schedules.
     let reached = scheduler.schedules.reached_by(&target);
     let is_known = scheduler.pauses.contains(&target);
@@ -29,9 +30,9 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
         fire::fire(scheduler, now, *number);
     }
     if paused != is_known {
-        let since = paused.then_some(now.utc);
-        scheduler.pauses.set(target.clone(), since);
-        scheduler.change(Change::Paused { target, since });
+        let pause = paused.then(|| Intervention::at(now, origin));
+        scheduler.pauses.set(target.clone(), pause.clone());
+        scheduler.change(Change::Paused { target, pause });
         for number in reached {
             fire::arm(scheduler, number);
         }

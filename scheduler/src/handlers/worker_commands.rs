@@ -11,6 +11,7 @@ use crate::fleet::health::Health;
 use crate::handlers::{drain, forget, revoke};
 use crate::ids::Ticket;
 use crate::input::Operation;
+use crate::origin::Intervention;
 use crate::reconcile::unknown_attempts;
 use crate::step::{Answer, Change, Rejection};
 
@@ -27,12 +28,15 @@ pub(crate) fn operate(
     };
     let before = worker.settings();
     match operation {
-        Operation::Cordon => worker.row.cordoned = true,
+        Operation::Cordon(origin) => worker.row.set_cordon(Intervention::at(now, origin)),
         Operation::Uncordon => {
-            worker.row.cordoned = false;
+            (worker.row.cordoned, worker.row.cordon) = (false, None);
             drain::end(scheduler, id);
         }
-        Operation::Drain(timeout) => drain::begin(scheduler, now, id, timeout),
+        Operation::Drain(timeout, origin) => {
+            worker.row.set_cordon(Intervention::at(now, origin));
+            drain::begin(scheduler, now, id, timeout);
+        }
         Operation::Slots(slots) => worker.row.slots = Some(slots),
         Operation::Labels(changes) => {
             let labels = merge_labels(&worker.row.labels, changes);

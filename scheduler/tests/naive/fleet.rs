@@ -242,7 +242,7 @@ impl Model {
         let answer = match self.worker_mut(id) {
             None => Answer::Rejected(Rejection::UnknownWorker),
             Some(worker) => match operation {
-                Operation::Cordon => {
+                Operation::Cordon(_) => {
                     worker.cordoned = true;
                     Answer::Done
                 }
@@ -250,7 +250,7 @@ impl Model {
                     (worker.cordoned, worker.drain) = (false, None);
                     Answer::Done
                 }
-                Operation::Drain(timeout) => {
+                Operation::Drain(timeout, _) => {
                     let is_away = worker.session.is_none() && !worker.unreachable;
                     let deadline = timeout.map(|timeout: Duration| now + timeout);
                     worker.cordoned = true;

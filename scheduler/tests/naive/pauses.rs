@@ -9,7 +9,7 @@ use crate::world::scheduler::step::PendingReason;
 impl Model {
     /// Somebody pauses or resumes. What sits in a backlog and may not start is asked back. The walks have no schedules.
     pub(super) fn pause(&mut self, request: PauseRequest) {
-        let PauseRequest { ticket, target, paused } = request;
+        let PauseRequest { ticket, target, paused, origin: _ } = request;
         if self.paused.contains(&target) != paused {
             self.say(format!("{target:?} paused: {paused}"));
             if paused {

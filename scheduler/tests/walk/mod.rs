@@ -13,6 +13,7 @@ use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, Re
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::input::{JobUpdate, Operation};
 use crate::world::scheduler::new_jobs::{NewJob, StartTime};
+use crate::world::scheduler::origin::Origin;
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };
@@ -300,10 +301,10 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Operate(worker, what) => {
             let operation = [
-                Operation::Cordon,
+                Operation::Cordon(Origin::default()),
                 Operation::Uncordon,
-                Operation::Drain(None),
-                Operation::Drain(Some(Duration::from_secs(15))),
+                Operation::Drain(None, Origin::default()),
+                Operation::Drain(Some(Duration::from_secs(15)), Origin::default()),
                 Operation::Slots(u32::from(worker)),
                 Operation::Forget,
                 Operation::Reset,

@@ -1,10 +1,11 @@
-//! Keys of definitions as scenarios write them.
+//! Keys of definitions, and the origins of commands, as scenarios write them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::world::protocol::WorkerId;
 use crate::world::scheduler::hooks::{HookEvent, Hooks};
+use crate::world::scheduler::origin::Origin;
 use crate::world::scheduler::placement::narrowing::Narrowing;
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, RunOn, WorkerSelector,
@@ -106,4 +107,9 @@ pub(crate) fn seconds(text: &str) -> Duration {
         return Duration::from_secs(3_600 * hours.parse::<u64>().unwrap());
     }
     Duration::from_secs_f64(text.trim_end_matches('s').parse().unwrap())
+}
+
+/// The origin of an operator's command: `by=` and `reason=`.
+pub(crate) fn origin<'w>(option: impl Fn(&str) -> Option<&'w str>) -> Origin {
+    Origin { by: option("by").unwrap_or_default().into(), reason: option("reason").map(Into::into) }
 }

@@ -6,6 +6,7 @@ use super::World;
 use super::protocol::Timestamp;
 use super::scheduler::ids::GroupNo;
 use super::scheduler::input::{BackfillRequest, Input, PauseRequest};
+use super::scheduler::origin::Origin;
 use super::scheduler::pauses::PauseTarget;
 use super::scheduler::schedule::ScheduleId;
 
@@ -22,7 +23,7 @@ impl World {
             },
         };
         let ticket = self.ticket();
-        self.step(Input::Pause(PauseRequest { ticket, target, paused }));
+        self.step(Input::Pause(PauseRequest { ticket, target, paused, origin: Origin::default() }));
     }
 
     /// Slots are given in seconds from the start of the story; the ledger was read `behind` commits ago.

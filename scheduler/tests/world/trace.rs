@@ -99,13 +99,18 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 None => " drained".into(),
             });
             let drain = drain.unwrap_or_default();
+            let cordon = row.cordon.as_ref().filter(|cordon| !cordon.origin.by.is_empty()).map(|cordon| {
+                let reason = cordon.origin.reason.as_deref().unwrap_or("no reason");
+                format!(" since {} by {}: {reason}", at(&cordon.since), cordon.origin.by)
+            });
+            let cordon = cordon.unwrap_or_default();
             let labels: String = row.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
             let granted: String =
                 row.granted.iter().map(|(name, value)| format!(" granted {name}={value}")).collect();
             let revoked = row.revoked_at.map(|_| " revoked").unwrap_or_default();
             let (worker, name) = (row.worker, &row.name);
             format!(
-                "change worker {worker} {name:?} cordoned={}{drain}{labels}{granted}{revoked}",
+                "change worker {worker} {name:?} cordoned={}{cordon}{drain}{labels}{granted}{revoked}",
                 row.cordoned
             )
         }
@@ -196,8 +201,10 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             format!("change worker {} is left to j{} of j{}", of.worker, of.member, of.parent)
         }
         Change::RateUsed(row) => format!("change {} recovers {}", row.id, at(&row.recovered)),
-        Change::Paused { target, since } => {
-            format!("change {target:?} {}", if since.is_some() { "paused" } else { "goes on" })
+        Change::Paused { target, pause } => {
+            let reason = pause.as_ref().and_then(|pause| pause.origin.reason.as_deref());
+            let reason = reason.map(|reason| format!(" because {reason:?}")).unwrap_or_default();
+            format!("change {target:?} {}{reason}", if pause.is_some() { "paused" } else { "goes on" })
         }
     }
 }

@@ -119,6 +119,7 @@ fn worker(number: u8, revoked_at: Option<Timestamp>) -> WorkerRow {
         joined_at: Timestamp(0),
         seen_at: Timestamp(0),
         cordoned: false,
+        cordon: None,
         slots: None,
         drain: None,
         labels: Vec::new(),
@@ -225,6 +226,7 @@ fn a_lock_out_is_audited_with_its_address_and_counted() {
             jobs_file_is_refused: false,
             certificate_expires: None,
             token_expires: None,
+            last_backup: None,
         });
         text.lines().any(|line| line == "longshore_address_lock_outs_total 1")
     };

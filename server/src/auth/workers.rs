@@ -242,6 +242,7 @@ mod tests {
             joined_at: Timestamp(0),
             seen_at: Timestamp(0),
             cordoned: false,
+            cordon: None,
             slots: None,
             drain: None,
             labels: Vec::new(),

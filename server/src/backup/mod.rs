@@ -10,12 +10,14 @@
 //! by then. What had not is shown as missing after a restore, unless its worker still has it.
 
 mod files;
+mod last;
 mod manifest;
 mod restore;
 mod take;
 
 use std::path::{Path, PathBuf};
 
+pub use last::LastBackup;
 pub use manifest::{FileEntry, Manifest};
 pub use restore::{Restored, restore};
 pub use take::take;

@@ -2,6 +2,7 @@
 //!
 //! Each look gives a [`Finding`]: what was looked at, whether it is well, and the next step if it is not.
 
+mod backup;
 mod directory;
 mod finding;
 mod leftovers;
@@ -15,7 +16,7 @@ use directory::WRITING;
 pub use finding::{Finding, FindingVerdict};
 pub use upgrade::examine_upgrade;
 
-/// Looks at a data directory: the place, the store, the output. With `deep` every index and every record of output is read.
+/// Looks at a data directory: the place, the store, the output, the last backup. With `deep` every index and every record of output is read.
 #[must_use]
 pub fn examine(data: &Path, deep: bool) -> Vec<Finding> {
     let mut findings = directory::examine(data);
@@ -24,6 +25,7 @@ pub fn examine(data: &Path, deep: bool) -> Vec<Finding> {
     if !findings.iter().any(stops) {
         findings.extend(store::examine(data, deep));
         findings.push(output::examine(data, deep));
+        findings.push(backup::examine(data));
         findings.extend(leftovers::examine(data));
     }
     findings

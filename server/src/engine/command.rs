@@ -13,6 +13,7 @@ use scheduler::input::{CancelScope, JobUpdate, Key, Operation};
 use scheduler::job::State;
 use scheduler::limits::{LimitSelection, LimitsFacts};
 use scheduler::new_jobs::NewJobs;
+use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::step::Answer;
@@ -89,6 +90,8 @@ pub enum Command {
         target: PauseTarget,
         /// True to pause, false to resume.
         paused: bool,
+        /// The requester, and the reason of a pause.
+        origin: Origin,
         /// Channel for the answer.
         reply: oneshot::Sender<Answer>,
     },

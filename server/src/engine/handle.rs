@@ -14,6 +14,7 @@ use scheduler::input::{CancelScope, JobUpdate, Key, Operation};
 use scheduler::job::State;
 use scheduler::limits::{LimitSelection, LimitsFacts};
 use scheduler::new_jobs::NewJobs;
+use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::snapshot::Snapshot;
@@ -143,8 +144,8 @@ impl Handle {
     ///
     /// # Errors
     /// The engine has too much to do, or is gone.
-    pub async fn pause(&self, target: PauseTarget, paused: bool) -> Result<Answer, Busy> {
-        self.ask(|reply| Command::Pause { target, paused, reply }).await
+    pub async fn pause(&self, target: PauseTarget, paused: bool, origin: Origin) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Pause { target, paused, origin, reply }).await
     }
 
     /// Makes the jobs of past slots of a schedule, as one batch. The answer is `Done` if there are none.

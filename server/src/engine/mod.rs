@@ -249,9 +249,9 @@ impl Engine {
                 self.step(now, Input::ReserveLabels(ticket, names));
                 self.snapshot_urgent = true;
             }
-            Command::Pause { target, paused, reply } => {
+            Command::Pause { target, paused, origin, reply } => {
                 let ticket = self.ticket(reply);
-                self.step(now, Input::Pause(PauseRequest { ticket, target, paused }));
+                self.step(now, Input::Pause(PauseRequest { ticket, target, paused, origin }));
                 self.snapshot_urgent = true;
             }
             Command::MissingSecrets(revisions) => {

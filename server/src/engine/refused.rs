@@ -213,16 +213,18 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         Command::Update { job, .. } => fingerprint("update", job),
         Command::Operate { worker, operation, .. } => match operation {
             Operation::Revoke => fingerprint("revoke", worker),
-            Operation::Cordon => fingerprint("cordon", worker),
+            Operation::Cordon(origin) => fingerprint("cordon", &(worker, origin)),
             Operation::Uncordon => fingerprint("uncordon", worker),
-            Operation::Drain(deadline) => fingerprint("drain", &(worker, deadline)),
+            Operation::Drain(deadline, origin) => fingerprint("drain", &(worker, deadline, origin)),
             Operation::Slots(slots) => fingerprint("slots", &(worker, slots)),
             Operation::Labels(labels) => fingerprint("labels", &(worker, labels)),
             Operation::Forget => fingerprint("forget", worker),
             Operation::Reset => fingerprint("reset", worker),
             Operation::StopUnmanaged(_) => return None,
         },
-        Command::Pause { target, paused, .. } => fingerprint("pause", &(target.to_string(), paused)),
+        Command::Pause { target, paused, origin, .. } => {
+            fingerprint("pause", &(target.to_string(), paused, origin))
+        }
         Command::Backfill { definition, schedule, slots, .. } => {
             fingerprint("backfill", &(definition, schedule.as_str(), slots))
         }

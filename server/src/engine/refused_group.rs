@@ -108,7 +108,7 @@ fn describe_change(change: &Change) -> String {
         Change::Member(row) => format!("job {} is a member of job {}", row.job, row.parent),
         Change::WorkerUsed(of) => format!("job {} was on worker {}", of.member, of.worker),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
-        Change::Paused { target, since } => format!("{target:?} paused: {}", since.is_some()),
+        Change::Paused { target, pause } => format!("{target:?} paused: {}", pause.is_some()),
     }
 }
 
@@ -234,6 +234,7 @@ mod tests {
                 joined_at: Timestamp(1),
                 seen_at: Timestamp(1),
                 cordoned: false,
+                cordon: None,
                 slots: None,
                 drain: None,
                 labels: pair(),

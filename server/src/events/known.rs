@@ -192,16 +192,16 @@ impl Known {
                     };
                     sink.add(row.at, kind, Subject::Fire(Box::new(row.clone())));
                 }
-                Change::Paused { target, since } => {
+                Change::Paused { target, pause } => {
                     let is_of_schedules =
                         matches!(target, PauseTarget::Schedules | PauseTarget::Schedule(..));
-                    let kind = match (is_of_schedules, since.is_some()) {
+                    let kind = match (is_of_schedules, pause.is_some()) {
                         (true, true) => "schedule.paused",
                         (true, false) => "schedule.resumed",
                         (false, true) => "definition.paused",
                         (false, false) => "definition.resumed",
                     };
-                    sink.add(group.at, kind, Subject::Pause(target.clone()));
+                    sink.add(group.at, kind, Subject::Pause(target.clone(), pause.clone()));
                 }
                 Change::Expectation(row) => self.expectation(row, group.at, &mut sink),
                 Change::ExpectationDropped { definition } => drop(self.missed.remove(definition)),

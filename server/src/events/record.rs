@@ -9,6 +9,7 @@ use scheduler::expectations::ExpectationRow;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedules::FireRow;
 use scheduler::snapshot::WorkerFacts;
@@ -105,8 +106,8 @@ pub enum Subject {
     Hook(Box<HookRow>),
     /// Slots of a schedule.
     Fire(Box<FireRow>),
-    /// Jobs and schedules that were paused or resumed.
-    Pause(PauseTarget),
+    /// Jobs and schedules that were paused, with the origin of the pause, or resumed.
+    Pause(PauseTarget, Option<Intervention>),
     /// A definition with its new revision.
     Definition(Arc<DefinitionRef>),
     /// The state of an expectation.
@@ -258,7 +259,7 @@ impl EventRecord {
             Subject::Batch { name, .. } => name.as_ref().map(|definition| &*definition.name),
             Subject::Fire(row) => Some(&row.definition),
             Subject::Hook(row) => Some(&row.target),
-            Subject::Pause(PauseTarget::Definition(name) | PauseTarget::Schedule(name, _)) => Some(name),
+            Subject::Pause(PauseTarget::Definition(name) | PauseTarget::Schedule(name, _), _) => Some(name),
             Subject::Definition(definition) => Some(&definition.name),
             Subject::Expectation(row) => Some(&row.definition),
             _ => None,

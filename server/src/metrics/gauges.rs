@@ -37,6 +37,8 @@ pub struct ScrapeFacts<'s> {
     pub certificate_expires: Option<Timestamp>,
     /// The end of the token in use that expires next; none if none expires.
     pub token_expires: Option<Timestamp>,
+    /// The time and the bytes of the last backup; none if none was made.
+    pub last_backup: Option<(Timestamp, u64)>,
 }
 
 /// All gauges.
@@ -62,6 +64,8 @@ pub(super) struct Gauges {
     schedules_silent: Gauge,
     certificate_expires: Gauge,
     token_expires: Gauge,
+    last_backup: Gauge,
+    last_backup_bytes: Gauge,
     expectations_missed: Family<Labels<2>, Gauge>,
 }
 
@@ -89,6 +93,8 @@ impl Gauges {
             schedules_silent: Gauge::default(),
             certificate_expires: Gauge::default(),
             token_expires: Gauge::default(),
+            last_backup: Gauge::default(),
+            last_backup_bytes: Gauge::default(),
             expectations_missed: Family::default(),
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
@@ -121,6 +127,10 @@ impl Gauges {
         to.register("tls_certificate_expires_timestamp_seconds", expires, all.certificate_expires.clone());
         let expires = "Unix time at which the next token in use expires; 0 if none does";
         to.register("token_expires_timestamp_seconds", expires, all.token_expires.clone());
+        let last = "Unix time of the last complete backup, when its copy of the database was begun; 0 if none was made";
+        to.register("last_backup_timestamp_seconds", last, all.last_backup.clone());
+        let bytes = "Bytes of the last complete backup";
+        to.register("last_backup_bytes", bytes, all.last_backup_bytes.clone());
         let missed = "1 while a definition is stale or slow, by definition; 0 while it is as expected";
         to.register("expectation_missed", missed, all.expectations_missed.clone());
         all
@@ -155,6 +165,8 @@ impl Gauges {
         let seconds = |at: Option<Timestamp>| at.map_or(0, |at| at.0.div_euclid(1_000));
         self.certificate_expires.set(seconds(facts.certificate_expires));
         self.token_expires.set(seconds(facts.token_expires));
+        self.last_backup.set(seconds(facts.last_backup.map(|(at, _)| at)));
+        self.last_backup_bytes.set(number(facts.last_backup.map_or(0, |(_, bytes)| bytes)));
     }
 
     fn set_workers(&self, snapshot: &Snapshot) {

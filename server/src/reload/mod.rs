@@ -4,6 +4,7 @@
 pub(crate) mod accepted;
 mod audit;
 mod expected;
+mod faults;
 pub(crate) mod pauses;
 mod removed;
 pub(crate) mod start;
@@ -17,12 +18,14 @@ use protocol::{Revision, Timestamp};
 use tokio::sync::{Mutex, Notify};
 
 pub use expected::Expected;
+use faults::log_faults;
+pub(crate) use faults::position;
 
 use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions, Entry};
 use crate::clock;
-use crate::config::jobs_file::{self, Environment, Fault, Faults, JobsText, LoadedFile, MailSupport};
+use crate::config::jobs_file::{self, Environment, Faults, JobsText, LoadedFile, MailSupport};
 use crate::config::{FaultyJobsFile, RemovedDefinitions};
 use crate::engine::{Busy, Handle};
 use crate::policy::{self, Policy, PolicyError};
@@ -224,23 +227,32 @@ impl Reloader {
             _ => self.replace(expected.new).await,
         };
         self.note_result(&result).await;
+        let (name, path) = (self.name(), self.jobs_file.display());
         match &result {
             Ok(reloaded) => tracing::info!(
                 definitions = reloaded.definitions,
                 added = ?reloaded.added,
                 changed = ?reloaded.changed,
                 removed = ?reloaded.removed,
-                "jobs.yaml reloaded"
+                %path,
+                "{name} reloaded"
             ),
             Err(ReloadError::Faults(faults)) => {
-                tracing::warn!(faults = faults.count(), "jobs.yaml refused; the definitions stay unchanged");
+                tracing::warn!(faults = faults.count(), %path, "{name} refused; the definitions stay unchanged");
                 log_faults(faults);
             }
             Err(error) => {
-                tracing::warn!(%error, "jobs.yaml was not reloaded; the definitions stay unchanged")
+                tracing::warn!(%error, %path, "{name} was not reloaded; the definitions stay unchanged");
             }
         }
         result
+    }
+
+    /// The name of the jobs file or directory, without the directories above it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.jobs_file.file_name().unwrap_or(self.jobs_file.as_os_str());
+        name.to_string_lossy().into_owned()
     }
 
     async fn note_result(&self, result: &Result<Reloaded, ReloadError>) {
@@ -369,24 +381,6 @@ enum Source {
     File,
     /// The text of a caller.
     Proposed(JobsText),
-}
-
-fn log_faults(faults: &Faults) {
-    for fault in &faults.list {
-        tracing::warn!(at = %position(fault), code = fault.code.name(), "fault in jobs.yaml: {}", fault.text);
-    }
-    if faults.more > 0 {
-        tracing::warn!(more = faults.more, "jobs.yaml has more faults than are logged");
-    }
-}
-
-/// `jobs.yaml:4:5`, without directories: an API client does not need to know them.
-pub(crate) fn position(fault: &Fault) -> String {
-    let name = fault.file.rsplit('/').next().unwrap_or_default();
-    match fault.at {
-        at if at.is_whole_file() => name.to_owned(),
-        at => format!("{name}:{}:{}", at.line, at.column),
-    }
 }
 
 fn difference(before: &Definitions, after: &Definitions) -> Reloaded {

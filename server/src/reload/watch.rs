@@ -70,7 +70,7 @@ impl Reloader {
                     Cause::Retry => "the last reload failed",
                     _ => "it is new or has changed",
                 };
-                tracing::info!(file = %self.jobs_file.display(), reason, "reading jobs.yaml again");
+                tracing::info!(file = %self.jobs_file.display(), reason, "reading {} again", self.name());
                 if self.reload_for(cause).await == NextReload::Retry {
                     watch.retry();
                 }

@@ -1,7 +1,10 @@
 //! Batches as the store returns them.
 
+use protocol::report::Outcome;
 use protocol::{JobId, Timestamp};
 use scheduler::job::State;
+
+use super::JobRow;
 
 /// A batch, with how many members are in each state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,4 +138,14 @@ pub struct BatchFilter {
     pub before: Option<JobId>,
     /// At most this many.
     pub limit: usize,
+}
+
+/// The members of a batch that failed, expired or were lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BatchFailures {
+    /// The first of them, in the order of their numbers, without labels.
+    pub first: Vec<JobRow>,
+    /// All of them by the outcome of their last attempt, most first. Those that no worker had, and those that retention has deleted, are left
+    /// out.
+    pub outcomes: Vec<(Outcome, u32)>,
 }

@@ -6,5 +6,8 @@ pub(crate) const DATABASE: &str = "longshore.db";
 /// The token of the first administrator.
 pub(crate) const ADMIN_TOKEN: &str = "admin.token";
 
+/// The record of the last complete backup.
+pub(crate) const LAST_BACKUP: &str = "last-backup.json";
+
 /// The store that is being restored. As long as it is there, nobody knows whether the store is whole.
 pub const RESTORING: &str = "restoring";

@@ -21,6 +21,7 @@ use scheduler::hooks::HookRow;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
 use scheduler::limits::LimitId;
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::run_on::{MemberRow, ParentRow, WorkerUse};
 use scheduler::schedules::{FireRow, ScheduleRow};
@@ -108,8 +109,8 @@ pub(super) enum ScheduleChange<'g> {
     Put(&'g ScheduleRow),
     /// A row of the ledger is this from now on.
     Fire(&'g FireRow),
-    /// Jobs and schedules are paused since then, or not any more.
-    Paused(&'g PauseTarget, Option<Timestamp>),
+    /// Jobs and schedules are paused, or not any more.
+    Paused(&'g PauseTarget, Option<&'g Intervention>),
     /// An expectation is this from now on.
     Expectation(&'g ExpectationRow),
     /// Nothing is expected of this definition any more.
@@ -184,8 +185,8 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             Change::ExpectationDropped { definition } => {
                 folded.schedules.push(ScheduleChange::ExpectationDropped(definition));
             }
-            Change::Paused { target, since } => {
-                folded.schedules.push(ScheduleChange::Paused(target, *since));
+            Change::Paused { target, pause } => {
+                folded.schedules.push(ScheduleChange::Paused(target, pause.as_ref()));
             }
             Change::RateUsed(row) => drop(folded.rates.insert(&row.id, row.recovered)),
             Change::Parent(row) => drop(folded.parents.insert(row.job, row)),

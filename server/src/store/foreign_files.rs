@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::file_names::{ADMIN_TOKEN, DATABASE, RESTORING};
+use super::file_names::{ADMIN_TOKEN, DATABASE, LAST_BACKUP, RESTORING};
 use crate::storage;
 
 /// Lists files in a directory that do not belong to Longshore, a few names at most. Empty: the directory may be taken.
@@ -50,10 +50,10 @@ fn is_backup(entry: &Path) -> bool {
 
 /// `lost+found` is the file system's: a disk of its own has it. Before a restore the first administrator's token may be put back.
 const OURS: [&str; 5] = ["lock", "logs", storage::RESERVE, "lost+found", ADMIN_TOKEN];
-/// Files of SQLite beside the database, stores that a restore replaced, copies before an upgrade, reports of refused groups, and the
-/// accepted jobs file.
-const OUR_BEGINNINGS: [&str; 5] =
-    ["longshore.db-", "replaced-", "refused-group-", "refused-inputs.", "accepted-jobs."];
+/// Files of SQLite beside the database, stores that a restore replaced, copies before an upgrade, reports of refused groups, the
+/// accepted jobs file, and the record of the last backup with its draft.
+const OUR_BEGINNINGS: [&str; 6] =
+    ["longshore.db-", "replaced-", "refused-group-", "refused-inputs.", "accepted-jobs.", LAST_BACKUP];
 
 /// Enough to know which directory it is.
 const NAMES_MAX: usize = 4;

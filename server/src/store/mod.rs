@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, TokenId, TokenRow};
-pub use batch_rows::{BatchCounts, BatchFilter, BatchRow, BatchState};
+pub use batch_rows::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
 pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{
@@ -147,11 +147,11 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn batches(&self, filter: &BatchFilter) -> Result<Vec<BatchRow>, ReadError>;
 
-    /// The first members of a batch that failed, expired or were lost, in the order of their numbers, without labels.
+    /// The members of a batch that failed, expired or were lost: the first ones, at most `limit`, and all of them by outcome. Reads them all.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError>;
 
     /// The jobs that wait, or waited, for the end of a batch, at most `limit`. Those that are still being made are left out.
     ///

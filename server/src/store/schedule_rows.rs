@@ -1,6 +1,7 @@
 //! Rows about schedules, as readers get them.
 
 use protocol::Timestamp;
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedules::{FireRow, ScheduleRow};
 
@@ -9,8 +10,8 @@ use scheduler::schedules::{FireRow, ScheduleRow};
 pub struct ScheduleState {
     /// Every schedule ever seen.
     pub rows: Vec<ScheduleRow>,
-    /// Pauses, with their beginnings.
-    pub paused: Vec<(PauseTarget, Timestamp)>,
+    /// Pauses, with their origins.
+    pub paused: Vec<(PauseTarget, Intervention)>,
 }
 
 /// The slot that a job was made for.

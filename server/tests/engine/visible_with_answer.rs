@@ -13,6 +13,7 @@ use scheduler::explain::{Obstacle, PlacementVerdict};
 use scheduler::input::{Connected, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJob;
+use scheduler::origin::Origin;
 use scheduler::step::Answer;
 use tokio::time::timeout;
 
@@ -34,7 +35,8 @@ async fn joins_and_operations_are_visible_with_their_answer() {
             snapshot.workers.iter().find(|worker| worker.id == id).map(|worker| worker.cordoned)
         };
         assert_eq!(cordoned(), Some(false), "worker {number} is welcome");
-        for (operation, shown) in [(Operation::Cordon, true), (Operation::Uncordon, false)] {
+        for (operation, shown) in [(Operation::Cordon(Origin::default()), true), (Operation::Uncordon, false)]
+        {
             assert_eq!(engine.handle.operate(id, operation).await.unwrap(), Answer::Done);
             assert_eq!(cordoned(), Some(shown), "worker {number}");
         }

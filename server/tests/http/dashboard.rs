@@ -9,7 +9,7 @@ use crate::support::{Answered, Server, output};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-async fn form(server: &Server, path: &str, fields: &str) -> Answered {
+pub(crate) async fn form(server: &Server, path: &str, fields: &str) -> Answered {
     let headers = [("content-type", "application/x-www-form-urlencoded")];
     server.ask("POST", path, &headers, fields).await
 }

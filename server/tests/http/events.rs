@@ -10,6 +10,7 @@ use protocol::{JobId, Revision, Timestamp, WorkerId};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::job::State;
+use scheduler::origin::{Intervention, Origin};
 use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::WorkerState;
 use scheduler::step::{Change, Note};
@@ -137,11 +138,12 @@ async fn a_large_batch_is_one_event_when_it_becomes_visible() {
 async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let mut server = Server::start().await;
     let later = WorkerRow { seen_at: Timestamp(60_000), ..worker_row(1, "w1") };
-    let cordoned = WorkerRow { cordoned: true, ..later.clone() };
-    let paused =
-        Change::Paused { target: PauseTarget::Definition("resize".into()), since: Some(Timestamp(5_000)) };
+    let origin = Origin { by: "anna".into(), reason: Some("disk swap".into()) };
+    let pause = Some(Intervention { since: Timestamp(5_000), origin });
+    let cordoned = WorkerRow { cordoned: true, cordon: pause.clone(), ..later.clone() };
+    let paused = Change::Paused { target: PauseTarget::Definition("resize".into()), pause: pause.clone() };
     let rows = vec![later, cordoned, worker_row(3, "w3")].into_iter().map(Change::Worker);
-    let all = Change::Paused { target: PauseTarget::Schedules, since: Some(Timestamp(5_000)) };
+    let all = Change::Paused { target: PauseTarget::Schedules, pause: Some(Timestamp(5_000).into()) };
     let changes: Vec<Change> = rows.chain([paused, all]).collect();
     let definition = |revision| {
         let (name, entry) = ("resize".to_owned(), "{}".to_owned());
@@ -175,7 +177,11 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
         (events[0]["worker"]["cordoned"].as_bool(), events[1]["worker"]["name"].as_str()),
         (Some(true), Some("w3"))
     );
-    assert_eq!(events[2]["pause"], serde_json::json!({ "of": "definition", "name": "resize" }));
+    let cordon = &events[0]["worker"]["cordon"];
+    assert_eq!((&cordon["by"], &cordon["reason"]), (&"anna".into(), &"disk swap".into()));
+    let pause = serde_json::json!({ "of": "definition", "name": "resize", "since": "1970-01-01T00:00:05.000Z",
+        "by": "anna", "reason": "disk swap" });
+    assert_eq!(events[2]["pause"], pause);
     assert_eq!(events[3]["schedules"], serde_json::json!({}), "all of them");
     assert_eq!(events[4]["definition"]["name"], "resize");
     assert_eq!(events[5]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));

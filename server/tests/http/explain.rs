@@ -23,7 +23,14 @@ use crate::support::Server;
 use crate::support::facts::{attempt, change_worker, definitions, snapshot};
 
 pub(crate) fn worker(id: u64, name: &str, verdict: PlacementVerdict) -> WorkerVerdict {
-    WorkerVerdict { worker: WorkerId(id), name: name.into(), revoked_at: None, member: None, verdict }
+    WorkerVerdict {
+        worker: WorkerId(id),
+        name: name.into(),
+        revoked_at: None,
+        cordon: None,
+        member: None,
+        verdict,
+    }
 }
 
 pub(crate) fn explanation(
@@ -84,19 +91,19 @@ async fn a_paused_job_is_told_by_which_pause_and_since_when() {
     server.post("/api/jobs/resize", "").await;
     let mut told = explanation(State::Queued, Some(PendingReason::Paused), Vec::new());
     told.pauses = vec![
-        (PauseTarget::Server, Timestamp(1_000)),
-        (PauseTarget::Group("db-main".into()), Timestamp(2_000)),
+        (PauseTarget::Server, Timestamp(1_000).into()),
+        (PauseTarget::Group("db-main".into()), crate::reasons::of_anna(2_000)),
     ];
     server.stand.world().explanation = Some(told);
     let why = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(why["reason"]["code"], "paused");
     assert_eq!(
         why["reason"]["text"],
-        "the whole server is paused since 1970-01-01T00:00:01.000Z; the group db-main is paused since 1970-01-01T00:00:02.000Z"
+        "the whole server is paused since 1970-01-01T00:00:01.000Z; the group db-main is paused since 1970-01-01T00:00:02.000Z by anna: disk swap"
     );
     assert_eq!(
         why["pauses"][1],
-        json!({ "of": "group", "name": "db-main", "since": "1970-01-01T00:00:02.000Z" })
+        json!({ "of": "group", "name": "db-main", "since": "1970-01-01T00:00:02.000Z", "by": "anna", "reason": "disk swap" })
     );
 }
 

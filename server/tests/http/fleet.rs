@@ -8,6 +8,7 @@ use protocol::{Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::input::Operation;
 use scheduler::job::State;
+use scheduler::origin::Origin;
 use scheduler::snapshot::{Waiting, WorkerState};
 use scheduler::step::PendingReason;
 
@@ -98,11 +99,11 @@ async fn an_operator_changes_slots_and_labels() {
         [
             (one, Operation::Slots(8)),
             (one, Operation::Slots(10_000)),
-            (one, Operation::Cordon),
+            (one, Operation::Cordon(Origin::default())),
             (one, Operation::Uncordon),
-            (one, Operation::Drain(None)),
-            (one, Operation::Drain(Some(Duration::from_secs(5_400)))),
-            (WorkerId(2), Operation::Drain(None)),
+            (one, Operation::Drain(None, Origin::default())),
+            (one, Operation::Drain(Some(Duration::from_secs(5_400)), Origin::default())),
+            (WorkerId(2), Operation::Drain(None, Origin::default())),
             (WorkerId(2), Operation::Forget),
         ]
     );

@@ -99,9 +99,7 @@ async fn a_body_is_refused_where_none_is_taken() {
         "/api/jobs/1/cancel",
         "/api/jobs/1/release",
         "/api/definitions/reload",
-        "/api/workers/1/cordon",
         "/api/workers/1/uncordon",
-        "/api/workers/1/drain",
         "/api/workers/2/forget",
         "/api/workers/1/stop-unmanaged",
     ] {

@@ -28,6 +28,7 @@ mod output_times;
 mod params;
 mod plan;
 mod plan_files;
+mod reasons;
 mod refused_pages;
 mod retry;
 mod schedules;

@@ -68,7 +68,7 @@ async fn a_plan_warns_of_a_paused_schedule_whose_rule_changes() {
     let id = gone["key"].as_str().unwrap_or_default().trim_start_matches("schedules.");
     let mut facts = snapshot();
     let target = PauseTarget::Schedule("report".into(), ScheduleId::named(id));
-    facts.pauses = Pauses::of([(target, Timestamp(1))]);
+    facts.pauses = Pauses::of([(target, Timestamp(1).into())]);
     server.snapshot.send_replace(Arc::new(facts));
     let warnings = plan(&server, &changed).await["warnings"].clone();
     let text = warnings[0].as_str().unwrap_or_default();
@@ -106,7 +106,7 @@ async fn a_plan_and_a_reload_warn_of_a_paused_definition_that_goes() {
     let mut facts = snapshot();
     let id = ScheduleId::named("nightly");
     let targets = [PauseTarget::Definition("report".into()), PauseTarget::Schedule("report".into(), id)];
-    facts.pauses = Pauses::of(targets.into_iter().map(|target| (target, Timestamp(1))));
+    facts.pauses = Pauses::of(targets.into_iter().map(|target| (target, Timestamp(1).into())));
     server.snapshot.send_replace(Arc::new(facts));
     let then = "report is removed: its pause does not hold for the new definitions (reports): give them \"enabled: false\" if they are not to start";
     let expected = json!([

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 use scheduler::definition::Definition;
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::{Rule, Schedule, ScheduleId, Zone};
@@ -23,7 +24,7 @@ type Key = (Arc<str>, ScheduleId);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedules {
     rows: BTreeMap<Key, ScheduleRow>,
-    paused: BTreeMap<PauseTarget, Timestamp>,
+    paused: BTreeMap<PauseTarget, Intervention>,
     /// By the first slot.
     fires: BTreeMap<Key, BTreeMap<Timestamp, FireRow>>,
     /// Slots that a backfill made jobs of.
@@ -109,11 +110,11 @@ impl Schedules {
                 self.backfill(row, *job)
             }
             Change::Fire(row) => self.record(row),
-            Change::Paused { target, since: Some(since) } => {
-                self.paused.insert(target.clone(), *since);
+            Change::Paused { target, pause: Some(pause) } => {
+                self.paused.insert(target.clone(), pause.clone());
                 Ok(())
             }
-            Change::Paused { target, since: None } => {
+            Change::Paused { target, pause: None } => {
                 self.paused.remove(target);
                 Ok(())
             }
@@ -335,7 +336,7 @@ impl Schedules {
         let jobs = jobs.chain(backfilled);
         LiveSchedules {
             rows: self.rows.values().cloned().collect(),
-            paused: self.paused.iter().map(|(target, since)| (target.clone(), *since)).collect(),
+            paused: self.paused.iter().map(|(target, pause)| (target.clone(), pause.clone())).collect(),
             jobs: jobs.filter(|(job, _)| is_live(*job)).collect(),
         }
     }

@@ -116,8 +116,8 @@ pub(crate) fn change(change: &Change) -> String {
         Change::WorkerUsed(of) => format!("{of:?}"),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
-        Change::Paused { target, since } => {
-            format!("{target} {}", if since.is_some() { "paused" } else { "goes on" })
+        Change::Paused { target, pause } => {
+            format!("{target} {}", if pause.is_some() { "paused" } else { "goes on" })
         }
     }
 }

@@ -14,7 +14,7 @@ use obstacle_text::{ObstacleText, name_of};
 use protocol::report::Outcome;
 use protocol::{JobId, WorkerId};
 use scheduler::batches::{BY_BATCH, STOPPED};
-use scheduler::explain::{Explanation, JobsBefore, PlacementVerdict, WorkerVerdict};
+use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State as JobState;
 use scheduler::limits::LimitFacts;
 use scheduler::run_on::ParentFacts;
@@ -26,7 +26,7 @@ use crate::http::api::jobs::find;
 use crate::http::api::limits;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, Presenter};
-use crate::http::present::shapes::{self, Pause, Reason, Time, WorkerRef};
+use crate::http::present::shapes::{self, Intervention, Pause, Reason, Time, WorkerRef};
 use crate::http::present::timeline::worker_of;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
@@ -58,7 +58,7 @@ pub(crate) async fn job(
         pauses: explanation
             .iter()
             .flat_map(|it| &it.pauses)
-            .map(|(target, since)| Pause::of(target, Some(*since)))
+            .map(|(target, pause)| Pause::of(target, Some(pause)))
             .collect(),
         before: before.map(|(JobsBefore::Exactly(count) | JobsBefore::MoreThan(count))| count),
         before_at_least: matches!(before, Some(JobsBefore::MoreThan(_))),
@@ -108,6 +108,9 @@ fn reason(
         };
         if let Some(text) = pause_text(explanation, pending).or_else(|| limit_text(explanation, pending)) {
             reason.text = text.into();
+        }
+        if let Some(reasons) = cordon_text(explanation, pending) {
+            reason.text = format!("{}: {reasons}", reason.text).into();
         }
         if let Some(steps) = explanation.aged_steps.filter(|steps| *steps > 0) {
             reason.text = format!("{}; {}", reason.text, age_text(row.priority, steps)).into();
@@ -167,12 +170,35 @@ fn pause_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     if pending != PendingReason::Paused {
         return None;
     }
-    let paused = explanation.pauses.iter().map(|(target, since)| {
-        format!("{} is paused since {}", Pause::of(target, None).words(), Time(*since))
+    let paused = explanation.pauses.iter().map(|(target, pause)| {
+        let shown = Pause::of(target, Some(pause));
+        format!("{} is paused since {}{}", shown.words(), Time(pause.since), shown.why())
     });
     let paused: Vec<String> = paused.collect();
     (!paused.is_empty()).then(|| paused.join("; "))
 }
+
+/// The reasons of the cordons and drains that keep a job waiting: those of workers that could take it otherwise.
+fn cordon_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
+    if pending != PendingReason::Cordoned {
+        return None;
+    }
+    let is_the_only = |worker: &&WorkerVerdict| match &worker.verdict {
+        PlacementVerdict::Unable(all) => {
+            all.first().is_some_and(|first| matches!(first, Obstacle::Cordoned | Obstacle::Draining))
+        }
+        _ => false,
+    };
+    let with_reason = explanation.workers.iter().filter(is_the_only).filter_map(|worker| {
+        let cordon = worker.cordon.as_ref().filter(|cordon| cordon.origin.reason.is_some())?;
+        Some(format!("{}{}", worker.name, Intervention::of(cordon).why()))
+    });
+    let named: Vec<String> = with_reason.take(REASONS_NAMED).collect();
+    (!named.is_empty()).then(|| named.join("; "))
+}
+
+/// Workers whose cordon is named in the reason of a job. The verdicts have all of them.
+const REASONS_NAMED: usize = 3;
 
 /// The limit that keeps a job waiting, with its holders and the jobs before this one.
 fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {

@@ -52,7 +52,8 @@ pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
     let refused = state.services.reloader.refusal().map(|refusal| {
         let at = Time(refusal.at);
         let restart = if refusal.blocks_start { "; a restart would fail" } else { "" };
-        format!("jobs.yaml: the file was refused at {at}, the definitions before it are in force{restart}: see longshore validate")
+        let name = state.services.reloader.name();
+        format!("{name}: it was refused at {at}, the definitions before it are in force{restart}: see longshore validate")
     });
     let others = state.services.engine.health().warnings();
     let now = clock::now().utc;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
+use scheduler::origin::Origin;
 use scheduler::pauses::{PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
 use scheduler::snapshot::Snapshot;
@@ -17,10 +19,10 @@ use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
-use crate::http::request::body;
 use crate::http::request::definition::find;
 use crate::http::request::path::{Name, NameAndVerb};
 use crate::http::request::query::{Query, nearest};
+use crate::http::request::{body, reason};
 use crate::http::state::AppState;
 
 /// `GET /api/pauses`
@@ -30,7 +32,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Vec<shapes::Pause>>, Problem> {
     Query::of(&uri)?.finish()?;
     let snapshot = state.services.engine.snapshot();
-    Ok(Json(snapshot.pauses.iter().map(|(target, since)| shapes::Pause::of(target, Some(since))).collect()))
+    Ok(Json(snapshot.pauses.iter().map(|(target, pause)| shapes::Pause::of(target, Some(pause))).collect()))
 }
 
 /// `POST /api/pause` and `/api/resume`: everything, with `?group=` the definitions of a group.
@@ -43,10 +45,10 @@ pub(crate) async fn pause(
     let mut query = Query::of(&parts.uri)?;
     let group = query.text("group")?;
     query.finish()?;
-    body::none(body).await?;
     let paused = uri.path().ends_with("/pause");
+    let origin = origin(paused, &parts.headers, body).await?;
     let target = group.map_or(PauseTarget::Server, |group| PauseTarget::Group(group.into()));
-    perform(&state, target, paused).await
+    perform(&state, target, paused, origin).await
 }
 
 /// `POST /api/definitions/{name}/pause` and `/resume`, with `?schedule=` for one of its schedules.
@@ -60,12 +62,12 @@ pub(crate) async fn pause_definition(
     let mut query = Query::of(&parts.uri)?;
     let schedule = query.text("schedule")?;
     query.finish()?;
-    body::none(body).await?;
+    let origin = origin(paused, &parts.headers, body).await?;
     let target = match schedule {
         Some(id) => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
         None => PauseTarget::Definition(name.into()),
     };
-    perform(&state, target, paused).await
+    perform(&state, target, paused, origin).await
 }
 
 /// `POST /api/schedules/pause` and `/resume`.
@@ -75,8 +77,20 @@ pub(crate) async fn pause_schedules(
     request: Request,
 ) -> Result<Response, Problem> {
     let paused = is_pause(&verb, "schedules")?;
-    body::none(request.into_body()).await?;
-    perform(&state, PauseTarget::Schedules, paused).await
+    let (parts, body) = request.into_parts();
+    let origin = origin(paused, &parts.headers, body).await?;
+    perform(&state, PauseTarget::Schedules, paused, origin).await
+}
+
+/// The origin of a request. A resume has no reason.
+///
+/// # Errors
+/// Those of a body.
+async fn origin(paused: bool, headers: &HeaderMap, body: Body) -> Result<Origin, Problem> {
+    if paused {
+        return reason::read(headers, body).await;
+    }
+    body::none(body).await.map(|()| Origin::default())
 }
 
 fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
@@ -94,7 +108,12 @@ fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
 ///
 /// # Errors
 /// `out_of_scope`, `unknown_job`, `unknown_group`, `unknown_schedule`, and those of the engine.
-async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<Response, Problem> {
+async fn perform(
+    state: &AppState,
+    target: PauseTarget,
+    paused: bool,
+    origin: Origin,
+) -> Result<Response, Problem> {
     note::object(target.to_string());
     let actor = Actor::current();
     match &target {
@@ -107,7 +126,7 @@ async fn perform(state: &AppState, target: PauseTarget, paused: bool) -> Result<
     if !was_paused {
         check_known(state, &snapshot, &target)?;
     }
-    match state.services.engine.pause(target.clone(), paused).await? {
+    match state.services.engine.pause(target.clone(), paused, origin).await? {
         Answer::Done if was_paused == paused => Ok(UNCHANGED.into_response()),
         Answer::Done => Ok(StatusCode::NO_CONTENT.into_response()),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),

@@ -12,6 +12,7 @@ use protocol::report::Outcome;
 use protocol::wire::SLOTS_MAX;
 use protocol::{Fence, JobId, WorkerId};
 use scheduler::input::Operation;
+use scheduler::origin::Origin;
 use scheduler::step::{Answer, Rejection};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -27,6 +28,7 @@ use crate::http::request::body;
 use crate::http::request::labels::Labels;
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::{self, Query};
+use crate::http::request::reason;
 use crate::http::state::AppState;
 
 pub(crate) async fn list(
@@ -129,9 +131,9 @@ pub(crate) async fn operate(
     let (parts, body) = request.into_parts();
     let mut query = Query::of(&parts.uri)?;
     let operation = match verb.as_str() {
-        "cordon" => Operation::Cordon,
+        "cordon" => Operation::Cordon(Origin::default()),
         "uncordon" => Operation::Uncordon,
-        "drain" => Operation::Drain(query.duration("deadline", DRAIN_MAX)?),
+        "drain" => Operation::Drain(query.duration("deadline", DRAIN_MAX)?, Origin::default()),
         "reset" => Operation::Reset,
         "forget" => Operation::Forget,
         "revoke" => Operation::Revoke,
@@ -145,7 +147,14 @@ pub(crate) async fn operate(
         }
     };
     query.finish()?;
-    body::none(body).await?;
+    let operation = match operation {
+        Operation::Cordon(_) => Operation::Cordon(reason::read(&parts.headers, body).await?),
+        Operation::Drain(timeout, _) => Operation::Drain(timeout, reason::read(&parts.headers, body).await?),
+        other => {
+            body::none(body).await?;
+            other
+        }
+    };
     perform(&state, WorkerId(id), operation).await
 }
 

@@ -52,7 +52,7 @@ impl AppState {
                 let (fire, name) = (Some(fire(row, definition)), Some(row.definition.to_string()));
                 shapes::CommittedEvent { fire, name, ..event }
             }
-            Subject::Pause(target) => {
+            Subject::Pause(target, pause) => {
                 let schedules = match target {
                     PauseTarget::Schedules => Some(shapes::EventSchedules::default()),
                     PauseTarget::Schedule(name, id) => Some(shapes::EventSchedules {
@@ -61,7 +61,7 @@ impl AppState {
                     }),
                     PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Definition(_) => None,
                 };
-                let pause = Some(shapes::Pause::of(target, None));
+                let pause = Some(shapes::Pause::of(target, pause.as_ref()));
                 shapes::CommittedEvent { schedules, pause, ..event }
             }
             Subject::Definition(definition) => {

@@ -319,6 +319,6 @@ fn pauses(snapshot: &Snapshot, definition: &Definition) -> Vec<shapes::Pause> {
     snapshot
         .pauses
         .of_jobs(definition)
-        .map(|(target, since)| shapes::Pause::of(&target, Some(since)))
+        .map(|(target, pause)| shapes::Pause::of(&target, Some(pause)))
         .collect()
 }

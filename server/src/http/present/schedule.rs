@@ -63,7 +63,7 @@ impl<'k> StoredSchedules<'k> {
     fn paused_since(&self, definition: &Definition, schedule: &Schedule) -> Option<Timestamp> {
         let name = Arc::from(definition.name.as_str());
         let pauses = self.pauses.of_schedule(&name, group_of(definition), &schedule.id);
-        pauses.map(|(_, since)| since).min()
+        pauses.map(|(_, pause)| pause.since).min()
     }
 
     /// The slots of a schedule from now on that have not fired.

@@ -15,6 +15,7 @@ pub(crate) mod paging;
 pub(crate) mod path;
 pub(crate) mod predecessors;
 pub(crate) mod query;
+pub(crate) mod reason;
 pub(crate) mod request_id;
 pub(crate) mod stored_size;
 pub(crate) mod submission;

@@ -8,7 +8,7 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
@@ -158,6 +158,12 @@ async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Resu
     serde_json::from_slice(&bytes).map_err(Problem::internal)
 }
 
+/// The body of a request with the field `reason`, for the verbs that take one. An empty field is no reason.
+fn reason(fields: &Fields, verb: &str) -> Option<Value> {
+    let text = Some(field(fields, "reason").trim()).filter(|text| !text.is_empty())?;
+    matches!(verb, "pause" | "cordon" | "drain").then(|| json!({ "reason": text }))
+}
+
 /// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.
 pub(crate) async fn definition(
     State(state): State<Arc<AppState>>,
@@ -169,7 +175,7 @@ pub(crate) async fn definition(
         "" => String::new(),
         schedule => encode([("schedule", schedule)]),
     };
-    let asked = request_for(&shell, &query, None);
+    let asked = request_for(&shell, &query, reason(&fields, &verb).as_ref());
     let target = NameAndVerb(name.clone(), verb);
     pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
     Ok(see_other(&state.services.base_path, &format!("/definitions/{name}")))
@@ -186,7 +192,8 @@ pub(crate) async fn server(
         "" => String::new(),
         group => encode([("group", group)]),
     };
-    let asked = request_for(&shell, &query, None);
+    let verb = uri.path().rsplit('/').next().unwrap_or_default();
+    let asked = request_for(&shell, &query, reason(&fields, verb).as_ref());
     pauses::pause(State(Arc::clone(&state)), uri, asked).await?;
     Ok(see_other(&state.services.base_path, "/definitions"))
 }
@@ -197,7 +204,8 @@ pub(crate) async fn all_schedules(
     Name(verb): Name,
     request: Request,
 ) -> Result<Response, Problem> {
-    let asked = request_for(&request, "", None);
+    let (shell, fields) = split(request).await?;
+    let asked = request_for(&shell, "", reason(&fields, &verb).as_ref());
     pauses::pause_schedules(State(Arc::clone(&state)), Name(verb), asked).await?;
     Ok(see_other(&state.services.base_path, "/schedules"))
 }
@@ -211,7 +219,8 @@ pub(crate) async fn worker(
     if !matches!(verb.as_str(), "cordon" | "uncordon" | "drain" | "reset" | "revoke" | "forget") {
         return Err(no_such_verb(&verb));
     }
-    let asked = request_for(&request, "", None);
+    let (shell, fields) = split(request).await?;
+    let asked = request_for(&shell, "", reason(&fields, &verb).as_ref());
     let leads_to = if verb == "forget" { "/workers".to_owned() } else { format!("/workers/{id}") };
     workers::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
     Ok(see_other(&state.services.base_path, &leads_to))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use protocol::Timestamp;
 use scheduler::expectations::ExpectationRow;
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
@@ -102,14 +103,15 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
 
 /// A line for each pause, with the page where it can be ended.
 fn paused(snapshot: &Snapshot) -> impl Iterator<Item = (String, String)> {
-    let line = |(target, _): (&PauseTarget, Timestamp)| {
+    let line = |(target, pause): (&PauseTarget, &Intervention)| {
         let link = match target {
             PauseTarget::Server | PauseTarget::Group(_) => "/definitions".to_owned(),
             PauseTarget::Schedules => "/schedules".to_owned(),
             PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => format!("/definitions/{name}"),
         };
         let are = if *target == PauseTarget::Schedules { "are" } else { "is" };
-        (format!("{} {are} paused", Pause::of(target, None).words()), link)
+        let shown = Pause::of(target, Some(pause));
+        (format!("{} {are} paused{}", shown.words(), shown.why()), link)
     };
     let more = snapshot.pauses.iter().count().saturating_sub(PAUSES);
     let rest = (more > 0).then(|| (format!("{more} more pauses"), "/definitions".to_owned()));

@@ -121,6 +121,8 @@ struct BatchPage {
     row: BatchRow,
     /// States with members, and their number.
     members: Vec<(&'static str, u32)>,
+    /// Outcomes of members that ended badly, and their number.
+    outcomes: Vec<(String, u32)>,
     failures: Vec<Row>,
     dependents: Vec<Dependency>,
     /// True if the sender may act on the members.
@@ -153,6 +155,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         frame,
         can_retry: full.batch.counts.failures() + full.batch.counts.cancelled > full.batch.skipped,
         members: full.batch.counts.by_state().collect(),
+        outcomes: full.outcomes.into_iter().collect(),
         row: BatchRow::of(full.batch),
         failures: full.failures.into_iter().map(Row::of).collect(),
         dependents: full.dependents,

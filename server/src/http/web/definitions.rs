@@ -145,6 +145,13 @@ struct DefinitionPage {
     has_more_limits: bool,
     /// All that holds its jobs back.
     paused_by: Vec<String>,
+    /// The origins of these pauses that are known: what is paused, since when, and by whom and why.
+    origins: Vec<(String, Moment, String)>,
+}
+
+fn pause_origin(pause: &Pause) -> Option<(String, Moment, String)> {
+    let why = Some(pause.why()).filter(|why| !why.is_empty())?;
+    Some((pause.words(), format::moment(pause.since?), why))
 }
 
 /// `GET /definitions/{name}`
@@ -165,6 +172,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         runs: runs.into_iter().take(10).map(Row::of).collect(),
         is_paused: definition.pauses.iter().any(|pause| pause.of == "definition"),
         paused_by: definition.pauses.iter().map(Pause::words).collect(),
+        origins: definition.pauses.iter().filter_map(pause_origin).collect(),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
         facts: facts(&definition).into_iter().map(|(name, value)| (name, ShownValue::of(value))).collect(),
         keys: revisions::keys(entry),

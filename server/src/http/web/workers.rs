@@ -104,6 +104,12 @@ struct SuspectRow {
     until: Option<Moment>,
 }
 
+/// When a worker was cordoned or drained, and by whom and why.
+struct CordonLine {
+    since: Moment,
+    why: String,
+}
+
 /// Jobs that a worker is not offered.
 struct ExclusionRow {
     of: String,
@@ -162,6 +168,8 @@ struct WorkerPage {
     row: WorkerRow,
     suspect: Option<SuspectRow>,
     exclusions: Vec<ExclusionRow>,
+    /// The origin of its cordon or drain.
+    cordon: Option<CordonLine>,
     drain_deadline: Option<Moment>,
     /// Resources that jobs may reserve: name, reserved, offered.
     resources: Vec<(String, String, String)>,
@@ -192,6 +200,10 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) ->
             until: it.until.map(format::moment),
         }),
         exclusions: worker.exclusions.iter().map(exclusion_row).collect(),
+        cordon: worker
+            .cordon
+            .as_ref()
+            .map(|it| CordonLine { since: format::moment(it.since), why: it.why() }),
         drain_deadline: worker.drain_deadline.map(format::moment),
         resources: worker.resources.as_ref().map(resource_rows).unwrap_or_default(),
         row: WorkerRow::of(worker),

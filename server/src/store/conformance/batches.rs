@@ -189,7 +189,30 @@ pub(in crate::store) fn a_batch_ends_with_its_last_member_only(backend: &mut dyn
     harness.commit(vec![ended(2, State::Failed, None), batch_ended(1, 2)]);
     assert_eq!(found(&harness, 1).unwrap().state, BatchState::Failed);
     let failures = harness.archive().batch_failures(JobId(1), 5).unwrap();
-    assert_eq!(failures.iter().map(|row| row.job.0).collect::<Vec<_>>(), [2]);
+    assert_eq!(failures.first.iter().map(|row| row.job.0).collect::<Vec<_>>(), [2]);
+}
+
+pub(in crate::store) fn failures_of_a_batch_are_counted_by_their_last_outcome(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let members = (1..=5).map(|job| member(job, 1));
+    let on_workers = (1..=4).flat_map(|job| [assigned(job, job), started(job, job)]);
+    let new = [worker(1, "w1"), new_batch(1, 5, None)].into_iter().chain(members).chain(on_workers);
+    harness.commit(new.collect());
+    let fails = |job, outcome| ended(job, State::Failed, Some(closed(job, job, outcome)));
+    harness.commit(vec![
+        fails(1, Outcome::TimedOut),
+        fails(2, Outcome::Failed),
+        fails(3, Outcome::TimedOut),
+        succeeded(4, 4),
+        ended(5, State::Expired, None),
+        added(6),
+        assigned(6, 6),
+        started(6, 6),
+        fails(6, Outcome::OomKilled),
+    ]);
+    let outcomes = |first| harness.archive().batch_failures(JobId(first), 1).unwrap().outcomes;
+    assert_eq!(outcomes(1), [(Outcome::TimedOut, 2), (Outcome::Failed, 1)]);
+    assert_eq!(outcomes(6), [], "it is no batch");
 }
 
 pub(in crate::store) fn a_batch_is_kept_as_long_as_its_last_member(backend: &mut dyn Backend) {

@@ -11,6 +11,7 @@ use protocol::{
 use scheduler::fleet::row::{Process, WorkerRow};
 use scheduler::ids::GroupNo;
 use scheduler::job::State;
+use scheduler::origin::{Intervention, Origin};
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 
 use super::Backend;
@@ -244,6 +245,10 @@ pub(in crate::store) fn worker(number: u64, name: &str) -> Change {
         joined_at: Timestamp(1),
         seen_at: Timestamp(2),
         cordoned: true,
+        cordon: Some(Intervention {
+            since: Timestamp(3),
+            origin: Origin { by: "anna".into(), reason: Some("disk swap".into()) },
+        }),
         slots: Some(4),
         drain: None,
         labels: Vec::new(),

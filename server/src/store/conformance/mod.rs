@@ -71,6 +71,7 @@ macro_rules! conforms {
             a_member_lives_like_any_other_job,
             a_batch_counts_its_members_whatever_becomes_of_them,
             neighbours_of_a_batch_are_not_counted_with_it,
+            failures_of_a_batch_are_counted_by_their_last_outcome,
             a_batch_ends_with_its_last_member_only,
             a_batch_is_kept_as_long_as_its_last_member,
             batches_are_listed_by_name_and_state,

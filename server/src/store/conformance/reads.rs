@@ -111,6 +111,9 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     };
     harness.commit(vec![Change::Worker(joined.clone())]);
     assert_eq!(harness.restart().0.workers[1], joined);
+    let of_nobody = WorkerRow { cordon: Some(Timestamp(6).into()), ..renamed.clone() };
+    harness.commit(vec![Change::Worker(of_nobody.clone())]);
+    assert_eq!(harness.restart().0.workers[1], of_nobody);
     harness.commit(vec![Change::Worker(WorkerRow { process: None, ..renamed.clone() })]);
     assert_eq!(harness.restart().0.workers[1].process, None);
     harness.commit(vec![Change::Worker(WorkerRow { cordoned: false, slots: None, ..renamed.clone() })]);

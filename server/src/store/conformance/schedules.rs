@@ -3,6 +3,7 @@
 use protocol::{JobId, Timestamp};
 use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::job::State;
+use scheduler::origin::{Intervention, Origin};
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::catch_up::SlotCount;
@@ -38,6 +39,15 @@ fn schedule(cursor: i64) -> ScheduleRow {
 
 const PAUSED: FireVerdict = FireVerdict::Skipped(SkipReason::Paused);
 
+/// A pause whose requester and reason are known, or one of an older version.
+fn pause_of(target: &PauseTarget) -> Intervention {
+    let origin = match target {
+        PauseTarget::Schedules => Origin::default(),
+        _ => Origin { by: "anna".into(), reason: Some(format!("{target} is \"broken\"").into()) },
+    };
+    Intervention { since: Timestamp(7), origin }
+}
+
 pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let one = PauseTarget::Schedule("resize".into(), ScheduleId::named("nightly"));
@@ -49,19 +59,21 @@ pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn
         PauseTarget::Definition("resize".into()),
         one,
     ];
-    let pause = |target: &PauseTarget| Change::Paused { target: target.clone(), since: Some(Timestamp(7)) };
+    let pause =
+        |target: &PauseTarget| Change::Paused { target: target.clone(), pause: Some(pause_of(target)) };
     harness.commit(vec![Change::Schedule(schedule(10))]);
     harness.commit(all.iter().map(pause).collect());
     let last_fire = Some(LastFire { slot: Timestamp(20), at: Timestamp(25), job: JobId(1) });
     let fired = ScheduleRow { last_fire, removed_at: Some(Timestamp(30)), ..schedule(20) };
     harness.commit(vec![
         Change::Schedule(fired.clone()),
-        Change::Paused { target: PauseTarget::Server, since: None },
+        Change::Paused { target: PauseTarget::Server, pause: None },
     ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.schedules.rows, [fired]);
     let paused: Vec<PauseTarget> = loaded.schedules.paused.iter().map(|(target, _)| target.clone()).collect();
     assert_eq!(paused, all[1..]);
+    assert!(loaded.schedules.paused.iter().all(|(target, pause)| *pause == pause_of(target)));
     let shown = harness.archive().schedules().unwrap();
     assert_eq!((shown.rows, shown.paused), (loaded.schedules.rows, loaded.schedules.paused));
 }
@@ -197,7 +209,7 @@ pub(in crate::store) fn a_removed_schedule_is_forgotten_with_the_last_row_of_its
     harness.commit(vec![
         Change::Schedule(schedule(40)),
         Change::Schedule(other.clone()),
-        Change::Paused { target: one, since: Some(Timestamp(7)) },
+        Change::Paused { target: one, pause: Some(Timestamp(7).into()) },
         added(1),
         Change::Fire(slots(40, 40, FireVerdict::Fired(JobId(1)))),
     ]);

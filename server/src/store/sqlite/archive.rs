@@ -22,9 +22,9 @@ use super::{
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord, GivenParams,
-    HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberPlace, OutputLimits, PREDECESSORS_VARIABLE,
-    Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberPlace, OutputLimits,
+    PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -165,7 +165,7 @@ impl Archive for SqliteArchive {
         self.read(|connection| batches::batches(connection, filter))
     }
 
-    fn batch_failures(&self, first: JobId, limit: usize) -> Result<Vec<JobRow>, ReadError> {
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError> {
         self.read(|connection| batches::failures(connection, first, limit))
     }
 

@@ -1,12 +1,13 @@
 //! Batches: rows ↔ meaning. `member_counts` changes the counts as the rows of the members change.
 
+use protocol::report::Outcome;
 use protocol::{JobId, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use scheduler::batches::{LiveBatch, NewBatch};
 
-use super::rows;
-use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobRow};
+use super::{codes, rows};
+use crate::store::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
 
 /// Writes a new batch. Its members are counted as they are added.
 pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result<()> {
@@ -105,9 +106,13 @@ pub(super) fn batches(connection: &Connection, filter: &BatchFilter) -> rusqlite
     connection.prepare_cached(&sql)?.query_map(params_from_iter(values), row)?.collect()
 }
 
-/// The first members that failed, expired or were lost, in the order of their numbers.
-pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> rusqlite::Result<Vec<JobRow>> {
-    let Some(BatchRow { count, .. }) = batch(connection, first)? else { return Ok(Vec::new()) };
+/// The members that failed, expired or were lost: the first ones in the order of their numbers, and all by outcome.
+pub(super) fn failures(
+    connection: &Connection,
+    first: JobId,
+    limit: usize,
+) -> rusqlite::Result<BatchFailures> {
+    let Some(BatchRow { count, .. }) = batch(connection, first)? else { return Ok(BatchFailures::default()) };
     let (from, to) = (first.0.cast_signed(), (first.0 + u64::from(count)).cast_signed());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     // One query for each state, so that the index returns its rows in the order of ids. `<> 6` repeats the condition of the index.
@@ -125,7 +130,18 @@ pub(super) fn failures(connection: &Connection, first: JobId, limit: usize) -> r
     }
     found.sort_unstable_by_key(|row| row.job);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(found)
+    Ok(BatchFailures { first: found, outcomes: outcomes(connection, from, to)? })
+}
+
+/// The members that failed, expired or were lost, by the outcome of their last attempt, most first.
+fn outcomes(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<Vec<(Outcome, u32)>> {
+    // As in `failures`, the index has the rows of a state in the order of ids.
+    let sql = "SELECT outcome, count(*) FROM ended INDEXED BY ended_badly_in_order
+         WHERE state IN (7, 9, 10) AND state <> 6 AND id >= ?1 AND id < ?2 AND batch = ?1 AND outcome IS NOT NULL
+         GROUP BY outcome ORDER BY 2 DESC, 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map((from, to), |row| Ok((codes::outcome(row.get(0)?)?, row.get(1)?)))?;
+    found.collect()
 }
 
 const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, state, removed, scheduled, queued, assigned, running, \

@@ -58,6 +58,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("narrowings", include_str!("migrations/0041_narrowings.sql")),
     ("submitters", include_str!("migrations/0042_submitters.sql")),
     ("after_batches", include_str!("migrations/0043_after_batches.sql")),
+    ("reasons", include_str!("migrations/0044_reasons.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -19,6 +19,7 @@ mod expectations;
 mod faults;
 mod gpus;
 mod hooks;
+mod interventions;
 mod json_column;
 mod limits;
 mod list;

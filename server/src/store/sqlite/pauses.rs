@@ -1,24 +1,34 @@
 //! Pauses: rows ↔ meaning.
 
-use protocol::Timestamp;
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, Row};
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
+
+use super::interventions;
 
 /// Writes a pause, or removes it.
 pub(super) fn put(
     connection: &Connection,
     target: &PauseTarget,
-    since: Option<Timestamp>,
+    pause: Option<&Intervention>,
 ) -> rusqlite::Result<()> {
     let (kind, name, schedule) = columns(target);
-    match since {
-        Some(since) => connection
+    match pause {
+        Some(pause) => connection
             .prepare_cached(
-                "INSERT INTO pauses (kind, name, schedule, since) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+                "INSERT INTO pauses (kind, name, schedule, since, paused_by, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT DO NOTHING",
             )?
-            .execute((kind, name, schedule, since.0))?,
+            .execute((
+                kind,
+                name,
+                schedule,
+                pause.since.0,
+                interventions::by(pause),
+                pause.origin.reason.as_deref(),
+            ))?,
         None => connection
             .prepare_cached("DELETE FROM pauses WHERE kind = ?1 AND name = ?2 AND schedule = ?3")?
             .execute((kind, name, schedule))?,
@@ -26,12 +36,12 @@ pub(super) fn put(
     Ok(())
 }
 
-/// All pauses, with their beginnings.
-pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(PauseTarget, Timestamp)>> {
+/// All pauses, ordered by target.
+pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(PauseTarget, Intervention)>> {
     let mut statement =
-        connection.prepare_cached("SELECT kind, name, schedule, since FROM pauses ORDER BY 1, 2, 3")?;
+        connection.prepare_cached("SELECT kind, name, schedule, since, paused_by, reason FROM pauses")?;
     let mut pauses = statement.query_map([], pause)?.collect::<rusqlite::Result<Vec<_>>>()?;
-    pauses.sort();
+    pauses.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(pauses)
 }
 
@@ -45,7 +55,7 @@ fn columns(target: &PauseTarget) -> (&'static str, &str, &str) {
     }
 }
 
-fn pause(row: &Row<'_>) -> rusqlite::Result<(PauseTarget, Timestamp)> {
+fn pause(row: &Row<'_>) -> rusqlite::Result<(PauseTarget, Intervention)> {
     let (kind, name, id): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let target = match kind.as_str() {
         "server" => PauseTarget::Server,
@@ -55,5 +65,7 @@ fn pause(row: &Row<'_>) -> rusqlite::Result<(PauseTarget, Timestamp)> {
         "schedule" => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
         _ => return Err(FromSqlError::InvalidType.into()),
     };
-    Ok((target, Timestamp(row.get(3)?)))
+    // The beginning is never null.
+    let pause = interventions::read(row, 3)?.ok_or(FromSqlError::InvalidType)?;
+    Ok((target, pause))
 }

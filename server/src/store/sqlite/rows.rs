@@ -15,7 +15,7 @@ use scheduler::job::AttemptTimeout;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
-use super::{codes, json_column, param_rows, usage_column};
+use super::{codes, interventions, json_column, param_rows, usage_column};
 use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
@@ -132,7 +132,7 @@ pub(super) fn definition(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredDef
 
 /// The columns that [`worker_row`] reads.
 const WORKER_COLUMNS: &str = "id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, \
-     labels, incarnation, process, join_token, granted, revoked_at";
+     labels, incarnation, process, join_token, granted, revoked_at, cordoned_at, cordoned_by, cordon_reason";
 
 /// Every worker that was not forgotten, by id.
 pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow>> {
@@ -159,6 +159,7 @@ fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {
         joined_at: Timestamp(row.get(3)?),
         seen_at: Timestamp(row.get(4)?),
         cordoned: row.get(5)?,
+        cordon: interventions::read(row, 16)?,
         slots: row.get(6)?,
         drain: row.get::<_, bool>(7)?.then_some(drain),
         labels: json_column::read(row, 10)?.unwrap_or_default(),

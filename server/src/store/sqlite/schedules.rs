@@ -35,7 +35,7 @@ pub(super) fn write(connection: &Connection, change: &ScheduleChange<'_>) -> Res
     match change {
         ScheduleChange::Put(row) => put(connection, row)?,
         ScheduleChange::Fire(row) => record(connection, row)?,
-        ScheduleChange::Paused(target, since) => pauses::put(connection, target, *since)?,
+        ScheduleChange::Paused(target, pause) => pauses::put(connection, target, *pause)?,
         ScheduleChange::Expectation(row) => expectations::put(connection, row)?,
         ScheduleChange::ExpectationDropped(name) => expectations::drop_one(connection, name)?,
     }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord, GivenParams,
-    HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace, OutputLimits, Pipeline, ReadError, ScheduleState,
-    StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace, OutputLimits, Pipeline, ReadError,
+    ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -52,8 +52,8 @@ impl Archive for StandInEngine {
         Ok(Vec::new())
     }
 
-    fn batch_failures(&self, _: JobId, _: usize) -> Result<Vec<JobRow>, ReadError> {
-        Ok(Vec::new())
+    fn batch_failures(&self, _: JobId, _: usize) -> Result<BatchFailures, ReadError> {
+        Ok(BatchFailures::default())
     }
 
     fn batch_dependents(&self, _: JobId, _: usize) -> Result<Vec<DependencyRecord>, ReadError> {
@@ -262,8 +262,9 @@ pub(crate) async fn answer(
                 world.operations.push((worker, operation));
                 reply.send(answer)
             }
-            Command::Pause { target, paused, reply } => {
+            Command::Pause { target, paused, origin, reply } => {
                 world.pauses.push((target, paused));
+                world.pause_origins.push(origin);
                 reply.send(Answer::Done)
             }
             Command::Define { definitions } => {

@@ -3,14 +3,16 @@
 use protocol::Timestamp;
 use scheduler::fleet::row::{Drain, WorkerRow};
 use scheduler::input::Operation;
+use scheduler::origin::{Intervention, Origin};
 use scheduler::snapshot::{Snapshot, WorkerState};
 
 /// Changes the row of a worker as an operation says.
 pub(super) fn operate(row: &mut WorkerRow, operation: &Operation) {
     match operation {
-        Operation::Cordon => row.cordoned = true,
-        Operation::Uncordon => (row.cordoned, row.drain) = (false, None),
-        Operation::Drain(timeout) => {
+        Operation::Cordon(origin) => (row.cordoned, row.cordon) = (true, Some(cordon(origin))),
+        Operation::Uncordon => (row.cordoned, row.cordon, row.drain) = (false, None, None),
+        Operation::Drain(timeout, origin) => {
+            row.cordon = Some(cordon(origin));
             let deadline = timeout.map(|timeout| Timestamp(1_000) + timeout);
             (row.cordoned, row.drain) = (true, Some(Drain { process: None, deadline }));
         }
@@ -26,10 +28,15 @@ pub(super) fn operate(row: &mut WorkerRow, operation: &Operation) {
     }
 }
 
+fn cordon(origin: &Origin) -> Intervention {
+    Intervention { since: Timestamp(1_000), origin: origin.clone() }
+}
+
 /// The snapshot shows an operation before its answer.
 pub(super) fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
     let Some(mut worker) = snapshot.workers.get(row.worker).cloned() else { return };
     (worker.cordoned, worker.drain_deadline) = (row.cordoned, row.drain.and_then(|drain| drain.deadline));
+    worker.cordon.clone_from(&row.cordon);
     worker.state = if row.drain.is_some() { WorkerState::Draining } else { WorkerState::Ready };
     worker.slots = row.slots.unwrap_or(worker.slots);
     worker.set_labels.clone_from(&row.labels);

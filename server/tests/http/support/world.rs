@@ -18,6 +18,7 @@ use scheduler::input::{KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::limits::{LimitSelection, LimitsFacts};
 use scheduler::new_jobs::NewJob;
+use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
 use scheduler::step::PendingReason;
 use tokio::sync::{Barrier, oneshot};
@@ -52,6 +53,8 @@ pub(crate) struct World {
     pub(crate) schedules: ScheduleState,
     pub(crate) fires: Vec<FireRecord>,
     pub(crate) pauses: Vec<(PauseTarget, bool)>,
+    /// Their origins.
+    pub(crate) pause_origins: Vec<Origin>,
     /// The answer about limits, and what was asked for.
     pub(crate) limits: LimitsFacts,
     pub(crate) limit_selections: Vec<LimitSelection>,

@@ -30,7 +30,7 @@ use crate::http::request::paging::{limit, next_page};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::store::{BatchFilter, BatchRow, BatchState, DEPENDENCIES_SHOWN, JobRow};
+use crate::store::{BatchFailures, BatchFilter, BatchRow, BatchState, DEPENDENCIES_SHOWN};
 
 /// `GET /api/batches`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
@@ -104,21 +104,25 @@ pub(crate) async fn operate(
     }
 }
 
-/// The batch with its first failures, and the jobs that come after it.
+/// The batch with its first failures, all of them by outcome, and the jobs that come after it.
 ///
 /// # Errors
 /// `batch_not_found`, and those of a read.
 pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullBatch, Problem> {
     let row = find(state, first).await?;
-    let failures: Vec<JobRow> = match row.counts.failures() {
-        0 => Vec::new(),
+    let failures = match row.counts.failures() {
+        0 => BatchFailures::default(),
         _ => state.read(move |archive| archive.batch_failures(first, FAILURES_SHOWN)).await?,
     };
     let dependents = state.read(move |archive| archive.batch_dependents(first, DEPENDENCIES_SHOWN)).await?;
     let presenter = state.presenter();
-    let failures = failures.into_iter().map(|row| presenter.job(row)).collect();
-    let dependents = dependents.iter().map(dependency).collect();
-    Ok(shapes::FullBatch { batch: summary(row), failures, dependents })
+    let outcomes = failures.outcomes.into_iter();
+    Ok(shapes::FullBatch {
+        batch: summary(row),
+        failures: failures.first.into_iter().map(|row| presenter.job(row)).collect(),
+        outcomes: outcomes.map(|(outcome, count)| (outcome.name().to_owned(), count)).collect(),
+        dependents: dependents.iter().map(dependency).collect(),
+    })
 }
 
 async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {

@@ -133,8 +133,10 @@ impl ObstacleText<'_> {
             Obstacle::RuntimeUnavailable => {
                 format!("its runtime {} does not work{}", self.runtime().name(), self.cause())
             }
-            Obstacle::Draining => "it is draining: it finishes what it has, and leaves".into(),
-            Obstacle::Cordoned => "it is cordoned".into(),
+            Obstacle::Draining => {
+                format!("it is draining: it finishes what it has, and leaves{}", self.cordon())
+            }
+            Obstacle::Cordoned => format!("it is cordoned{}", self.cordon()),
             Obstacle::Excluded(of, _) => {
                 let end = until.map_or("until it starts anew".to_owned(), |until| format!("until {until}"));
                 let rule = match of {
@@ -201,6 +203,12 @@ impl ObstacleText<'_> {
             (Some(_), Some(value)) => format!("this job asks for {rule}, and it has {}={value}", rule.label),
             (Some(_), None) => format!("this job asks for {rule}, and it has no such label"),
         }
+    }
+
+    /// The origin of its cordon or drain, if it is known, in parentheses.
+    fn cordon(&self) -> String {
+        let cordon = self.worker.cordon.as_ref().map(shapes::Intervention::of);
+        cordon.map(|cordon| format!(" ({})", cordon.words())).unwrap_or_default()
     }
 
     fn label(&self, name: &str) -> Option<&str> {

@@ -9,6 +9,7 @@ use crate::http::api::notifications::TestRequest;
 use crate::http::api::workers::WorkerPatch;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
+use crate::http::request::reason::ReasonBody;
 
 pub(super) fn output() -> Vec<Operation> {
     vec![
@@ -77,6 +78,13 @@ pub(super) fn workers() -> Vec<Operation> {
             .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
             .problems(&[&ON_WORKER, &NO_BODY])
     };
+    let with_reason = |path, id, summary, parameters: &[Parameter]| {
+        Operation::post(path, "workers", id, summary)
+            .takes(parameters)
+            .may_have_body(object::<ReasonBody>(json!({ "reason": "disk swap" })))
+            .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
+            .problems(&[&ON_WORKER, &JSON_BODY, &[Code::TooLong]])
+    };
     vec![
         Operation::get("/api/workers", "workers", "list_workers", "List the workers")
             .takes(&[query("all", Kind::Switch, "Also those that are gone.")])
@@ -88,9 +96,9 @@ pub(super) fn workers() -> Vec<Operation> {
             .has_body(object::<WorkerPatch>(json!({ "slots": 8, "labels": { "zone": "b", "old": null } })))
             .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
             .problems(&[&ON_WORKER, &JSON_BODY, &[Code::OutOfRange, Code::InvalidLabel, Code::TooLong]]),
-        verb("/api/workers/{id}/cordon", "cordon_worker", "Give a worker no further jobs", &[]),
+        with_reason("/api/workers/{id}/cordon", "cordon_worker", "Give a worker no further jobs", &[]),
         verb("/api/workers/{id}/uncordon", "uncordon_worker", "Give a worker jobs again", &[]),
-        verb(
+        with_reason(
             "/api/workers/{id}/drain",
             "drain_worker",
             "Let a worker finish what it has and leave",

@@ -1,5 +1,7 @@
 //! JSON of batches.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -120,6 +122,21 @@ pub struct FullBatch {
     /// The jobs that come after the whole batch, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependents: Vec<Dependency>,
+    /// The members that failed, expired or were lost, by the outcome of their last attempt: `failed`, `timed_out`, `oom_killed` and others.
+    /// Those that no worker had, and those that are no longer kept, are not counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outcomes: BTreeMap<String, u32>,
+}
+
+impl FullBatch {
+    /// The outcomes in words, most first: `2 timed_out, 1 failed`.
+    #[must_use]
+    pub fn outcomes_text(&self) -> String {
+        let mut all: Vec<(&String, &u32)> = self.outcomes.iter().collect();
+        all.sort_by_key(|(outcome, count)| (std::cmp::Reverse(**count), *outcome));
+        let words = all.iter().map(|(outcome, count)| format!("{count} {outcome}"));
+        words.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The result of the retry of a batch.

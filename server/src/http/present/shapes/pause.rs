@@ -1,6 +1,6 @@
 //! JSON of pauses.
 
-use protocol::Timestamp;
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,15 +19,21 @@ pub struct Pause {
     /// The id of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// Since when; absent in events.
+    /// Since when; absent in the event of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
+    /// The name of the token or user that paused it; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The reason that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Pause {
     /// The JSON of a pause.
     #[must_use]
-    pub fn of(target: &PauseTarget, since: Option<Timestamp>) -> Self {
+    pub fn of(target: &PauseTarget, pause: Option<&Intervention>) -> Self {
         let (of, name, schedule) = match target {
             PauseTarget::Server => ("server", None, None),
             PauseTarget::Schedules => ("schedules", None, None),
@@ -39,8 +45,16 @@ impl Pause {
             of: of.into(),
             name: name.map(ToString::to_string),
             schedule: schedule.map(ToString::to_string),
-            since: since.map(Time),
+            since: pause.map(|pause| Time(pause.since)),
+            by: pause.map(|pause| pause.origin.by.to_string()).filter(|by| !by.is_empty()),
+            reason: pause.and_then(|pause| pause.origin.reason.as_deref()).map(str::to_owned),
         }
+    }
+
+    /// The requester and the reason, as far as they are known: ` by anna: disk swap`.
+    #[must_use]
+    pub fn why(&self) -> String {
+        super::intervention::why(self.by.as_deref(), self.reason.as_deref())
     }
 
     /// The paused object in words.

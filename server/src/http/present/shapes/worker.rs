@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Phase, Text, Time};
+use super::{Intervention, Phase, Text, Time};
 
 /// A worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -33,6 +33,9 @@ pub struct Worker {
     /// True if an operator has cordoned it.
     #[serde(default)]
     pub cordoned: bool,
+    /// The command that cordoned or drained it, while it is cordoned; absent if an older version kept nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<Intervention>,
     /// During a drain: the time at which its running jobs are stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_deadline: Option<Time>,

@@ -9,7 +9,7 @@ use scheduler::ids::JoinTokenId;
 use super::{TransactionWriter, WriteResult};
 use crate::store::fold::WorkerChange;
 use crate::store::sqlite::blocks::SEEN_WORKER;
-use crate::store::sqlite::json_column;
+use crate::store::sqlite::{interventions, json_column};
 
 /// Deletes the rows of forgotten workers that no kept job has an attempt on. `seen` has an entry for each block with such a job.
 pub(super) fn remove_unused(connection: &Connection) -> WriteResult {
@@ -49,6 +49,9 @@ impl TransactionWriter<'_> {
                             row.join_token.map(|id| id.0.cast_signed()),
                             json_column::code(&row.granted),
                             row.revoked_at.map(|at| at.0),
+                            row.cordon.as_ref().map(|cordon| cordon.since.0),
+                            row.cordon.as_ref().and_then(interventions::by),
+                            row.cordon.as_ref().and_then(|cordon| cordon.origin.reason.as_deref()),
                         ],
                     )?;
                 }

@@ -24,10 +24,10 @@ fn a_definition_that_was_paused_has_its_schedules_paused_after_an_upgrade() {
     let loaded = store.load(&mut live_jobs(|_| {})).unwrap();
     let schedule = |name: &str, id| PauseTarget::Schedule(name.into(), ScheduleId::named(id));
     let expected = [
-        (PauseTarget::Schedules, Timestamp(1)),
-        (schedule("a", "day"), Timestamp(2)),
-        (schedule("a", "night"), Timestamp(3)),
-        (schedule("b", "main"), Timestamp(4)),
+        (PauseTarget::Schedules, Timestamp(1).into()),
+        (schedule("a", "day"), Timestamp(2).into()),
+        (schedule("a", "night"), Timestamp(3).into()),
+        (schedule("b", "main"), Timestamp(4).into()),
     ];
     assert_eq!(loaded.schedules.paused, expected);
 }

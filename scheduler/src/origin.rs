@@ -1,0 +1,44 @@
+//! The origin of an operator's command that lasts: a cordon, a drain, a pause. People read it; no decision depends on it.
+
+use alloc::sync::Arc;
+
+use protocol::{Now, Timestamp};
+
+/// The requester of a command, and the reason that was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Name of the token or user; empty if it is not known.
+    pub by: Arc<str>,
+    /// The reason as it was given.
+    pub reason: Option<Arc<str>>,
+}
+
+/// A cordon or a pause that is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intervention {
+    /// Wall-clock time of the command.
+    pub since: Timestamp,
+    /// The requester and the reason.
+    pub origin: Origin,
+}
+
+impl Intervention {
+    /// An intervention that begins now.
+    #[must_use]
+    pub const fn at(now: Now, origin: Origin) -> Self {
+        Self { since: now.utc, origin }
+    }
+
+    /// The intervention after a further command of the same kind: the new one, but a command without a reason leaves one that has a reason.
+    #[must_use]
+    pub fn followed_by(former: Option<Self>, next: Self) -> Self {
+        former.filter(|it| it.origin.reason.is_some() && next.origin.reason.is_none()).unwrap_or(next)
+    }
+}
+
+/// One that nobody is known to have made.
+impl From<Timestamp> for Intervention {
+    fn from(since: Timestamp) -> Self {
+        Self { since, origin: Origin::default() }
+    }
+}

@@ -1,0 +1,73 @@
+//! The body of a cordon, a drain or a pause: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use scheduler::origin::Origin;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::auth::actor::Actor;
+use crate::auth::audit::note;
+use crate::excerpt::excerpt;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::request::body;
+use crate::http::request::content_type::form;
+
+/// The body of a cordon, a drain or a pause. It may be left out.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReasonBody {
+    /// Why, for people: 1 to 300 bytes in one line.
+    reason: Option<String>,
+}
+
+/// Reads the origin of the present request: the name of its token, and the reason in its body. The audit log gets the reason.
+///
+/// # Errors
+/// Those of [`body::json`], and `too_long` for a reason that is empty, too long or has several lines.
+pub(crate) async fn read(headers: &HeaderMap, request_body: Body) -> Result<Origin, Problem> {
+    let text = body::read(request_body, BODY_BYTES_MAX, body::TIMEOUT).await?;
+    let ReasonBody { reason } = match text.is_empty() {
+        true => ReasonBody::default(),
+        false => {
+            form(headers, false)?;
+            body::parse(&text)?
+        }
+    };
+    if let Some(reason) = &reason {
+        check(reason)?;
+        note::detail(format!("reason: {reason}"));
+    }
+    let by = Actor::current().token.clone().unwrap_or_default();
+    Ok(Origin { by, reason: reason.map(Into::into) })
+}
+
+fn check(reason: &str) -> Result<(), Problem> {
+    if (1..=REASON_BYTES_MAX).contains(&reason.len()) && !reason.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::TooLong, format!("\"{}\" cannot be a reason", excerpt(reason)))
+        .field("reason")
+        .hint(format!("a reason is 1 to {REASON_BYTES_MAX} bytes in one line")))
+}
+
+/// Bytes of a reason. The snapshot and each event of the worker have a copy of it.
+pub(crate) const REASON_BYTES_MAX: usize = 300;
+/// Bytes of the body: JSON escapes a byte by six.
+const BODY_BYTES_MAX: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_of_some_length() {
+        for fits in ["disk swap", "é", &"x".repeat(REASON_BYTES_MAX)] {
+            assert!(check(fits).is_ok(), "{fits}");
+        }
+        for bad in ["", "two\nlines", "\u{1b}[31m", &"x".repeat(REASON_BYTES_MAX + 1)] {
+            assert_eq!(check(bad).unwrap_err().code(), Code::TooLong, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Reasons of cordons, drains and pauses: taken from bodies and forms, and told by explanations.
+
+use protocol::Timestamp;
+use scheduler::explain::{Obstacle, PlacementVerdict, WorkerVerdict};
+use scheduler::job::State;
+use scheduler::origin::{Intervention, Origin};
+use scheduler::step::PendingReason;
+use serde_json::{Value, json};
+
+use crate::dashboard::form;
+use crate::explain::{explanation, worker};
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_cordon_and_a_drain_take_a_reason_and_tell_it() {
+    let server = Server::start().await;
+    let ask = async |path: &str, body: &str| {
+        server.ask("POST", path, &[("content-type", "application/json")], body).await
+    };
+    let reason = r#"{"reason":"disk swap"}"#;
+    let expected = json!({ "since": "1970-01-01T00:00:01.000Z", "reason": "disk swap" });
+    assert_eq!(ask("/api/workers/1/cordon", reason).await.json()["cordon"], expected);
+    assert_eq!(server.get("/api/workers").await.json()[0]["cordon"], expected);
+    assert_eq!(ask("/api/workers/2/drain", reason).await.json()["cordon"], expected, "of one that is away");
+    assert_eq!(server.get("/api/workers?all=1").await.json()[1]["cordon"], expected);
+    assert_eq!(ask("/api/workers/1/uncordon", "").await.json()["cordon"], Value::Null);
+
+    ask("/api/workers/1/uncordon", reason).await.is_problem(413, "body_too_large");
+    ask("/api/workers/1/cordon", r#"{"why":"x"}"#).await.is_problem(422, "unknown_field");
+    let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(301));
+    for bad in [r#"{"reason":""}"#, r#"{"reason":"two\nlines"}"#, r#"{"reason":"\u001b[31m"}"#, &long] {
+        let told = ask("/api/workers/1/cordon", bad).await.is_problem(422, "too_long");
+        assert_eq!(told["hint"], "a reason is 1 to 300 bytes in one line");
+    }
+    let operations = server.stand.world().operations.len();
+    assert_eq!(operations, 3, "what is refused changes nothing");
+}
+
+#[tokio::test]
+async fn a_pause_takes_a_reason_and_a_resume_none() {
+    let server = Server::start().await;
+    let ask = async |path: &str, body: &str| {
+        server.ask("POST", path, &[("content-type", "application/json")], body).await
+    };
+    for path in ["/api/pause", "/api/schedules/pause", "/api/definitions/resize/pause"] {
+        assert_eq!(ask(path, r#"{"reason":"a move"}"#).await.status, 204, "{path}");
+        ask(path, r#"{"reason":"a\tmove"}"#).await.is_problem(422, "too_long");
+        ask(&path.replace("pause", "resume"), r#"{"reason":"x"}"#).await.is_problem(413, "body_too_large");
+    }
+    assert_eq!(form(&server, "/definitions/resize/pause", "reason=a+move").await.status, 303);
+    assert_eq!(form(&server, "/pause", "reason=+").await.status, 303, "no reason");
+    let origins = server.stand.world().pause_origins.clone();
+    let reasons: Vec<Option<&str>> = origins.iter().map(|origin| origin.reason.as_deref()).collect();
+    assert_eq!(reasons, [Some("a move"), Some("a move"), Some("a move"), Some("a move"), None]);
+}
+
+/// A cordon or pause whose requester and reason are known.
+pub(crate) fn of_anna(since: i64) -> Intervention {
+    let origin = Origin { by: "anna".into(), reason: Some("disk swap".into()) };
+    Intervention { since: Timestamp(since), origin }
+}
+
+#[tokio::test]
+async fn a_job_whose_workers_are_cordoned_names_who_did_it_and_why() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let cordoned = |id, name, obstacle| WorkerVerdict {
+        cordon: Some(of_anna(1_000)),
+        ..worker(id, name, PlacementVerdict::Unable(vec![obstacle]))
+    };
+    let workers = vec![
+        cordoned(1, "w1", Obstacle::Cordoned),
+        cordoned(2, "w2", Obstacle::Draining),
+        // Its cordon is not what keeps the job from it.
+        cordoned(3, "w3", Obstacle::NotListed),
+        worker(4, "w4", PlacementVerdict::Unable(vec![Obstacle::Cordoned])),
+    ];
+    server.stand.world().explanation =
+        Some(explanation(State::Queued, Some(PendingReason::Cordoned), workers));
+    let why = server.get("/api/jobs/1/explain").await.json();
+    assert_eq!(
+        why["reason"]["text"],
+        "the workers that could run it are cordoned or draining: w1 by anna: disk swap; w2 by anna: disk swap"
+    );
+    let texts: Vec<&Value> = why["workers"].as_array().unwrap().iter().map(|it| &it["text"]).collect();
+    let origin = "(since 1970-01-01T00:00:01.000Z by anna: disk swap)";
+    assert_eq!(texts[0], &json!(format!("it is cordoned {origin}")));
+    assert_eq!(texts[1], &json!(format!("it is draining: it finishes what it has, and leaves {origin}")));
+    assert_eq!(texts[3], "it is cordoned");
+}
+
+#[tokio::test]
+async fn the_page_of_a_worker_takes_a_reason_and_shows_it() {
+    let server = Server::start().await;
+    assert_eq!(form(&server, "/workers/1/cordon", "reason=+disk+swap+").await.status, 303);
+    let page = server.ask("GET", "/workers/1", &[("accept", "text/html")], "").await;
+    assert!(page.body.contains("Cordoned") && page.body.contains(": disk swap</p>"), "{page:?}");
+    assert_eq!(form(&server, "/workers/1/uncordon", "reason=x").await.status, 303);
+    let page = server.ask("GET", "/workers/1", &[("accept", "text/html")], "").await;
+    assert!(!page.body.contains("disk swap"), "{page:?}");
+}
