@@ -3,7 +3,7 @@
 //! ```text
 //! attempt.json   what is run, synced before anything may exist that runs
 //! watcher        the process that writes the files: its pid and start time
-//! program        the process that it watches, if that is no container; `null` as long as it is only about to be started
+//! program        the process that it watches, if that is no container; `null` before it is started
 //! started        when, in the uptime of which boot
 //! stdout stderr  what it wrote; the offset in the file is the offset told
 //! acknowledged   how far the server has its output (may lag behind)

@@ -229,7 +229,7 @@ impl Queue {
             for state in &mut attempt.streams {
                 state.sent = state.acknowledged;
             }
-            // What is held back begins behind bytes that are sent again now.
+            // The bytes that are held back come behind others that are sent again now.
             attempt.held = [None; 2];
             attempt.is_ready = true;
             attempt.quiet_since = attempt.quiet_since.map(|_| now);

@@ -13,6 +13,7 @@
 
 mod command;
 mod dispatch;
+mod error;
 mod group;
 mod handle;
 mod health;
@@ -46,6 +47,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use command::Command;
+pub use error::EngineError;
 pub use handle::{Busy, CommitClock, Handle};
 pub use health::Health;
 pub use overrides::OverridesCache;
@@ -62,7 +64,7 @@ use crate::catalogue::Definitions;
 use crate::clock;
 use crate::events::{EventFeed, Events};
 use crate::metrics::Metrics;
-use crate::store::{CommitError, Group, LoadError, NotifyRules, hook_parent};
+use crate::store::{Group, NotifyRules, hook_parent};
 use dispatch::EffectDispatcher;
 use group::{GroupEffects, OpenGroup};
 use inputs::InputBatch;
@@ -76,23 +78,6 @@ const INPUTS_PER_TURN: usize = 512;
 const CHANGES_MAX: usize = 100_000;
 /// Snapshots that no request waits for are at least this far apart.
 const SNAPSHOT_EVERY: Duration = Duration::from_millis(20);
-
-/// The engine cannot start, or ended without being stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The store cannot be loaded.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// Another epoch writes.
-    #[error("another server has taken over this store")]
-    EpochReplaced(#[source] CommitError),
-    /// The thread that writes has panicked.
-    #[error("the store's thread has ended by a fault of its own; nothing is written any more")]
-    StoreThreadEnded,
-    /// The system gives no thread.
-    #[error("cannot start a thread of the engine")]
-    Thread(#[source] std::io::Error),
-}
 
 /// The engine's inbox for messages of sessions.
 #[derive(Clone, Debug)]

@@ -371,7 +371,6 @@ struct NewSet {
     definitions: Definitions,
     /// Each with its position.
     warnings: Vec<String>,
-    /// The text of the files.
     text: JobsText,
 }
 

@@ -79,7 +79,7 @@ async fn a_retry_uses_the_current_definition_unless_the_original_is_asked_for() 
     other.is_problem(400, "invalid_query");
 }
 
-/// What the present definition forbids is forbidden for jobs of its earlier revisions, too.
+/// The present definition also decides about jobs of its earlier revisions.
 #[tokio::test]
 async fn changes_of_an_original_revision_are_bound_by_the_present_definition() {
     let server = Server::start().await;

@@ -5,6 +5,7 @@
 //! filters and ids submits a job of it.
 
 mod by_number;
+mod command;
 pub(crate) mod keys;
 pub(crate) mod retried;
 pub(crate) mod selection;
@@ -26,7 +27,6 @@ use tokio::time::Instant;
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::auth::role::Permission;
-use crate::engine::Busy;
 use crate::http::api::jobs::{already_finished, check_scope, find, requester};
 use crate::http::api::repeat::repeat_of;
 use crate::http::api::submission_answer::json;
@@ -43,6 +43,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, SetPart};
+use command::JobCommand;
 use keys::{fingerprint_text, key_of};
 use selection::Selection;
 use verb::{Verb, has_parameter, names_a_filter};
@@ -65,12 +66,6 @@ pub(crate) async fn release(state: State<Arc<AppState>>, request: Request) -> Re
 /// `GET` of these paths: the name of an operation is not the id of a job.
 pub(crate) async fn not_an_id() -> Problem {
     Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
-}
-
-/// A command to the engine about one job.
-enum JobCommand {
-    Cancel,
-    Release,
 }
 
 /// The effect of an operation on one job.
@@ -380,22 +375,6 @@ impl Operation {
             answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
-
-    /// Sends a command to the engine, again while its inbox is full.
-    async fn ask_engine(&self, job: JobId, command: JobCommand) -> Result<Answer, Problem> {
-        let engine = &self.state.services.engine;
-        for _ in 0..ASKS_MAX {
-            let answer = match command {
-                JobCommand::Cancel => engine.cancel(job, self.by.clone()).await,
-                JobCommand::Release => engine.release(job, self.by.clone()).await,
-            };
-            match answer {
-                Ok(answer) => return Ok(answer),
-                Err(Busy) => tokio::time::sleep(ASK_AGAIN).await,
-            }
-        }
-        Err(Busy.into())
-    }
 }
 
 /// Jobs of one slice; other requests are served between two slices.
@@ -406,8 +385,6 @@ const COUNT_SLICE: usize = 500;
 const AT_ONCE: usize = 32;
 /// A request ends with a cursor after this time: proxies cut longer ones.
 const TIME_MAX: Duration = Duration::from_secs(20);
-const ASKS_MAX: u32 = 20;
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Ids of one request.
 const IDS_MAX: usize = 10_000;
 /// Refusals that are shown; all are counted.
