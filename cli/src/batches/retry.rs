@@ -28,7 +28,7 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     if !flags.yes {
         match bulk::count(api, &path, &[]).await? {
             // A member that fails from now on was not counted, so nobody was asked about it.
-            0 => counts_only = Some(("dry_run", "1")),
+            0 => counts_only = Some([("dry_run", "1")]),
             count => bulk::confirm("retry", "the batch has", count)?,
         }
     }

