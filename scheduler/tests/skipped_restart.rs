@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use protocol::report::Availability;
@@ -69,10 +70,16 @@ fn dependents_of_a_batch_become_due_once_over_a_kill() {
     assert_eq!(due(&world), FAN_OUT, "a further start changes nothing");
 }
 
-/// The number of times that a job became due.
+/// The number of jobs that became due; none did so twice.
 fn due(world: &World) -> usize {
     let changes = world.steps.iter().flat_map(|(_, step)| &step.changes);
-    changes.filter(|change| matches!(change, Change::Due { .. })).count()
+    let jobs = changes.filter_map(|change| match change {
+        Change::Due { job, .. } => Some(*job),
+        _ => None,
+    });
+    let jobs: Vec<JobId> = jobs.collect();
+    assert_eq!(jobs.iter().collect::<BTreeSet<_>>().len(), jobs.len());
+    jobs.len()
 }
 
 /// The reasons of all jobs but the first that have ended.

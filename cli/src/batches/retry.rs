@@ -27,6 +27,8 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     let mut counts_only = None;
     if !flags.yes {
         match bulk::count(api, &path, &[]).await? {
+            // With the key of an earlier command the server tells the batch that it made.
+            0 if flags.key.is_some() => {}
             // A member that fails from now on was not counted, so nobody was asked about it.
             0 => counts_only = Some([("dry_run", "1")]),
             count => bulk::confirm("retry", "the batch has", count)?,

@@ -222,8 +222,7 @@ impl Reader<'_> {
         if matches!(self.users, Users::Owner(_)) {
             return if rest.is_empty() {
                 Err("the command is missing behind the fields of time".to_owned())
-            } else if cut(rest, 1).is_some_and(|(user, command)| user == ["root"] && !command.is_empty()) {
-                // No program is called so.
+            } else if cut(rest, 1).is_some_and(|(user, command)| user == ["root"] && is_command(command)) {
                 Err("the user root stands before the command, as in /etc/crontab: add --system".to_owned())
             } else {
                 Ok(Entry { rule, user: None, command: uncommented(rest) })
@@ -256,6 +255,11 @@ fn cut(line: &str, count: usize) -> Option<(Vec<&str>, &str)> {
         rest = rest[end..].trim_start();
     }
     Some((words, rest))
+}
+
+/// A command and no flag, such as the program `root` takes.
+fn is_command(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('-')
 }
 
 /// The command without the dash that keeps it out of cron's log.

@@ -10,7 +10,7 @@ jobs:
   mixed:
     runtime: process
     command: [sh, -c, 'test $LONGSHORE_INDEX != 1 || sleep 60; exit $LONGSHORE_INDEX']
-    timeout: 1s
+    timeout: 5s
 ";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -349,4 +349,6 @@ async fn members_that_end_meanwhile_do_not_fail_the_cancel_of_their_batch() {
     let (code, said) = cli(&cluster, &["batch", "1", "cancel", "--yes"]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("cancelled") && !said.contains("refused"), "{said}");
+    let batch = cluster.api().get("/api/batches/1").await;
+    assert!(batch["counts"]["cancelled"].as_u64() > Some(0), "the cancel came in the middle: {batch}");
 }

@@ -355,6 +355,12 @@ impl Queue {
         done.then(|| self.remove(token)).flatten().map(|_| token)
     }
 
+    /// True if the end of a stream of this attempt waits for more bytes.
+    #[cfg(test)]
+    pub(super) fn holds_back(&self, token: Token) -> bool {
+        self.attempts.get(&token).is_some_and(|attempt| attempt.held.iter().any(Option::is_some))
+    }
+
     fn remove(&mut self, token: Token) -> Option<Attempt> {
         let attempt = self.attempts.remove(&token)?;
         for state in &attempt.streams {

@@ -29,7 +29,7 @@ impl ProcessTree {
     pub(super) fn sample(&self) -> (Usage, Option<u64>) {
         let mut members = vec![self.pid.pid];
         let (mut usage, mut resident, mut highest) = (Usage::default(), None, None);
-        let mut next = 0;
+        let (mut next, mut threads_left) = (0, THREADS_MAX);
         while let Some(pid) = members.get(next).copied() {
             next += 1;
             let Some(found) = Member::read(pid) else { continue };
@@ -39,17 +39,20 @@ impl ProcessTree {
             resident = add(resident, found.resident_bytes);
             highest = highest.max(found.peak_bytes);
             let room = PROCESSES_MAX.saturating_sub(members.len());
-            members.extend(children(pid).into_iter().take(room));
+            members.extend(children(pid, &mut threads_left).into_iter().take(room));
         }
         usage.memory_peak_bytes = resident.max(highest);
         (usage, resident)
     }
 }
 
-/// The children of a process. The kernel lists them by the thread that made them.
-fn children(pid: u32) -> Vec<u32> {
+/// The children of a process. The kernel lists them by the thread that made them; the lists of `threads_left` threads are read, the first
+/// thread's among them.
+fn children(pid: u32, threads_left: &mut usize) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.take(THREADS_MAX).filter_map(|thread| read(&thread.path().join("children")));
+    let threads: Vec<_> = threads.take((*threads_left).max(1)).collect();
+    *threads_left = threads_left.saturating_sub(threads.len());
+    let lists = threads.iter().filter_map(|thread| read(&thread.path().join("children")));
     lists
         .flat_map(|list| list.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>())
         .collect()
@@ -143,7 +146,7 @@ fn own_disk() -> (Option<u64>, Option<u64>) {
 
 /// Processes of one attempt that are read in a sample: each costs three files.
 const PROCESSES_MAX: usize = 64;
-/// The most threads of a process whose children are counted: more would make a sample expensive.
+/// The most threads of all processes of a sample whose children are read: each costs a file.
 const THREADS_MAX: usize = 256;
 
 /// Milliseconds of a clock tick, which is the same for user space on every architecture of Linux.
@@ -180,7 +183,9 @@ mod tests {
             child.wait().expect("ended");
         });
         let child = told.recv().expect("started");
-        assert!(children(std::process::id()).contains(&child));
+        let mut threads_left = THREADS_MAX;
+        assert!(children(std::process::id(), &mut threads_left).contains(&child));
+        assert!(threads_left <= THREADS_MAX - 2);
         drop(ended);
         thread.join().expect("ended");
     }

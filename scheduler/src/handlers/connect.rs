@@ -150,8 +150,7 @@ fn welcome(scheduler: &mut Scheduler, now: Now, id: WorkerId, version: u16, hell
         protocol: version,
     };
     let last_report = worker.last_report.unwrap_or_default();
-    let name = worker_names::name_for(scheduler, id, hello.name);
-    scheduler.fleet.rename(id, name);
+    scheduler.fleet.rename(id, hello.name);
     reload::on_renamed(scheduler, id);
     scheduler.fleet.reclassify(id);
     drain::update_on_hello(scheduler, id, hello.incarnation);

@@ -3,11 +3,10 @@
 //!
 //! A new worker waits for the end of the owner's lease, because the owner may reconnect. A known worker does
 //! not wait: with state directories shared by several processes (compose), a restart distributes them anew,
-//! and each worker comes back under the name of another. A worker that holds attempts is always accepted, because only it can report about
-//! them; if a live worker has the name that it asks for, it keeps its own.
+//! and each worker comes back under the name of another. A worker that holds attempts is accepted under any
+//! name, because only it can report about them.
 
 use alloc::format;
-use alloc::sync::Arc;
 
 use protocol::WorkerId;
 use protocol::order::Refused;
@@ -27,7 +26,13 @@ pub(crate) fn check_name(
     if known.and_then(|id| scheduler.fleet.worker(id)).is_some_and(holds) {
         return Ok(());
     }
-    let Some(owner) = live_owner(scheduler, known, &hello.name) else {
+    let is_kept = |owner: &Worker| {
+        // A revoked owner does not come back.
+        let is_waited_for = !owner.lease.is_expired && known.is_none() && owner.row.revoked_at.is_none();
+        owner.link.session().is_some() || is_waited_for
+    };
+    let mut others = scheduler.fleet.by_name(&hello.name).filter(|other| Some(other.row.worker) != known);
+    let Some(owner) = others.find(|other| is_kept(other)) else {
         return Ok(());
     };
     let id = owner.row.worker;
@@ -36,23 +41,4 @@ pub(crate) fn check_name(
         hello.name, owner.info.address
     );
     Err(refused("name_taken", text))
-}
-
-/// The name under which an accepted worker goes on: the one that it asks for, unless a live worker has it.
-pub(crate) fn name_for(scheduler: &Scheduler, id: WorkerId, asked: Arc<str>) -> Arc<str> {
-    let own = scheduler.fleet.worker(id).map(|worker| worker.row.name.clone());
-    match own.filter(|_| live_owner(scheduler, Some(id), &asked).is_some()) {
-        Some(own) => own,
-        None => asked,
-    }
-}
-
-/// The other worker that keeps this name.
-fn live_owner<'s>(scheduler: &'s Scheduler, known: Option<WorkerId>, name: &Arc<str>) -> Option<&'s Worker> {
-    let is_kept = |owner: &&Worker| {
-        // A revoked owner does not come back.
-        let is_waited_for = !owner.lease.is_expired && known.is_none() && owner.row.revoked_at.is_none();
-        owner.link.session().is_some() || is_waited_for
-    };
-    scheduler.fleet.by_name(name).filter(|other| Some(other.row.worker) != known).find(is_kept)
 }

@@ -65,7 +65,6 @@ impl Model {
             return;
         }
         let index = known.unwrap_or_else(|| self.join(&hello));
-        let keeps_its_name = known.is_some() && self.has_live_owner(known, &hello.name);
         let is_idle = self.held(self.workers[index].id).is_empty();
         let worker = &mut self.workers[index];
         let old = worker.session.replace(hello.session);
@@ -79,9 +78,7 @@ impl Model {
             worker.suspect = None;
         }
         worker.leaving = false;
-        if !keeps_its_name {
-            worker.name = hello.name;
-        }
+        worker.name = hello.name;
         worker.slots = hello.slots;
         worker.backlog = hello.backlog;
         worker.offers = offers(&hello.runtimes);
@@ -115,10 +112,6 @@ impl Model {
         if known.is_some_and(|index| !self.held(self.workers[index].id).is_empty()) {
             return false;
         }
-        self.has_live_owner(known, name)
-    }
-
-    fn has_live_owner(&self, known: Option<usize>, name: &str) -> bool {
         let is_kept =
             |it: &Worker| it.session.is_some() || (known.is_none() && !it.unreachable && !it.revoked);
         let mut others = self.workers.iter().enumerate().filter(|(index, _)| Some(*index) != known);

@@ -87,8 +87,15 @@ async fn a_new_connection_gets_the_finished_lines_before_a_line_that_is_held_bac
     output.logs.follow(token(1), &output.dir, 0, &["key=[0-9]+".to_owned()]).expect("followed");
     let first = output.logs.next().await.remove(0);
     assert_eq!(first.data, ChunkData::Bytes(b"one\n".to_vec()));
-    let rest = tokio::time::timeout(Duration::from_millis(200), output.logs.next()).await;
-    assert!(rest.is_err(), "the last line is held back until its end is known: {rest:?}");
+    // The last line is held back until its end is known.
+    let is_held = || output.logs.queue().holds_back(token(1));
+    let held = async {
+        while !is_held() {
+            let rest = tokio::time::timeout(Duration::from_millis(20), output.logs.next()).await;
+            assert!(rest.is_err(), "{rest:?}");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), held).await.expect("it is read and held back");
     output.logs.reconnected();
     let again = tokio::time::timeout(Duration::from_secs(10), output.logs.next()).await.expect("sent again");
     assert_eq!(again[0].data, first.data);

@@ -28,6 +28,7 @@ use crate::http::request::query::Query;
 use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
+use crate::http::request::predecessors::once_each;
 use crate::store::{Archive, DependencyRecord, Pipeline, PipelineJob};
 
 /// `GET /api/jobs/{id}/pipeline`
@@ -103,8 +104,7 @@ async fn repetitions(
     let retries = retries(state, &pipeline.jobs).await?;
     let repeated = to_repeat(&pipeline.jobs, &retries);
     if repeated.is_empty() {
-        return Err(Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
-            .hint(format!("GET /api/jobs/{id}/pipeline shows its jobs")));
+        return Err(nothing_to_repeat(id, &pipeline.jobs, &retries));
     }
     let mut jobs = Vec::with_capacity(repeated.len());
     let mut size = StoredSize::default();
@@ -115,6 +115,28 @@ async fn repetitions(
         jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated, &retries), ..new });
     }
     Ok(jobs)
+}
+
+/// The refusal if no job can be repeated: all have succeeded or go on, or they come after a batch that has to be repeated before.
+fn nothing_to_repeat(id: JobId, jobs: &[PipelineJob], retries: &Retries) -> Problem {
+    let failed = jobs.iter().filter(|job| has_failed(job.state));
+    let is_unmet = |on: &&DependencyRecord| {
+        let has_other_end = |state: JobState| state.has_ended() && !on.requires.is_met_by(state);
+        !retries.contains_key(&on.other) && on.state.is_some_and(has_other_end)
+    };
+    let batch = failed.flat_map(|job| &job.after).filter(is_unmet).find_map(|on| match on.other {
+        PredecessorId::Batch(first) => Some(first),
+        PredecessorId::Job(_) => None,
+    });
+    match batch {
+        Some(first) => {
+            let detail = format!("they come after batch {first}, which has not ended as they require");
+            Problem::new(Code::NotFinished, detail)
+                .hint(format!("retry that batch first: longshore batch {first} retry"))
+        }
+        None => Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
+            .hint(format!("GET /api/jobs/{id}/pipeline shows its jobs")),
+    }
 }
 
 /// The retries that stand for jobs of a pipeline, and for batches that they come after, each with its state.
@@ -167,7 +189,7 @@ fn has_failed(state: JobState) -> bool {
 }
 
 /// The jobs that have not succeeded and were not retried, and those that came after them, such as an alarm or a clean-up. Without those that could
-/// not start again: they come after a job that succeeded, and require another outcome.
+/// not start again: they come after a job or a batch that has ended otherwise than they require, and that was not retried.
 fn to_repeat<'j>(jobs: &'j [PipelineJob], retries: &Retries) -> Vec<&'j PipelineJob> {
     let of_jobs = jobs.iter().map(|job| (PredecessorId::Job(job.job), job.state));
     let mut states: BTreeMap<PredecessorId, JobState> = of_jobs.collect();
@@ -223,7 +245,7 @@ fn after(job: &PipelineJob, repeated: &[&PipelineJob], retries: &Retries) -> Vec
             (on, _) => Predecessor::Live(on),
         }
     };
-    job.after.iter().map(|it| Dependency { on: on(it), requires: it.requires }).collect()
+    once_each(job.after.iter().map(|it| Dependency { on: on(it), requires: it.requires }))
 }
 
 /// Jobs of a pipeline that one answer shows.

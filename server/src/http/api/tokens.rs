@@ -12,7 +12,7 @@ use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::JoinTokenId;
 use scheduler::input::Operation;
 use scheduler::step::{Answer, Rejection};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use crate::auth::actor::{Actor, Scope};
@@ -42,7 +42,7 @@ pub(crate) struct TokenRequest {
     /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
     role: String,
     /// Names and patterns of the definitions that it is for, at least one; absent: all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     #[schema(min_items = 1, max_items = 100)]
     definitions: Option<Vec<String>>,
     /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
@@ -56,6 +56,11 @@ pub(crate) struct TokenRequest {
     /// For the role `worker`: labels that workers get that join by it, at most 64.
     #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+/// A list, and not `null`: a script that has no list would get a token for everything.
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
 }
 
 /// `GET /api/tokens`

@@ -255,6 +255,19 @@ fn pass_instants_on(list: &mut [NewJob], known: &HashMap<JobId, String>) {
     }
 }
 
+/// Dependencies of a retry, each predecessor once: several jobs may have become one by retries. An outcome counts more than any end.
+pub(crate) fn once_each(dependencies: impl Iterator<Item = Dependency>) -> Vec<Dependency> {
+    let mut once: Vec<Dependency> = Vec::new();
+    for new in dependencies {
+        match once.iter_mut().find(|known| known.on == new.on) {
+            Some(known) if known.requires == RequiredEnd::Any => known.requires = new.requires,
+            Some(_) => {}
+            None => once.push(new),
+        }
+    }
+    once
+}
+
 /// A job or a batch that existed before the request.
 const fn existing(dependency: &Dependency) -> Option<PredecessorId> {
     match dependency.on {

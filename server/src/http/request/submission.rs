@@ -28,12 +28,7 @@ pub(crate) fn complete(
     definition: &Definition,
     checker: &Checker<'_>,
 ) -> Result<NewJob, Problem> {
-    let JobRequest { mut job, params, after_entries, cleared, .. } = request;
-    if let Some(field) = [Field::Workers, Field::Requires].into_iter().find(|field| cleared.touches(*field)) {
-        let detail = "the list is empty: no worker would do";
-        let hint = "leave the field out for any worker that the definition allows";
-        return Err(Problem::new(Code::InvalidType, detail).field(field.name()).hint(hint));
-    }
+    let JobRequest { mut job, params, after_entries, .. } = request;
     job.revision = definition.revision;
     if job.unique_key.is_some() && definition.limits.unique.is_none() {
         return Err(no_unique_key());

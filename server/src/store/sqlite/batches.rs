@@ -112,7 +112,8 @@ pub(super) fn failures(
     first: JobId,
     limit: usize,
 ) -> rusqlite::Result<BatchFailures> {
-    let Some(BatchRow { count, .. }) = batch(connection, first)? else { return Ok(BatchFailures::default()) };
+    let Some(row) = batch(connection, first)? else { return Ok(BatchFailures::default()) };
+    let count = row.count;
     let (from, to) = (first.0.cast_signed(), (first.0 + u64::from(count)).cast_signed());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     // One query for each state, so that the index returns its rows in the order of ids. `<> 6` repeats the condition of the index.
@@ -130,8 +131,15 @@ pub(super) fn failures(
     }
     found.sort_unstable_by_key(|row| row.job);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(BatchFailures { first: found, outcomes: outcomes(connection, from, to)? })
+    let outcomes = match row.counts.failures() {
+        few if few <= OUTCOMES_COUNTED_MAX => outcomes(connection, from, to)?,
+        _ => Vec::new(),
+    };
+    Ok(BatchFailures { first: found, outcomes })
 }
+
+/// The most failed members whose outcomes are counted: each one is read.
+const OUTCOMES_COUNTED_MAX: u32 = 10_000;
 
 /// The members that failed, expired or were lost, by the outcome of their last attempt, most first.
 fn outcomes(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<Vec<(Outcome, u32)>> {

@@ -123,7 +123,7 @@ pub struct FullBatch {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependents: Vec<Dependency>,
     /// The members that failed, expired or were lost, by the outcome of their last attempt: `failed`, `timed_out`, `oom_killed` and others.
-    /// Those that no worker had, and those that are no longer kept, are not counted.
+    /// Those that no worker had, and those that are no longer kept, are not counted. Absent if more than 10,000 failed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u32>,
 }

@@ -283,12 +283,16 @@ impl BlockRow {
 }
 
 /// The ended jobs of a block that something refers to: they keep a unique key, are members of a batch that has not ended, or a job that has
-/// not ended waited for them.
+/// not ended waited for them or for their batch.
 const HELD: &str = "SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2
     UNION SELECT e.id FROM batches b CROSS JOIN ended e ON e.batch = b.id
         WHERE b.ended_at IS NULL AND b.id <= ?2 AND b.id + b.count > ?1
         AND e.id BETWEEN max(?1, b.id) AND min(?2, b.id + b.count - 1)
     UNION SELECT d.predecessor FROM dependencies d CROSS JOIN jobs j ON j.id = d.job WHERE d.predecessor BETWEEN ?1 AND ?2
+    UNION SELECT e.id FROM dependencies d CROSS JOIN jobs j ON j.id = d.job CROSS JOIN batches b ON b.id = -d.predecessor
+        CROSS JOIN ended e ON e.batch = b.id
+        WHERE d.predecessor BETWEEN -?2 AND -1 AND b.id + b.count > ?1
+        AND e.id BETWEEN max(?1, b.id) AND min(?2, b.id + b.count - 1)
     UNION SELECT m.parent FROM members m CROSS JOIN dependencies d ON d.predecessor = m.job CROSS JOIN jobs j ON j.id = d.job
         WHERE m.parent BETWEEN ?1 AND ?2
     ORDER BY 1";

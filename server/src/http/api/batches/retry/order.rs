@@ -6,6 +6,8 @@ use protocol::JobId;
 use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::job::State as JobState;
 
+use crate::http::request::predecessors::once_each;
+
 /// A job or a batch that a repeated job comes after.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct After {
@@ -54,7 +56,7 @@ pub(super) fn dependencies(after: &[After], positions: &HashMap<JobId, u32>) -> 
         (None, Some(state)) if state.has_ended() => Predecessor::Ended(it.on, state),
         (None, _) => Predecessor::Live(it.on),
     };
-    after.iter().map(|it| Dependency { on: on(it), requires: it.requires }).collect()
+    once_each(after.iter().map(|it| Dependency { on: on(it), requires: it.requires }))
 }
 
 #[cfg(test)]
@@ -110,6 +112,9 @@ mod tests {
             after(8, JobState::Succeeded, RequiredEnd::Success),
             after(9, JobState::Queued, RequiredEnd::Any),
         ];
+        let twice = [RequiredEnd::Any, RequiredEnd::Success].map(|end| after(3, JobState::Running, end));
+        let merged = dependencies(&twice, &HashMap::new());
+        assert!(matches!(merged[..], [Dependency { requires: RequiredEnd::Success, .. }]), "{merged:?}");
         let on: Vec<Predecessor> = dependencies(&all, &positions).into_iter().map(|it| it.on).collect();
         let [ended, live] = [8, 9].map(|job| PredecessorId::Job(JobId(job)));
         let ended = Predecessor::Ended(ended, JobState::Succeeded);
