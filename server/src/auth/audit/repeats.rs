@@ -32,6 +32,18 @@ impl Repeats {
         true
     }
 
+    /// Counts a refusal of a network like [`Repeats::count`]. Beyond [`REPEATS_MAX`] the refusals of all further networks are counted together.
+    pub(super) fn count_of_network(&mut self, mut key: AuditKey, now: Timestamp, request_id: &str) -> bool {
+        if self.0.len() >= REPEATS_MAX && !self.0.contains_key(&key) {
+            key.address = None;
+            if !self.0.contains_key(&key) {
+                self.0.insert(key, Repeat { written: now, since: None });
+                return false;
+            }
+        }
+        self.count(&key, now, request_id)
+    }
+
     /// Takes the counts that are due, or all of them, and forgets refusals that did not come again.
     pub(super) fn take(&mut self, now: Timestamp, are_all_due: bool) -> Vec<(AuditKey, Span)> {
         let mut due = Vec::new();
@@ -52,4 +64,4 @@ impl Repeats {
 
 const EVERY_MS: i64 = 3_600_000;
 /// Different refusals that are remembered; others get a row each time.
-const REPEATS_MAX: usize = 10_000;
+pub(super) const REPEATS_MAX: usize = 10_000;
