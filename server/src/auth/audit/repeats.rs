@@ -2,6 +2,7 @@
 //! once, and then a row with a count each hour, so that such a worker does not fill it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use protocol::Timestamp;
 
@@ -33,15 +34,20 @@ impl Repeats {
     }
 
     /// Counts a refusal of a network like [`Repeats::count`]. Beyond [`REPEATS_MAX`] the refusals of all further networks are counted together.
-    pub(super) fn count_of_network(&mut self, mut key: AuditKey, now: Timestamp, request_id: &str) -> bool {
-        if self.0.len() >= REPEATS_MAX && !self.0.contains_key(&key) {
-            key.address = None;
-            if !self.0.contains_key(&key) {
-                self.0.insert(key, Repeat { written: now, since: None });
-                return false;
+    pub(super) fn count_of_network(&mut self, key: AuditKey, now: Timestamp, request_id: &str) -> bool {
+        if self.0.len() < REPEATS_MAX || self.0.contains_key(&key) {
+            return self.count(&key, now, request_id);
+        }
+        match self.0.entry(AuditKey { address: None, ..key }) {
+            Entry::Occupied(mut together) => {
+                together.get_mut().since.get_or_insert_with(|| Span::new(now)).add(now, request_id);
+                true
+            }
+            Entry::Vacant(first) => {
+                first.insert(Repeat { written: now, since: None });
+                false
             }
         }
-        self.count(&key, now, request_id)
     }
 
     /// Takes the counts that are due, or all of them, and forgets refusals that did not come again.
