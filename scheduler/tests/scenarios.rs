@@ -369,9 +369,9 @@ fn happen(world: &mut World, words: &[&str]) {
                 world.inventory(name, attempts, answer);
             }
         }
-        [name, "wanted", definition] => {
-            let revision = world.definitions[definition].revision;
-            world.report(name, protocol::Report::Wanted(vec![revision]));
+        [name, "wanted", ref definitions @ ..] => {
+            let revisions = definitions.iter().map(|name| world.definitions[*name].revision).collect();
+            world.report(name, protocol::Report::Wanted(revisions));
         }
         ["unknown-attempts", name, ref tokens @ ..] => {
             let tokens = tokens.iter().map(|word| parse_token(world, word)).collect();

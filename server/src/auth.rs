@@ -280,12 +280,12 @@ impl Access {
     }
 
     fn holder_of_session(&self, headers: &HeaderMap, now: Instant) -> Result<Arc<Actor>, Denial> {
-        match self.sessions.find(headers, now).ok_or(Denial::NoToken)? {
-            SessionToken::Stored(id) => self.tokens.holder(id, crate::clock::now().utc),
-            SessionToken::OfFile => {
-                self.api.as_ref().map(|token| Arc::clone(&token.actor)).ok_or(Denial::NoToken)
-            }
-        }
+        let session = self.sessions.find(headers, now).ok_or(Denial::NoToken)?;
+        let holder = match session.token {
+            SessionToken::Stored(id) => self.tokens.holder(id, crate::clock::now().utc)?,
+            SessionToken::OfFile => Arc::clone(&self.api.as_ref().ok_or(Denial::NoToken)?.actor),
+        };
+        Ok(Arc::new(holder.in_session(session)))
     }
 
     /// Checks the proof of a worker that has joined: its own secret, and the token for the case that the server does not know it, or has

@@ -3,7 +3,7 @@
 //! A connection that sends no request head is closed after [`Limits::head_timeout`]. Above [`Limits::connections`] only workers and health
 //! checks are served, so that a flood of clients never locks the workers out. Once half of them are in use, one address gets no more than
 //! [`Limits::unauthenticated`] connections without a valid token. A client that reads nothing of an answer is disconnected after
-//! [`Limits::write_timeout`]. A connection that becomes a WebSocket counts until its [`ConnectionPermit`] is dropped. At shutdown requests
+//! [`Limits::write_timeout`], without a valid token after [`Limits::unauthenticated_write_timeout`]. A connection that becomes a WebSocket counts until its [`ConnectionPermit`] is dropped. At shutdown requests
 //! get [`Limits::drain_timeout`] to finish.
 
 pub mod client_certificates;
@@ -40,7 +40,7 @@ use heads::{HeadBudget, HeadCapturingStream, SharedHeadBuffer};
 use lingering::{LingeringCloses, LingeringStream};
 use tls::{CurrentConfig, Tls};
 use unauthenticated::{UnauthenticatedConnection, UnauthenticatedConnections};
-use write_timeout::WriteTimeout;
+use write_timeout::{WriteLimit, WriteTimeout};
 
 /// The remote end of a connection. Every request carries it as an extension.
 #[derive(Clone, Debug)]
@@ -64,6 +64,7 @@ pub struct ConnectionPermit {
     number: usize,
     /// Present until a valid token is shown.
     unauthenticated: Mutex<Option<UnauthenticatedConnection>>,
+    write_limit: WriteLimit,
 }
 
 /// Limits of a listener.
@@ -83,6 +84,8 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// The longest time in which a client reads nothing of an answer.
     pub write_timeout: Duration,
+    /// The same, before the connection has shown a valid token. Servers without tokens have [`Limits::write_timeout`] only.
+    pub unauthenticated_write_timeout: Duration,
     /// The time for requests under way after a shutdown began.
     pub drain_timeout: Duration,
 }
@@ -98,6 +101,8 @@ impl Default for Limits {
             // A person who pages through output reads slowly, and the kernel reports room only after a third of its buffer of some
             // megabytes was taken: at 5 KB/s after four minutes.
             write_timeout: Duration::from_secs(900),
+            // Without a token there are only small answers.
+            unauthenticated_write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(5),
         }
     }
@@ -260,12 +265,14 @@ impl ListenerState {
 impl ConnectionPermit {
     fn take(state: &Arc<ListenerState>, unauthenticated: Option<UnauthenticatedConnection>) -> Self {
         let number = state.open.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { state: Arc::clone(state), number, unauthenticated: Mutex::new(unauthenticated) }
+        let write_limit = WriteLimit::within(&state.limits);
+        Self { state: Arc::clone(state), number, unauthenticated: Mutex::new(unauthenticated), write_limit }
     }
 
-    /// Removes the connection from the unauthenticated ones of its address after a valid token was shown.
+    /// Removes the connection from the unauthenticated ones of its address after a valid token was shown, and lets it read more slowly.
     pub fn mark_authenticated(&self) {
         *self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.write_limit.mark_authenticated();
     }
 }
 
@@ -314,7 +321,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         request.extensions_mut().insert(Peer { address, is_tls, ambiguous_length, is_reserve, permit });
         Service::call(&mut router.clone(), request)
     });
-    let stream_with_timeout = WriteTimeout::new(stream, limits.write_timeout);
+    let stream_with_timeout = WriteTimeout::new(stream, permit.write_limit.clone());
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)

@@ -268,6 +268,13 @@ async fn requests_that_change_something_are_audited_and_outlive_a_restart() {
     assert_eq!(cluster.run_cli(&["run", "hello", "--server", &cluster.address()]).0, 3);
     let login = format!("http://{}/login?planted=words", cluster.address());
     http::client().build().unwrap().post(login).body("token=wrong").send().await.unwrap();
+    for number in 0..3 {
+        let method = format!("planted-{number}").parse().unwrap();
+        let request =
+            http::client().build().unwrap().request(method, format!("http://{}/api/jobs", cluster.address()));
+        let refused = request.header("x-request-id", format!("planted-{number}")).send().await.unwrap();
+        assert_eq!(refused.status().as_u16(), 401);
+    }
     server.terminate().await;
     let _server = cluster.start_server(&["--require-tokens"]).await;
     let (code, text) = cluster.run_as(&admin, &["audit", "-o", "json"]);
@@ -283,6 +290,7 @@ async fn requests_that_change_something_are_audited_and_outlive_a_restart() {
     assert_eq!(count("/api/definitions/hello/pause", Some("ci"), 403), 1, "{text}");
     assert_eq!(count("/api/definitions/{name}/{verb}", Some("ci"), 403), 2, "{text}");
     assert_eq!(count("/api/jobs/{name}", None, 401), 1, "no valid token: the route only: {text}");
+    assert_eq!(count("*", None, 401), 4, "no valid token: like ones are one row: {text}");
     assert!(!text.contains("planted"), "a path that needs no token is logged by its route: {text}");
     assert_eq!(count("/api/tokens", Some("first-admin"), 201), 1, "{text}");
     let refused = cluster.run_as(&admin, &["audit", "--refused", "--by", "ci"]).1;

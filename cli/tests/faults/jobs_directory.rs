@@ -154,10 +154,7 @@ async fn a_server_whose_directory_became_faulty_starts_with_the_files_before() {
         let mut server = cluster.start_server(&flags).await;
         assert_eq!(definitions(&cluster).await, ["mail team-b.yml", "resize team-a.yaml"], "{number}");
         let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
-        assert!(
-            ready.contains("it was refused at 2") && !ready.contains("would fail"),
-            "{number}: {ready}"
-        );
+        assert!(ready.contains("it was refused at 2") && !ready.contains("would fail"), "{number}: {ready}");
         assert_eq!(api.get("/api/jobs/1").await["state"], "queued", "{number}");
         server.terminate().await;
     }

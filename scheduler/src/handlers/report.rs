@@ -1,6 +1,7 @@
 //! Handles reports of workers. Only reports with a current token change a job. All numbered reports are
 //! acknowledged after the commit.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -380,7 +381,9 @@ fn update_condition(scheduler: &mut Scheduler, id: WorkerId, condition: Conditio
 }
 
 fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Revision]) {
-    for revision in revisions {
+    // A worker that names one many times gets it once.
+    let wanted: BTreeSet<&Revision> = revisions.iter().collect();
+    for revision in wanted {
         let number = scheduler.definitions.find(*revision);
         // One that is too old could not read the answer.
         if let Some(number) = number.filter(|number| !inventory::is_too_old(scheduler, id, *number)) {

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Denial;
 use super::role::{Permission, Role};
+use super::sessions::Session;
 use crate::wildcard;
 
 /// The definitions whose jobs a token may submit, change, cancel and retry.
@@ -49,6 +50,8 @@ pub struct Actor {
     pub join: JoinPermit,
     /// Cancelled when the token is revoked or expires: open streams and sockets end.
     pub revoked: CancellationToken,
+    /// The session of the dashboard whose cookie the request has.
+    pub session: Option<Arc<Session>>,
 }
 
 impl Actor {
@@ -62,6 +65,7 @@ impl Actor {
             expires_at: None,
             join: JoinPermit::default(),
             revoked: CancellationToken::new(),
+            session: None,
         }
     }
 
@@ -74,6 +78,25 @@ impl Actor {
     #[must_use]
     pub fn with_token(name: impl Into<Arc<str>>, role: Role) -> Self {
         Self { token: Some(name.into()), role, ..Self::anonymous() }
+    }
+
+    /// The same actor in a session of the dashboard.
+    pub(super) fn in_session(&self, session: Arc<Session>) -> Self {
+        Self { session: Some(session), ..self.clone() }
+    }
+
+    /// Waits until open streams of the actor must end: the token is revoked or has expired, or the session has ended.
+    pub async fn ended(&self) {
+        let session_ended = async {
+            match &self.session {
+                Some(session) => session.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.revoked.cancelled() => {}
+            () = session_ended => {}
+        }
     }
 
     /// True for a user whom a proxy has signed in, and whom this server therefore cannot sign out.

@@ -15,11 +15,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use protocol::Timestamp;
 
 use super::actor::Actor;
+use super::failures::network;
 use super::role::Role;
 use crate::store::AuditRow;
 use key::{AuditKey, Span};
 use note::AuditNote;
 use repeats::Repeats;
+
+/// Method and target of a row about requests that differ in them.
+pub(crate) const ANY: &str = "*";
 
 /// Different requests that wait to be written. Of more than these, the log of the server says how many there were.
 const COLLECTED_MAX: usize = 10_000;
@@ -100,6 +104,23 @@ impl AuditLog {
             let path = request.target.split('?').next().unwrap_or_default();
             let first = AuditKey { target: path.to_owned(), ..request.key() };
             collected.record(first, now, request.request_id);
+        }
+    }
+
+    /// Collects a refusal of a sender without a token. The first one has a row at once; further ones of this network with this status get a
+    /// row an hour with this target, usually [`ANY`]: nobody pushes out the rows of others, or fills the disk.
+    pub(crate) fn record_unauthenticated(&self, request: &AuditedRequest<'_>, target: &str, now: Timestamp) {
+        let like = AuditKey {
+            address: request.address.map(network),
+            method: ANY.to_owned(),
+            target: target.to_owned(),
+            problem: None,
+            note: AuditNote::default(),
+            ..request.key()
+        };
+        let mut collected = self.lock();
+        if !collected.repeats.count_of_network(like, now, request.request_id) {
+            collected.record(request.key(), now, request.request_id);
         }
     }
 
@@ -259,6 +280,68 @@ mod tests {
         assert_eq!(taken(1_000), [("/api/jobs/name-0".to_owned(), 1)], "at once, and without its query");
         assert_eq!(taken(3_600_000), [("/api/jobs/{name}".to_owned(), 999)]);
         assert_eq!(taken(7_200_000), []);
+    }
+
+    #[test]
+    fn refusals_of_a_network_without_a_token_have_a_row_an_hour_for_each_status() {
+        let log = AuditLog::default();
+        let refuse = |address: &str, method, target, status, at| {
+            let address = Some(address.parse().unwrap());
+            let request = AuditedRequest {
+                actor: None,
+                address,
+                method,
+                target,
+                status,
+                problem: Some("refused"),
+                request_id: "",
+                note: AuditNote::default(),
+            };
+            log.record_unauthenticated(&request, ANY, Timestamp(at));
+        };
+        let taken = |at| -> Vec<(String, String, u16, u64)> {
+            let rows = log.take(Timestamp(at), false);
+            let mut rows: Vec<_> =
+                rows.into_iter().map(|row| (row.method, row.target, row.status, row.count)).collect();
+            rows.sort();
+            rows
+        };
+        for number in 0..1_000 {
+            let address = format!("2001:db8::{number:x}");
+            for (method, target, status) in
+                [("POST", "/api/jobs/{name}", 401), ("other", "none", 401), ("PUT", "/login", 405)]
+            {
+                refuse(&address, method, target, status, number);
+            }
+        }
+        let row =
+            |method: &str, target: &str, status, count| (method.to_owned(), target.to_owned(), status, count);
+        assert_eq!(taken(1_000), [row("POST", "/api/jobs/{name}", 401, 1), row("PUT", "/login", 405, 1)]);
+        assert_eq!(taken(3_600_000), [row("*", "*", 401, 1_999), row("*", "*", 405, 999)]);
+    }
+
+    #[test]
+    fn refusals_of_many_networks_without_a_token_are_counted_together_in_the_end() {
+        let log = AuditLog::default();
+        let refused = |network: u32| AuditedRequest {
+            actor: None,
+            address: Some(IpAddr::from(network.to_be_bytes())),
+            method: "POST",
+            target: "none",
+            status: 401,
+            problem: None,
+            request_id: "",
+            note: AuditNote::default(),
+        };
+        let mut rows = 0;
+        for number in 0..30_000 {
+            log.record_unauthenticated(&refused(number), ANY, Timestamp(0));
+            if number % 1_000 == 0 {
+                rows += log.take(Timestamp(0), false).len();
+            }
+        }
+        rows += log.take(Timestamp(0), false).len();
+        assert_eq!(rows, repeats::REPEATS_MAX + 1);
     }
 
     #[test]

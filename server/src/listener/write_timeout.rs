@@ -5,25 +5,59 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::Limits;
+
+/// How long a write of one connection may be blocked: shorter until the connection has shown a valid token, if the server needs one.
+#[derive(Clone, Debug)]
+pub(super) struct WriteLimit {
+    unauthenticated: Duration,
+    authenticated: Duration,
+    is_authenticated: Arc<AtomicBool>,
+}
+
+impl WriteLimit {
+    pub(super) fn within(limits: &Limits) -> Self {
+        let needs_token = limits.unauthenticated < usize::MAX;
+        Self {
+            unauthenticated: limits.unauthenticated_write_timeout,
+            authenticated: limits.write_timeout,
+            is_authenticated: Arc::new(AtomicBool::new(!needs_token)),
+        }
+    }
+
+    pub(super) fn mark_authenticated(&self) {
+        self.is_authenticated.store(true, Ordering::Relaxed);
+    }
+
+    fn timeout(&self) -> Duration {
+        match self.is_authenticated.load(Ordering::Relaxed) {
+            true => self.authenticated,
+            false => self.unauthenticated,
+        }
+    }
+}
+
 /// A stream with a write timeout.
 #[derive(Debug)]
 pub(super) struct WriteTimeout<S> {
     stream: S,
-    timeout: Duration,
+    limit: WriteLimit,
     /// Runs while a write is blocked.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// A write that is blocked for longer than `timeout` fails.
-    pub(super) const fn new(stream: S, timeout: Duration) -> Self {
-        Self { stream, timeout, waiting: None }
+    /// A write that is blocked for longer than `limit` fails.
+    pub(super) const fn new(stream: S, limit: WriteLimit) -> Self {
+        Self { stream, limit, waiting: None }
     }
 
     fn check_timeout<T>(
@@ -35,7 +69,7 @@ impl<S> WriteTimeout<S> {
             self.waiting = None;
             return written;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(self.limit.timeout())));
         waiting.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -87,20 +121,48 @@ mod tests {
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(120);
+    const SHORT: Duration = Duration::from_secs(30);
+
+    /// The limit of a connection to a server that needs tokens, or to one that does not.
+    fn limit(needs_token: bool) -> WriteLimit {
+        WriteLimit::within(&Limits {
+            unauthenticated: if needs_token { 100 } else { usize::MAX },
+            write_timeout: TIMEOUT,
+            unauthenticated_write_timeout: SHORT,
+            ..Limits::default()
+        })
+    }
+
+    fn authenticated() -> WriteLimit {
+        let limit = limit(true);
+        limit.mark_authenticated();
+        limit
+    }
 
     // The clock runs ahead by itself while nothing else can happen.
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_nothing_times_out() {
         let (server, _client) = duplex(8);
-        let mut server = WriteTimeout::new(server, TIMEOUT);
+        let mut server = WriteTimeout::new(server, authenticated());
         let error = server.write_all(&[7; 9]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_peer_that_has_shown_no_valid_token_times_out_sooner() {
+        for (limit, timeout) in [(limit(true), SHORT), (authenticated(), TIMEOUT), (limit(false), TIMEOUT)] {
+            let (server, _client) = duplex(8);
+            let mut server = WriteTimeout::new(server, limit);
+            let began = tokio::time::Instant::now();
+            server.write_all(&[7; 9]).await.unwrap_err();
+            assert_eq!(began.elapsed(), timeout);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_slow_reader_does_not_time_out() {
         let (server, mut client) = duplex(8);
-        let mut server = WriteTimeout::new(server, TIMEOUT);
+        let mut server = WriteTimeout::new(server, authenticated());
         let writing = tokio::spawn(async move { server.write_all(&[7; 20]).await });
         for _ in 0..20 {
             sleep(TIMEOUT * 9 / 10).await;
@@ -112,7 +174,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pause_between_writes_does_not_time_out() {
         let (server, mut client) = duplex(8);
-        let mut server = WriteTimeout::new(server, TIMEOUT);
+        let mut server = WriteTimeout::new(server, authenticated());
         for _ in 0..2 {
             server.write_all(&[7; 8]).await.unwrap();
             sleep(TIMEOUT * 2).await;

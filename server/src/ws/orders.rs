@@ -59,18 +59,21 @@ impl Orders {
         self.session_log.ended(close);
     }
 
-    /// Encodes messages in order, and records which attempts are in which frame. Acknowledgements are cumulative: only the last one is
-    /// sent, behind the other frames.
+    /// Encodes messages in order, and records which attempts are in which frame. It stops after [`FRAMED_BYTES`], and leaves the other
+    /// messages. Acknowledgements are cumulative: only the last one is sent, behind the other frames.
     pub(super) async fn put_into_frames(
         &mut self,
-        messages: impl Iterator<Item = ToSession>,
+        messages: &mut impl Iterator<Item = ToSession>,
         frames: &mut Vec<Vec<u8>>,
         unsent: &mut UnsentAttempts,
     ) -> SessionState {
         let mut grants = Vec::new();
         let mut acknowledged: Option<ReportNo> = None;
         let mut state = SessionState::Open;
-        for message in messages {
+        let mut size = FramedSize::default();
+        while size.of(frames) < FRAMED_BYTES
+            && let Some(message) = messages.next()
+        {
             match message {
                 ToSession::Enqueue(more) => {
                     grants.extend(more);
@@ -223,6 +226,24 @@ fn close_for_refused(cause: RefusedSession) -> Close {
         }
         RefusedSession::ByStore => close::INTERNAL_ERROR
             .with_reason("the store refused the changes of this message twice; the server's log says more"),
+    }
+}
+
+/// Encoded bytes after which a session writes before it encodes more: a worker that does not read makes the server hold little more.
+const FRAMED_BYTES: usize = 4 << 20;
+
+/// The size of frames to which others are added.
+#[derive(Default)]
+struct FramedSize {
+    frames: usize,
+    bytes: usize,
+}
+
+impl FramedSize {
+    fn of(&mut self, frames: &[Vec<u8>]) -> usize {
+        self.bytes += frames.iter().skip(self.frames).map(Vec::len).sum::<usize>();
+        self.frames = frames.len();
+        self.bytes
     }
 }
 

@@ -18,7 +18,7 @@ use super::machine::Entry;
 use super::output;
 use super::rate_limit::{RateLimiter, TooManyEmptyMessages, is_empty_report};
 use super::results;
-use super::unknown_attempts::{self, UnknownAttempts};
+use super::unknown_attempts::{Alarm, UnknownAttempts};
 use crate::clock;
 use crate::engine::{FromSession, LastHeard};
 use crate::store::ReadError;
@@ -47,6 +47,7 @@ pub(super) struct Reader<S> {
     pub(super) machine: Entry,
     pub(super) usage: Arc<LiveUsage>,
     pub(super) unauthorized_logged: bool,
+    pub(super) alarm: Alarm,
     pub(super) rate_limit: RateLimiter,
 }
 
@@ -134,7 +135,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         let found = found.map_err(|error| self.close_unreadable(&error))?;
         part.foreign = self.leave_out_unknown(part.foreign).await?;
         if !found.is_empty() {
-            unknown_attempts::raise_alarm(&self.name, self.session, &found);
+            self.alarm.raise(clock::now().up, &self.name, self.session, &found);
             let brought = FromSession::UnknownAttempts(self.session, found);
             let handed_over = self.pass_reports(std::mem::take(reports)).await
                 && self.keep_heard(self.inbox.send(brought)).await.is_ok();
@@ -298,6 +299,7 @@ mod tests {
             machine: Arc::new(Machines::default()).enter(SessionId(1), None),
             usage: Arc::default(),
             unauthorized_logged: false,
+            alarm: Alarm::default(),
             rate_limit: RateLimiter::default(),
         }
     }

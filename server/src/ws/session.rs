@@ -26,11 +26,11 @@ use super::rate_limit::RateLimiter;
 use super::reader::Reader;
 use super::secrets::SessionSecrets;
 use super::session_log::SessionLog;
-use super::unknown_attempts::UnknownAttempts;
+use super::unknown_attempts::{Alarm, UnknownAttempts};
 use super::unsent::UnsentAttempts;
 use super::upgrade::Socket;
 use crate::clock;
-use crate::engine::{FromSession, LastHeard, OutboxReceiver, queue};
+use crate::engine::{FromSession, LastHeard, OutboxReceiver, ToSession, queue};
 use crate::listener::ConnectionPermit;
 
 /// The time limit of sending a close frame.
@@ -80,6 +80,7 @@ pub(super) async fn serve(
         machine,
         usage: acceptor.usage.clone(),
         unauthorized_logged: false,
+        alarm: Alarm::default(),
         rate_limit: RateLimiter::default(),
     };
     let orders = Orders::new(acceptor.clone(), grants, session_log, secrets, audit, Some(permit));
@@ -147,31 +148,38 @@ impl<S: Sink<Message> + Unpin> Writer<S> {
         let mut messages = Vec::with_capacity(64);
         let mut ping = interval_at(Instant::now() + self.intervals.ping(), self.intervals.ping());
         loop {
-            let mut frames = Vec::new();
             let taken = tokio::select! {
                 taken = inlet.take(&mut messages, MESSAGES_PER_FLUSH) => Some(taken),
                 _ = ping.tick() => None,
             };
-            let state = match taken {
-                None => {
-                    if !self.write([Message::Ping(Bytes::new())]).await {
-                        return close::SLOW_CONSUMER.plain();
-                    }
-                    continue;
-                }
-                Some(0) => return close::SLOW_CONSUMER.plain(),
-                Some(_) => {
-                    self.unsent.begin(&messages);
-                    self.orders.put_into_frames(messages.drain(..), &mut frames, &mut self.unsent).await
-                }
+            let written = match taken {
+                None if self.write([Message::Ping(Bytes::new())]).await => Ok(()),
+                None | Some(0) => Err(close::SLOW_CONSUMER.plain()),
+                Some(_) => self.write_batch(&mut messages).await,
             };
-            if !self.write(frames.into_iter().map(|frame| Message::Binary(frame.into()))).await {
-                return close::SLOW_CONSUMER.plain();
-            }
-            if let SessionState::Close(close) = state {
+            if let Err(close) = written {
                 return close;
             }
         }
+    }
+
+    /// Writes these messages, a few megabytes at a time. A definition may be as large as a frame, and the engine's messages only share it.
+    async fn write_batch(&mut self, messages: &mut Vec<ToSession>) -> Result<(), Close> {
+        self.unsent.begin(messages);
+        let mut messages = messages.drain(..).peekable();
+        while messages.peek().is_some() {
+            let mut frames = Vec::new();
+            let state = self.orders.put_into_frames(&mut messages, &mut frames, &mut self.unsent).await;
+            let count = frames.len();
+            if !self.write(frames.into_iter().map(|frame| Message::Binary(frame.into()))).await {
+                return Err(close::SLOW_CONSUMER.plain());
+            }
+            if let SessionState::Close(close) = state {
+                return Err(close);
+            }
+            self.unsent.written(count);
+        }
+        Ok(())
     }
 
     /// Writes messages and flushes once. `false`: the socket is gone, or blocks for too long.
@@ -216,7 +224,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use crate::auth::actor::Actor;
-    use crate::engine::{FromSession, OverridesCache, SessionInbox, ToSession};
+    use crate::config::jobs_file;
+    use crate::engine::{FromSession, OverridesCache, SessionInbox};
     use crate::logs::{self, Logs};
     use crate::store::sqlite;
 
@@ -241,8 +250,8 @@ mod tests {
         }])
     }
 
-    /// Lets a writer take these messages until it blocks, and drops it. Returns the unsent attempts, and the number of frames written.
-    async fn left_of(messages: Vec<ToSession>, takes: usize) -> (Vec<Token>, usize) {
+    /// Orders of a session, with the directory of its logs.
+    fn orders() -> (Orders, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let logs = Logs::open(directory.path(), logs::Limits::default()).unwrap();
         let (inbox, _engine) = tokio::sync::mpsc::channel::<FromSession>(1);
@@ -257,14 +266,6 @@ mod tests {
             intervals,
             leaving,
         );
-        let given = std::cell::Cell::new(0);
-        // A socket that takes this many frames and blocks at the next one.
-        let sink = pin!(unfold((), |(), _: Message| {
-            given.set(given.get() + 1);
-            async { if given.get() > takes { pending().await } else { Ok::<(), ()>(()) } }
-        }));
-        let (outbox, mut inlet) = queue();
-        messages.into_iter().for_each(|message| outbox.send(message).unwrap());
         let orders = Orders::new(
             acceptor,
             Arc::new(Grants::new(archive)),
@@ -273,7 +274,22 @@ mod tests {
             JoinAudit::new(None, Arc::new(Actor::anonymous()), [127, 0, 0, 1].into(), "w".into()),
             None,
         );
-        let mut writer = Writer { sink, intervals, orders, unsent: UnsentAttempts::default() };
+        (orders, directory)
+    }
+
+    /// Lets a writer take these messages until it blocks, and drops it. Returns the unsent attempts, and the number of frames written.
+    async fn left_of(messages: Vec<ToSession>, takes: usize) -> (Vec<Token>, usize) {
+        let (orders, _directory) = orders();
+        let given = std::cell::Cell::new(0);
+        // A socket that takes this many frames and blocks at the next one.
+        let sink = pin!(unfold((), |(), _: Message| {
+            given.set(given.get() + 1);
+            async { if given.get() > takes { pending().await } else { Ok::<(), ()>(()) } }
+        }));
+        let (outbox, mut inlet) = queue();
+        messages.into_iter().for_each(|message| outbox.send(message).unwrap());
+        let mut writer =
+            Writer { sink, intervals: Intervals::default(), orders, unsent: UnsentAttempts::default() };
         let run = timeout(Duration::from_millis(100), writer.run(&mut inlet)).await;
         assert!(run.is_err(), "it ends by itself: {run:?}");
         let mut left = writer.unsent.into_tokens();
@@ -292,6 +308,31 @@ mod tests {
         // The third frame has the second attempt: the socket has taken it and blocks.
         assert_eq!(left_of(batch(), 2).await, (vec![token(3)], 3));
         assert_eq!(left_of(batch(), 0).await, (vec![token(2), token(3)], 1));
+    }
+
+    #[tokio::test]
+    async fn large_messages_are_encoded_a_few_megabytes_at_a_time_and_in_order() {
+        let text = format!("- {{name: a, image: x, input: \"{}\"}}", "x".repeat(200_000));
+        let loaded = jobs_file::parse(&text, std::path::Path::new("jobs.yaml"), &Default::default()).unwrap();
+        let define = || ToSession::Define(loaded.definitions[0].definition.clone());
+        let messages = (1..=64).flat_map(|number| [define(), ToSession::Order(Order::Pulse(number))]);
+        let (mut orders, _directory) = orders();
+        let mut messages = messages.peekable();
+        let (mut parts, mut seen) = (0, Vec::new());
+        while messages.peek().is_some() {
+            let mut frames = Vec::new();
+            let mut unsent = UnsentAttempts::default();
+            orders.put_into_frames(&mut messages, &mut frames, &mut unsent).await;
+            let bytes: usize = frames.iter().map(Vec::len).sum();
+            assert!(bytes < 5 << 20, "{bytes} bytes at once");
+            seen.extend(frames.iter().map(|frame| match wire::decode_order(frame).unwrap() {
+                Some(Order::Pulse(number)) => number,
+                _ => 0,
+            }));
+            parts += 1;
+        }
+        assert_eq!(seen, (1..=64).flat_map(|number| [0, number]).collect::<Vec<_>>());
+        assert!(parts > 2, "{parts}");
     }
 
     #[test]

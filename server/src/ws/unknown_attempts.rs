@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::report::{Foreign, Inventory};
-use protocol::{SessionId, Token};
+use protocol::{SessionId, Token, Uptime};
 
 use super::grants::Grants;
 use crate::store::{Archive, ReadError};
@@ -70,14 +70,56 @@ impl UnknownAttempts {
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_millis(3_200);
 
-/// Logs the loss of data: an operator has to decide about these attempts.
-pub(super) fn raise_alarm(worker: &str, session: SessionId, unknown_attempts: &[Token]) {
-    let Some(first) = unknown_attempts.first() else { return };
-    tracing::error!(
-        worker,
-        session = session.0,
-        attempts = unknown_attempts.len(),
-        %first,
-        "worker holds attempts that this database never assigned (restored backup?); they keep running until an operator stops them, GET /api/workers lists them"
-    );
+/// The alarm of one session about attempts that this database never assigned. A worker may invent such attempts without end, so it is raised
+/// at most once in [`ALARM_INTERVAL`].
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    raised_at: Option<Uptime>,
+}
+
+impl Alarm {
+    /// Logs the loss of data: an operator has to decide about these attempts.
+    pub(super) fn raise(
+        &mut self,
+        now: Uptime,
+        worker: &str,
+        session: SessionId,
+        unknown_attempts: &[Token],
+    ) {
+        let Some(first) = unknown_attempts.first() else { return };
+        if !self.is_due(now) {
+            return;
+        }
+        tracing::error!(
+            worker,
+            session = session.0,
+            attempts = unknown_attempts.len(),
+            %first,
+            "worker holds attempts that this database never assigned (restored backup?); they keep running until an operator stops them, GET /api/workers lists them"
+        );
+    }
+
+    fn is_due(&mut self, now: Uptime) -> bool {
+        let is_due = self.raised_at.is_none_or(|raised| now.since(raised) >= ALARM_INTERVAL);
+        if is_due {
+            self.raised_at = Some(now);
+        }
+        is_due
+    }
+}
+
+/// A session's alarms are at least this far apart.
+const ALARM_INTERVAL: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alarm_of_a_session_is_raised_once_a_minute() {
+        let mut alarm = Alarm::default();
+        let is_due = |second: &u64| alarm.is_due(Uptime(*second * 1_000_000_000));
+        let due: Vec<u64> = (0..=180).filter(is_due).collect();
+        assert_eq!(due, [0, 60, 120, 180]);
+    }
 }

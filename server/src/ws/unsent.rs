@@ -14,6 +14,8 @@ pub(super) struct UnsentAttempts {
     batch: Vec<Token>,
     /// For each run of neighbours: the number of its first frame, and the number of attempts in frames up to its end.
     framed: Vec<(usize, usize)>,
+    /// Frames of the batch that were written before the present ones, whose numbers begin at zero again.
+    written: usize,
     sent: usize,
 }
 
@@ -22,6 +24,7 @@ impl UnsentAttempts {
     pub(super) fn begin(&mut self, batch: &[ToSession]) {
         self.batch.clear();
         self.framed.clear();
+        self.written = 0;
         self.sent = 0;
         for message in batch {
             if let ToSession::Enqueue(grants) = message {
@@ -33,12 +36,17 @@ impl UnsentAttempts {
     /// Records that the next attempts are in frames from this one on.
     pub(super) fn framed(&mut self, first: usize, attempts: usize) {
         let before = self.framed.last().map_or(0, |(_, attempts)| *attempts);
-        self.framed.push((first, before + attempts));
+        self.framed.push((self.written + first, before + attempts));
+    }
+
+    /// Records that this many frames were written, and that others of the batch follow.
+    pub(super) fn written(&mut self, frames: usize) {
+        self.written += frames;
     }
 
     /// Records that the socket was given this frame.
     pub(super) fn handed(&mut self, frame: usize) {
-        let handed = self.framed.iter().take_while(|(first, _)| *first <= frame).last();
+        let handed = self.framed.iter().take_while(|(first, _)| *first <= self.written + frame).last();
         self.sent = self.sent.max(handed.map_or(0, |(_, attempts)| *attempts));
     }
 
@@ -93,6 +101,19 @@ mod tests {
         unsent.framed(2, 1);
         frames.iter().for_each(|frame| unsent.handed(*frame));
         unsent.into_tokens().into_iter().map(|token| token.job.0).collect()
+    }
+
+    #[test]
+    fn frames_of_one_batch_may_be_written_in_parts() {
+        let mut unsent = UnsentAttempts::default();
+        unsent.begin(&[enqueue(&[1]), enqueue(&[2]), enqueue(&[3])]);
+        unsent.framed(0, 1);
+        [0, 1].into_iter().for_each(|frame| unsent.handed(frame));
+        unsent.written(2);
+        unsent.framed(0, 1);
+        unsent.framed(1, 1);
+        unsent.handed(0);
+        assert_eq!(unsent.into_tokens(), [token(3)]);
     }
 
     #[test]

@@ -60,6 +60,7 @@ async fn a_crowd_of_clients_leaves_room_for_workers_and_probes() {
     crowded.is_problem(503, "busy");
     assert_eq!(crowded.header("connection"), "close");
     assert_eq!(server.get("/healthz").await.status, 200);
+    server.ask("POST", "/login", &[], "token=x").await.is_problem(503, "busy");
     assert_eq!(server.get("/api/workers/connect").await.status, 200);
     let second = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(server.get("/healthz").await.status, 0, "beyond the reserve nobody is served");
@@ -89,6 +90,24 @@ async fn a_client_that_reads_nothing_is_disconnected() {
     let server = Server::with(|access| access, "", limits).await;
     let mut greedy = TcpStream::connect(server.address).await.unwrap();
     // Answers that nobody reads, until no socket holds more of them.
+    let asking = async {
+        while greedy.write_all(b"GET /problems/busy HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {}
+    };
+    within(asking).await;
+    freed(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_without_a_token_that_reads_nothing_is_disconnected_sooner() {
+    let limits = Limits {
+        connections: 1,
+        reserve: 0,
+        unauthenticated: 100,
+        unauthenticated_write_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let server = Server::with(|access| access.api_token("people"), "", limits).await;
+    let mut greedy = TcpStream::connect(server.address).await.unwrap();
     let asking = async {
         while greedy.write_all(b"GET /problems/busy HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {}
     };
@@ -130,7 +149,7 @@ async fn a_port_that_is_taken_is_named() {
 async fn freed(server: &Server) {
     let asking = async {
         let mut interval = tokio::time::interval(Duration::from_millis(5));
-        while server.get("/api/jobs").await.status != 200 {
+        while !matches!(server.get("/api/jobs").await.status, 200 | 401) {
             interval.tick().await;
         }
     };

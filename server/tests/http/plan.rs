@@ -256,6 +256,29 @@ async fn a_plan_shows_no_variable_and_no_file_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_plan_shows_no_value_of_a_variable_that_the_file_takes_in_another_way() {
+    let server = Server::start().await;
+    let present = "jobs:\n  a: {image: x, environment: {PW: '${HOME}'}, notify: {webhook: 'https://h.example${HOME}'}, \
+                   params: {p: {secret: true, default: '${HOME}'}}}\n";
+    std::fs::write(&server.jobs_file, present).unwrap();
+    assert_eq!(server.ask("POST", "/api/definitions/reload", &[], "").await.status, 200);
+    let plan = async |text: &str| server.ask("POST", "/api/definitions/plan", &[], text).await;
+    assert_eq!(plan(&present.replace("  a:", "  b:")).await.json()["added"][0]["name"], "b");
+    for (from, to, key) in [
+        ("PW: '${HOME}'", "PW: {secret: '${HOME}'}", "environment.PW.secret"),
+        ("h.example${HOME}", "${HOME}.example", "notify.webhook"),
+        ("secret: true", "secret: true, pattern: '^.a'", "params.p.default"),
+    ] {
+        let answer = plan(&present.replace(from, to)).await;
+        let problem = answer.is_problem(422, "invalid_jobs_file");
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("${HOME}") && detail.contains(key), "{problem}");
+        let home = std::env::var("HOME").unwrap();
+        assert!(home.len() < 3 || !answer.body.contains(&home), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_definition_may_be_named_plan() {
     let server = started().await;
     server.get("/api/definitions/plan").await.is_problem(404, "unknown_job");

@@ -115,3 +115,39 @@ async fn a_token_for_certain_definitions_searches_all_output() {
     let found = server.ask("GET", "/api/logs/search?q=needle", &headers, "").await.json();
     assert_eq!((&found["lines"][0]["name"], &found["complete"]), (&"resize".into(), &true.into()), "{found}");
 }
+
+#[tokio::test]
+async fn a_sign_out_ends_the_streams_of_its_session() {
+    let (server, _tokens, token) = with_token(Role::Viewer, &[]).await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let sign_in = async || {
+        let login = server.ask("POST", "/login", &form, &format!("token={token}")).await;
+        login.header("set-cookie").split(';').next().unwrap_or_default().to_owned()
+    };
+    let (left, kept) = (sign_in().await, sign_in().await);
+    let open = async |cookie: &str| {
+        let mut stream = server.open(&format!("GET /api/events HTTP/1.1\r\ncookie: {cookie}")).await;
+        stream.until("text/event-stream").await;
+        stream
+    };
+    let (mut ends, mut other) = (open(&left).await, open(&kept).await);
+    assert_eq!(server.ask("POST", "/logout", &[("cookie", &left)], "").await.status, 303);
+    ends.until_closed().await;
+    assert!(!ends.seen.ends_with("0\r\n\r\n"), "it ended as if it were complete: {}", ends.seen);
+    let still = server.ask("GET", "/api/jobs", &[("cookie", &kept)], "").await;
+    assert_eq!(still.status, 200, "{still:?}");
+    assert_eq!(server.ask("POST", "/logout", &[("cookie", &kept)], "").await.status, 303);
+    other.until_closed().await;
+}
+
+#[tokio::test]
+async fn a_login_has_no_more_than_a_token_needs() {
+    let (server, _tokens, token) = with_token(Role::Viewer, &[]).await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let large = server.ask("POST", "/login", &form, &format!("token={}", "x".repeat(5_000))).await;
+    assert_eq!(large.status, 413, "{large:?}");
+    let long = server.get(&format!("/login?to=%2Fjobs%3Fname%3D{}", "x".repeat(2_000))).await;
+    is_page(&long, 200, "name=\"to\" value=\"\"");
+    let page = "%2Fjobs%3F".to_owned() + &"name%3D%2A%26".repeat(70);
+    assert_eq!(server.ask("POST", "/login", &form, &format!("token={token}&to={page}")).await.status, 303);
+}

@@ -99,6 +99,7 @@ async fn a_new_connection_gets_the_finished_lines_before_a_line_that_is_held_bac
     output.logs.reconnected();
     let again = tokio::time::timeout(Duration::from_secs(10), output.logs.next()).await.expect("sent again");
     assert_eq!(again[0].data, first.data);
+    output.logs.reconnected();
     output.logs.finish(token(1), stdout(9));
     assert_eq!(output.drain().await.0[0], b"one\n*****");
 }

@@ -2,6 +2,7 @@
 //! once, and then a row with a count each hour, so that such a worker does not fill it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use protocol::Timestamp;
 
@@ -32,6 +33,23 @@ impl Repeats {
         true
     }
 
+    /// Counts a refusal of a network like [`Repeats::count`]. Beyond [`REPEATS_MAX`] the refusals of all further networks are counted together.
+    pub(super) fn count_of_network(&mut self, key: AuditKey, now: Timestamp, request_id: &str) -> bool {
+        if self.0.len() < REPEATS_MAX || self.0.contains_key(&key) {
+            return self.count(&key, now, request_id);
+        }
+        match self.0.entry(AuditKey { address: None, ..key }) {
+            Entry::Occupied(mut together) => {
+                together.get_mut().since.get_or_insert_with(|| Span::new(now)).add(now, request_id);
+                true
+            }
+            Entry::Vacant(first) => {
+                first.insert(Repeat { written: now, since: None });
+                false
+            }
+        }
+    }
+
     /// Takes the counts that are due, or all of them, and forgets refusals that did not come again.
     pub(super) fn take(&mut self, now: Timestamp, are_all_due: bool) -> Vec<(AuditKey, Span)> {
         let mut due = Vec::new();
@@ -52,4 +70,4 @@ impl Repeats {
 
 const EVERY_MS: i64 = 3_600_000;
 /// Different refusals that are remembered; others get a row each time.
-const REPEATS_MAX: usize = 10_000;
+pub(super) const REPEATS_MAX: usize = 10_000;

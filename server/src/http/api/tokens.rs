@@ -42,7 +42,7 @@ pub(crate) struct TokenRequest {
     /// `viewer`, `submitter`, `operator`, `admin` or `worker`.
     role: String,
     /// Names and patterns of the definitions that it is for, at least one; absent: all.
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "patterns")]
     #[schema(min_items = 1, max_items = 100)]
     definitions: Option<Vec<String>>,
     /// How long it is valid, `1m` to `3650d`; absent: until it is revoked.
@@ -59,7 +59,7 @@ pub(crate) struct TokenRequest {
 }
 
 /// A list, and not `null`: a script that has no list would get a token for everything.
-fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     Vec::deserialize(deserializer).map(Some)
 }
 

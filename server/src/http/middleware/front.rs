@@ -52,7 +52,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
         Err(problem) => login_of(&state, &problem, request.method(), request.uri())
             .unwrap_or_else(|| problem.into_response()),
         Ok(actor) => {
-            let revoked = actor.revoked.clone();
+            let opener = Arc::clone(&actor);
             let served = AssertUnwindSafe(actor.serve(next.run(request))).catch_unwind();
             let served = match &audited {
                 Some(audited) => audited.note().serve(served).await,
@@ -62,7 +62,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
                 tracing::error!(request_id = ?id, "request handler panicked; the client gets 500");
                 Problem::new(Code::Internal, "the cause is in the server's log").into_response()
             });
-            if is_authenticated { cut_at_revocation::wrap(response, revoked) } else { response }
+            if is_authenticated { cut_at_revocation::wrap(response, opener) } else { response }
         }
     };
     if let Some(asked) = asked_page
@@ -160,7 +160,12 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
     check_host(request)?;
     // Workers and health checks are served even without free connections: workers keep running jobs going, and a failed check would restart
     // the server.
-    if !matches!(permission, Permission::Open | Permission::Connect) && is_on_reserve_connection(request) {
+    let has_reserve = match permission {
+        Permission::Connect => true,
+        Permission::Open => request.uri().path() != "/login",
+        _ => false,
+    };
+    if !has_reserve && is_on_reserve_connection(request) {
         return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
     }
     let admission = state.services.access.check(permission, request, peer.map(|peer| peer.address.ip()))?;

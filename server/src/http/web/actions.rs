@@ -32,8 +32,16 @@ const FORM_BYTES_MAX: usize = 256 << 10;
 ///
 /// # Errors
 /// Those of a body.
-pub(super) async fn form(request: Request) -> Result<Fields, Problem> {
-    let text = body::read(request.into_body(), FORM_BYTES_MAX, body::TIMEOUT).await?;
+async fn form(request: Request) -> Result<Fields, Problem> {
+    form_within(request, FORM_BYTES_MAX).await
+}
+
+/// Reads the fields of a form of at most this many bytes.
+///
+/// # Errors
+/// Those of a body.
+pub(super) async fn form_within(request: Request, bytes_max: usize) -> Result<Fields, Problem> {
+    let text = body::read(request.into_body(), bytes_max, body::TIMEOUT).await?;
     Ok(form_urlencoded::parse(&text).into_owned().collect())
 }
 

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::response::Response;
 
-use super::actions::form;
+use super::actions::form_within;
 use super::is_page;
 use super::page::{Frame, render, see_other};
 use crate::auth::audit::note;
@@ -30,7 +30,7 @@ struct LoginPage {
 /// `GET /login?to=`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
-    let to = query.text("to")?.unwrap_or_default();
+    let to = query.text("to")?.filter(|to| to.len() <= TO_BYTES_MAX).unwrap_or_default();
     query.finish()?;
     render(&LoginPage { frame: Frame::of_login(&state), to, fault: String::new() })
 }
@@ -43,7 +43,7 @@ pub(crate) async fn sign_in(
     let peer = request.extensions().get::<Peer>().cloned();
     let is_tls = peer.as_ref().is_some_and(|peer| peer.is_tls);
     let address = peer.map(|peer| peer.address.ip());
-    let fields = form(request).await?;
+    let fields = form_within(request, LOGIN_BYTES_MAX).await?;
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim());
     let to = field("to").unwrap_or_default();
     match state.services.access.sign_in(field("token").unwrap_or_default(), address) {
@@ -72,6 +72,12 @@ pub(crate) async fn sign_in(
         }
     }
 }
+
+/// Bytes of a login: a token, and the page to go on with. Anybody may send one, and the memory for it is not counted.
+const LOGIN_BYTES_MAX: usize = 4 << 10;
+
+/// A longer address of a page is left out: a form may write it in three times as many bytes.
+const TO_BYTES_MAX: usize = 1 << 10;
 
 /// `POST /logout`
 pub(crate) async fn sign_out(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {
