@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant};
 
 use super::files::{FilePart, Files, FreeRequest, KeepLimits};
 use super::mask::OutputPart;
-use super::stream::StreamState;
+use super::stream::{StreamState, index};
 use crate::attempt_dir::{OutputProgress, ReplayRange};
 
 use super::window::Window;
@@ -387,13 +387,6 @@ impl Queue {
 fn lacks_descriptors(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     Errno::from_io_error(error).is_some_and(|it| matches!(it, Errno::MFILE | Errno::NFILE))
-}
-
-fn index(stream: Stream) -> usize {
-    match stream {
-        Stream::Stdout => 0,
-        Stream::Stderr => 1,
-    }
 }
 
 /// Wait before a file is opened again for lack of descriptors.

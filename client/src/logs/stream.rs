@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use protocol::report::ChunkData;
+use protocol::report::{ChunkData, Stream};
 
 /// Offsets of one stream. Always `acknowledged <= sent <= written`.
 #[derive(Debug, Default)]
@@ -110,6 +110,14 @@ impl Piece {
             Data::Kept(bytes) => bytes.len(),
             Data::GivenUp(_) => 0,
         }
+    }
+}
+
+/// The position of a stream in a pair of both.
+pub(super) const fn index(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
     }
 }
 

@@ -1,7 +1,6 @@
 //! Handles reports of workers. Only reports with a current token change a job. All numbered reports are
 //! acknowledged after the commit.
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -382,8 +381,7 @@ fn update_condition(scheduler: &mut Scheduler, id: WorkerId, condition: Conditio
 
 fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionId, revisions: &[Revision]) {
     // A worker that names one many times gets it once.
-    let wanted: BTreeSet<&Revision> = revisions.iter().collect();
-    for revision in wanted {
+    for revision in revisions.iter().collect::<alloc::collections::BTreeSet<_>>() {
         let number = scheduler.definitions.find(*revision);
         // One that is too old could not read the answer.
         if let Some(number) = number.filter(|number| !inventory::is_too_old(scheduler, id, *number)) {
