@@ -124,7 +124,10 @@ fn names(names: Vec<String>) -> Result<Vec<String>, String> {
         return Err("the header has a field without a name".to_owned());
     }
     if let Some(name) = names.iter().find(|name| name.trim() != *name) {
-        return Err(format!("the header has spaces around the name {}: spaces belong to a field", name.trim()));
+        return Err(format!(
+            "the header has spaces around the name {}: spaces belong to a field",
+            name.trim()
+        ));
     }
     match (1..names.len()).find(|index| names[..*index].contains(&names[*index])) {
         Some(index) => Err(format!("the header names {} twice", names[index])),
