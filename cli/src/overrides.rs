@@ -46,6 +46,11 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
+    /// True if [`Overrides::fields`] reads standard input.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.input.as_deref().is_some_and(|file| file.as_os_str() == "-")
+    }
+
     /// The fields as the body of a submission has them. Reads the input.
     pub(crate) fn fields(&self) -> Result<Map<String, Value>, Failure> {
         let (requires, workers): (Vec<&str>, Vec<&str>) =

@@ -43,7 +43,7 @@ struct TargetArgs {
 pub(crate) struct PauseFlags {
     #[command(flatten)]
     target: TargetArgs,
-    /// Why; kept with your name and the time, and shown wherever the pause is.
+    /// Why; kept with your name and the time, and shown wherever the pause is. A pause that is there already keeps its reason.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -110,6 +110,9 @@ async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str
     let was = if name.is_some() || group.is_some() { "was" } else { "were" };
     let done = match (is_changed, verb) {
         (true, _) => done.to_owned(),
+        (false, "pause") if body.is_some() => {
+            format!("{was} paused already; the reason stays as it was")
+        }
         (false, "pause") => format!("{was} paused already"),
         (false, _) => format!("{was} not paused"),
     };

@@ -3,6 +3,7 @@
 mod csv;
 mod each;
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
@@ -147,14 +148,18 @@ async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
     let key = idempotency_key(flags.key.as_deref())?;
     let request = match &flags.each.each {
-        Some(_) => each_request(api, flags).await?,
+        Some(file) => each_request(api, flags, file).await?,
         None => request(api, flags)?,
     };
     batches::submit(api, request, &key, &output).await
 }
 
 /// The request for a job for each line of a file. A batch has its options in the query.
-async fn each_request(api: &Api, flags: &Flags) -> anyhow::Result<RequestBuilder> {
+async fn each_request(api: &Api, flags: &Flags, file: &Path) -> anyhow::Result<RequestBuilder> {
+    if file.as_os_str() == "-" && flags.overrides.reads_stdin() {
+        let text = "--each and --input cannot both read standard input";
+        return Err(Failure::new(Exit::Usage, text).hint("put one of them into a file").into());
+    }
     let mut fields = body(flags)?;
     let mut request =
         api.request(Method::POST, &["api", "jobs"]).header(CONTENT_TYPE, "application/x-ndjson");
@@ -167,7 +172,7 @@ async fn each_request(api: &Api, flags: &Flags) -> anyhow::Result<RequestBuilder
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
     }
-    Ok(request.body(flags.each.body(api, &flags.name, &fields).await?))
+    Ok(request.body(flags.each.body(file, api, &flags.name, &fields).await?))
 }
 
 async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<CreatedJob> {

@@ -191,9 +191,7 @@ fn print_warnings(workers: &[view::Worker]) {
 fn print_reasons(workers: &[view::Worker]) {
     let with_reason = |worker: &view::Worker| {
         let cordon = worker.cordon.as_ref().filter(|cordon| cordon.reason.is_some())?;
-        let state =
-            if worker.state == "draining" || worker.state == "drained" { "drained" } else { "cordoned" };
-        Some(format!("{} is {state} {}", worker.name, cordon.words()))
+        Some(format!("{} is {} {}", worker.name, worker.cordon_text(), cordon.words()))
     };
     let reasons: Vec<String> = workers.iter().filter_map(with_reason).collect();
     let left_out = reasons.len().saturating_sub(REASONS_MAX);

@@ -29,10 +29,12 @@ impl Intervention {
         Self { since: now.utc, origin }
     }
 
-    /// The intervention after a further command of the same kind: the new one, but a command without a reason leaves one that has a reason.
+    /// The intervention after a further command: the new one, with the former reason if it has none.
     #[must_use]
-    pub fn followed_by(former: Option<Self>, next: Self) -> Self {
-        former.filter(|it| it.origin.reason.is_some() && next.origin.reason.is_none()).unwrap_or(next)
+    pub fn followed_by(former: Option<Self>, mut next: Self) -> Self {
+        let former_reason = former.and_then(|it| it.origin.reason);
+        next.origin.reason = next.origin.reason.or(former_reason);
+        next
     }
 }
 

@@ -18,13 +18,16 @@ use crate::backup::LastBackup;
 pub struct Storage {
     directory: PathBuf,
     low: AtomicBool,
+    /// The record of the last backup could not be read the last time.
+    backup_unreadable: AtomicBool,
 }
 
 impl Storage {
     /// Watches the file system of this directory; it counts as having room until the first measurement.
     #[must_use]
     pub fn of(directory: &Path) -> Arc<Self> {
-        Arc::new(Self { directory: directory.to_owned(), low: AtomicBool::new(false) })
+        let (low, backup_unreadable) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { directory: directory.to_owned(), low, backup_unreadable })
     }
 
     /// True if new jobs are to be refused.
@@ -40,11 +43,22 @@ impl Storage {
         (bytes("longshore.db"), bytes("longshore.db-wal"))
     }
 
-    /// The time and the bytes of the last backup; none if none was made, or its record cannot be used: `longshore doctor` tells which.
-    /// Blocks on the disk.
+    /// The time and the bytes of the last backup; none if none was made, or its record cannot be used: the log and `longshore doctor`
+    /// tell which. Blocks on the disk.
     #[must_use]
     pub fn last_backup(&self) -> Option<(Timestamp, u64)> {
-        let last = LastBackup::read(&self.directory).ok().flatten()?;
+        let read = LastBackup::read(&self.directory);
+        let was_unreadable = self.backup_unreadable.swap(read.is_err(), Ordering::Relaxed);
+        // Each scrape reads it, so an error is logged once.
+        if let Err(error) = &read
+            && !was_unreadable
+        {
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "cannot read the record of the last backup; its metric is 0 and its alert is off: the next longshore backup writes it again"
+            );
+        }
+        let last = read.ok().flatten()?;
         Some((last.made_at.0, last.bytes))
     }
 

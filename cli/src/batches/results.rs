@@ -1,5 +1,6 @@
 //! `longshore batch ID results`: what each member was given and what it left, in the order of the members. Lists of the server have the newest
-//! job first, so the marks between the pages are read first, and then the pages from the last one on. No more than a page is held.
+//! job first, so the marks between the pages are read first, and then what is between two marks, from the last ones on. States may change
+//! meanwhile: the ids of the marks decide what is printed between them, not the number of members.
 
 use serde_json::Value;
 use server::http::present::shapes::ListedJob;
@@ -39,29 +40,67 @@ async fn print_in_order(
     with_results: &[(&'static str, String)],
     mut printer: Printer,
 ) -> anyhow::Result<()> {
-    // A page with results may end early, so the marks are those of pages without.
-    let mut marks = vec![None];
-    while let (_, Some(next)) = jobs::fetch_page(api, query, marks.last().cloned().flatten(), PAGE).await? {
-        marks.push(Some(next));
-    }
-    let mut end: Option<String> = None;
-    for mark in marks.into_iter().rev() {
-        let mut members = Vec::new();
-        let mut cursor = mark.clone();
-        loop {
-            let wanted = PAGE - members.len();
-            let (page, next) = jobs::fetch_page(api, with_results, cursor, wanted).await?;
-            members.extend(page);
-            if next.is_none() || next == end || members.len() >= PAGE {
-                break;
-            }
-            cursor = next;
-        }
+    let mut marks = read_marks(api, query).await?;
+    // The lowest id that has not been printed yet.
+    let mut end = 0;
+    loop {
+        let mark = marks.pop();
+        let mut members = fetch_down_to(api, with_results, mark.as_ref(), end).await?;
         members.reverse();
         printer.print(api, &members)?;
-        end = mark;
+        match mark {
+            Some(mark) => end = mark.id,
+            None => return printer.finish(),
+        }
     }
-    printer.finish()
+}
+
+/// The end of a page.
+struct Mark {
+    /// The cursor of the next page.
+    cursor: String,
+    /// The id of its last job.
+    id: u64,
+}
+
+/// Reads where pages end, the newest one first. A page with results may end early, so these are pages without.
+async fn read_marks(api: &Api, query: &[(&'static str, String)]) -> anyhow::Result<Vec<Mark>> {
+    let mut marks: Vec<Mark> = Vec::new();
+    loop {
+        let cursor = marks.last().map(|mark| mark.cursor.clone());
+        let (page, Some(cursor)) = jobs::fetch_page(api, query, cursor, PAGE).await? else {
+            return Ok(marks);
+        };
+        let last = page.last().ok_or_else(|| api.unexpected_response())?;
+        marks.push(Mark { cursor, id: jobs::job_id(api, last)? });
+    }
+}
+
+/// Fetches the members behind a mark, or all without one, down to the id `end`, the newest one first.
+async fn fetch_down_to(
+    api: &Api,
+    query: &[(&'static str, String)],
+    mark: Option<&Mark>,
+    end: u64,
+) -> anyhow::Result<Vec<Value>> {
+    let mut members = Vec::new();
+    let mut cursor = mark.map(|mark| mark.cursor.clone());
+    loop {
+        let (page, next) = jobs::fetch_page(api, query, cursor, PAGE).await?;
+        for member in page {
+            let id = jobs::job_id(api, &member)?;
+            if id >= end {
+                members.push(member);
+            }
+            if id <= end {
+                return Ok(members);
+            }
+        }
+        if next.is_none() {
+            return Ok(members);
+        }
+        cursor = next;
+    }
 }
 
 /// Prints pages of members.
@@ -166,7 +205,7 @@ fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
     }
 }
 
-/// Members that are read and printed at once.
+/// Members that are read at once. About as many are printed at once: more if others came to match after the marks were read.
 const PAGE: usize = 500;
 
 /// Characters of parameters and of a result in a table.

@@ -1,10 +1,12 @@
 //! `longshore run NAME --each FILE`: a batch with a member for each line of a file. The server reports the line of a faulty entry, so each
 //! line of the request has the number of its line in the file: lines without a member are empty there.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::csv;
@@ -44,11 +46,11 @@ impl EachArgs {
     /// The file cannot be read, has no jobs or too many, or a line of it is wrong.
     pub(super) async fn body(
         &self,
+        file: &Path,
         api: &Api,
         name: &str,
         fields: &Map<String, Value>,
     ) -> anyhow::Result<String> {
-        let file = self.each.as_deref().unwrap_or(Path::new("-"));
         let format = self.each_format.unwrap_or_else(|| format_of(file));
         if self.each_as.is_some() && format != EachFormat::Lines {
             let text = "--each-as is for lines: CSV and JSON name their parameters themselves";
@@ -71,9 +73,9 @@ impl EachArgs {
             EachFormat::Csv => {
                 let mut reader = csv::Reader::default();
                 lines.for_each(|number, line| match reader.take(number, line) {
-                    Ok(Some((number, record))) => body.add(number, record),
+                    Ok(Some((first, record))) => body.add(first, record).map_err(|why| (first, why)),
                     Ok(None) => Ok(()),
-                    Err(why) => Err(why),
+                    Err(fault) => Err(fault),
                 })?;
                 reader.finish().map_err(|(number, why)| body.fault(number, &why))?;
             }
@@ -121,10 +123,48 @@ async fn only_required(api: &Api, name: &str, given: &Map<String, Value>) -> any
 
 /// The parameters of a line of JSON.
 fn object(line: &str) -> Result<Map<String, Value>, String> {
-    match serde_json::from_str(line) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("it is not a JSON object of parameters".to_owned()),
-        Err(error) => Err(format!("it is not JSON: column {}: {error}", error.column())),
+    let Pairs(pairs) = serde_json::from_str(line).map_err(|error| {
+        if error.is_data() {
+            return "it is not a JSON object of parameters".to_owned();
+        }
+        let (text, column) = (error.to_string(), error.column());
+        let place = format!(" at line {} column {column}", error.line());
+        format!("it is not JSON: column {column}: {}", text.strip_suffix(&place).unwrap_or(&text))
+    })?;
+    let mut object = Map::new();
+    for (name, value) in pairs {
+        if object.contains_key(&name) {
+            return Err(format!("it names {} twice", screen::visible(&name)));
+        }
+        object.insert(name, value);
+    }
+    Ok(object)
+}
+
+/// The members of a JSON object in their order. A map would silently keep the last one of a name.
+struct Pairs(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs;
+
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+
+        from.deserialize_map(PairsVisitor)
     }
 }
 
@@ -148,11 +188,17 @@ impl Lines {
 
     /// Hands each line that is not blank to `take`.
     fn for_each_filled(self, mut take: impl FnMut(usize, &str) -> Result<(), String>) -> Result<(), Failure> {
-        self.for_each(|number, line| if line.trim().is_empty() { Ok(()) } else { take(number, line) })
+        self.for_each(|number, line| match line.trim().is_empty() {
+            true => Ok(()),
+            false => take(number, csv::without_break(line)).map_err(|why| (number, why)),
+        })
     }
 
-    /// Hands each line to `take`, without its line break.
-    fn for_each(mut self, mut take: impl FnMut(usize, &str) -> Result<(), String>) -> Result<(), Failure> {
+    /// Hands each line to `take`, with its line break. A fault has the number of the line to blame.
+    fn for_each(
+        mut self,
+        mut take: impl FnMut(usize, &str) -> Result<(), csv::Fault>,
+    ) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         for number in 1.. {
             bytes.clear();
@@ -160,19 +206,18 @@ impl Lines {
             let told = match read {
                 Ok(0) => break,
                 Ok(_) if bytes.len() as u64 > LINE_BYTES_MAX => {
-                    Err(format!("it is longer than {LINE_BYTES_MAX} bytes"))
+                    Err((number, format!("it is longer than {LINE_BYTES_MAX} bytes")))
                 }
                 Ok(_) => match std::str::from_utf8(&bytes) {
                     Ok(text) => {
                         let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
-                        let text = text.strip_suffix('\n').unwrap_or(text);
-                        take(number, text.strip_suffix('\r').unwrap_or(text))
+                        take(number, text)
                     }
-                    Err(_) => Err("it is not UTF-8".to_owned()),
+                    Err(_) => Err((number, "it is not UTF-8".to_owned())),
                 },
-                Err(error) => Err(format!("it cannot be read: {error}")),
+                Err(error) => Err((number, format!("it cannot be read: {error}"))),
             };
-            told.map_err(|why| fault(&self.name, number, &why))?;
+            told.map_err(|(number, why)| fault(&self.name, number, &why))?;
         }
         Ok(())
     }
@@ -289,6 +334,13 @@ mod tests {
     fn a_fault_names_the_file_and_the_line() {
         let json = body("{}\n\n[1]\n", |body, number, line| body.add(number, object(line)?));
         assert_eq!(json.unwrap_err(), "sizes:3: it is not a JSON object of parameters");
+        assert_eq!(
+            object(r#"{"a":1,}"#).unwrap_err(),
+            "it is not JSON: column 8: trailing comma",
+            "without a line: the file has another one"
+        );
+        assert_eq!(object(r#"{"size":1,"mode":2,"size":3}"#).unwrap_err(), "it names size twice");
+        assert_eq!(Value::from(object(r#"{"a":[1]}"#).unwrap()), json!({ "a": [1] }));
         let none = body("", as_size);
         assert_eq!(none.unwrap_err(), "sizes has no line for a job");
         let many = "x\n".repeat(JOBS_MAX + 1);

@@ -24,6 +24,9 @@ pub(crate) trait WorkerView {
     /// worker identity are warnings.
     fn fields(&self) -> Vec<(&'static str, String)>;
 
+    /// What the command in `cordon` did to it: `cordoned`, `draining` or `drained`.
+    fn cordon_text(&self) -> &str;
+
     /// The state, with the deadline of a drain, a cordon, or the job that it is set aside for.
     fn state_text(&self) -> String;
 }
@@ -90,6 +93,15 @@ impl WorkerView for Worker {
             ("address", self.address.clone()),
         ]);
         fields
+    }
+
+    fn cordon_text(&self) -> &str {
+        match &*self.state {
+            state @ ("draining" | "drained") => state,
+            // Its connection is lost during a drain, and the state says only that.
+            "disconnected" | "unreachable" if self.drain_deadline.is_some() => "draining",
+            _ => "cordoned",
+        }
     }
 
     fn state_text(&self) -> String {
@@ -210,6 +222,23 @@ mod tests {
             !unknown.iter().any(|(name, _)| ["engine", "load", "disk free"].contains(name)),
             "{unknown:?}"
         );
+    }
+
+    #[test]
+    fn a_worker_is_drained_only_after_its_drain() {
+        let deadline = serde_json::json!({ "drain_deadline": "2026-01-02T03:14:05.000Z" });
+        for (state, more, text) in [
+            ("ready", &serde_json::json!({}), "cordoned"),
+            ("draining", &serde_json::json!({}), "draining"),
+            ("unreachable", &deadline, "draining"),
+            ("unreachable", &serde_json::json!({}), "cordoned"),
+            ("drained", &serde_json::json!({}), "drained"),
+        ] {
+            let mut worker = serde_json::json!({"id": 2, "name": "anna", "state": state, "slots": 4, "busy": 1,
+                "since": "2026-01-02T03:04:05.000Z"});
+            worker.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            assert_eq!(Worker::deserialize(&worker).unwrap().cordon_text(), text, "{worker}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::running::Running;
+use crate::stub::{JSON, Stub, job, run};
 
 const JOBS: &str = "version: 1
 jobs:
@@ -35,6 +36,36 @@ async fn results_of_many_members_come_in_their_order() {
     assert_eq!(row(lines[1_100]), ["1099", "1100", "cancelled"]);
     let none = running.run_cli(&["batch", "1", "results", "--state", "succeeded", "-o", "json"]);
     assert_eq!((none.code, none.out.as_str()), (0, "[]\n"));
+}
+
+#[test]
+fn members_whose_state_changes_between_two_reads_come_once_and_in_order() {
+    let stub = Stub::new();
+    let list = |ids: &[u64]| {
+        let jobs: Vec<String> = ids.iter().map(|id| job(*id, r#""state":"failed""#)).collect();
+        format!("[{}]", jobs.join(","))
+    };
+    let page = |ids: &[u64], cursor: &str| {
+        let (body, query) = (list(ids), "batch=1&state=failed&limit=500");
+        let link = format!("link: </api/jobs?{query}&cursor={cursor}>; rel=\"next\"");
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\n{link}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+    };
+    let batch = r#"{"id":1,"count":9,"created_at":"2026-03-01T09:30:00.000Z","counts":{}}"#;
+    stub.on("GET /api/batches/1", "200 OK", JSON, batch);
+    // Two pages end at 6 and 4.
+    let marks = "GET /api/jobs?batch=1&state=failed&limit=500";
+    stub.on_raw(marks, page(&[8, 6], "c6").as_bytes())
+        .on_raw(&format!("{marks}&cursor=c6"), page(&[5, 4], "c4").as_bytes())
+        .on(&format!("{marks}&cursor=c4"), "200 OK", JSON, &list(&[2]));
+    // Meanwhile 7 and 9 have failed, 6 and 4 are repeated, and pages end elsewhere.
+    let results = "GET /api/jobs?batch=1&state=failed&results=1&limit=500";
+    stub.on(&format!("{results}&cursor=c4"), "200 OK", JSON, &list(&[2]))
+        .on(&format!("{results}&cursor=c6"), "200 OK", JSON, &list(&[5, 2]))
+        .on_raw(results, page(&[9, 8], "c8").as_bytes())
+        .on(&format!("{results}&cursor=c8"), "200 OK", JSON, &list(&[7, 5, 2]));
+    let said = run(&mut stub.longshore(&["batch", "1", "results", "--state", "failed", "-o", "name"]));
+    assert_eq!((said.code, said.out.as_str()), (0, "2\n5\n7\n8\n9\n"), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

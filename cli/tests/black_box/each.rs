@@ -119,4 +119,9 @@ fn each_sends_one_request_whose_lines_are_those_of_the_file() {
     let job = |size| format!(r#"{{"labels":{{"a":"b"}},"name":"resize","params":{{"size":"{size}"}}}}"#);
     assert_eq!(lines, [job("x"), String::new(), job("y"), String::new()]);
     assert_eq!(requests.len(), 1, "the definition is not asked for");
+
+    let twice =
+        run(&mut stub.longshore(&["run", "resize", "--each", "-", "--each-as", "size", "--input", "-"]));
+    assert_eq!((twice.code, stub.requests().len()), (2, 1), "{twice:?}");
+    assert!(twice.err.contains("--each and --input cannot both read standard input"), "{twice:?}");
 }

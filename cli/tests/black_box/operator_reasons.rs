@@ -32,7 +32,7 @@ async fn a_cordon_and_a_pause_keep_their_reasons_over_a_restart() {
     let shown = running.run_cli(&["workers", "only"]);
     assert!(shown.out.contains("cordon") && shown.out.contains(": disk swap"), "{shown:?}");
     let why = running.run_cli(&["explain", &job]);
-    assert!(why.out.contains("are cordoned or draining: only: disk swap"), "{why:?}");
+    assert!(why.out.contains("are cordoned or draining: only, cordoned: disk swap"), "{why:?}");
     assert!(why.out.contains("it is cordoned (since 20"), "{why:?}");
 
     let uncordoned = running.run_cli(&["uncordon", "only", "-o", "json"]);
@@ -41,13 +41,15 @@ async fn a_cordon_and_a_pause_keep_their_reasons_over_a_restart() {
 
     let paused = running.run_cli(&["pause", "plain", "--reason", "the database moves"]);
     assert_eq!(paused.code, 0, "{paused:?}");
+    let again = running.run_cli(&["pause", "plain", "--reason", "another one"]);
+    assert_eq!(again.out, "plain was paused already; the reason stays as it was\n", "{again:?}");
     let job = running.api.post("/api/jobs/plain", None).await["id"].to_string();
     let why = running.run_cli(&["explain", &job]);
     assert!(why.out.contains("the definition plain is paused since 20"), "{why:?}");
     assert!(why.out.contains(": the database moves"), "{why:?}");
     let refused = running.run_cli(&["drain", "only", "--reason", "two\nlines"]);
     assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.err.contains("a reason is 1 to 300 bytes in one line"), "{refused:?}");
+    assert!(refused.err.contains("a reason is 1 to 300 characters in one line"), "{refused:?}");
     assert_eq!(running.api.get("/api/workers").await[0]["cordoned"], false, "it changes nothing");
 }
 

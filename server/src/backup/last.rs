@@ -1,5 +1,5 @@
 //! The record of the last complete backup, in the data directory that was backed up. The process that makes a backup writes it, and the server
-//! reads it for its metric. A restore does not bring it back: the store that is then there has had no backup yet.
+//! reads it for its metric. A restore moves it aside with the store that it replaces: the store that is then there has had no backup yet.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::files::copy_owner;
 use super::{BackupError, Manifest, io};
 use crate::rfc3339::Time;
 use crate::store::file_names::LAST_BACKUP;
@@ -32,7 +33,7 @@ impl LastBackup {
         Self { made_at: manifest.made_at, bytes: manifest.bytes(), to: to.display().to_string() }
     }
 
-    /// Writes the record into a data directory, in place of the one before.
+    /// Writes the record into a data directory, in place of the one before. Its owner gets it, whoever makes the backup: the server reads it.
     ///
     /// # Errors
     /// A file operation failed. The backup itself is complete.
@@ -48,6 +49,7 @@ impl LastBackup {
             let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
             writeln!(file, "{text}")?;
             file.sync_all()?;
+            copy_owner(data, &draft)?;
             fs::rename(&draft, &path)
         };
         write().map_err(io("write", &path))
@@ -70,9 +72,22 @@ impl LastBackup {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use protocol::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn the_owner_of_the_data_directory_gets_the_record() {
+        let data = tempfile::tempdir().unwrap();
+        // Only root gives files away. For everybody else all owners are the same here.
+        let _ = std::os::unix::fs::chown(data.path(), Some(4711), Some(4711));
+        let last = LastBackup { made_at: Time(Timestamp(1)), bytes: 1, to: "/backup".into() };
+        last.write(data.path()).unwrap();
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        assert_eq!(owner(&data.path().join(LAST_BACKUP)), owner(data.path()));
+    }
 
     #[test]
     fn the_record_of_the_last_backup_replaces_the_one_before() {

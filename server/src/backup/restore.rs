@@ -13,7 +13,7 @@ use super::{BackupError, LOGS, Manifest, STORE, io};
 use crate::clock;
 use crate::rfc3339::Time;
 use crate::store::directory::DataDirectory;
-use crate::store::file_names::RESTORING;
+use crate::store::file_names::{LAST_BACKUP, RESTORING};
 use crate::store::sqlite::copy::{self as store, Identity};
 
 /// The result of a restore.
@@ -89,7 +89,12 @@ fn restore_locked(
         copy_owner(data, ours).map_err(io("give away", ours))?;
     }
     sync_names(data).map_err(io("sync", data))?;
-    let aside = if existing.is_empty() { None } else { Some(move_aside(data, &existing, now)?) };
+    let aside = match (existing.is_empty(), data.join(LAST_BACKUP).exists()) {
+        (true, false) => None,
+        (_, false) => Some(move_aside(data, &existing, now)?),
+        // It is of the store that was there. First: if the restore is broken off after it, the parts that are left are moved the next time.
+        (_, true) => Some(move_aside(data, &[&[LAST_BACKUP], &existing[..]].concat(), now)?),
+    };
     move_in(data, &draft)?;
     Ok(Restored { manifest, identity, aside, unread })
 }

@@ -30,7 +30,7 @@ async fn a_cordon_and_a_drain_take_a_reason_and_tell_it() {
     let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(301));
     for bad in [r#"{"reason":""}"#, r#"{"reason":"two\nlines"}"#, r#"{"reason":"\u001b[31m"}"#, &long] {
         let told = ask("/api/workers/1/cordon", bad).await.is_problem(422, "too_long");
-        assert_eq!(told["hint"], "a reason is 1 to 300 bytes in one line");
+        assert_eq!(told["hint"], "a reason is 1 to 300 characters in one line");
     }
     let operations = server.stand.world().operations.len();
     assert_eq!(operations, 3, "what is refused changes nothing");
@@ -80,7 +80,7 @@ async fn a_job_whose_workers_are_cordoned_names_who_did_it_and_why() {
     let why = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(
         why["reason"]["text"],
-        "the workers that could run it are cordoned or draining: w1 by anna: disk swap; w2 by anna: disk swap"
+        "the workers that could run it are cordoned or draining: w1, cordoned by anna: disk swap; w2, drained by anna: disk swap"
     );
     let texts: Vec<&Value> = why["workers"].as_array().unwrap().iter().map(|it| &it["text"]).collect();
     let origin = "(since 1970-01-01T00:00:01.000Z by anna: disk swap)";
@@ -94,6 +94,9 @@ async fn the_page_of_a_worker_takes_a_reason_and_shows_it() {
     let server = Server::start().await;
     assert_eq!(form(&server, "/workers/1/cordon", "reason=+disk+swap+").await.status, 303);
     let page = server.ask("GET", "/workers/1", &[("accept", "text/html")], "").await;
+    // The first button is the one that Enter presses.
+    let first_button = page.body.split_once("name=\"reason\"").unwrap().1.split_once("</button>").unwrap().0;
+    assert!(!first_button.contains("/drain"), "{first_button}");
     assert!(page.body.contains("Cordoned") && page.body.contains(": disk swap</p>"), "{page:?}");
     assert_eq!(form(&server, "/workers/1/uncordon", "reason=x").await.status, 303);
     let page = server.ask("GET", "/workers/1", &[("accept", "text/html")], "").await;

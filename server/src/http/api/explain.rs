@@ -183,15 +183,19 @@ fn cordon_text(explanation: &Explanation, pending: PendingReason) -> Option<Stri
     if pending != PendingReason::Cordoned {
         return None;
     }
-    let is_the_only = |worker: &&WorkerVerdict| match &worker.verdict {
-        PlacementVerdict::Unable(all) => {
-            all.first().is_some_and(|first| matches!(first, Obstacle::Cordoned | Obstacle::Draining))
-        }
-        _ => false,
+    // The first obstacle: a worker that could not take it anyway has another one before it.
+    let first = |worker: &WorkerVerdict| match &worker.verdict {
+        PlacementVerdict::Unable(all) => match all.first()? {
+            Obstacle::Cordoned => Some("cordoned"),
+            Obstacle::Draining => Some("drained"),
+            _ => None,
+        },
+        _ => None,
     };
-    let with_reason = explanation.workers.iter().filter(is_the_only).filter_map(|worker| {
+    let with_reason = explanation.workers.iter().filter_map(|worker| {
+        let verb = first(worker)?;
         let cordon = worker.cordon.as_ref().filter(|cordon| cordon.origin.reason.is_some())?;
-        Some(format!("{}{}", worker.name, Intervention::of(cordon).why()))
+        Some(format!("{}, {verb}{}", worker.name, Intervention::of(cordon).why()))
     });
     let named: Vec<String> = with_reason.take(REASONS_NAMED).collect();
     (!named.is_empty()).then(|| named.join("; "))

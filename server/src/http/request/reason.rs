@@ -18,7 +18,7 @@ use crate::http::request::content_type::form;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody {
-    /// Why, for people: 1 to 300 bytes in one line.
+    /// Why, for people: 1 to 300 characters in one line.
     reason: Option<String>,
 }
 
@@ -44,17 +44,17 @@ pub(crate) async fn read(headers: &HeaderMap, request_body: Body) -> Result<Orig
 }
 
 fn check(reason: &str) -> Result<(), Problem> {
-    if (1..=REASON_BYTES_MAX).contains(&reason.len()) && !reason.chars().any(char::is_control) {
+    if (1..=REASON_CHARS_MAX).contains(&reason.chars().count()) && !reason.chars().any(char::is_control) {
         return Ok(());
     }
     Err(Problem::new(Code::TooLong, format!("\"{}\" cannot be a reason", excerpt(reason)))
         .field("reason")
-        .hint(format!("a reason is 1 to {REASON_BYTES_MAX} bytes in one line")))
+        .hint(format!("a reason is 1 to {REASON_CHARS_MAX} characters in one line")))
 }
 
-/// Bytes of a reason. The snapshot and each event of the worker have a copy of it.
-pub(crate) const REASON_BYTES_MAX: usize = 300;
-/// Bytes of the body: JSON escapes a byte by six.
+/// Characters of a reason, as the forms of the dashboard have it. The snapshot and each event of the worker have a copy of it.
+const REASON_CHARS_MAX: usize = 300;
+/// Bytes of the body: JSON escapes a character by twelve at most.
 const BODY_BYTES_MAX: usize = 4 << 10;
 
 #[cfg(test)]
@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn a_reason_is_one_line_of_some_length() {
-        for fits in ["disk swap", "é", &"x".repeat(REASON_BYTES_MAX)] {
+        for fits in ["disk swap", "é", &"é".repeat(REASON_CHARS_MAX)] {
             assert!(check(fits).is_ok(), "{fits}");
         }
-        for bad in ["", "two\nlines", "\u{1b}[31m", &"x".repeat(REASON_BYTES_MAX + 1)] {
+        for bad in ["", "two\nlines", "\u{1b}[31m", &"x".repeat(REASON_CHARS_MAX + 1)] {
             assert_eq!(check(bad).unwrap_err().code(), Code::TooLong, "{bad}");
         }
     }
