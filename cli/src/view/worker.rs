@@ -24,7 +24,7 @@ pub(crate) trait WorkerView {
     /// worker identity are warnings.
     fn fields(&self) -> Vec<(&'static str, String)>;
 
-    /// What the command in `cordon` did to it: `cordoned`, `draining` or `drained`.
+    /// The effect of the command in `cordon`: `cordoned`, `draining` or `drained`.
     fn cordon_text(&self) -> &str;
 
     /// The state, with the deadline of a drain, a cordon, or the job that it is set aside for.

@@ -51,8 +51,12 @@ fn members_whose_state_changes_between_two_reads_come_once_and_in_order() {
         let length = body.len();
         format!("HTTP/1.1 200 OK\r\n{link}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
     };
-    let batch = r#"{"id":1,"count":9,"created_at":"2026-03-01T09:30:00.000Z","counts":{}}"#;
-    stub.on("GET /api/batches/1", "200 OK", JSON, batch);
+    let batch = json!({
+        "id": 1, "state": "failed", "created_at": "2026-03-01T09:30:00.000Z", "count": 9, "progress": 1.0,
+        "counts": { "scheduled": 0, "queued": 0, "assigned": 0, "running": 0, "quarantined": 0, "succeeded": 4,
+            "failed": 5, "cancelled": 0, "expired": 0, "lost": 0 },
+    });
+    stub.on("GET /api/batches/1", "200 OK", JSON, &batch.to_string());
     // Two pages end at 6 and 4.
     let marks = "GET /api/jobs?batch=1&state=failed&limit=500";
     stub.on_raw(marks, page(&[8, 6], "c6").as_bytes())

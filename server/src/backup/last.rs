@@ -33,7 +33,8 @@ impl LastBackup {
         Self { made_at: manifest.made_at, bytes: manifest.bytes(), to: to.display().to_string() }
     }
 
-    /// Writes the record into a data directory, in place of the one before. Its owner gets it, whoever makes the backup: the server reads it.
+    /// Writes the record into a data directory, in place of the one before. The owner of the directory gets it,
+    /// because the server reads it and root may make the backup.
     ///
     /// # Errors
     /// A file operation failed. The backup itself is complete.
