@@ -131,7 +131,7 @@ async fn each_worker_has_its_obstacles_to_a_waiting_job() {
     server.stand.world().explanation = Some(told);
     let mut facts = snapshot();
     let runtimes = vec![(RuntimeKind::Docker, Availability::Unavailable("no such socket".to_owned()))];
-    change_worker(&mut facts, |worker| worker.runtimes = runtimes);
+    change_worker(&mut facts, |worker| (worker.runtimes, worker.queued) = (runtimes, worker.backlog));
     server.snapshot.send_replace(Arc::new(facts));
 
     let why = server.get("/api/jobs/1/explain").await.json();

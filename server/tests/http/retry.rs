@@ -83,6 +83,7 @@ async fn a_retry_uses_the_current_definition_unless_the_original_is_asked_for() 
 #[tokio::test]
 async fn changes_of_an_original_revision_are_bound_by_the_present_definition() {
     let server = Server::start().await;
+    reload(&server, "{resize: {image: resize:1}}").await;
     server.post("/api/jobs/resize", "").await;
     server.stand.world().end(1, State::Failed, 1);
     reload(&server, "{resize: {image: resize:2, allow: []}}").await;
