@@ -247,22 +247,23 @@ impl Operation {
         if self.verb == Verb::Retry {
             chosen = self.to_retry(chosen, filter).await?;
         }
-        result.matched += chosen.len() as u64;
+        let mut matched = chosen.len() as u64;
         if !result.dry_run {
             let selects_ended = filter.states.iter().any(|state| state.has_ended());
             let detail = if selects_ended { Detail::Counts } else { Detail::OfLiveJobs };
-            self.apply(chosen, result, detail).await?;
+            matched -= self.apply(chosen, result, detail).await?;
         }
+        result.matched += matched;
         Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
     }
 
-    /// Applies the operation to a slice of jobs.
+    /// Applies the operation to a slice of jobs. Returns the number of those that were to end and have ended by themselves meanwhile.
     async fn apply(
         self: &Arc<Self>,
         jobs: Vec<JobId>,
         result: &mut shapes::BulkResult,
         detail: Detail,
-    ) -> Result<(), Problem> {
+    ) -> Result<u64, Problem> {
         match self.verb {
             Verb::Retry => self.state.check_accepting()?,
             Verb::Cancel | Verb::Release => self.state.check_not_stalled()?,
@@ -272,15 +273,14 @@ impl Operation {
             let operation = Arc::clone(&operation);
             async move { (job, operation.apply_to(job).await) }
         });
-        let mut effects = effects.buffered(AT_ONCE);
+        let (mut effects, mut over) = (effects.buffered(AT_ONCE), 0);
         while let Some((job, effect)) = effects.next().await {
-            // It was to end, and has ended by itself since it was read.
             let is_over = |problem: &Problem| problem.code() == Code::AlreadyFinished;
             if self.verb == Verb::Cancel
                 && detail == Detail::OfLiveJobs
                 && effect.as_ref().is_err_and(is_over)
             {
-                result.matched -= 1;
+                over += 1;
                 continue;
             }
             let effect = match effect {
@@ -292,7 +292,7 @@ impl Operation {
             };
             self.record(job, effect, result, detail);
         }
-        Ok(())
+        Ok(over)
     }
 
     /// Adds the effect on one job to the result.

@@ -31,8 +31,9 @@ impl Operation {
         for slice in jobs.chunks(SLICE) {
             if refused_by.is_none() {
                 match self.apply(slice.to_vec(), result, Detail::EachJob).await {
+                    Ok(_) => {}
                     Err(problem) if result.matched > 0 => refused_by = Some(problem),
-                    applied => applied?,
+                    Err(problem) => return Err(problem),
                 }
             }
             if let Some(problem) = &refused_by {
