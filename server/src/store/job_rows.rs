@@ -157,7 +157,7 @@ pub struct DependencyRecord {
     pub name: String,
     /// The end that is required.
     pub requires: RequiredEnd,
-    /// Its state; the last one if retention has deleted it. See [`BatchState::as_job`] for that of a batch.
+    /// Its state; the last one if retention has deleted it. See [`BatchState::as_job`](super::BatchState::as_job) for that of a batch.
     pub state: Option<State>,
 }
 
