@@ -335,7 +335,7 @@ async fn the_output_of_all_members_is_followed_until_the_batch_has_ended() {
 /// Members that end by themselves while the rest is cancelled are no refusals: nothing of the batch goes on, as the caller wanted.
 #[tokio::test]
 async fn members_that_end_meanwhile_do_not_fail_the_cancel_of_their_batch() {
-    let jobs = "jobs: { brief: { runtime: fake, environment: { FAKE_SLEEP: 5ms } } }";
+    let jobs = "jobs: { brief: { runtime: fake, environment: { FAKE_SLEEP: 30ms } } }";
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), jobs);
     let _server = cluster.start_server(&[]).await;
     let words = ["--no-docker", "--allow-fake", "--slots", "40", "--backlog", "40"];
@@ -343,7 +343,7 @@ async fn members_that_end_meanwhile_do_not_fail_the_cancel_of_their_batch() {
     cluster.api().wait_for_ready_worker("w1").await;
     assert_eq!(cli(&cluster, &["run", "brief", "--count", "3000"]).0, 0);
     wait_until("some members have ended", async || {
-        cluster.api().get("/api/batches/1").await["counts"]["succeeded"].as_u64() > Some(100)
+        cluster.api().get("/api/batches/1").await["counts"]["succeeded"].as_u64() > Some(0)
     })
     .await;
     let (code, said) = cli(&cluster, &["batch", "1", "cancel", "--yes"]);
