@@ -1,6 +1,6 @@
 //! `longshore batch ID results`: what each member was given and what it left, in the order of the members. Lists of the server have the newest
-//! job first, so the marks between the pages are read first, and then what is between two marks, from the last ones on. States may change
-//! meanwhile: the ids of the marks decide what is printed between them, not the number of members.
+//! job first, so the ends of the pages are read first, and then what is between two ends, from the last page on. States may change
+//! meanwhile: the ids at the ends decide what is printed between them, not the number of members.
 
 use serde_json::Value;
 use server::http::present::shapes::ListedJob;
@@ -28,6 +28,8 @@ pub(super) async fn print(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     match flags.common.format {
         Format::Csv => jobs::export(api, &with_results, "text/csv").await?,
         Format::Ndjson => jobs::export(api, &with_results, "application/x-ndjson").await?,
+        // Only the ids are printed.
+        Format::Name => print_in_order(api, &query, &query, Printer::Names).await?,
         format => print_in_order(api, &query, &with_results, Printer::new(format)).await?,
     }
     note_absent(&batch);
@@ -37,26 +39,26 @@ pub(super) async fn print(api: &Api, flags: &Flags) -> anyhow::Result<()> {
 async fn print_in_order(
     api: &Api,
     query: &[(&'static str, String)],
-    with_results: &[(&'static str, String)],
+    shown: &[(&'static str, String)],
     mut printer: Printer,
 ) -> anyhow::Result<()> {
-    let mut marks = read_marks(api, query).await?;
+    let mut page_ends = read_page_ends(api, query).await?;
     // The lowest id that has not been printed yet.
     let mut end = 0;
     loop {
-        let mark = marks.pop();
-        let mut members = fetch_down_to(api, with_results, mark.as_ref(), end).await?;
+        let page_end = page_ends.pop();
+        let mut members = fetch_down_to(api, shown, page_end.as_ref(), end).await?;
         members.reverse();
         printer.print(api, &members)?;
-        match mark {
-            Some(mark) => end = mark.id,
+        match page_end {
+            Some(page_end) => end = page_end.id,
             None => return printer.finish(),
         }
     }
 }
 
 /// The end of a page.
-struct Mark {
+struct PageEnd {
     /// The cursor of the next page.
     cursor: String,
     /// The id of its last job.
@@ -64,27 +66,27 @@ struct Mark {
 }
 
 /// Reads where pages end, the newest one first. A page with results may end early, so these are pages without.
-async fn read_marks(api: &Api, query: &[(&'static str, String)]) -> anyhow::Result<Vec<Mark>> {
-    let mut marks: Vec<Mark> = Vec::new();
+async fn read_page_ends(api: &Api, query: &[(&'static str, String)]) -> anyhow::Result<Vec<PageEnd>> {
+    let mut page_ends: Vec<PageEnd> = Vec::new();
     loop {
-        let cursor = marks.last().map(|mark| mark.cursor.clone());
+        let cursor = page_ends.last().map(|page_end| page_end.cursor.clone());
         let (page, Some(cursor)) = jobs::fetch_page(api, query, cursor, PAGE).await? else {
-            return Ok(marks);
+            return Ok(page_ends);
         };
         let last = page.last().ok_or_else(|| api.unexpected_response())?;
-        marks.push(Mark { cursor, id: jobs::job_id(api, last)? });
+        page_ends.push(PageEnd { cursor, id: jobs::job_id(api, last)? });
     }
 }
 
-/// Fetches the members behind a mark, or all without one, down to the id `end`, the newest one first.
+/// Fetches the members behind the end of a page, or all without one, down to the id `end`, the newest one first.
 async fn fetch_down_to(
     api: &Api,
     query: &[(&'static str, String)],
-    mark: Option<&Mark>,
+    page_end: Option<&PageEnd>,
     end: u64,
 ) -> anyhow::Result<Vec<Value>> {
     let mut members = Vec::new();
-    let mut cursor = mark.map(|mark| mark.cursor.clone());
+    let mut cursor = page_end.map(|page_end| page_end.cursor.clone());
     loop {
         let (page, next) = jobs::fetch_page(api, query, cursor, PAGE).await?;
         for member in page {
@@ -105,8 +107,10 @@ async fn fetch_down_to(
 
 /// Prints pages of members.
 enum Printer {
-    /// An array; true once it has an entry.
-    Json(bool),
+    /// An array.
+    Json {
+        has_entries: bool,
+    },
     Names,
     Table(Format, StreamedTable),
 }
@@ -114,8 +118,7 @@ enum Printer {
 impl Printer {
     fn new(format: Format) -> Self {
         match format {
-            Format::Json => Self::Json(false),
-            Format::Name => Self::Names,
+            Format::Json => Self::Json { has_entries: false },
             format => Self::Table(
                 format,
                 StreamedTable::new(&[">INDEX", ">JOB", "STATE", "PARAMS", "RESULT", "WHY"]),
@@ -125,9 +128,9 @@ impl Printer {
 
     fn print(&mut self, api: &Api, members: &[Value]) -> anyhow::Result<()> {
         match self {
-            Self::Json(has_begun) => members
+            Self::Json { has_entries } => members
                 .iter()
-                .try_for_each(|member| screen::array_entry(member, std::mem::replace(has_begun, true))),
+                .try_for_each(|member| screen::array_entry(member, std::mem::replace(has_entries, true))),
             Self::Names => {
                 members.iter().try_for_each(|member| screen::line(&jobs::job_id(api, member)?.to_string()))
             }
@@ -140,7 +143,7 @@ impl Printer {
 
     fn finish(self) -> anyhow::Result<()> {
         match self {
-            Self::Json(has_begun) => screen::array_end(has_begun),
+            Self::Json { has_entries } => screen::array_end(has_entries),
             Self::Names => Ok(()),
             Self::Table(_, table) => table.finish(),
         }
@@ -205,7 +208,7 @@ fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
     }
 }
 
-/// Members that are read at once. About as many are printed at once: more if others came to match after the marks were read.
+/// Members that are read at once. About as many are printed at once: more if others came to match after the ends of the pages were read.
 const PAGE: usize = 500;
 
 /// Characters of parameters and of a result in a table.

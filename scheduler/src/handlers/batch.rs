@@ -25,7 +25,8 @@ pub(crate) fn begin(
 /// Counts the end of a job in its batch.
 pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, state: State) {
     if let Some(batch) = scheduler.batches.count_end(job, state) {
-        let (LiveBatch { first, count, failed, .. }, state) = (batch, batch.end_state());
+        let LiveBatch { first, count, failed, .. } = batch;
+        let state = batch.end_state();
         scheduler.change(Change::BatchEnded { first, count, failed, state, at: now.utc });
         dependency::batch_ended(scheduler, first, state);
     }

@@ -82,12 +82,8 @@ pub(crate) fn begin(scheduler: &mut Scheduler, job: JobId, after: &[Dependency],
 /// The state of a job or a batch that has ended since the request was checked: while a large batch was being made, or to make room for a job
 /// of this very request.
 fn end_since_check(scheduler: &Scheduler, job: JobId, on: PredecessorId) -> Option<State> {
-    let is_live = match on {
-        // A later member is made after this one.
-        PredecessorId::Job(on) => on > job || scheduler.jobs.contains_key(&on),
-        PredecessorId::Batch(first) => scheduler.batches.has(first),
-    };
-    if is_live {
+    // A later member is made after this one.
+    if on.job().is_some_and(|on| on > job) || scheduler.is_predecessor_live(on) {
         return None;
     }
     scheduler.pending_batches.end_of(on).or_else(|| {
@@ -179,16 +175,20 @@ fn reason(Unmet { on, state, is_skipped }: Unmet) -> String {
 const ENDS_PER_STEP: usize = 500;
 
 impl Scheduler {
+    /// True if the job, or a member of the batch, has not ended; also while no request may see it yet.
+    fn is_predecessor_live(&self, on: PredecessorId) -> bool {
+        match on {
+            PredecessorId::Job(job) => self.jobs.contains_key(&job),
+            PredecessorId::Batch(first) => self.batches.has(first),
+        }
+    }
+
     /// Adds the dependencies that were not decided. Call it after all jobs and batches were added.
     pub fn restore_dependencies(&mut self, rows: &[LiveDependency]) {
         for row in rows.iter().filter(|row| self.jobs.contains_key(&row.job)) {
             self.dependencies.add(row.job, [(row.on, row.requires)]);
         }
-        let has_ended = |row: &&LiveDependency| match row.on {
-            PredecessorId::Job(job) => !self.jobs.contains_key(&job),
-            PredecessorId::Batch(first) => !self.batches.has(first),
-        };
-        let ended = rows.iter().filter(has_ended);
+        let ended = rows.iter().filter(|row| !self.is_predecessor_live(row.on));
         for (on, row) in ended.map(|row| (row.on, *row)).collect::<BTreeMap<_, _>>() {
             let state = row.state;
             if let Some(job) = on.job().filter(|_| row.is_skipped) {

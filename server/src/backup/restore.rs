@@ -89,12 +89,10 @@ fn restore_locked(
         copy_owner(data, ours).map_err(io("give away", ours))?;
     }
     sync_names(data).map_err(io("sync", data))?;
-    let aside = match (existing.is_empty(), data.join(LAST_BACKUP).exists()) {
-        (true, false) => None,
-        (_, false) => Some(move_aside(data, &existing, now)?),
-        // It is of the store that was there. First: if the restore is broken off after it, the parts that are left are moved the next time.
-        (_, true) => Some(move_aside(data, &[&[LAST_BACKUP], &existing[..]].concat(), now)?),
-    };
+    // The record is of the store that was there. It goes first: if the restore is broken off, the parts behind it are moved the next time.
+    let record = data.join(LAST_BACKUP).exists().then_some(LAST_BACKUP);
+    let replaced: Vec<&str> = record.into_iter().chain(existing).collect();
+    let aside = if replaced.is_empty() { None } else { Some(move_aside(data, &replaced, now)?) };
     move_in(data, &draft)?;
     Ok(Restored { manifest, identity, aside, unread })
 }

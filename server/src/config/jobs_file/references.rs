@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use super::annotate::annotate;
@@ -24,7 +25,7 @@ struct Reference {
     text: String,
 }
 
-/// The first place of a reference.
+/// The first use of a reference.
 #[derive(Debug)]
 struct FirstUse {
     at: Position,
@@ -34,7 +35,7 @@ struct FirstUse {
 
 /// The key below which a value stands, and the rules of the secret parameter around it.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct KeyContext {
     key: String,
     rules: Option<[u8; 32]>,
 }
@@ -59,7 +60,7 @@ impl References {
     }
 
     fn add_file(&mut self, root: &Value) {
-        let top = Place::default();
+        let top = KeyContext::default();
         match root {
             Value::List(jobs) => jobs.iter().for_each(|job| self.add(&top, job)),
             Value::Map(root) => {
@@ -97,36 +98,36 @@ impl References {
         annotate(collector.finish(), sources, &[]).map(drop)
     }
 
-    fn add(&mut self, place: &Place, node: &Node) {
+    fn add(&mut self, context: &KeyContext, node: &Node) {
         match &node.value {
-            Value::Scalar(scalar) if place.key.contains(".env_file") => {
-                self.add_text(place, &scalar.text, node.at, scalar.text.clone());
+            Value::Scalar(scalar) if context.key.contains(".env_file") => {
+                self.add_text(context, &scalar.text, node.at, scalar.text.clone());
             }
-            Value::Scalar(scalar) => self.add_variables(place, &scalar.text, node.at),
-            Value::List(items) => items.iter().for_each(|item| self.add(place, item)),
-            Value::Map(map) => self.add_map(place, map),
+            Value::Scalar(scalar) => self.add_variables(context, &scalar.text, node.at),
+            Value::List(items) => items.iter().for_each(|item| self.add(context, item)),
+            Value::Map(map) => self.add_map(context, map),
         }
     }
 
-    fn add_map(&mut self, place: &Place, map: &Map) {
+    fn add_map(&mut self, context: &KeyContext, map: &Map) {
         for pair in &map.pairs {
-            let mut inner = Place { key: format!("{}.{}", place.key, pair.key), rules: place.rules };
+            let mut inner = KeyContext { key: format!("{}.{}", context.key, pair.key), rules: context.rules };
             self.add_variables(&inner, &pair.key, pair.key_at);
-            if place.key == ".params" {
+            if context.key == ".params" {
                 inner.rules = rules_of_secret(&pair.value);
             }
             self.add(&inner, &pair.value);
         }
     }
 
-    fn add_variables(&mut self, place: &Place, text: &str, at: Position) {
+    fn add_variables(&mut self, context: &KeyContext, text: &str, at: Position) {
         if let Some(name) = first_variable(text) {
-            self.add_text(place, text, at, format!("${{{name}}}"));
+            self.add_text(context, text, at, format!("${{{name}}}"));
         }
     }
 
-    fn add_text(&mut self, place: &Place, text: &str, at: Position, taken: String) {
-        let reference = Reference { key: place.key.clone(), rules: place.rules, text: text.to_owned() };
+    fn add_text(&mut self, context: &KeyContext, text: &str, at: Position, taken: String) {
+        let reference = Reference { key: context.key.clone(), rules: context.rules, text: text.to_owned() };
         self.0.entry(reference).or_insert(FirstUse { at, taken });
     }
 }
@@ -135,38 +136,21 @@ impl References {
 fn rules_of_secret(param: &Node) -> Option<[u8; 32]> {
     let Value::Map(map) = &param.value else { return None };
     map.find("secret")?;
-    let mut hash = Sha256::new();
-    for pair in map.pairs.iter().filter(|pair| pair.key != "description") {
-        add_to_hash(&mut hash, b'k', pair.key.as_bytes());
-        add_node_to_hash(&mut hash, &pair.value);
-    }
-    Some(hash.finalize().into())
+    let rules = map.pairs.iter().filter(|pair| pair.key != "description");
+    let rules: Vec<_> = rules.map(|pair| (&pair.key, without_positions(&pair.value))).collect();
+    Some(Sha256::digest(json!(rules).to_string()).into())
 }
 
-fn add_node_to_hash(hash: &mut Sha256, node: &Node) {
+/// A node as JSON. A quoted scalar differs from a plain one, and maps keep their order.
+fn without_positions(node: &Node) -> Json {
     match &node.value {
-        Value::Scalar(scalar) => {
-            add_to_hash(hash, if scalar.plain { b'p' } else { b'q' }, scalar.text.as_bytes());
-        }
-        Value::List(items) => {
-            add_to_hash(hash, b'l', &items.len().to_le_bytes());
-            items.iter().for_each(|item| add_node_to_hash(hash, item));
-        }
+        Value::Scalar(scalar) => json!({ "plain": scalar.plain, "text": scalar.text }),
+        Value::List(items) => items.iter().map(without_positions).collect(),
         Value::Map(map) => {
-            add_to_hash(hash, b'm', &map.pairs.len().to_le_bytes());
-            for pair in &map.pairs {
-                add_to_hash(hash, b'k', pair.key.as_bytes());
-                add_node_to_hash(hash, &pair.value);
-            }
+            let pairs = map.pairs.iter().map(|pair| json!([pair.key, without_positions(&pair.value)]));
+            json!({ "map": pairs.collect::<Vec<_>>() })
         }
     }
-}
-
-/// The length keeps `ab, c` apart from `a, bc`.
-fn add_to_hash(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
-    hash.update([kind]);
-    hash.update(bytes.len().to_le_bytes());
-    hash.update(bytes);
 }
 
 /// The name of the first variable of the server in a text.

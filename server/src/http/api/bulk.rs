@@ -273,14 +273,14 @@ impl Operation {
             let operation = Arc::clone(&operation);
             async move { (job, operation.apply_to(job).await) }
         });
-        let (mut effects, mut over) = (effects.buffered(AT_ONCE), 0);
+        let (mut effects, mut ended_meanwhile) = (effects.buffered(AT_ONCE), 0);
         while let Some((job, effect)) = effects.next().await {
-            let is_over = |problem: &Problem| problem.code() == Code::AlreadyFinished;
+            let has_ended = |problem: &Problem| problem.code() == Code::AlreadyFinished;
             if self.verb == Verb::Cancel
                 && detail == Detail::OfLiveJobs
-                && effect.as_ref().is_err_and(is_over)
+                && effect.as_ref().is_err_and(has_ended)
             {
-                over += 1;
+                ended_meanwhile += 1;
                 continue;
             }
             let effect = match effect {
@@ -292,7 +292,7 @@ impl Operation {
             };
             self.record(job, effect, result, detail);
         }
-        Ok(over)
+        Ok(ended_meanwhile)
     }
 
     /// Adds the effect on one job to the result.

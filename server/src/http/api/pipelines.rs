@@ -14,6 +14,7 @@ use scheduler::new_jobs::NewJob;
 
 use crate::http::api::batches::last_batch_retry;
 use crate::http::api::batches::submit_many::{answer, replayed};
+use crate::http::api::bulk::retried::RETRIES_FOLLOWED;
 use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
 use crate::http::middleware::code::Code;
@@ -250,8 +251,6 @@ fn after(job: &PipelineJob, repeated: &[&PipelineJob], retries: &Retries) -> Vec
 
 /// Jobs of a pipeline that one answer shows.
 const JOBS_MAX: usize = 1_000;
-/// Retries of retries.
-const RETRIES_FOLLOWED: usize = 100;
 
 #[cfg(test)]
 mod tests {

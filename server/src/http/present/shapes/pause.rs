@@ -41,13 +41,17 @@ impl Pause {
             PauseTarget::Definition(name) => ("definition", Some(name), None),
             PauseTarget::Schedule(name, id) => ("schedule", Some(name), Some(id)),
         };
-        Self {
+        let paused = Self {
             of: of.into(),
             name: name.map(ToString::to_string),
             schedule: schedule.map(ToString::to_string),
-            since: pause.map(|pause| Time(pause.since)),
-            by: pause.map(|pause| pause.origin.by.to_string()).filter(|by| !by.is_empty()),
-            reason: pause.and_then(|pause| pause.origin.reason.as_deref()).map(str::to_owned),
+            ..Self::default()
+        };
+        match pause.map(super::Intervention::of) {
+            Some(super::Intervention { since, by, reason }) => {
+                Self { since: Some(since), by, reason, ..paused }
+            }
+            None => paused,
         }
     }
 

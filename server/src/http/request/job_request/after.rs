@@ -15,7 +15,7 @@ pub(crate) const AFTER_MAX: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::http::request::job_request) struct After {
     /// Jobs and batches that exist.
-    pub(super) jobs: Vec<Dependency>,
+    pub(super) existing: Vec<Dependency>,
     /// Names of other entries of the same list.
     pub(super) entries: Vec<(String, RequiredEnd)>,
 }
@@ -43,10 +43,10 @@ impl FaultCollector {
             match read(entry, has_names) {
                 Ok((Target::Existing(on), requires)) => {
                     let dependency = Dependency { on: Predecessor::Live(on), requires };
-                    if after.jobs.iter().any(|known| known.on == dependency.on) {
+                    if after.existing.iter().any(|known| known.on == dependency.on) {
                         self.fault(Code::InvalidDependency, field, format!("{on} is named twice"), None);
                     }
-                    after.jobs.push(dependency);
+                    after.existing.push(dependency);
                 }
                 Ok((Target::Entry(name), requires)) => {
                     if after.entries.iter().any(|(known, _)| *known == name) {

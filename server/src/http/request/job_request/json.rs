@@ -114,9 +114,9 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 "name" => request.name = Some(map.next_value_seed(Text)?),
                 "as" => request.entry_name = collector.entry_name(&map.next_value_seed(Text)?),
                 "after" => {
-                    let After { jobs, entries } =
+                    let After { existing, entries } =
                         collector.after(map.next_value()?, self.kind == EntryKind::Member);
-                    (request.job.after, request.after_entries) = (jobs, entries);
+                    (request.job.after, request.after_entries) = (existing, entries);
                 }
                 "environment" => {
                     details.overrides.environment = map.next_value_seed(Pairs { of: name, collector })?;
