@@ -58,18 +58,23 @@ fn members_whose_state_changes_between_two_reads_come_once_and_in_order() {
     });
     stub.on("GET /api/batches/1", "200 OK", JSON, &batch.to_string());
     // Two pages end at 6 and 4.
-    let marks = "GET /api/jobs?batch=1&state=failed&limit=500";
-    stub.on_raw(marks, page(&[8, 6], "c6").as_bytes())
-        .on_raw(&format!("{marks}&cursor=c6"), page(&[5, 4], "c4").as_bytes())
-        .on(&format!("{marks}&cursor=c4"), "200 OK", JSON, &list(&[2]));
+    let ends = "GET /api/jobs?batch=1&state=failed&limit=500";
+    stub.on_raw(ends, page(&[8, 6], "c6").as_bytes())
+        .on_raw(&format!("{ends}&cursor=c6"), page(&[5, 4], "c4").as_bytes())
+        .on(&format!("{ends}&cursor=c4"), "200 OK", JSON, &list(&[2]));
     // Meanwhile 7 and 9 have failed, 6 and 4 are repeated, and pages end elsewhere.
     let results = "GET /api/jobs?batch=1&state=failed&results=1&limit=500";
     stub.on(&format!("{results}&cursor=c4"), "200 OK", JSON, &list(&[2]))
         .on(&format!("{results}&cursor=c6"), "200 OK", JSON, &list(&[5, 2]))
         .on_raw(results, page(&[9, 8], "c8").as_bytes())
         .on(&format!("{results}&cursor=c8"), "200 OK", JSON, &list(&[7, 5, 2]));
+    let said = run(&mut stub.longshore(&["batch", "1", "results", "--state", "failed", "-o", "json"]));
+    let members: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+    let ids: Vec<_> = members.iter().map(|member| member["id"].as_u64().unwrap()).collect();
+    assert_eq!((said.code, ids), (0, vec![2, 5, 7, 8, 9]), "{said:?}");
+    // Numbers alone need no results.
     let said = run(&mut stub.longshore(&["batch", "1", "results", "--state", "failed", "-o", "name"]));
-    assert_eq!((said.code, said.out.as_str()), (0, "2\n5\n7\n8\n9\n"), "{said:?}");
+    assert_eq!((said.code, said.out.as_str()), (0, "2\n4\n5\n6\n8\n"), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
