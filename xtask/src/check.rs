@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::anyhow;
 use clap::Args;
+use tokio::process::Command;
 
 use crate::when::When;
 use crate::{dependencies, docker, images, openapi, package_test, python_worker, sim, step, tidy, traces};
@@ -74,10 +75,14 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests, browser, prometheus)).await?;
     traces::run(root, options.traces).await?;
-    python_worker::run(root, options.python).await?;
-    openapi::run(root, options.openapi).await?;
-    package_test::run(root, options.packages).await?;
-    step::run("faults", step::program(root, &faults(for_tests))).await?;
+    // Killed programs are mostly waited for.
+    let (faults, others) = tokio::join!(step::run_beside("faults", faults(root, for_tests)), async {
+        python_worker::run(root, options.python).await?;
+        openapi::run(root, options.openapi).await?;
+        package_test::run(root, options.packages).await
+    });
+    others?;
+    faults?;
     step::run("simulation", sim::for_a_change(root)).await?;
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
     step::run("doc tests", step::program(root, &doc_tests)).await?;
@@ -140,11 +145,13 @@ const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "LONGSHORE_SEED"];
 const SEED: &str = "20261127";
 
 /// Real servers and workers, killed a hundred times.
-fn faults(docker: &str) -> Vec<&'static str> {
-    let mut words =
-        vec!["cargo", "run", "--locked", "--quiet", "--package", "longshore-chaos", "--", "short"];
-    words.extend((docker == "off").then_some("--no-docker"));
-    words
+fn faults(root: &Path, docker: &str) -> Command {
+    let mut command = step::command(
+        root,
+        &["cargo", "run", "--locked", "--quiet", "--package", "longshore-chaos", "--", "short"],
+    );
+    command.args((docker == "off").then_some("--no-docker"));
+    command
 }
 
 async fn documentation(root: &Path) -> anyhow::Result<()> {

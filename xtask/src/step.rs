@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use tokio::process::Command;
 
 /// Runs one step.
@@ -24,6 +24,25 @@ pub(crate) async fn run(name: &str, work: impl Future<Output = anyhow::Result<()
         }
         Err(error) => Err(error).with_context(|| format!("step `{name}` FAILED after {time}")),
     }
+}
+
+/// Runs a program as a step beside others. Its output is shown once it has ended.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) async fn run_beside(name: &str, mut command: Command) -> anyhow::Result<()> {
+    println!("── {name}: begun, beside what follows");
+    let started = Instant::now();
+    let line = display(&command);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = command.output().await.with_context(|| format!("cannot run `{line}`"))?;
+    run(name, async {
+        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        println!("── {name} took {}", seconds(started.elapsed()));
+        ensure!(output.status.success(), "`{line}` ended with {}", output.status);
+        Ok(())
+    })
+    .await
 }
 
 /// Runs a program in the workspace; its output is ours.

@@ -117,7 +117,7 @@ impl Draft {
     /// Removes what another backup left behind when it was ended: a draft, or a backup that has been replaced.
     fn clear(path: &Path, marker: &Path) -> Result<(), BackupError> {
         let lock = File::open(marker).ok();
-        if lock.is_none() && Manifest::read(path).is_err() {
+        if lock.is_none() && Manifest::read(path).is_err() && !is_empty(path) {
             let text = format!("{} is in the way, and is no unfinished backup: move it away", path.display());
             return Err(BackupError::Occupied(text));
         }
@@ -125,7 +125,7 @@ impl Draft {
             let text = format!("another backup is being made at {}: wait for it", path.display());
             return Err(BackupError::Occupied(text));
         }
-        fs::remove_dir_all(path).map_err(io("remove", path))
+        remove(path).map_err(io("remove", path))
     }
 
     fn finish(mut self, place: &Target) -> Result<(), BackupError> {
@@ -141,7 +141,7 @@ impl Draft {
         self.is_moved = true;
         sync_names(&place.parent).map_err(io("sync", &place.parent))?;
         // The new backup is complete, and the next one removes what is left of this one.
-        let _ = replaced.map(fs::remove_dir_all);
+        let _ = replaced.map(|path| remove(&path));
         Ok(())
     }
 }
@@ -149,9 +149,28 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_moved {
-            let _ = fs::remove_dir_all(&self.path);
+            let _ = remove(&self.path);
         }
     }
+}
+
+/// Removes a draft or a backup. The files that tell it to be one go last: if the process is ended meanwhile, the next backup removes the rest.
+fn remove(path: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if [MARKER, Manifest::NAME].iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir_all(path)
+}
+
+fn is_empty(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Puts the draft in the place of the backup at `to`. Returns the path at which the replaced backup is now.
@@ -170,7 +189,7 @@ fn replace(
     }
     if Manifest::read(aside).is_ok() {
         // A backup that was ended right here has left it behind.
-        fs::remove_dir_all(aside).map_err(io("remove", aside))?;
+        remove(aside).map_err(io("remove", aside))?;
     }
     fs::rename(to, aside).map_err(io("move away", to))?;
     if let Err(error) = fs::rename(draft, to) {
@@ -267,6 +286,25 @@ mod tests {
         assert_eq!((text_at(&to).as_deref(), aside.exists()), (Some("old"), false));
         let untouched = replace(&draft, &to, &aside, |_, _| Err(Errno::ACCESS));
         assert_eq!((untouched.is_err(), text_at(&to).as_deref()), (true, Some("old")));
+    }
+
+    #[test]
+    fn draft_that_was_removed_in_part_does_not_block_the_next_backup() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Target::find(&directory.path().join("b"), false).unwrap();
+        // The process was ended just before its last step.
+        fs::create_dir(place.draft()).unwrap();
+        drop(Draft::begin(place.draft()).unwrap());
+        assert!(!place.draft().exists());
+        // Something that cannot be removed: the file that tells what this is stays with it.
+        let logs = place.draft().join(LOGS);
+        fs::create_dir_all(&logs).unwrap();
+        fs::write(place.draft().join(MARKER), "").unwrap();
+        fs::write(place.draft().join(STORE), "").unwrap();
+        let in_the_way = directory_with(directory.path().join("mounted"), "x");
+        std::os::unix::fs::symlink(in_the_way, place.draft().join("link")).unwrap();
+        remove(&place.draft()).unwrap();
+        assert!(directory.path().join("mounted/text").exists(), "a link is removed, not followed");
     }
 
     #[test]

@@ -28,6 +28,9 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// After this long without a group the store may do its upkeep.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
 
+/// Space is managed this often while groups follow one another: a step may take some milliseconds.
+const SPACE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// A task of the writer thread.
 enum WriterTask {
     /// Make a group durable that came of these inputs.
@@ -178,7 +181,14 @@ fn serve(
     data_dir: &Path,
     refused: &Refused,
 ) {
+    let mut space_managed_at = Instant::now();
     loop {
+        if space_managed_at.elapsed() >= SPACE_INTERVAL {
+            space_managed_at = Instant::now();
+            if let Err(error) = store.manage_space() {
+                abort_process(&error);
+            }
+        }
         let (group, fingerprints) = match inbox.recv_timeout(IDLE_AFTER) {
             Ok(WriterTask::Commit(group, fingerprints)) => (group, fingerprints),
             Ok(WriterTask::Remove(epoch, removal, reply)) => {

@@ -47,6 +47,8 @@ pub struct Tls {
     provider: Arc<CryptoProvider>,
     current: CurrentConfig,
     versions: [Option<FileVersion>; 3],
+    /// Files that could not be used, and were told so.
+    refused: Option<[Option<FileVersion>; 3]>,
     expiry: Option<CertificateExpiry>,
     /// Time of the next warning about the end of the certificate.
     remind_at: Instant,
@@ -64,7 +66,7 @@ impl Tls {
         let (config, ends) = files.config(&provider)?;
         let expiry = ends.map(CertificateExpiry::at);
         let current = CurrentConfig(Arc::new(RwLock::new(config)));
-        Ok(Self { files, provider, current, versions, expiry, remind_at: Instant::now() })
+        Ok(Self { files, provider, current, versions, refused: None, expiry, remind_at: Instant::now() })
     }
 
     /// The end of the certificate in use; none if the certificate does not say.
@@ -111,23 +113,29 @@ impl Tls {
         if versions == self.versions {
             return;
         }
-        self.versions = versions;
         let certificate = self.files.certificate.display();
         match self.files.config(&self.provider) {
             Ok((config, ends)) => {
                 if let (Some(expiry), Some(at)) = (&self.expiry, ends) {
                     expiry.set(at);
                 }
+                self.versions = versions;
+                self.refused = None;
                 self.remind_at = Instant::now();
                 // Sessions of the old settings cannot be resumed, so that clients of a removed authority are asked again.
                 *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = config;
                 tracing::info!(%certificate, "new TLS certificate in use");
             }
-            Err(error) => tracing::warn!(
-                %certificate,
-                error = &error as &dyn std::error::Error,
-                "TLS certificate, key or authorities of clients changed but cannot be used; the old ones stay in use"
-            ),
+            // They are tried again, since a disk that failed may work again; once is enough to tell.
+            Err(_) if self.refused == Some(versions) => {}
+            Err(error) => {
+                tracing::warn!(
+                    %certificate,
+                    error = &error as &dyn std::error::Error,
+                    "TLS certificate, key or authorities of clients changed but cannot be used; the old ones stay in use"
+                );
+                self.refused = Some(versions);
+            }
         }
     }
 }

@@ -40,9 +40,15 @@ impl Unsynced {
     pub(super) const fn of(limits: &Limits) -> Self {
         match limits.is_same_boot {
             true => Self::Kept,
-            // With the headers of the records, twice what may wait.
-            false => Self::AtMost(2 * limits.waiting_bytes as u64),
+            false => Self::AtMost(limits.unsynced_bytes()),
         }
+    }
+}
+
+impl Limits {
+    /// At most so many bytes are written and not synced: with the headers of the records, twice what may wait.
+    pub(super) const fn unsynced_bytes(&self) -> u64 {
+        2 * self.waiting_bytes as u64
     }
 }
 

@@ -9,6 +9,7 @@
 //! Not here: the right to write (sessions check tokens), and the end of an attempt's output (its final report carries the lengths).
 
 mod admit;
+mod attempt_segments;
 pub mod boot;
 mod error;
 mod examine;
@@ -36,7 +37,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 pub use error::LogsError;
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
 pub use limits::Limits;
-use limits::{SEGMENT_BYTES_MAX, Unsynced};
+use limits::SEGMENT_BYTES_MAX;
 pub use output::{AttemptKey, Page, Piece, PieceData, Streams};
 use segments::SegmentSet;
 use shared::Shared;
@@ -70,7 +71,7 @@ impl Logs {
     /// # Errors
     /// The directory or a file in it cannot be read or written.
     pub fn open(directory: &Path, limits: Limits) -> Result<Arc<Self>, LogsError> {
-        let segments = SegmentSet::open(directory, Unsynced::of(&limits))?;
+        let segments = SegmentSet::open(directory, &limits)?;
         let shared = Arc::new(Shared { segments: RwLock::new(segments), followed: Mutex::default() });
         let (requests, inbox) = mpsc::channel();
         let shared_with_writer = Arc::clone(&shared);
@@ -119,7 +120,7 @@ impl Logs {
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or(LogsError::Stopped)?;
         requests.send(Request { chunks, received_at, reply, room }).map_err(|_| LogsError::Stopped)?;
-        answer.await.map_err(|_| LogsError::Stopped)?
+        answer.await.map_err(|_| LogsError::Stopped)
     }
 
     /// Reads an attempt's output from a position on, about `max_bytes` at most. A page has at least one piece if there is any output
@@ -135,8 +136,8 @@ impl Logs {
         from: u64,
         max_bytes: usize,
     ) -> Result<Page, LogsError> {
-        let parts = self.shared.segments().parts(attempt, streams, from)?;
-        read::page(&parts, streams, from, max_bytes)
+        let segments = self.shared.segments().behind(attempt, streams, from);
+        read::page(segments.parts_behind(streams, from)?, streams, from, max_bytes)
     }
 
     /// The position at which the last `lines` lines begin. Blocks on the disk.
@@ -144,8 +145,8 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn tail(&self, attempt: AttemptKey, streams: Streams, lines: u64) -> Result<u64, LogsError> {
-        let parts = self.shared.segments().all_parts(attempt)?;
-        read::tail(&parts, streams, lines)
+        let segments = self.shared.segments().all(attempt);
+        read::tail(segments, streams, lines)
     }
 
     /// The position of the first output that was received at this time or later; the end if there is none. Blocks on the disk.
@@ -153,8 +154,8 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn since(&self, attempt: AttemptKey, streams: Streams, since: Timestamp) -> Result<u64, LogsError> {
-        let parts = self.shared.segments().all_parts(attempt)?;
-        read::since(&parts, streams, since)
+        let segments = self.shared.segments().all(attempt);
+        read::since(segments, streams, since)
     }
 
     /// How much of an attempt's output is here, gaps included. Blocks on the disk.
@@ -162,14 +163,15 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
-        self.shared.segments().lengths(attempt)
+        let segments = self.shared.segments().last(attempt);
+        segments.lengths()
     }
 
     /// Watches an attempt's output grow. Begin to follow before reading, so that nothing is missed between the two.
     #[must_use]
     pub fn follow(self: &Arc<Self>, attempt: AttemptKey) -> Follow {
         let mut followed = self.shared.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        let growth = followed.entry(attempt).or_default().subscribe();
+        let growth = Some(followed.entry(attempt).or_default().subscribe());
         drop(followed);
         Follow { shared: Arc::clone(&self.shared), attempt, growth }
     }
@@ -193,7 +195,8 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn jobs(&self, segment: u64, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
-        self.shared.segments().jobs(segment, highest, count)
+        let index = self.shared.segments().sealed_index(segment);
+        index.map_or_else(|| Ok(Vec::new()), |index| index.jobs(highest, count))
     }
 
     /// Deletes a segment with all output in it; what is missing then is read as a gap. Nothing happens if there is no such
@@ -223,7 +226,8 @@ impl Drop for Logs {
 pub struct Follow {
     shared: Arc<Shared>,
     attempt: AttemptKey,
-    growth: watch::Receiver<u64>,
+    /// Always here until this is dropped.
+    growth: Option<watch::Receiver<u64>>,
 }
 
 impl Follow {
@@ -232,15 +236,19 @@ impl Follow {
     /// # Cancel safety
     /// Dropping the future forgets nothing: the next call returns at once if there was growth in between.
     pub async fn grown(&mut self) {
-        // The sender stays as long as anyone follows, and this does: it cannot have gone.
-        let _ = self.growth.changed().await;
+        if let Some(growth) = &mut self.growth {
+            // The sender stays as long as anyone follows, and this does: it cannot have gone.
+            let _ = growth.changed().await;
+        }
     }
 }
 
 impl Drop for Follow {
     fn drop(&mut self) {
         let mut followed = self.shared.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        if followed.get(&self.attempt).is_some_and(|growth| growth.receiver_count() <= 1) {
+        // Under the lock: of two that are dropped at once the later one then sees that nobody is left.
+        self.growth = None;
+        if followed.get(&self.attempt).is_some_and(|growth| growth.receiver_count() == 0) {
             followed.remove(&self.attempt);
         }
     }

@@ -8,21 +8,22 @@ use bytes::Bytes;
 use protocol::Timestamp;
 
 use super::admit::{self, Tail};
+use super::attempt_segments::{AttemptSegments, SegmentPart};
 use super::error::LogsError;
 use super::output::{Page, Piece, PieceData, Streams};
 use super::record::{self, Kind, RecordPosition};
-use super::segments::SegmentPart;
 
 /// See [`super::Logs::read`].
 pub(super) fn page(
-    parts: &[SegmentPart],
+    parts: impl Iterator<Item = Result<SegmentPart, LogsError>>,
     streams: Streams,
     from: u64,
     max_bytes: usize,
 ) -> Result<Page, LogsError> {
     let mut page = Draft { streams, pieces: Vec::new(), next: from, left: max_bytes.max(1) as u64 };
     for part in parts {
-        part.fill(&mut page).map_err(|source| unreadable(part, source))?;
+        let part = part?;
+        part.fill(&mut page).map_err(|source| part.unreadable(source))?;
         if page.left == 0 {
             break;
         }
@@ -31,9 +32,9 @@ pub(super) fn page(
 }
 
 /// See [`super::Logs::tail`].
-pub(super) fn tail(parts: &[SegmentPart], streams: Streams, lines: u64) -> Result<u64, LogsError> {
+pub(super) fn tail(segments: AttemptSegments, streams: Streams, lines: u64) -> Result<u64, LogsError> {
     let mut tail: Option<Tail> = None;
-    find_from_the_end(parts, streams, |part, position| {
+    find_from_the_end(segments, streams, |part, position| {
         let tail = tail.get_or_insert_with(|| Tail::new(position.ends(streams), lines));
         let (_, data) = part.read_one(position)?;
         Ok(tail.feed(position.begins(streams), &data))
@@ -41,25 +42,26 @@ pub(super) fn tail(parts: &[SegmentPart], streams: Streams, lines: u64) -> Resul
 }
 
 /// See [`super::Logs::since`].
-pub(super) fn since(parts: &[SegmentPart], streams: Streams, since: Timestamp) -> Result<u64, LogsError> {
-    find_from_the_end(parts, streams, |part, position| {
+pub(super) fn since(segments: AttemptSegments, streams: Streams, since: Timestamp) -> Result<u64, LogsError> {
+    find_from_the_end(segments, streams, |part, position| {
         Ok(part.is_older(position, since)?.then(|| position.ends(streams)))
     })
 }
 
 /// Looks at the records of these streams, the newest first, until one of them tells a position; 0 if none does.
 fn find_from_the_end(
-    parts: &[SegmentPart],
+    segments: AttemptSegments,
     streams: Streams,
     mut look: impl FnMut(&SegmentPart, &RecordPosition) -> io::Result<Option<u64>>,
 ) -> Result<u64, LogsError> {
-    for part in parts.iter().rev() {
+    for part in segments.newest_first() {
+        let part = part?;
         let mut end = part.count();
         while end > 0 {
             let begin = end.saturating_sub(WINDOW);
-            let positions = part.range(begin..end).map_err(|source| unreadable(part, source))?;
+            let positions = part.range(begin..end).map_err(|source| part.unreadable(source))?;
             for position in positions.iter().rev().filter(|position| position.is_of(streams)) {
-                if let Some(found) = look(part, position).map_err(|source| unreadable(part, source))? {
+                if let Some(found) = look(&part, position).map_err(|source| part.unreadable(source))? {
                     return Ok(found);
                 }
             }
@@ -175,10 +177,6 @@ fn read_at(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, at)?;
     Ok(Bytes::from(bytes))
-}
-
-fn unreadable(part: &SegmentPart, source: io::Error) -> LogsError {
-    LogsError::Io { what: format!("cannot read log segment {}", part.number), source }
 }
 
 /// Records looked at at a time.

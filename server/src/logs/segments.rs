@@ -2,15 +2,17 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::JobId;
-use protocol::report::OutputLengths;
 
+use super::attempt_segments::{ActiveRecords, AttemptSegments, Records, SegmentPart, found};
 use super::error::{LogsError, failed};
-use super::index::{IndexSummary, IndexedRecords, SegmentIndex};
-use super::limits::Unsynced;
+use super::index::{IndexSummary, SegmentIndex};
+use super::limits::{Limits, Unsynced};
 use super::output::{AttemptKey, Streams};
 use super::record::RecordPosition;
 use super::scan::Scan;
@@ -20,7 +22,7 @@ use crate::store::directory;
 /// Every segment, the oldest first.
 #[derive(Debug)]
 pub(super) struct SegmentSet {
-    directory: PathBuf,
+    directory: Arc<Path>,
     sealed: Vec<Sealed>,
     active: Active,
     #[cfg(test)]
@@ -28,11 +30,11 @@ pub(super) struct SegmentSet {
 }
 
 /// A segment that no longer changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Sealed {
     pub(super) number: u64,
     pub(super) bytes: u64,
-    summary: IndexSummary,
+    pub(super) summary: IndexSummary,
 }
 
 /// A sealed segment and its successor, prepared while readers go on.
@@ -50,61 +52,23 @@ struct Active {
     contents: SegmentIndex,
 }
 
-/// One attempt's records in one segment.
-pub(super) struct SegmentPart {
-    pub(super) segment: Arc<File>,
-    pub(super) number: u64,
-    positions: Records,
-}
-
-enum Records {
-    Active(Vec<RecordPosition>),
-    Sealed(IndexedRecords),
-}
-
-impl SegmentPart {
-    pub(super) fn count(&self) -> usize {
-        match &self.positions {
-            Records::Active(positions) => positions.len(),
-            Records::Sealed(positions) => positions.count,
-        }
-    }
-
-    pub(super) fn range(&self, range: std::ops::Range<usize>) -> io::Result<Vec<RecordPosition>> {
-        match &self.positions {
-            Records::Active(positions) => {
-                Ok(positions[range.start.min(positions.len())..range.end.min(positions.len())].to_vec())
-            }
-            Records::Sealed(positions) => positions.range(range),
-        }
-    }
-
-    pub(super) fn first_behind(&self, streams: Streams, position: u64) -> io::Result<usize> {
-        match &self.positions {
-            Records::Active(positions) => {
-                Ok(positions.partition_point(|record| record.ends(streams) <= position))
-            }
-            Records::Sealed(positions) => positions.first_behind(streams, position),
-        }
-    }
-}
-
 impl SegmentSet {
     /// Opens all segments. A half-written record at the end of the last one is cut off.
-    pub(super) fn open(directory: &Path, unsynced: Unsynced) -> Result<Self, LogsError> {
-        directory::make(directory).map_err(|error| failed("make", directory, error))?;
-        let mut numbers = numbers(directory).map_err(|error| failed("list", directory, error))?;
+    pub(super) fn open(directory: &Path, limits: &Limits) -> Result<Self, LogsError> {
+        let directory: Arc<Path> = directory.into();
+        directory::make(&directory).map_err(|error| failed("make", &directory, error))?;
+        let mut numbers = numbers(&directory).map_err(|error| failed("list", &directory, error))?;
         numbers.sort_unstable();
         let last = numbers.pop();
         let sealed: Result<Vec<Sealed>, LogsError> =
-            numbers.into_iter().map(|number| find_sealed(directory, number)).collect();
+            numbers.into_iter().map(|number| find_sealed(&directory, number)).collect();
         let mut sealed = sealed?;
         let active = match last {
-            Some(number) => Active::recover(directory, number, &mut sealed, unsynced)?,
-            None => Active::open_or_create(directory, 1)?,
+            Some(number) => Active::recover(&directory, number, &mut sealed, limits)?,
+            None => Active::open_or_create(&directory, 1)?,
         };
         Ok(Self {
-            directory: directory.to_owned(),
+            directory,
             sealed,
             active,
             #[cfg(test)]
@@ -112,49 +76,37 @@ impl SegmentSet {
         })
     }
 
-    /// How much of an attempt's output is here.
-    pub(super) fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
-        if let Some(last) = self.active.contents.of(attempt).last() {
-            return Ok(last.after());
-        }
-        lengths_in(&self.directory, &self.sealed, attempt)
+    /// The segments that may have output of an attempt that ends behind this position.
+    pub(super) fn behind(&self, attempt: AttemptKey, streams: Streams, from: u64) -> AttemptSegments {
+        let records = self.active.contents.of(attempt);
+        let behind = &records[records.partition_point(|record| record.ends(streams) <= from)..];
+        self.of_attempt(attempt, &behind[..behind.len().min(ACTIVE_RECORDS_MAX)])
     }
 
-    /// An attempt's records that end behind this position, the oldest first. Of the active segment only the first so many are copied.
-    pub(super) fn parts(
-        &self,
-        attempt: AttemptKey,
-        streams: Streams,
-        from: u64,
-    ) -> Result<Vec<SegmentPart>, LogsError> {
-        let positions = self.active.contents.of(attempt);
-        let positions = &positions[positions.partition_point(|position| position.ends(streams) <= from)..];
-        self.parts_with(attempt, &positions[..positions.len().min(ACTIVE_PLACES_MAX)])
+    /// The segments that may have output of an attempt.
+    pub(super) fn all(&self, attempt: AttemptKey) -> AttemptSegments {
+        self.of_attempt(attempt, self.active.contents.of(attempt))
     }
 
-    /// All records of an attempt, the oldest first.
-    pub(super) fn all_parts(&self, attempt: AttemptKey) -> Result<Vec<SegmentPart>, LogsError> {
-        self.parts_with(attempt, self.active.contents.of(attempt))
+    /// Those that may have the end of an attempt's output.
+    pub(super) fn last(&self, attempt: AttemptKey) -> AttemptSegments {
+        let records = self.active.contents.of(attempt);
+        self.of_attempt(attempt, &records[records.len().saturating_sub(1)..])
     }
 
-    fn parts_with(
-        &self,
-        attempt: AttemptKey,
-        active: &[RecordPosition],
-    ) -> Result<Vec<SegmentPart>, LogsError> {
-        let mut parts = Vec::new();
-        for sealed in &self.sealed {
-            parts.extend(sealed_part(&self.directory, sealed, attempt)?);
-        }
-        if !active.is_empty() {
-            let segment = Arc::clone(&self.active.file);
-            parts.push(SegmentPart {
-                segment,
+    fn of_attempt(&self, attempt: AttemptKey, active: &[RecordPosition]) -> AttemptSegments {
+        let part = |first: &RecordPosition| ActiveRecords {
+            part: SegmentPart {
+                segment: Arc::clone(&self.active.file),
                 number: self.active.number,
                 positions: Records::Active(active.to_vec()),
-            });
+            },
+            first: *first,
+        };
+        AttemptSegments {
+            active: self.active.contents.of(attempt).first().map(part),
+            ..sealed_of(&self.directory, &self.sealed, attempt)
         }
-        Ok(parts)
     }
 
     /// The writer of the active segment, and its end.
@@ -209,14 +161,10 @@ impl SegmentSet {
         &self.sealed
     }
 
-    /// Jobs in a sealed segment, the highest first, from one of them down.
-    pub(super) fn jobs(&self, number: u64, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
-        let Some(sealed) = self.sealed.iter().find(|sealed| sealed.number == number) else {
-            return Ok(Vec::new());
-        };
-        let index = index_path(&self.directory, number);
-        let jobs = File::open(&index).and_then(|file| sealed.summary.jobs(&file, highest, count));
-        jobs.map_err(|error| failed("read", &index, error))
+    /// The index of a sealed segment, to be read without the lock.
+    pub(super) fn sealed_index(&self, number: u64) -> Option<SealedIndex> {
+        let sealed = self.sealed.iter().find(|sealed| sealed.number == number)?;
+        Some(SealedIndex { path: index_path(&self.directory, number), summary: sealed.summary })
     }
 
     /// Removes a sealed segment from the set; the caller deletes its files.
@@ -234,6 +182,23 @@ impl Sealed {
     }
 }
 
+/// The index of a segment that no longer changes.
+pub(super) struct SealedIndex {
+    path: PathBuf,
+    summary: IndexSummary,
+}
+
+impl SealedIndex {
+    /// Jobs in the segment, the highest first, from one of them down; none if it was deleted.
+    pub(super) fn jobs(self, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
+        let jobs = found(File::open(&self.path)).and_then(|file| match file {
+            Some(file) => self.summary.jobs(&file, highest, count),
+            None => Ok(Vec::new()),
+        });
+        jobs.map_err(|error| failed("read", &self.path, error))
+    }
+}
+
 /// A segment that was removed from the set.
 pub(super) struct DetachedSegment {
     segment: PathBuf,
@@ -244,7 +209,7 @@ impl DetachedSegment {
     /// The index goes first: it can be made again from its segment, and nothing would ever delete an index without one.
     pub(super) fn delete(self) -> Result<(), LogsError> {
         for path in [self.index, self.segment] {
-            fs::remove_file(&path).map_err(|error| failed("delete", &path, error))?;
+            found(fs::remove_file(&path)).map_err(|error| failed("delete", &path, error))?;
         }
         Ok(())
     }
@@ -264,11 +229,12 @@ impl Active {
 
     /// Opens the last segment; if it is damaged in its middle, seals it as it is and begins the next.
     fn recover(
-        directory: &Path,
+        directory: &Arc<Path>,
         number: u64,
         sealed: &mut Vec<Sealed>,
-        unsynced: Unsynced,
+        limits: &Limits,
     ) -> Result<Self, LogsError> {
+        let unsynced = Unsynced::of(limits);
         let path = segment_path(directory, number);
         let mut active = Self::open_or_create(directory, number)?;
         let found = Scan::of(&active.file).map_err(|error| failed("read", &path, error))?;
@@ -286,9 +252,26 @@ impl Active {
             tracing::info!(file = %path.display(), bytes = found.bytes - found.end, "cut off a half-written record; its worker sends it again");
             active.file.set_len(found.end).map_err(|error| failed("cut", &path, error))?;
         }
+        let unsynced_from = found.end.saturating_sub(limits.unsynced_bytes());
+        write_again(&active.file, unsynced_from..found.end).map_err(|error| failed("write", &path, error))?;
         (active.contents, active.bytes) = (found.contents, found.end);
         Ok(active)
     }
+}
+
+/// Writes these bytes of a file as they are, and syncs them. A server whose sync failed has ended itself; the system may show what it wrote,
+/// keep it in memory only, and say that there is nothing to sync.
+fn write_again(file: &File, mut range: Range<u64>) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    while !range.is_empty() {
+        let length =
+            usize::try_from(range.end - range.start).map_or(piece.len(), |left| left.min(piece.len()));
+        let piece = &mut piece[..length];
+        file.read_exact_at(piece, range.start)?;
+        file.write_all_at(piece, range.start)?;
+        range.start += length as u64;
+    }
+    file.sync_data()
 }
 
 /// The records that count as written in a last segment that is damaged in its middle.
@@ -298,7 +281,7 @@ impl Active {
 /// the disk may have kept a later part and not an earlier one, both of which were never acknowledged. So there only what goes on where
 /// its attempt stood counts: were more believed, its worker could not send again what is missing.
 fn accepted_records(
-    directory: &Path,
+    directory: &Arc<Path>,
     mut found: Scan,
     sealed: &[Sealed],
     unsynced: Unsynced,
@@ -310,7 +293,7 @@ fn accepted_records(
     for (attempt, position) in std::mem::take(&mut found.behind) {
         let stood = match found.contents.of(attempt).last() {
             Some(last) => last.after(),
-            None => lengths_in(directory, sealed, attempt)?,
+            None => sealed_of(directory, sealed, attempt).lengths()?,
         };
         if position.before == stood {
             found.contents.add(attempt, position);
@@ -319,35 +302,10 @@ fn accepted_records(
     Ok(found.contents)
 }
 
-fn lengths_in(directory: &Path, sealed: &[Sealed], attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
-    for sealed in sealed.iter().rev() {
-        if let Some(part) = sealed_part(directory, sealed, attempt)? {
-            let last = part.range(part.count().saturating_sub(1)..part.count());
-            let last = last.map_err(|error| failed("read", &index_path(directory, sealed.number), error))?;
-            return Ok(last.first().map(RecordPosition::after).unwrap_or_default());
-        }
-    }
-    Ok(OutputLengths::default())
-}
-
-fn sealed_part(
-    directory: &Path,
-    sealed: &Sealed,
-    attempt: AttemptKey,
-) -> Result<Option<SegmentPart>, LogsError> {
-    if !sealed.summary.may_have(attempt.job) {
-        return Ok(None);
-    }
-    let index = index_path(directory, sealed.number);
-    let found = File::open(&index).and_then(|file| sealed.summary.find(file, attempt));
-    let Some(positions) = found.map_err(|error| failed("read", &index, error))? else { return Ok(None) };
-    let segment = segment_path(directory, sealed.number);
-    let file = File::open(&segment).map_err(|error| failed("open", &segment, error))?;
-    Ok(Some(SegmentPart {
-        segment: Arc::new(file),
-        number: sealed.number,
-        positions: Records::Sealed(positions),
-    }))
+/// Those of the sealed segments that may have output of an attempt.
+fn sealed_of(directory: &Arc<Path>, sealed: &[Sealed], attempt: AttemptKey) -> AttemptSegments {
+    let sealed = sealed.iter().filter(|sealed| sealed.summary.may_have(attempt.job)).copied().collect();
+    AttemptSegments { directory: Arc::clone(directory), attempt, sealed, active: None }
 }
 
 /// A sealed segment by its index, which is made again if it is missing or lacks records that its version did not know.
@@ -393,7 +351,7 @@ pub(super) fn index_path(directory: &Path, number: u64) -> PathBuf {
 }
 
 /// A reader of the growing segment is told this many records at once: it reads a page at a time, and copies them under a lock.
-const ACTIVE_PLACES_MAX: usize = 4_096;
+const ACTIVE_RECORDS_MAX: usize = 4_096;
 
 /// A segment is sealed when it has this many records: bounds the memory that the active one's index takes
 /// to some 30 MiB, if each is of another attempt.

@@ -3,6 +3,7 @@
 mod damage;
 mod power;
 mod times;
+mod unreadable;
 
 use std::collections::HashMap;
 use std::fs;

@@ -15,7 +15,6 @@ use protocol::report::{Chunk, OutputLengths};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::{self, Marks};
-use super::error::LogsError;
 use super::limits::{Limits, SEGMENT_BYTES_MAX};
 use super::output::AttemptKey;
 use super::record::{self, RecordPosition};
@@ -26,7 +25,7 @@ pub(super) struct Request {
     pub(super) chunks: Vec<Chunk>,
     /// The wall-clock time at which they came.
     pub(super) received_at: Option<Timestamp>,
-    pub(super) reply: oneshot::Sender<Result<Vec<OutputMark>, LogsError>>,
+    pub(super) reply: oneshot::Sender<Vec<OutputMark>>,
     /// Given back when they are stored.
     pub(super) room: OwnedSemaphorePermit,
 }
@@ -34,7 +33,7 @@ pub(super) struct Request {
 /// Runs until every sender is gone. If the disk fails it ends the process.
 pub(super) fn run(shared: &Arc<Shared>, limits: Limits, requests: &Receiver<Request>) {
     let (lengths, buffer, waiting) = (LengthCache::default(), Vec::new(), Vec::new());
-    let mut writer = Writer { shared, limits, requests, lengths, buffer, waiting };
+    let mut writer = Writer { shared, limits, requests, lengths, buffer, waiting, rollover_not_before: None };
     let mut synced: Option<Instant> = None;
     while let Some(batch) = writer.gather(synced.map(|at| at + limits.sync_interval)) {
         synced = Some(Instant::now());
@@ -52,6 +51,8 @@ struct Writer<'s> {
     buffer: Vec<u8>,
     /// Came while the disk was full.
     waiting: Vec<Request>,
+    /// A new segment could not be begun: not tried again before this.
+    rollover_not_before: Option<Instant>,
 }
 
 /// Ends the process if the writer's thread panics. Without a writer no output is stored, and workers keep all of theirs;
@@ -144,19 +145,25 @@ impl Writer<'_> {
         }
     }
 
-    /// Begins a new segment when this one is full. If there is no room for its index, that is tried again after the next batch, until
-    /// the old one can take no more.
+    /// Begins a new segment when this one is full. If there is no room for its index, that is tried again after a pause, while the old
+    /// one takes more as long as it can.
     fn roll_over(&mut self) -> Result<(), SendersGone> {
         let mut pause = RETRY_FIRST;
         while self.shared.segments().is_full(self.limits.segment_bytes) {
+            let can_grow = self.shared.segments().active().1 < 2 * SEGMENT_BYTES_MAX;
+            if can_grow && self.rollover_not_before.is_some_and(|at| Instant::now() < at) {
+                break;
+            }
             let prepared = self.shared.segments().prepare_rollover();
             match prepared {
                 Ok(rollover) => {
                     self.shared.segments_mut().roll_over(rollover);
                     self.lengths.age();
+                    self.rollover_not_before = None;
                 }
-                Err(error) if self.shared.segments().active().1 < 2 * SEGMENT_BYTES_MAX => {
+                Err(error) if can_grow => {
                     tracing::error!(%error, "cannot begin a new segment; the old one grows on");
+                    self.rollover_not_before = Some(Instant::now() + RETRY_MAX);
                     break;
                 }
                 Err(error) => {
@@ -174,12 +181,12 @@ impl Writer<'_> {
         received_at: Option<Timestamp>,
         base: u64,
         records: &mut Vec<(AttemptKey, RecordPosition)>,
-    ) -> Result<Vec<OutputMark>, LogsError> {
+    ) -> Vec<OutputMark> {
         let mut marks = Marks::default();
         for chunk in chunks {
             let (token, stream, attempt, end) =
                 (chunk.token, chunk.stream, AttemptKey::from(chunk.token), chunk.end());
-            let head = self.lengths.of(attempt, || self.shared.segments().lengths(attempt))?;
+            let head = self.lengths.of(attempt, || look_up(self.shared, attempt));
             let mut before = *head;
             for (_, data) in admit::admit(head, chunk) {
                 let position =
@@ -189,7 +196,7 @@ impl Writer<'_> {
             }
             marks.put(OutputMark { token, stream, offset: admit::length(head, stream).min(end) });
         }
-        Ok(marks.into_vec())
+        marks.into_vec()
     }
 
     fn wake(&self, touched: &HashSet<AttemptKey>) {
@@ -200,6 +207,24 @@ impl Writer<'_> {
             }
         }
     }
+}
+
+/// How far the stored output of an attempt has come. A system without free file handles gets some time.
+fn look_up(shared: &Shared, attempt: AttemptKey) -> OutputLengths {
+    let segments = || shared.segments().last(attempt);
+    for pause in LOOK_UP_PAUSES {
+        match segments().lengths() {
+            Ok(lengths) => return lengths,
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the output of an attempt cannot be looked up; trying again"
+                );
+                std::thread::sleep(pause);
+            }
+        }
+    }
+    segments().readable_lengths()
 }
 
 /// Ends the process: what the disk holds is unknown, and another sync could succeed although it lost something. The next start reads
@@ -217,19 +242,12 @@ struct LengthCache {
 }
 
 impl LengthCache {
-    fn of(
-        &mut self,
-        attempt: AttemptKey,
-        look_up: impl FnOnce() -> Result<OutputLengths, LogsError>,
-    ) -> Result<&mut OutputLengths, LogsError> {
+    fn of(&mut self, attempt: AttemptKey, look_up: impl FnOnce() -> OutputLengths) -> &mut OutputLengths {
         if self.lately.len() >= LENGTHS_MAX {
             self.age();
         }
-        if !self.lately.contains_key(&attempt) {
-            let lengths = self.earlier.remove(&attempt).map_or_else(look_up, Ok)?;
-            self.lately.insert(attempt, lengths);
-        }
-        Ok(self.lately.entry(attempt).or_default())
+        let earlier = &mut self.earlier;
+        self.lately.entry(attempt).or_insert_with(|| earlier.remove(&attempt).unwrap_or_else(look_up))
     }
 
     fn age(&mut self) {
@@ -243,6 +261,10 @@ const LENGTHS_MAX: usize = 100_000;
 /// The first wait after a failed write; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// All output waits meanwhile.
+const LOOK_UP_PAUSES: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 
 /// Requests in one sync: each session has one on its way.
 const BATCH_MAX: usize = 4_096;

@@ -4,7 +4,7 @@
 //! needed, one job that needs it is enough: that one is remembered and looked up again. When it has gone, the next lower one is looked
 //! for, so each job of a segment is looked up about once in its life.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use protocol::{JobId, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::Catalogue;
-use crate::logs::{Logs, LogsError};
+use crate::logs::{Logs, LogsError, Segment};
 use crate::retention_time::RetentionTime;
 use crate::store::{Archive, ReadError};
 
@@ -29,7 +29,7 @@ pub(super) struct OutputRetention {
     needed_by: HashMap<u64, JobId>,
 }
 
-/// Why nothing more is deleted this time.
+/// Why some output is not deleted this time.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -56,7 +56,7 @@ impl OutputRetention {
                 if let Err(error) = self.run_once() {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
-                        "cannot delete old output; trying again in some seconds"
+                        "some old output cannot be deleted; trying again in some seconds"
                     );
                 }
                 self
@@ -72,26 +72,44 @@ impl OutputRetention {
 
     /// Blocks on the disk.
     fn run_once(&mut self) -> Result<(), Failure> {
-        let mut segments = self.logs.segments();
+        let mut segments: VecDeque<Segment> = self.logs.segments().into();
         let mut bytes = self.logs.growing_bytes() + segments.iter().map(|it| it.bytes).sum::<u64>();
         let (mut surplus, mut unneeded) = (0, 0);
-        while let Some(oldest) = segments.first().filter(|_| self.bytes_max.is_some_and(|max| bytes > max)) {
+        let mut failure = None;
+        while self.bytes_max.is_some_and(|max| bytes > max) {
+            let Some(oldest) = segments.pop_front() else { break };
             bytes -= oldest.bytes;
-            self.remove(oldest.number)?;
-            segments.remove(0);
-            surplus += 1;
+            match self.remove(oldest.number) {
+                Ok(()) => surplus += 1,
+                Err(error) => failure = Some(error),
+            }
         }
         let since = self.output_since();
         for segment in segments {
-            if !self.is_needed(segment.number, &since)? {
-                self.remove(segment.number)?;
-                unneeded += 1;
+            match self.remove_unneeded(segment.number, &since) {
+                Ok(is_removed) => unneeded += u32::from(is_removed),
+                // One segment that cannot be read or deleted does not keep the others.
+                Err(error @ Failure::Logs(_)) => failure = Some(error),
+                Err(error @ Failure::Archive(_)) => return Err(error),
             }
         }
         if surplus + unneeded > 0 {
             tracing::info!(surplus, unneeded, "deleted segments of output");
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns whether the segment was deleted.
+    fn remove_unneeded(
+        &mut self,
+        segment: u64,
+        since: &BTreeMap<String, Timestamp>,
+    ) -> Result<bool, Failure> {
+        if self.is_needed(segment, since)? {
+            return Ok(false);
+        }
+        self.remove(segment)?;
+        Ok(true)
     }
 
     fn remove(&mut self, segment: u64) -> Result<(), Failure> {

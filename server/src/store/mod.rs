@@ -111,6 +111,14 @@ pub trait Store: Send {
     /// As for a commit; nothing was changed.
     fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError>;
 
+    /// Called now and then, also while commits follow one another: gives back space that is not needed, and sets aside what is.
+    ///
+    /// # Errors
+    /// [`CommitError::Fatal`]: the disk failed. Every commit so far is safe.
+    fn manage_space(&mut self) -> Result<(), CommitError> {
+        Ok(())
+    }
+
     /// Called when nothing is waiting to be committed: time for upkeep that would otherwise be in the way.
     ///
     /// # Errors

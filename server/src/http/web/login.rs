@@ -41,7 +41,8 @@ pub(crate) async fn sign_in(
     request: Request,
 ) -> Result<Response, Problem> {
     let peer = request.extensions().get::<Peer>().cloned();
-    let is_tls = peer.as_ref().is_some_and(|peer| peer.is_tls);
+    // A proxy in front of the server may be the one that speaks TLS: then the browser says so.
+    let is_tls = peer.as_ref().is_some_and(|peer| peer.is_tls) || is_from_https(request.headers());
     let address = peer.map(|peer| peer.address.ip());
     let fields = form_within(request, LOGIN_BYTES_MAX).await?;
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.trim());
@@ -71,6 +72,10 @@ pub(crate) async fn sign_in(
             Ok(Problem::from(denial).shown_by(page))
         }
     }
+}
+
+fn is_from_https(headers: &HeaderMap) -> bool {
+    headers.get(header::ORIGIN).is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
 
 /// Bytes of a login: a token, and the page to go on with. Anybody may send one, and the memory for it is not counted.

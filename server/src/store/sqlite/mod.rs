@@ -87,6 +87,7 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
     let mut connection = Connection::open(&file).map_err(failed)?;
     upgrade::migrate_with_copy(&mut connection, &file)?;
     set_up_writer(&connection).map_err(failed)?;
+    upkeep::move_log(&connection);
     let archive = SqliteArchive::open(&file, Arc::clone(directory))?;
     let checkpointer = Checkpointer::start(&file, archive.file())?;
     let log = wal::WalKeeper::new(checkpointer, archive.pool());
@@ -168,6 +169,10 @@ impl Store for SqliteStore {
     fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError> {
         write::change_record(&self.connection, &mut self.known, epoch, change)?;
         self.upkeep.committed(&self.connection, 1)
+    }
+
+    fn manage_space(&mut self) -> Result<(), CommitError> {
+        self.upkeep.manage_space(&self.connection)
     }
 
     fn idle(&mut self) -> Result<(), CommitError> {

@@ -45,15 +45,22 @@ impl Upkeep {
         tolerate(self.wal.committed(connection))
     }
 
+    /// Lays the reserve again if there is room, and gives free pages back.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub(super) fn manage_space(&mut self, connection: &Connection) -> Result<(), CommitError> {
+        self.reserve.renew();
+        tolerate(shrink(connection).map_err(faults::of_commit))
+    }
+
     /// Nothing waits to be committed.
     ///
     /// # Errors
     /// The disk failed while the log was moved into the file.
     pub(super) fn idle(&mut self, connection: &Connection) -> Result<(), CommitError> {
-        self.reserve.renew();
-        if let Err(error) = shrink(connection) {
-            tolerate(Err(faults::of_commit(error)))?;
-        }
+        self.wal.resume_readers();
+        self.manage_space(connection)?;
         if self.pending < IDLE_CHANGES_MIN {
             return Ok(());
         }
@@ -89,6 +96,16 @@ fn tolerate(moved: Result<(), CommitError>) -> Result<(), CommitError> {
             Ok(())
         }
         result => result,
+    }
+}
+
+/// Moves into the file what another process left in the log. If its last sync failed, the system may show commits that are not on the disk and
+/// say that nothing is left to sync: pages that are written again are synced again.
+pub(super) fn move_log(connection: &Connection) {
+    match wal::restart_wal(connection, "TRUNCATE", BUSY_TIMEOUT) {
+        Ok(true) => {}
+        Ok(false) => tracing::warn!("somebody else reads the store: its log is moved into it later"),
+        Err(error) => tracing::warn!(%error, "cannot move the log into the store"),
     }
 }
 

@@ -93,8 +93,12 @@ impl WalKeeper {
             self.request(log);
             return Ok(false);
         }
-        self.readers.resume();
         restart_wal(connection, "TRUNCATE", READERS_TIMEOUT).map_err(faults::of_commit)
+    }
+
+    /// Lets reads begin that waited for the log to be begun anew.
+    pub(super) fn resume_readers(&self) {
+        self.readers.resume();
     }
 
     /// Waits until nothing is being moved.
@@ -125,8 +129,12 @@ impl WalKeeper {
             return Ok(());
         }
         self.readers.pause();
-        self.checkpointer.wait_idle()?;
-        self.restart_wal(connection, log)?;
+        let restarted = self.checkpointer.wait_idle().and_then(|()| self.restart_wal(connection, log));
+        if restarted.is_err() {
+            // On a full disk this goes on for long.
+            self.readers.resume();
+        }
+        restarted?;
         if self.not_before > 0 && self.readers.all_idle() {
             let bytes = log.pages * 4_096;
             tracing::warn!(bytes, "somebody else reads the store, a backup perhaps: its log grows meanwhile");
