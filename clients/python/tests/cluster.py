@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 import urllib.request
 from pathlib import Path
 from threading import Lock, Thread
@@ -35,6 +36,13 @@ jobs:
   twice: { command: [sh, -c, 'echo "attempt $$LONGSHORE_ATTEMPT"; test "$$LONGSHORE_ATTEMPT" = 2'], retry: { max: 2, backoff: { initial: 10ms } } }
   single: { command: [sleep, "600"], unique: {} }
   quick: { runtime: fake }
+  # Its result is the square of n; it fails for 13.
+  square: { command: [sh, -c, 'echo $$(($$1 * $$1)) > "$$LONGSHORE_RESULT"; test "$$1" != 13', sh, "${params.n}"], params: { n: { type: integer, required: true } } }
+  # Ends when the file exists; its result is the parameter "value".
+  gate: { command: [sh, -c, 'while [ ! -e "$$1" ]; do sleep 0.01; done; echo "$$2" > "$$LONGSHORE_RESULT"', sh, "${params.file}", "${params.value}"], params: { file: { required: true }, value: { type: integer, default: 0 } } }
+  step: { command: [sh, -c, 'exit $${CODE:-0}'] }
+  grouped: { runtime: fake, concurrency: { limit: 1, group: db } }
+  yearly: { runtime: fake, schedule: { id: main, cron: "0 2 1 1 *" }, tags: [report] }
 """
 
 
@@ -154,6 +162,26 @@ class Cluster:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+
+class ClusterCase(unittest.TestCase):
+    """Tests that share a server and a worker."""
+
+    cluster: Cluster
+    client: longshore.Client
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.close)
+        cls.cluster.start_server()
+        cls.cluster.start_worker()
+        cls.client = cls.cluster.client()
+
+    def proxy(self) -> Proxy:
+        proxy = Proxy(self.cluster.port.number)
+        self.addCleanup(proxy.close)
+        return proxy
 
 
 class Proxy:
