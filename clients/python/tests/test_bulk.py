@@ -29,12 +29,17 @@ class Bulk(ClusterCase):
     def test_a_question_comes_before_the_operation(self) -> None:
         ids = self.waiting("confirm", 2)
         asked: List[int] = []
-        for answer, state in ((False, "scheduled"), (True, "cancelled")):
-            result = self.client.cancel_many(label="bulk=confirm", confirm=lambda count: asked.append(count) or answer)  # type: ignore[func-returns-value]
-            self.assertEqual((result["dry_run"], result["matched"]), (not answer, 2))
+
+        def answer(count: int) -> bool:
+            asked.append(count)
+            return len(asked) > 1
+
+        for is_refused, state in ((True, "scheduled"), (False, "cancelled")):
+            result = self.client.cancel_many(label="bulk=confirm", confirm=answer)
+            self.assertEqual((result["dry_run"], result["matched"]), (is_refused, 2))
             self.assertEqual(self.states(ids), [state] * 2)
         # Nothing matches, so nobody is asked.
-        self.client.cancel_many(label="bulk=confirm", confirm=lambda count: asked.append(count) or True)  # type: ignore[func-returns-value]
+        self.client.cancel_many(label="bulk=confirm", confirm=answer)
         self.assertEqual(asked, [2, 2])
 
     def test_without_a_selection_nothing_is_sent(self) -> None:

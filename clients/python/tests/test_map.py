@@ -106,7 +106,7 @@ class Map(ClusterCase):
         files = gates(self.cluster, self, 6)
         seen = []
         results = self.cluster.client(server=proxy.address).map("gate", through(files), ordered=False)
-        for number, file in enumerate(files):
+        for file in files:
             file.touch()
             seen.append(next(results))
             proxy.cut()
