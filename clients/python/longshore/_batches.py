@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Mapping, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, Generator, Iterable, Iterator, Mapping, Optional, cast
 from urllib.parse import quote
 
 from ._base import Base
@@ -83,7 +83,7 @@ class Batches(Base):
         """The jobs of a batch that failed, expired or were lost, as `batch_results` has them."""
         return self.batch_results(batch, page_size=page_size, state=["failed", "expired", "lost"])
 
-    def as_completed(self, batch: int, timeout: Optional[float] = None) -> Iterator[Job]:
+    def as_completed(self, batch: int, timeout: Optional[float] = None) -> Generator[Job, None, None]:
         """The jobs of a batch, each when it has ended, with its `result`. Those that ended before come first.
 
         It survives broken connections and restarts of the server. Raises `BatchTimeout` after `timeout` seconds."""

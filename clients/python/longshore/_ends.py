@@ -9,7 +9,7 @@ from ._base import Base
 from ._encode import query
 from ._errors import BatchTimeout, ConnectionFailed, EventsGone
 from ._http import DeadlinePassed, Request
-from ._types import BatchStatus, Job
+from ._types import ENDED, BatchStatus, Job
 
 
 def ended_members(client: Base, batch: int, timeout: Optional[float]) -> Generator[Job, None, None]:
@@ -67,7 +67,7 @@ class _Members:
 
     def _listed(self) -> Iterator[Job]:
         """The ended members that were not seen yet, read page by page."""
-        choice = query(batch=self._batch, results=True, limit=500, state=["succeeded", "failed", "cancelled", "expired", "lost"])
+        choice = query(batch=self._batch, results=True, limit=500, state=ENDED)
         return (job for job in self._client._pages("/api/jobs", choice, self._until) if self._is_new(job))
 
     def _is_new(self, job: Job) -> bool:

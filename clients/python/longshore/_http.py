@@ -91,9 +91,9 @@ class Http:
                 with self.open(request, read_s) as opened, self.connection_errors(was_sent=True):
                     return opened.response.headers, opened.response.read()
             except LongshoreError as error:
-                # A server that worked on the request for so long was not away; one that stays silent until the timeout is.
+                # A server that let us wait for so long was not away; one that stays silent until the timeout is.
                 was_cut = isinstance(error, ConnectionFailed) and error.was_sent and not isinstance(error.__cause__, socket.timeout)
-                if was_cut and time.monotonic() - asked_at >= _STABLE_AFTER_S:
+                if request.method == "GET" and was_cut and time.monotonic() - asked_at >= _STABLE_AFTER_S:
                     retries.reset()
                 retries.pause(error)
 

@@ -13,7 +13,7 @@ from ._base import Base
 from ._encode import duration, instant, job_fields, query, to_json
 from ._errors import LongshoreError, WaitTimeout
 from ._http import Request
-from ._types import After, Duration, Filter, Job, Output, Wait
+from ._types import ENDED, After, Duration, Filter, Job, Output, Wait
 
 
 class Jobs(Base):
@@ -117,6 +117,3 @@ def _read_output(events: Iterator[Mapping[str, str]]) -> Generator[Output, None,
             yield Output(attempt, "", b"", "late", data["late_bytes"])
         elif kind == "end":
             return
-
-
-ENDED = ("succeeded", "failed", "cancelled", "expired", "lost")

@@ -11,6 +11,8 @@ Wait = Union[bool, float]  # True: without a limit; or at most so many seconds.
 Filter = Union[str, bool, int, datetime, Iterable[str], None]
 After = Iterable[Union[int, Mapping[str, Any]]]  # Jobs; `{"job": 12, "outcome": "ended"}`; `{"batch": 100}`.
 
+ENDED = ("succeeded", "failed", "cancelled", "expired", "lost")  # The states of a job that has ended.
+
 # What a submission says about a job: the keyword arguments of `submit`.
 JobFields = TypedDict("JobFields", {
     "params": Optional[Mapping[str, Any]], "environment": Optional[Mapping[str, str]], "args": Optional[Sequence[str]], "input": Any,

@@ -40,6 +40,7 @@ jobs:
   square: { command: [sh, -c, 'echo $$(($$1 * $$1)) > "$$LONGSHORE_RESULT"; test "$$1" != 13', sh, "${params.n}"], params: { n: { type: integer, required: true } } }
   # Ends when the file exists; its result is the parameter "value".
   gate: { command: [sh, -c, 'while [ ! -e "$$1" ]; do sleep 0.01; done; echo "$$2" > "$$LONGSHORE_RESULT"', sh, "${params.file}", "${params.value}"], params: { file: { required: true }, value: { type: integer, default: 0 } } }
+  exists: { command: [test, -e, "${params.file}"], params: { file: { required: true } } }
   step: { command: [sh, -c, 'exit $${CODE:-0}'] }
   grouped: { runtime: fake, concurrency: { limit: 1, group: db } }
   yearly: { runtime: fake, schedule: { id: main, cron: "0 2 1 1 *" }, tags: [report] }

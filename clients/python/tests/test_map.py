@@ -78,15 +78,14 @@ class Map(ClusterCase):
                 self.assertEqual(next(results), 0)
             assert results.batch is not None
             if not cancel_rest:
-                self.assertEqual(self.client.job(results.batch["last"])["state"], "running")
+                self.assertNotIn("ended_at", self.client.job(results.batch["last"]))
                 gate.touch()
             state = "cancelled" if cancel_rest else "succeeded"
             self.assertEqual(self.client.wait(results.batch["last"], 60)["state"], state)
 
     def test_a_result_that_is_not_there_in_time_is_an_error(self) -> None:
         (gate,) = gates(self.cluster, self, 1)
-        results = self.client.map("gate", [{"file": "/"}, {"file": str(gate)}], wait_timeout=1, cancel_rest=True)
-        self.assertEqual(next(results), 0)
+        results = self.client.map("gate", [{"file": str(gate)}], wait_timeout=0.2, cancel_rest=True)
         with self.assertRaises(BatchTimeout) as late:
             next(results)
         assert results.batch is not None

@@ -33,13 +33,13 @@ class Pipelines(ClusterCase):
         flag = self.cluster.path("pipeline-flag")
         batch = self.client.submit_many([
             {"name": "step"},
-            {"name": "gate", "params": {"file": str(flag)}, "after": ["step"], "timeout": 1},
-            {"name": "quick", "after": ["gate"]},
+            {"name": "exists", "params": {"file": str(flag)}, "after": ["step"]},
+            {"name": "quick", "after": ["exists"]},
         ])  # fmt: skip
         self.assertEqual(self.client.wait_batch(batch["batch"], 60)["state"], "failed")
         flag.touch()
-        again = self.client.retry_pipeline(batch["first"], idempotency_key="go on")
-        self.assertEqual(self.client.retry_pipeline(batch["first"], idempotency_key="go on")["batch"], again["batch"])
+        again = self.client.retry_pipeline(batch["first"], idempotency_key="go-on")
+        self.assertEqual(self.client.retry_pipeline(batch["first"], idempotency_key="go-on")["batch"], again["batch"])
         ended = self.client.wait_batch(again["batch"], 60)
         self.assertEqual((ended["state"], ended["count"]), ("succeeded", 2))
         shown = self.client.pipeline(batch["first"])["jobs"]
