@@ -30,6 +30,7 @@ class _Members:
         self._client, self._batch, self._until = client, batch, until
         self._seen: Set[int] = set()
         self._known: Optional[BatchStatus] = None
+        self._read_at = float("-inf")  # When the last result was read.
 
     def run(self) -> Generator[Job, None, None]:
         while True:
@@ -57,17 +58,26 @@ class _Members:
                     raise DeadlinePassed("the time is up")
                 event = next(events)
                 if event["kind"] == "batch.ended":
-                    # Of members whose end was not seen, such as those of a batch that is cancelled in slices.
+                    # Members whose end was not seen are in the list by now.
                     yield from self._listed()
                     return
-                if self._is_new(event["job"]):
-                    yield self._json(f"/api/jobs/{event['job']['id']:d}")
+                yield from self._read_ended(event["job"])
         finally:
             events.close()
 
-    def _listed(self) -> Iterator[Job]:
-        """The ended members that were not seen yet, read page by page."""
-        choice = query(batch=self._batch, results=True, limit=500, state=ENDED)
+    def _read_ended(self, ended: Job) -> Generator[Job, None, None]:
+        """A member that has ended, with its result, unless it was seen. If ends come in quick succession, others with it."""
+        if ended["id"] in self._seen:
+            return
+        if time.monotonic() - self._read_at < _QUICK_S:
+            yield from self._listed(ended["ended_at"])
+        if self._is_new(ended):
+            yield self._json(f"/api/jobs/{ended['id']:d}")
+        self._read_at = time.monotonic()
+
+    def _listed(self, since: Optional[str] = None) -> Iterator[Job]:
+        """The members that have ended (since a time) and were not seen yet, read page by page."""
+        choice = query(batch=self._batch, results=True, limit=500, state=ENDED, ended_since=since)
         return (job for job in self._client._pages("/api/jobs", choice, self._until) if self._is_new(job))
 
     def _is_new(self, job: Job) -> bool:
@@ -79,3 +89,7 @@ class _Members:
 
     def _json(self, path: str) -> Any:
         return self._client._http.json(Request("GET", path), 0, max(self._until - time.monotonic(), 0))
+
+
+# Below this time between two ends they are read from the list, many in a request. To go through the list costs the server more than a job.
+_QUICK_S = 0.1

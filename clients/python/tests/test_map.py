@@ -99,6 +99,8 @@ class Map(ClusterCase):
         with self.assertRaisesRegex(LongshoreError, "unique keys"):
             self.client.map("single", [{}, {}])
         self.client.cancel_many(name="single")
+        for job in self.client.jobs(name="single"):
+            self.client.wait(job["id"], 60)
 
     def test_results_survive_broken_connections(self) -> None:
         proxy = self.proxy()
