@@ -12,6 +12,7 @@ import tempfile
 import time
 import unittest
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Callable, Dict, List
@@ -125,6 +126,8 @@ class Cluster:
 
     def close(self) -> None:
         atexit.unregister(self.close)
+        with suppress(longshore.LongshoreError, AssertionError):
+            self._end_jobs()
         # The worker stops what runs at its second signal.
         for name in ("worker", "worker", "server"):
             process = self._processes.get(name)
@@ -139,6 +142,16 @@ class Cluster:
         self._processes.clear()
         self.port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end_jobs(self) -> None:
+        """Ends what a failed test has left running: a worker that is stopped leaves processes to its successor."""
+        if "worker" not in self._processes:
+            return
+        if "server" not in self._processes:
+            self.start_server()
+        client = self.client(retry_for=0)
+        client.cancel_many(state=["scheduled", "queued", "assigned", "running", "quarantined"])
+        until("no job runs", lambda: not any(worker["busy"] for worker in client.workers()))
 
     def _start(self, name: str, arguments: List[str]) -> None:
         with open(self.path(f"{name}.log"), "ab") as log:

@@ -204,6 +204,21 @@ class Answers(unittest.TestCase):
         with self.assertRaises(ConnectionFailed):
             client.wait(1)
 
+    def test_ends_in_quick_succession_are_read_in_one_request(self) -> None:
+        jobs = [{"id": 7 + at, "name": "a", "state": "succeeded", "ended_at": f"2026-01-01T00:00:0{at}.000Z", "result": at} for at in range(4)]
+        stream = ""
+        for job in jobs:
+            change = json.dumps({"id": f"1.{job['id']}.0", "kind": "job.ended", "job": job})
+            stream += f"event: change\nid: 1.{job['id']}.0\ndata: {change}\n\n"
+        batch = {"id": 7, "state": "running", "count": 4, "progress": 0.0}
+        client = self.answering(*((200, {}, body) for body in (stream, json.dumps(batch), "[]", json.dumps(jobs[0]), json.dumps(jobs[:0:-1]))))
+        with mock.patch("longshore._ends._QUICK_S", float("inf")):
+            self.assertEqual([job["result"] for job in client.as_completed(7)], [0, 3, 2, 1])
+        asked = [it.partition("?") for it, _ in self.script.seen]
+        paths = ["GET /api/events", "GET /api/batches/7", "GET /api/jobs", "GET /api/jobs/7", "GET /api/jobs"]
+        self.assertEqual([path for path, _, _ in asked], paths)
+        self.assertIn("ended_since=2026-01-01T00%3A00%3A01.000Z", asked[-1][2])
+
     def test_an_error_between_two_requests_tells_what_was_done(self) -> None:
         part = '{"dry_run":false,"matched":5,"done":4,"stopping":1,"refused":0,"next":"abc"}'
         client = self.answering((200, {}, part), (503, {}, '{"code":"store_unavailable"}'))
