@@ -8,14 +8,15 @@ import json
 import logging
 import os
 import random
+import socket
 import ssl
 import time
 from dataclasses import dataclass, field
 from http.client import HTTPMessage
-from typing import Any, Iterator, Mapping, Optional, Tuple
+from typing import IO, Any, Generator, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import urlencode, urlsplit
 
-from ._types import ApiError, ConnectionFailed, EventsGone, LongshoreError
+from ._errors import ApiError, ConnectionFailed, LongshoreError, class_of
 
 _LOG = logging.getLogger("longshore")
 
@@ -27,23 +28,36 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
-    body: Optional[bytes] = None
+    body: Union[bytes, IO[bytes], None] = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Retries:
-    """Pauses between tries, until the time is up."""
+class Opened(NamedTuple):
+    """An answer whose body can be read, and the connection that it comes over."""
 
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+    response: http.client.HTTPResponse
+    socket: socket.socket
+
+
+class DeadlinePassed(LongshoreError):
+    """The time of the caller is up. The calls of this package turn it into an error that says of what."""
+
+
+class Retries:
+    """Pauses between tries, until the time is up: `limit_s` after the first failure, or the deadline."""
+
+    def __init__(self, limit_s: float, deadline: float = float("inf")) -> None:
+        self._limit_s, self._deadline = limit_s, deadline
         self.reset()
 
     def reset(self) -> None:
-        self._until, self._pause_s = time.monotonic() + self._limit_s, _PAUSE_MIN_S
+        self._until, self._pause_s = float("inf"), _PAUSE_MIN_S
 
     def pause(self, error: LongshoreError) -> None:
         """Sleeps before the next try. Raises the error if another try is useless, or would come too late."""
-        left_s = self._until - time.monotonic()
+        now = time.monotonic()
+        self._until = min(self._until, now + self._limit_s)
+        left_s = min(self._until, self._deadline) - now
         pause_s = min(self._pause_s * random.uniform(0.5, 1), left_s)
         self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
         may_retry = isinstance(error, ConnectionFailed)
@@ -69,29 +83,38 @@ class Http:
         """Sends a request, which must do no harm twice, until it is answered; returns headers and body.
 
         The server may take `wait_s` longer than for others. `limit_s` limits the whole call."""
-        retries = Retries(min(self._retry_s, limit_s))
+        retries = Retries(self._retry_s, time.monotonic() + limit_s)
         read_s = min(self._timeout_s + wait_s, limit_s + _GRACE_S)
         while True:
+            asked_at = time.monotonic()
             try:
-                with self.open(request, read_s) as response, self.connection_errors():
-                    return response.headers, response.read()
+                with self.open(request, read_s) as opened, self.connection_errors(was_sent=True):
+                    return opened.response.headers, opened.response.read()
             except LongshoreError as error:
+                # A server that let us wait for so long was not away; one that stays silent until the timeout is.
+                was_cut = isinstance(error, ConnectionFailed) and error.was_sent and not isinstance(error.__cause__, socket.timeout)
+                if request.method == "GET" and was_cut and time.monotonic() - asked_at >= _STABLE_AFTER_S:
+                    retries.reset()
                 retries.pause(error)
 
     def json(self, request: Request, wait_s: float = 0, limit_s: float = float("inf")) -> Any:
         return parse_json(self.call(request, wait_s, limit_s)[1])
 
-    def events(self, path: str, query: Mapping[str, str], last_id: Optional[str], follows: bool) -> Iterator[Mapping[str, str]]:
-        """Server-sent events, over connections that may break. An empty one says that a connection is made."""
-        retries = Retries(self._retry_s)
+    def events(
+        self, path: str, query: Mapping[str, str], last_id: Optional[str], follows: bool, until: float = float("inf")
+    ) -> Generator[Mapping[str, str], None, None]:
+        """Server-sent events, over connections that may break. An empty one says that a connection is made.
+
+        Raises `DeadlinePassed` at the time `until` of the monotonic clock."""
+        retries = Retries(self._retry_s, until)
         while True:
             headers = {"Accept": "text/event-stream", **({} if last_id is None else {"Last-Event-ID": last_id})}
             connected_at = float("inf")
             try:
-                with self.open(Request("GET", path, query, headers=headers), _SILENCE_MAX_S) as response:
+                with self.open(Request("GET", path, query, headers=headers), _silence_max_s(until)) as opened:
                     connected_at = time.monotonic()
                     yield {}
-                    for event in self._read_events(response):
+                    for event in self._read_events(opened, until):
                         if event.get("id", last_id) != last_id:  # Each connection repeats the position: no progress.
                             last_id = event["id"]
                             retries.reset()
@@ -102,16 +125,19 @@ class Http:
                     return
                 raise ConnectionFailed(f"{self._shown} ended the stream early")
             except LongshoreError as error:
+                if time.monotonic() >= until:
+                    raise DeadlinePassed("the time is up") from error
                 if time.monotonic() - connected_at >= _STABLE_AFTER_S:  # A silent stream is not a failed one.
                     retries.reset()
                 retries.pause(error)
 
-    def _read_events(self, response: http.client.HTTPResponse) -> Iterator[Mapping[str, str]]:
+    def _read_events(self, opened: Opened, until: float) -> Iterator[Mapping[str, str]]:
         """The complete events of one connection. An incomplete one comes again on the next."""
         rest, event = b"", {}
         while len(rest) <= _LINE_BYTES_MAX:
             with self.connection_errors():
-                piece = response.read1(1 << 16)
+                opened.socket.settimeout(_silence_max_s(until))
+                piece = opened.response.read1(1 << 16)
             if not piece:
                 return
             *lines, rest = (rest + piece).split(b"\n")
@@ -124,11 +150,15 @@ class Http:
         raise LongshoreError(f"{self._shown} sent an event that is too large")
 
     @contextlib.contextmanager
-    def open(self, request: Request, read_s: float) -> Iterator[http.client.HTTPResponse]:
+    def open(self, request: Request, read_s: float) -> Iterator[Opened]:
         """Sends a request once. Inside of the block the body can be read; the status is 2xx."""
         headers = {"User-Agent": "longshore-python", "Accept": "application/json", **request.headers}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+        if request.body is not None and not isinstance(request.body, bytes):
+            request.body.seek(0, os.SEEK_END)
+            headers["Content-Length"] = str(request.body.tell())
+            request.body.seek(0)
         target = self._base + request.path + ("?" + urlencode(request.query) if request.query else "")
         connect_s = min(self._timeout_s, read_s)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=connect_s)
@@ -138,16 +168,18 @@ class Http:
             with self.connection_errors():
                 with contextlib.suppress(BrokenPipeError):  # It may have answered before it read the whole body.
                     connection.request(request.method, target, request.body, headers)
-                connection.sock.settimeout(read_s)
+                opened_socket = connection.sock
+                opened_socket.settimeout(read_s)
+            with self.connection_errors(was_sent=True):
                 response = connection.getresponse()
             with contextlib.closing(response):
                 if not 200 <= response.status < 300:
-                    with self.connection_errors():
+                    with self.connection_errors(was_sent=True):
                         raise _api_error(response)
-                yield response
+                yield Opened(response, opened_socket)
 
     @contextlib.contextmanager
-    def connection_errors(self) -> Iterator[None]:
+    def connection_errors(self, was_sent: bool = False) -> Iterator[None]:
         """Raises as `ConnectionFailed` what goes wrong with a connection inside of the block."""
         try:
             yield
@@ -155,7 +187,9 @@ class Http:
             why = str(error) or type(error).__name__
             if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
                 why = "it is not HTTP; another service may listen there, or TLS is required (https://)"
-            raise ConnectionFailed(f"no answer from {self._shown}: {why}") from error
+            failed = ConnectionFailed(f"no answer from {self._shown}: {why}")
+            failed.was_sent = was_sent
+            raise failed from error
 
 
 def parse_json(body: bytes) -> Any:
@@ -165,6 +199,11 @@ def parse_json(body: bytes) -> Any:
         raise LongshoreError("the answer is not JSON: is this the address of a Longshore server?") from None
 
 
+def _silence_max_s(until: float) -> float:
+    """How long a stream of events may be silent: the server sends something every 15 seconds."""
+    return max(min(_SILENCE_MAX_S, until - time.monotonic()), _GRACE_MIN_S)
+
+
 def _api_error(response: http.client.HTTPResponse) -> ApiError:
     body, problem = response.read(_PROBLEM_BYTES_MAX), None
     if (response.headers.get("Content-Type") or "").startswith("application/problem+json"):
@@ -172,7 +211,7 @@ def _api_error(response: http.client.HTTPResponse) -> ApiError:
             problem = json.loads(body)
     if not isinstance(problem, dict):
         problem = {"title": f"the server answered {response.status} {response.reason}"}
-    kind = EventsGone if problem.get("code") == "events_gone" else ApiError
+    kind = class_of(response.status, problem.get("code"))
     seconds = response.headers.get("Retry-After") or ""
     return kind(response.status, problem, float(seconds) if seconds.isdecimal() else None)
 
@@ -203,6 +242,7 @@ def check_token(token: Optional[str], token_file: Optional[str]) -> Optional[str
 
 _PAUSE_MIN_S, _PAUSE_MAX_S, _STABLE_AFTER_S = 0.05, 2.0, 10.0
 _GRACE_S = 2.0  # For the way of an answer at the end of a limit.
-_SILENCE_MAX_S = 45.0  # The server sends something every 15 seconds.
+_GRACE_MIN_S = 0.001  # A timeout of 0 would mean a socket that does not block.
+_SILENCE_MAX_S = 45.0
 _PROBLEM_BYTES_MAX = 4 << 20
 _LINE_BYTES_MAX = 8 << 20  # 64 KiB of output in base64, or a large job.

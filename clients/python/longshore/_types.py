@@ -1,9 +1,25 @@
-"""Answers of the server, as docs/http-api.md describes them, and the exceptions. An absent value is an absent key."""
+"""Answers of the server, as docs/http-api.md describes them, and what callers give. An absent value is an absent key."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, TypedDict
+from datetime import datetime
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, TypedDict, Union
+
+Duration = Union[str, float]  # Seconds, or a text such as `90s`.
+Wait = Union[bool, float]  # True: without a limit; or at most so many seconds.
+Filter = Union[str, bool, int, datetime, Iterable[str], None]
+After = Iterable[Union[int, Mapping[str, Any]]]  # Jobs; `{"job": 12, "outcome": "ended"}`; `{"batch": 100}`.
+
+ENDED = ("succeeded", "failed", "cancelled", "expired", "lost")  # The states of a job that has ended.
+
+# What a submission says about a job: the keyword arguments of `submit`.
+JobFields = TypedDict("JobFields", {
+    "params": Optional[Mapping[str, Any]], "environment": Optional[Mapping[str, str]], "args": Optional[Sequence[str]], "input": Any,
+    "priority": Optional[int], "timeout": Optional[Duration], "delay": Optional[Duration], "run_at": Union[str, datetime, None],
+    "labels": Optional[Mapping[str, str]], "key": Optional[str], "after": After, "workers": Optional[Sequence[Union[str, int]]],
+    "requires": Union[Mapping[str, Any], Sequence[str], str, None],
+}, total=False)  # fmt: skip
 
 # A job. `args` and the keys behind it are only in answers about a single job; `index`, `params` and `result` in lists with `results=1`.
 Job = TypedDict("Job", {
@@ -15,13 +31,61 @@ Job = TypedDict("Job", {
     "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "retry_of": int, "index": int,
     "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",
-    "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool,
+    "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool, "submitted_by": str,
+    "after": "list[Dependency]", "dependents": "list[Dependency]", "members": "dict[str, Any]", "member_of": int, "pinned_worker": Any,
+    "workers": "list[Any]", "requires": Any, "request_id": str, "traceparent": str,
 }, total=False)  # fmt: skip
 
 # Many jobs of one request: the ids from `first` to `last`.
 Batch = TypedDict("Batch", {
     "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "duplicate_of": int,
     "warning": "dict[str, str]",
+}, total=False)  # fmt: skip
+
+# A batch. `failures`, `outcomes` and `dependents` are only in the answer about one batch.
+BatchStatus = TypedDict("BatchStatus", {
+    "id": int, "name": str, "state": str, "created_at": str, "ended_at": str, "submitted_by": str, "count": int,
+    "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
+    "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
+    "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]",
+}, total=False)  # fmt: skip
+
+# The retry of a batch: the new one, and how many members were to be retried. Without `batch` none was made.
+RetriedBatch = TypedDict("RetriedBatch", {
+    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "duplicate_of": int,
+    "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]",
+}, total=False)  # fmt: skip
+
+# A job or a batch that another one comes after, or that comes after it, and the `outcome` that the later one requires.
+Dependency = TypedDict("Dependency", {"job": int, "batch": int, "name": str, "outcome": str, "state": str}, total=False)
+
+PipelineJob = TypedDict("PipelineJob", {
+    "id": int, "name": str, "state": str, "retry_of": int, "after": "list[Dependency]",
+}, total=False)  # fmt: skip
+
+# The jobs before and after a job; `truncated` if there are more.
+Pipeline = TypedDict("Pipeline", {"jobs": "list[PipelineJob]", "truncated": bool}, total=False)
+
+# What became of an operation on many jobs. `results` is the effect on each job of `ids`; `jobs` are those that a retry made.
+BulkResult = TypedDict("BulkResult", {
+    "dry_run": bool, "matched": int, "done": int, "stopping": int, "refused": int, "out_of_scope": int,
+    "refusals": "list[dict[str, Any]]", "results": "list[dict[str, Any]]", "jobs": "list[int]", "next": str,
+}, total=False)  # fmt: skip
+
+# A pause: `of` is `server`, `schedules`, `group`, `definition` or `schedule`.
+Pause = TypedDict("Pause", {"of": str, "name": str, "schedule": str, "since": str, "by": str, "reason": str}, total=False)
+
+# A schedule with its `next` slots.
+Schedule = TypedDict("Schedule", {
+    "name": str, "id": str, "rule": str, "description": str, "timezone": str, "state": str, "paused_since": str,
+    "decided_until": str, "start_at": str, "end_at": str, "jitter_ms": int, "args": "list[str]", "environment": "list[str]",
+    "next": "list[str]", "next_due": "list[str]", "last_fire": "dict[str, Any]",
+}, total=False)  # fmt: skip
+
+# Consecutive slots of a schedule that became the same.
+Fire = TypedDict("Fire", {
+    "schedule": str, "from": str, "to": str, "count": int, "at_least": bool, "verdict": str, "reason": str, "job": int,
+    "decided_at": str, "lateness_ms": int,
 }, total=False)  # fmt: skip
 
 Worker = TypedDict("Worker", {
@@ -31,7 +95,7 @@ Worker = TypedDict("Worker", {
     "labels_set": "dict[str, str]", "labels_granted": "dict[str, str]", "revoked_at": str,
     "runtimes": "list[dict[str, Any]]", "unmanaged": "list[dict[str, Any]]",
     "suspect": "dict[str, Any]", "exclusions": "list[dict[str, Any]]", "copies": "list[str]", "version": str, "address": str,
-    "engine_id": str, "load_milli": int, "disk_free_bytes": int, "set_aside_for": int,
+    "engine_id": str, "load_milli": int, "disk_free_bytes": int, "set_aside_for": int, "resources": "dict[str, Any]",
 }, total=False)  # fmt: skip
 
 # A committed change. `kind` decides which objects it has: see docs/events.md.
@@ -39,6 +103,7 @@ Event = TypedDict("Event", {
     "id": str, "at": str, "kind": str, "job": Job, "job_id": int, "attempt": "dict[str, Any]", "worker": Worker, "by": str,
     "batch": "dict[str, Any]", "hook": "dict[str, Any]", "fire": "dict[str, Any]", "schedules": "dict[str, Any]", "said": str,
     "definition": "dict[str, Any]", "expectation": "dict[str, Any]", "forgotten": "dict[str, Any]", "name": str,
+    "pause": Pause,
 }, total=False)  # fmt: skip
 
 Definition = Dict[str, Any]
@@ -53,41 +118,3 @@ class Output:
     data: bytes = b""
     absent: str = ""  # `missing` for bytes that are lost, `late` for bytes that may still arrive.
     absent_bytes: Optional[int] = None
-
-
-class LongshoreError(Exception):
-    """The base of all exceptions of this package."""
-
-    # Of a failed submission or retry, after which the job may exist: the same call with this key makes no second job.
-    idempotency_key: Optional[str] = None
-
-
-class ConnectionFailed(LongshoreError):
-    """The server gave no answer, or the connection broke."""
-
-
-class ApiError(LongshoreError):
-    """The server refused a request. `code` is stable; `field` says where; `title`, `detail` and `hint` are for people."""
-
-    def __init__(self, status: int, problem: Mapping[str, Any], retry_after: Optional[float] = None) -> None:
-        self.status = status
-        self.problem = problem  # The whole document, with `near`, `errors` and others.
-        texts = (str(problem.get(key, "")) for key in ("code", "title", "detail", "hint"))
-        self.code, self.title, self.detail, self.hint = texts
-        self.field = str(problem.get("field") or "")  # Of the request, such as `labels.owner`; empty if none is at fault.
-        self.retry_after = retry_after  # Seconds after which the same request may succeed.
-        hint = f"; {self.hint}" if self.hint else ""
-        where = f"{self.field}: " if self.field else ""
-        super().__init__(f"{where}{self.detail or self.title} [{f'{status} {self.code}'.strip()}]{hint}")
-
-
-class EventsGone(ApiError):
-    """Events in between are no longer kept. Read the lists again; go on with `events(after=error.problem["last_event_id"])`."""
-
-
-class WaitTimeout(LongshoreError, TimeoutError):
-    """A job has not ended in time. `job` is its last known state, if the server gave one."""
-
-    def __init__(self, job_id: int, job: Optional[Job]) -> None:
-        self.job_id, self.job = job_id, job
-        super().__init__(f"job {job_id} has not ended in time" + (f", it is {job['state']}" if job else ""))

@@ -10,7 +10,9 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Callable, Dict, List
@@ -35,6 +37,14 @@ jobs:
   twice: { command: [sh, -c, 'echo "attempt $$LONGSHORE_ATTEMPT"; test "$$LONGSHORE_ATTEMPT" = 2'], retry: { max: 2, backoff: { initial: 10ms } } }
   single: { command: [sleep, "600"], unique: {} }
   quick: { runtime: fake }
+  # Its result is the square of n; it fails for 13.
+  square: { command: [sh, -c, 'echo $$(($$1 * $$1)) > "$$LONGSHORE_RESULT"; test "$$1" != 13', sh, "${params.n}"], params: { n: { type: integer, required: true } } }
+  # Ends when the file exists; its result is the parameter "value".
+  gate: { command: [sh, -c, 'while [ ! -e "$$1" ]; do sleep 0.01; done; echo "$$2" > "$$LONGSHORE_RESULT"', sh, "${params.file}", "${params.value}"], params: { file: { required: true }, value: { type: integer, default: 0 } } }
+  exists: { command: [test, -e, "${params.file}"], params: { file: { required: true } } }
+  step: { command: [sh, -c, 'exit $${CODE:-0}'] }
+  grouped: { runtime: fake, concurrency: { limit: 1, group: db } }
+  yearly: { runtime: fake, schedule: { id: main, cron: "0 2 1 1 *" }, tags: [report] }
 """
 
 
@@ -116,6 +126,8 @@ class Cluster:
 
     def close(self) -> None:
         atexit.unregister(self.close)
+        with suppress(longshore.LongshoreError, AssertionError):
+            self._end_jobs()
         # The worker stops what runs at its second signal.
         for name in ("worker", "worker", "server"):
             process = self._processes.get(name)
@@ -130,6 +142,16 @@ class Cluster:
         self._processes.clear()
         self.port.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end_jobs(self) -> None:
+        """Ends what a failed test has left running: a worker that is stopped leaves processes to its successor."""
+        if "worker" not in self._processes:
+            return
+        if "server" not in self._processes:
+            self.start_server()
+        client = self.client(retry_for=0)
+        client.cancel_many(state=["scheduled", "queued", "assigned", "running", "quarantined"])
+        until("no job runs", lambda: not any(worker["busy"] for worker in client.workers()))
 
     def _start(self, name: str, arguments: List[str]) -> None:
         with open(self.path(f"{name}.log"), "ab") as log:
@@ -154,6 +176,26 @@ class Cluster:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+
+class ClusterCase(unittest.TestCase):
+    """Tests that share a server and a worker."""
+
+    cluster: Cluster
+    client: longshore.Client
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.close)
+        cls.cluster.start_server()
+        cls.cluster.start_worker()
+        cls.client = cls.cluster.client()
+
+    def proxy(self) -> Proxy:
+        proxy = Proxy(self.cluster.port.number)
+        self.addCleanup(proxy.close)
+        return proxy
 
 
 class Proxy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import secrets
 import unittest
@@ -175,6 +176,62 @@ class Answers(unittest.TestCase):
             self.assertEqual((error.status, error.code, error.idempotency_key), (status, code, "mine"))
             self.assertEqual(error.retry_after, 10 if status == 429 else None)
             self.assertIn(str(status), str(error))
+
+    def test_each_kind_of_refusal_has_its_class(self) -> None:
+        kind = {"Content-Type": "application/problem+json"}
+        for status, code, expected in [
+            (400, "invalid_query", longshore.InvalidRequest), (401, "token_expired", longshore.Unauthorized),
+            (403, "out_of_scope", longshore.Forbidden), (404, "job_not_found", longshore.NotFound),
+            (409, "not_finished", longshore.Conflict), (410, "pruned", longshore.Gone), (410, "events_gone", longshore.EventsGone),
+            (413, "body_too_large", longshore.InvalidRequest), (422, "invalid_param", longshore.InvalidRequest),
+            (429, "queue_full", longshore.TooManyRequests), (500, "internal", longshore.ServerError),
+            (502, "", longshore.ServerError), (503, "store_unavailable", longshore.Unavailable),
+            (507, "storage_low", longshore.Unavailable), (302, "", ApiError),
+        ]:  # fmt: skip
+            client = self.answering((status, kind, json.dumps({"code": code, "hint": "h", "detail": "d"})))
+            with self.assertRaises(ApiError) as refused:
+                client.batch(1)
+            error = refused.exception
+            self.assertIs(type(error), expected)
+            self.assertEqual((error.status, error.code, error.hint, error.detail), (status, code, "h", "d"))
+
+    def test_a_wait_whose_connections_break_late_goes_on(self) -> None:
+        # Without a new limit for each, the pauses would double, and the limit would end at the sixth connection.
+        client = self.answering(*[None] * 12, (200, {}, '{"id":1,"state":"succeeded"}'), retry_for=2)
+        with mock.patch("longshore._http._STABLE_AFTER_S", 0):
+            self.assertEqual(client.wait(1)["state"], "succeeded")
+        client = self.answering(*[None] * 12, retry_for=0.2)
+        with self.assertRaises(ConnectionFailed):
+            client.wait(1)
+
+    def test_ends_in_quick_succession_are_read_in_one_request(self) -> None:
+        jobs = [{"id": 7 + at, "name": "a", "state": "succeeded", "ended_at": f"2026-01-01T00:00:0{at}.000Z", "result": at} for at in range(4)]
+        stream = ""
+        for job in jobs:
+            change = json.dumps({"id": f"1.{job['id']}.0", "kind": "job.ended", "job": job})
+            stream += f"event: change\nid: 1.{job['id']}.0\ndata: {change}\n\n"
+        batch = {"id": 7, "state": "running", "count": 4, "progress": 0.0}
+        client = self.answering(*((200, {}, body) for body in (stream, json.dumps(batch), "[]", json.dumps(jobs[0]), json.dumps(jobs[:0:-1]))))
+        with mock.patch("longshore._ends._QUICK_S", float("inf")):
+            self.assertEqual([job["result"] for job in client.as_completed(7)], [0, 3, 2, 1])
+        asked = [it.partition("?") for it, _ in self.script.seen]
+        paths = ["GET /api/events", "GET /api/batches/7", "GET /api/jobs", "GET /api/jobs/7", "GET /api/jobs"]
+        self.assertEqual([path for path, _, _ in asked], paths)
+        self.assertIn("ended_since=2026-01-01T00%3A00%3A01.000Z", asked[-1][2])
+
+    def test_an_error_between_two_requests_tells_what_was_done(self) -> None:
+        part = '{"dry_run":false,"matched":5,"done":4,"stopping":1,"refused":0,"next":"abc"}'
+        client = self.answering((200, {}, part), (503, {}, '{"code":"store_unavailable"}'))
+        with self.assertRaises(longshore.Unavailable) as refused:
+            client.cancel_many(name="a", label="b=c")
+        done = refused.exception.done_so_far
+        assert done is not None
+        self.assertEqual((done["matched"], done["done"], done["stopping"]), (5, 4, 1))
+        self.assertEqual([it for it, _ in self.script.seen], [f"POST /api/jobs/cancel?name=a&label=b%3Dc{more}" for more in ("", "&cursor=abc")])
+        client = self.answering((200, {}, part), (200, {}, part.replace(',"next":"abc"', "")), (200, {}, '{"id":7,"state":"running"}'))
+        self.assertEqual(client.cancel_batch(7)["state"], "running")
+        paths = ["POST /api/batches/7/cancel", "POST /api/batches/7/cancel?cursor=abc", "GET /api/batches/7"]
+        self.assertEqual([it for it, _ in self.script.seen], paths)
 
     def test_an_advice_to_come_later_than_the_limit_is_an_error_at_once(self) -> None:
         client = self.answering((503, {"Retry-After": "3600"}, ""))

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import unittest
 from datetime import datetime, timedelta, timezone
 from threading import Thread
 from typing import List
 
-import longshore
 from longshore import ApiError, Job, WaitTimeout
 
-from .cluster import Cluster, Proxy, until
+from .cluster import ClusterCase, until
 
 
-class Jobs(unittest.TestCase):
-    cluster: Cluster
-    client: longshore.Client
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.cluster = Cluster()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.cluster.start_server()
-        cls.cluster.start_worker()
-        cls.client = cls.cluster.client()
-
-    def proxy(self) -> Proxy:
-        proxy = Proxy(self.cluster.port.number)
-        self.addCleanup(proxy.close)
-        return proxy
-
+class Jobs(ClusterCase):
     def test_a_job_is_submitted_and_succeeds(self) -> None:
         job = self.client.submit("hello", labels={"team": "web"}, priority=5, wait=True)
         self.assertEqual((job["state"], job["exit_code"], job["priority"]), ("succeeded", 0, 5))
@@ -160,6 +142,15 @@ class Jobs(unittest.TestCase):
         batch = client.submit_many([{"name": "quick", "labels": {"answers": "lost"}}] * 2)
         self.assertEqual(len(list(self.client.jobs(label="answers=lost"))), 2)
         self.assertEqual(batch["count"], 2)
+
+    def test_a_job_that_waits_is_changed_and_explained(self) -> None:
+        job = self.client.submit("hello", delay="1h", workers=["w1"])
+        self.assertEqual(self.client.explain(job["id"])["reason"]["code"], "not_due")
+        changed = self.client.reschedule(job["id"], delay=7200, priority=7)
+        self.assertEqual((changed["state"], changed["priority"], changed["workers"]), ("scheduled", 7, ["w1"]))
+        self.assertGreater(changed["due_at"], job["due_at"])
+        self.assertEqual(self.client.release(job["id"])["state"], "scheduled")
+        self.client.cancel(job["id"])
 
     def test_a_unique_key_stands_for_one_job(self) -> None:
         first = self.client.submit("single", key="a")

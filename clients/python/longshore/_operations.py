@@ -1,0 +1,113 @@
+"""Calls for operators: workers, definitions, schedules, pauses; and the events of all of them."""
+
+from __future__ import annotations
+
+from typing import Generator, Iterator, List, Optional, Union, cast
+from urllib.parse import quote
+
+from ._base import Base
+from ._encode import duration, query
+from ._errors import LongshoreError
+from ._types import Definition, Duration, Event, Filter, Fire, Pause, Schedule, Worker
+
+WorkerRef = Union[int, str]  # The number of a worker, or its name.
+
+
+class Operations(Base):
+    """Workers, definitions, schedules, pauses, events. A `reason` is one line of at most 300 characters."""
+
+    def events(self, *, after: Optional[str] = None, follow: bool = True, **filters: Filter) -> Generator[Event, None, None]:
+        """Changes from this call on, or `after` an event. Filters: `kind`, `name`, `state`, `worker`, `batch`, `member_of`, `tail`.
+
+        After a broken connection it goes on with the next event. Raises `EventsGone` if that is impossible."""
+        return self._events(query(**filters, follow=None if follow else 0), after, follow)
+
+    def workers(self, *, all: bool = False) -> List[Worker]:
+        """The workers that are connected or have attempts; or all."""
+        return cast("List[Worker]", self._get("/api/workers", {"all": "1"} if all else {}))
+
+    def worker(self, worker: WorkerRef) -> Worker:
+        """One worker. Of several with a name it is the connected one, else the last."""
+        return cast(Worker, self._get(f"/api/workers/{self._number(worker):d}"))
+
+    def cordon(self, worker: WorkerRef, reason: Optional[str] = None) -> Worker:
+        """Gives a worker no new jobs."""
+        return cast(Worker, self._send("POST", f"/api/workers/{self._number(worker):d}/cordon", fields={"reason": reason}))
+
+    def uncordon(self, worker: WorkerRef) -> Worker:
+        """Gives a worker jobs again. That also takes back a drain that is not finished."""
+        return cast(Worker, self._send("POST", f"/api/workers/{self._number(worker):d}/uncordon"))
+
+    def drain(self, worker: WorkerRef, reason: Optional[str] = None, *, deadline: Optional[Duration] = None) -> Worker:
+        """Gives a worker no new jobs, and lets it leave when the others have ended; at the deadline they run again elsewhere."""
+        path, choice = f"/api/workers/{self._number(worker):d}/drain", query(deadline=duration(deadline))
+        return cast(Worker, self._send("POST", path, choice, {"reason": reason}))
+
+    def definitions(self, *, tag: Optional[str] = None) -> List[Definition]:
+        """The definitions of jobs.yaml, or those with a tag."""
+        return cast("List[Definition]", self._get("/api/definitions", query(tag=tag)))
+
+    def definition(self, name: str) -> Definition:
+        """One definition, with its `waiting` jobs by reason, `pauses`, `schedules`, `limits` and `last_ended` job."""
+        return cast(Definition, self._get(_of(name)))
+
+    def pause_definition(self, name: str, reason: Optional[str] = None, *, schedule: Optional[str] = None) -> bool:
+        """Holds back the jobs and schedules of a definition, or only one of its schedules. False if it was paused already."""
+        return self._pause(f"{_of(name)}/pause", reason, schedule=schedule)
+
+    def resume_definition(self, name: str, *, schedule: Optional[str] = None) -> bool:
+        """Ends a pause. False if there was none."""
+        return self._pause(f"{_of(name)}/resume", schedule=schedule)
+
+    def pause_group(self, group: str, reason: Optional[str] = None) -> bool:
+        """Holds back the definitions whose `concurrency` names this group. False if it was paused already."""
+        return self._pause("/api/pause", reason, group=group)
+
+    def resume_group(self, group: str) -> bool:
+        """Ends the pause of a group. False if there was none."""
+        return self._pause("/api/resume", group=group)
+
+    def pause_all(self, reason: Optional[str] = None) -> bool:
+        """Holds back all jobs and schedules of the server. False if it was paused already."""
+        return self._pause("/api/pause", reason)
+
+    def resume_all(self) -> bool:
+        """Ends the pause of the server; those of definitions, groups and schedules stay. False if there was none."""
+        return self._pause("/api/resume")
+
+    def pause_schedules(self, reason: Optional[str] = None) -> bool:
+        """Holds back all schedules, and no submitted jobs. False if they were paused already."""
+        return self._pause("/api/schedules/pause", reason)
+
+    def resume_schedules(self) -> bool:
+        """Ends the pause of all schedules; those of single ones stay. False if there was none."""
+        return self._pause("/api/schedules/resume")
+
+    def pauses(self) -> List[Pause]:
+        """What is paused: since when, by whom, and for which reason."""
+        return cast("List[Pause]", self._get("/api/pauses"))
+
+    def schedules(self, *, name: Optional[str] = None, next: Optional[int] = None, start: Filter = None) -> List[Schedule]:
+        """Schedules with their `next` slots, so many of each (1 to 100); those at or after `start`, or those that have not fired."""
+        return cast("List[Schedule]", self._get("/api/schedules", query(name=name, next=next, **{"from": start})))
+
+    def fires(
+        self, name: str, *, schedule: Optional[str] = None, since: Filter = None, until: Filter = None, page_size: int = 100
+    ) -> Iterator[Fire]:  # fmt: skip
+        """What became of the slots of a definition, newest first, read page by page."""
+        return self._pages(f"{_of(name)}/fires", query(schedule=schedule, since=since, until=until, limit=page_size))
+
+    def _pause(self, path: str, reason: Optional[str] = None, **choice: Optional[str]) -> bool:
+        return cast(bool, self._send("POST", path, query(**choice), {"reason": reason}))
+
+    def _number(self, worker: WorkerRef) -> int:
+        if isinstance(worker, int):
+            return worker
+        named = [it for it in self.workers(all=True) if it["name"] == worker]
+        if not named:
+            raise LongshoreError(f"there is no worker with the name {worker!r}; workers(all=True) lists them")
+        return max(named, key=lambda it: (it.get("connected", False), it["id"]))["id"]
+
+
+def _of(name: str) -> str:
+    return f"/api/definitions/{quote(name, safe='')}"

@@ -1,0 +1,77 @@
+"""Workers, definitions, pauses and schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from longshore import InvalidRequest, LongshoreError, NotFound
+
+from .cluster import ClusterCase, until
+
+
+class Operations(ClusterCase):
+    def test_a_worker_is_cordoned_and_drained_with_a_reason(self) -> None:
+        until("the worker is ready", lambda: [worker["state"] for worker in self.client.workers()] == ["ready"])
+        cordoned = self.client.cordon("w1", "disk swap")
+        self.assertEqual((cordoned["cordoned"], cordoned["cordon"]["reason"]), (True, "disk swap"))
+        job = self.client.submit("quick")
+        until("it waits for a worker", lambda: self.client.job(job["id"])["pending_reason"]["code"] == "cordoned")
+        number = cordoned["id"]
+        self.assertFalse(self.client.uncordon(number)["cordoned"])
+        self.assertEqual(self.client.wait(job["id"], 60)["state"], "succeeded")
+        running = self.client.submit("forever")
+        until("it runs", lambda: self.client.job(running["id"])["state"] == "running")
+        drained = self.client.drain("w1", "new kernel", deadline=3600)
+        self.assertEqual((drained["state"], drained["cordon"]["reason"]), ("draining", "new kernel"))
+        self.assertIn("drain_deadline", drained)
+        self.assertFalse(self.client.uncordon("w1")["cordoned"])
+        until("the drain is taken back", lambda: self.client.worker("w1")["state"] == "ready")
+        self.assertEqual(self.client.worker("w1")["name"], self.client.worker(number)["name"])
+        self.client.cancel(running["id"])
+        self.client.wait(running["id"], 60)
+        with self.assertRaisesRegex(LongshoreError, "no worker with the name 'w9'"):
+            self.client.cordon("w9")
+        with self.assertRaises(NotFound) as unknown:
+            self.client.drain(1_000_000)
+        self.assertEqual(unknown.exception.code, "unknown_worker")
+
+    def test_a_definition_is_shown_paused_and_resumed(self) -> None:
+        self.assertTrue(self.client.pause_definition("quick", "the database moves"))
+        self.assertFalse(self.client.pause_definition("quick"))
+        (pause,) = self.client.definition("quick")["pauses"]
+        self.assertEqual((pause["of"], pause["reason"]), ("definition", "the database moves"))
+        job = self.client.submit("quick")
+        self.assertEqual(job["pending_reason"]["code"], "paused")
+        self.assertEqual([pause["name"] for pause in self.client.pauses()], ["quick"])
+        self.assertTrue(self.client.resume_definition("quick"))
+        self.assertFalse(self.client.resume_definition("quick"))
+        self.assertEqual(self.client.wait(job["id"], 60)["state"], "succeeded")
+        self.assertEqual(self.client.definition("quick")["last_ended"]["id"], job["id"])
+        with self.assertRaises(NotFound):
+            self.client.definition("quack")
+        with self.assertRaises(InvalidRequest) as long:
+            self.client.pause_definition("quick", "x" * 301)
+        self.assertEqual(long.exception.code, "too_long")
+
+    def test_groups_schedules_and_the_server_are_paused(self) -> None:
+        self.assertTrue(self.client.pause_group("db", "backup"))
+        self.assertTrue(self.client.pause_schedules("holidays"))
+        self.assertTrue(self.client.pause_definition("yearly", schedule="main"))
+        self.assertTrue(self.client.pause_all("move"))
+        pauses = {(pause["of"], pause.get("name"), pause.get("schedule"), pause.get("reason")) for pause in self.client.pauses()}
+        expected = {("server", None, None, "move"), ("schedules", None, None, "holidays")}
+        self.assertEqual(pauses, expected | {("group", "db", None, "backup"), ("schedule", "yearly", "main", None)})
+        self.assertTrue(self.client.resume_all())
+        self.assertTrue(self.client.resume_schedules())
+        self.assertTrue(self.client.resume_group("db"))
+        self.assertTrue(self.client.resume_definition("yearly", schedule="main"))
+        self.assertEqual(self.client.pauses(), [])
+
+    def test_the_next_slots_of_a_schedule_are_shown(self) -> None:
+        self.assertEqual([it["name"] for it in self.client.definitions(tag="report")], ["yearly"])
+        (schedule,) = self.client.schedules(name="yearly", next=2, start=datetime(2040, 6, 1, tzinfo=timezone.utc))
+        self.assertEqual(schedule["next"], ["2041-01-01T02:00:00.000Z", "2042-01-01T02:00:00.000Z"])
+        self.assertEqual((schedule["id"], schedule["state"]), ("main", "active"))
+        self.assertEqual([*self.client.fires("yearly", schedule="main")], [])
+        with self.assertRaises(NotFound):
+            next(self.client.fires("nightly"))
