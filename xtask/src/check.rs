@@ -75,14 +75,16 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("tidy", async { tidy::run(root) }).await?;
     step::run("tests", tests(root, for_tests, browser, prometheus)).await?;
     traces::run(root, options.traces).await?;
-    // Killed programs are mostly waited for.
+    // They wait most of the time, so they run beside the steps that compute.
     let (faults, others) = tokio::join!(step::run_beside("faults", faults(root, for_tests)), async {
         python_worker::run(root, options.python).await?;
         openapi::run(root, options.openapi).await?;
         package_test::run(root, options.packages).await
     });
-    others?;
-    faults?;
+    match (faults, others) {
+        (Err(faults), Err(others)) => return Err(others.context(format!("besides, {faults:#}"))),
+        (faults, others) => faults.and(others)?,
+    }
     step::run("simulation", sim::for_a_change(root)).await?;
     let doc_tests = ["cargo", "test", "--workspace", "--doc", "--locked", "--quiet"];
     step::run("doc tests", step::program(root, &doc_tests)).await?;

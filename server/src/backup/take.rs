@@ -156,6 +156,10 @@ impl Drop for Draft {
 
 /// Removes a draft or a backup. The files that tell it to be one go last: if the process is ended meanwhile, the next backup removes the rest.
 fn remove(path: &Path) -> std::io::Result<()> {
+    if path.symlink_metadata()?.is_symlink() {
+        // The backup that it leads to is another one.
+        return fs::remove_file(path);
+    }
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if [MARKER, Manifest::NAME].iter().any(|name| entry.file_name() == *name) {
@@ -296,15 +300,16 @@ mod tests {
         fs::create_dir(place.draft()).unwrap();
         drop(Draft::begin(place.draft()).unwrap());
         assert!(!place.draft().exists());
-        // Something that cannot be removed: the file that tells what this is stays with it.
-        let logs = place.draft().join(LOGS);
-        fs::create_dir_all(&logs).unwrap();
-        fs::write(place.draft().join(MARKER), "").unwrap();
-        fs::write(place.draft().join(STORE), "").unwrap();
-        let in_the_way = directory_with(directory.path().join("mounted"), "x");
-        std::os::unix::fs::symlink(in_the_way, place.draft().join("link")).unwrap();
-        remove(&place.draft()).unwrap();
-        assert!(directory.path().join("mounted/text").exists(), "a link is removed, not followed");
+    }
+
+    #[test]
+    fn link_to_a_backup_is_replaced_and_what_it_leads_to_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let backup = directory_with(directory.path().join("monday"), "kept");
+        let link = directory.path().join("latest");
+        std::os::unix::fs::symlink(&backup, &link).unwrap();
+        remove(&link).unwrap();
+        assert_eq!((text_at(&backup).as_deref(), link.symlink_metadata().is_err()), (Some("kept"), true));
     }
 
     #[test]

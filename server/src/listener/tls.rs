@@ -47,7 +47,7 @@ pub struct Tls {
     provider: Arc<CryptoProvider>,
     current: CurrentConfig,
     versions: [Option<FileVersion>; 3],
-    /// Files that could not be used, and were told so.
+    /// The files of the last warning that they cannot be used.
     refused: Option<[Option<FileVersion>; 3]>,
     expiry: Option<CertificateExpiry>,
     /// Time of the next warning about the end of the certificate.

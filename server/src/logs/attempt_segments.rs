@@ -39,21 +39,22 @@ pub(super) struct SegmentPart {
 }
 
 pub(super) enum Records {
-    Active(Vec<RecordPosition>),
+    /// Of the segment that grows, or of one that was read through.
+    Listed(Vec<RecordPosition>),
     Sealed(IndexedRecords),
 }
 
 impl SegmentPart {
     pub(super) fn count(&self) -> usize {
         match &self.positions {
-            Records::Active(positions) => positions.len(),
+            Records::Listed(positions) => positions.len(),
             Records::Sealed(positions) => positions.count,
         }
     }
 
     pub(super) fn range(&self, range: std::ops::Range<usize>) -> io::Result<Vec<RecordPosition>> {
         match &self.positions {
-            Records::Active(positions) => {
+            Records::Listed(positions) => {
                 Ok(positions[range.start.min(positions.len())..range.end.min(positions.len())].to_vec())
             }
             Records::Sealed(positions) => positions.range(range),
@@ -62,7 +63,7 @@ impl SegmentPart {
 
     pub(super) fn first_behind(&self, streams: Streams, position: u64) -> io::Result<usize> {
         match &self.positions {
-            Records::Active(positions) => {
+            Records::Listed(positions) => {
                 Ok(positions.partition_point(|record| record.ends(streams) <= position))
             }
             Records::Sealed(positions) => positions.first_behind(streams, position),
@@ -107,17 +108,16 @@ impl AttemptSegments {
             .map(Option::unwrap_or_default)
     }
 
-    /// Likewise, also if an index cannot be read: the segment is read through instead. Output of one that cannot be read either counts as
-    /// missing.
+    /// Likewise, also if an index cannot be used. Output of a segment that cannot be read either counts as missing.
     pub(super) fn readable_lengths(self) -> OutputLengths {
         if let Some(last) = self.active.as_ref().and_then(|active| active.part.end().ok().flatten()) {
             return last;
         }
         let ends = self.sealed.iter().rev().map(|segment| {
-            let by_index = open(&self.directory, segment, self.attempt).and_then(end_of);
-            by_index.or_else(|_| end_by_scan(&self.directory, segment, self.attempt))
+            let part = open_or_scan(&self.directory, segment, self.attempt)?;
+            part.map_or(Ok(None), |part| part.end())
         });
-        let mut readable = ends.filter_map(|end| {
+        let mut readable = ends.filter_map(|end: Result<_, LogsError>| {
             end.unwrap_or_else(|error| {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
@@ -129,7 +129,7 @@ impl AttemptSegments {
         readable.next().unwrap_or_default()
     }
 
-    /// The place of the last sealed segment in which the attempt's output begins at this position or before it; 0 if there is none.
+    /// The index in `sealed` of the last segment in which the attempt's output begins at this position or before it; 0 if there is none.
     fn last_beginning_at(&self, streams: Streams, from: u64) -> Result<usize, LogsError> {
         let (mut low, mut high, mut found) = (0, self.sealed.len(), 0);
         while low < high {
@@ -172,32 +172,58 @@ impl SegmentPart {
 /// The attempt's records in a sealed segment; none if it has none there, or the segment was deleted.
 fn open(directory: &Path, sealed: &Sealed, attempt: AttemptKey) -> Result<Option<SegmentPart>, LogsError> {
     let (index, segment) = (index_path(directory, sealed.number), segment_path(directory, sealed.number));
-    let Some(file) = found(File::open(&index)).map_err(|error| failed("open", &index, error))? else {
-        return Ok(None);
-    };
-    let records = sealed.summary.find(file, attempt).map_err(|error| failed("read", &index, error))?;
-    let Some(records) = records else { return Ok(None) };
     let file = found(File::open(&segment)).map_err(|error| failed("open", &segment, error))?;
-    Ok(file.map(|file| SegmentPart {
+    let Some(file) = file else { return Ok(None) };
+    let records = File::open(&index).and_then(|index| sealed.summary.find(index, attempt));
+    let records = records.map_err(|error| failed("read", &index, error))?;
+    let part = |records| SegmentPart {
         segment: Arc::new(file),
         number: sealed.number,
         positions: Records::Sealed(records),
-    }))
+    };
+    Ok(records.map(part))
 }
 
-fn end_of(part: Option<SegmentPart>) -> Result<Option<OutputLengths>, LogsError> {
-    part.map_or(Ok(None), |part| part.end())
-}
-
-fn end_by_scan(
+/// Likewise; if the index cannot be used, the segment is read through, and its index is made again. For the writer only: two that make an index
+/// at once would spoil it.
+fn open_or_scan(
     directory: &Path,
     sealed: &Sealed,
     attempt: AttemptKey,
-) -> Result<Option<OutputLengths>, LogsError> {
-    let segment = segment_path(directory, sealed.number);
-    let found = File::open(&segment).and_then(|file| Scan::of(&file));
-    let records = found.map_err(|error| failed("read", &segment, error))?.all();
-    Ok(records.of(attempt).last().map(RecordPosition::after))
+) -> Result<Option<SegmentPart>, LogsError> {
+    open(directory, sealed, attempt).or_else(|_| {
+        let segment = segment_path(directory, sealed.number);
+        let file = found(File::open(&segment)).map_err(|error| failed("open", &segment, error))?;
+        file.map_or(Ok(None), |file| scan(file, directory, sealed, attempt))
+    })
+}
+
+fn scan(
+    segment: File,
+    directory: &Path,
+    sealed: &Sealed,
+    attempt: AttemptKey,
+) -> Result<Option<SegmentPart>, LogsError> {
+    let path = || segment_path(directory, sealed.number);
+    let contents = Scan::of(&segment).map_err(|error| failed("read", &path(), error))?.all();
+    if sealed.summary.is_of(&contents) {
+        let index = index_path(directory, sealed.number);
+        match contents.write(&index) {
+            Ok(()) => {
+                tracing::warn!(index = %index.display(), "an index was unusable and has been made again")
+            }
+            Err(error) => {
+                tracing::warn!(%error, index = %index.display(), "an index is unusable and cannot be made again")
+            }
+        }
+    }
+    let records = contents.of(attempt).to_vec();
+    let part = SegmentPart {
+        segment: Arc::new(segment),
+        number: sealed.number,
+        positions: Records::Listed(records),
+    };
+    Ok(Some(part).filter(|part| part.count() > 0))
 }
 
 /// Nothing if there is no such file.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 /// The logs cannot be opened, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
@@ -18,6 +20,15 @@ pub enum LogsError {
     /// The writer has ended: nothing is written any more.
     #[error("the log writer has stopped")]
     Stopped,
+}
+
+impl LogsError {
+    /// True if the same may succeed later: the process or the system has no file handle or no memory to spare.
+    pub(super) fn may_pass(&self) -> bool {
+        let Self::Io { source, .. } = self else { return false };
+        let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR].map(Errno::raw_os_error);
+        source.raw_os_error().is_some_and(|code| passing.contains(&code))
+    }
 }
 
 pub(super) fn failed(what: &str, path: &Path, source: io::Error) -> LogsError {

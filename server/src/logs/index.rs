@@ -142,6 +142,11 @@ impl IndexSummary {
         HEADER_BYTES as u64 + self.attempts as u64 * ATTEMPT_BYTES as u64
     }
 
+    /// True if the index of these records is as large as this one.
+    pub(super) fn is_of(&self, contents: &SegmentIndex) -> bool {
+        (self.attempts as usize, self.records as usize) == (contents.by_attempt.len(), contents.records)
+    }
+
     /// False if the segment certainly has no output of this job.
     pub(super) fn may_have(&self, job: JobId) -> bool {
         self.attempts > 0 && (self.lowest..=self.highest).contains(&job)

@@ -207,7 +207,9 @@ impl Logs {
     pub fn remove(&self, segment: u64) -> Result<(), LogsError> {
         // Readers keep their open files. Deleting takes a while, so it happens without the lock.
         let detached = self.shared.segments_mut().detach(segment);
-        detached.map_or(Ok(()), |detached| detached.delete())
+        let Some(detached) = detached else { return Ok(()) };
+        detached.delete_segment().inspect_err(|_| self.shared.segments_mut().attach(&detached))?;
+        detached.delete_index()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,6 +58,7 @@ impl SegmentSet {
         directory::make(&directory).map_err(|error| failed("make", &directory, error))?;
         let mut numbers = numbers(&directory).map_err(|error| failed("list", &directory, error))?;
         numbers.sort_unstable();
+        delete_lone_indexes(&directory, &numbers).map_err(|error| failed("list", &directory, error))?;
         let last = numbers.pop();
         let sealed: Result<Vec<Sealed>, LogsError> =
             numbers.into_iter().map(|number| find_sealed(&directory, number)).collect();
@@ -99,7 +99,7 @@ impl SegmentSet {
             part: SegmentPart {
                 segment: Arc::clone(&self.active.file),
                 number: self.active.number,
-                positions: Records::Active(active.to_vec()),
+                positions: Records::Listed(active.to_vec()),
             },
             first: *first,
         };
@@ -170,9 +170,15 @@ impl SegmentSet {
     /// Removes a sealed segment from the set; the caller deletes its files.
     pub(super) fn detach(&mut self, number: u64) -> Option<DetachedSegment> {
         let at = self.sealed.iter().position(|sealed| sealed.number == number)?;
-        self.sealed.remove(at);
+        let sealed = self.sealed.remove(at);
         let (segment, index) = (segment_path(&self.directory, number), index_path(&self.directory, number));
-        Some(DetachedSegment { segment, index })
+        Some(DetachedSegment { sealed, segment, index })
+    }
+
+    /// Takes back a segment whose file could not be deleted.
+    pub(super) fn attach(&mut self, detached: &DetachedSegment) {
+        let at = self.sealed.partition_point(|sealed| sealed.number < detached.sealed.number);
+        self.sealed.insert(at, detached.sealed);
     }
 }
 
@@ -189,28 +195,30 @@ pub(super) struct SealedIndex {
 }
 
 impl SealedIndex {
-    /// Jobs in the segment, the highest first, from one of them down; none if it was deleted.
+    /// Jobs in the segment, the highest first, from one of them down.
     pub(super) fn jobs(self, highest: JobId, count: usize) -> Result<Vec<JobId>, LogsError> {
-        let jobs = found(File::open(&self.path)).and_then(|file| match file {
-            Some(file) => self.summary.jobs(&file, highest, count),
-            None => Ok(Vec::new()),
-        });
+        let jobs = File::open(&self.path).and_then(|file| self.summary.jobs(&file, highest, count));
         jobs.map_err(|error| failed("read", &self.path, error))
     }
 }
 
 /// A segment that was removed from the set.
 pub(super) struct DetachedSegment {
+    sealed: Sealed,
     segment: PathBuf,
     index: PathBuf,
 }
 
 impl DetachedSegment {
-    /// The index goes first: it can be made again from its segment, and nothing would ever delete an index without one.
-    pub(super) fn delete(self) -> Result<(), LogsError> {
-        for path in [self.index, self.segment] {
-            found(fs::remove_file(&path)).map_err(|error| failed("delete", &path, error))?;
-        }
+    /// Deletes the segment itself, first: an index alone is nothing that anybody reads.
+    pub(super) fn delete_segment(&self) -> Result<(), LogsError> {
+        found(fs::remove_file(&self.segment)).map_err(|error| failed("delete", &self.segment, error))?;
+        Ok(())
+    }
+
+    /// Deletes its index. One that stays is deleted at the next start.
+    pub(super) fn delete_index(self) -> Result<(), LogsError> {
+        found(fs::remove_file(&self.index)).map_err(|error| failed("delete", &self.index, error))?;
         Ok(())
     }
 }
@@ -244,6 +252,7 @@ impl Active {
                 file = %path.display(), at = found.end, records_behind = found.behind.len(),
                 "a segment of output is damaged: the file is kept, and damaged output is shown as missing"
             );
+            sync_again(&active.file, found.bytes, limits).map_err(|error| failed("write", &path, error))?;
             let (bytes, kept) = (found.bytes, accepted_records(directory, found, sealed, unsynced)?);
             sealed.push(seal(directory, number, bytes, &kept)?);
             return Self::open_or_create(directory, number + 1);
@@ -252,24 +261,27 @@ impl Active {
             tracing::info!(file = %path.display(), bytes = found.bytes - found.end, "cut off a half-written record; its worker sends it again");
             active.file.set_len(found.end).map_err(|error| failed("cut", &path, error))?;
         }
-        let unsynced_from = found.end.saturating_sub(limits.unsynced_bytes());
-        write_again(&active.file, unsynced_from..found.end).map_err(|error| failed("write", &path, error))?;
+        sync_again(&active.file, found.end, limits).map_err(|error| failed("write", &path, error))?;
         (active.contents, active.bytes) = (found.contents, found.end);
         Ok(active)
     }
 }
 
-/// Writes these bytes of a file as they are, and syncs them. A server whose sync failed has ended itself; the system may show what it wrote,
-/// keep it in memory only, and say that there is nothing to sync.
-fn write_again(file: &File, mut range: Range<u64>) -> io::Result<()> {
+/// Writes the end of a segment once more, as it is, and syncs it. A server whose sync failed has ended itself; the system may show what it
+/// wrote, keep it in memory only, and say that there is nothing to sync.
+fn sync_again(file: &File, end: u64, limits: &Limits) -> io::Result<()> {
+    let mut at = end.saturating_sub(limits.unsynced_bytes());
     let mut piece = vec![0; 1 << 20];
-    while !range.is_empty() {
-        let length =
-            usize::try_from(range.end - range.start).map_or(piece.len(), |left| left.min(piece.len()));
+    while at < end {
+        let length = usize::try_from(end - at).map_or(piece.len(), |left| left.min(piece.len()));
         let piece = &mut piece[..length];
-        file.read_exact_at(piece, range.start)?;
-        file.write_all_at(piece, range.start)?;
-        range.start += length as u64;
+        file.read_exact_at(piece, at)?;
+        match file.write_all_at(piece, at) {
+            // Some file systems need room for that. What is here is as safe as it was.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            written => written?,
+        }
+        at += length as u64;
     }
     file.sync_data()
 }
@@ -329,6 +341,19 @@ fn seal(directory: &Path, number: u64, bytes: u64, contents: &SegmentIndex) -> R
     contents.write(&path).map_err(|error| failed("write", &path, error))?;
     let unreadable = || failed("read", &path, io::ErrorKind::InvalidData.into());
     Ok(Sealed { number, bytes, summary: IndexSummary::read(&path, bytes).ok_or_else(unreadable)? })
+}
+
+/// Deletes indexes whose segments have gone.
+fn delete_lone_indexes(directory: &Path, numbers: &[u64]) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_index = path.extension().is_some_and(|extension| extension == "idx");
+        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+        if is_index && number.is_some_and(|number| numbers.binary_search(&number).is_err()) {
+            found(fs::remove_file(&path))?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {

@@ -209,22 +209,21 @@ impl Writer<'_> {
     }
 }
 
-/// How far the stored output of an attempt has come. A system without free file handles gets some time.
+/// How far the stored output of an attempt has come. A system without free file handles is waited for, as a full disk is.
 fn look_up(shared: &Shared, attempt: AttemptKey) -> OutputLengths {
-    let segments = || shared.segments().last(attempt);
-    for pause in LOOK_UP_PAUSES {
+    let mut pause = RETRY_FIRST;
+    loop {
+        let segments = || shared.segments().last(attempt);
         match segments().lengths() {
             Ok(lengths) => return lengths,
-            Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the output of an attempt cannot be looked up; trying again"
-                );
+            Err(error) if error.may_pass() => {
+                tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");
                 std::thread::sleep(pause);
+                pause = (pause * 2).min(RETRY_MAX);
             }
+            Err(_) => return segments().readable_lengths(),
         }
     }
-    segments().readable_lengths()
 }
 
 /// Ends the process: what the disk holds is unknown, and another sync could succeed although it lost something. The next start reads
@@ -261,10 +260,6 @@ const LENGTHS_MAX: usize = 100_000;
 /// The first wait after a failed write; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-
-/// All output waits meanwhile.
-const LOOK_UP_PAUSES: [Duration; 3] =
-    [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 
 /// Requests in one sync: each session has one on its way.
 const BATCH_MAX: usize = 4_096;

@@ -33,19 +33,36 @@ async fn a_page_opens_no_segment_before_its_position() {
 }
 
 #[tokio::test]
-async fn output_goes_on_beside_and_behind_segments_that_cannot_be_read() {
+async fn an_index_that_cannot_be_used_is_made_again_when_output_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let logs = open(&place).await;
-    let unreadable: Vec<(PathBuf, PathBuf)> =
-        files(place.path(), "idx").into_iter().map(|file| (make_unreadable(&file), file)).collect();
+    let indexes = files(place.path(), "idx");
+    for index in &indexes {
+        fs::remove_file(index).unwrap();
+    }
+    logs.read(token(1).into(), OUT, 0, 100).unwrap_err();
+    logs.jobs(logs.segments()[0].number, JobId(u64::MAX), 10).unwrap_err();
     let marks = logs.append(vec![out(3, 0, "z"), out(1, 2_000, "more"), out(3, 1, "z")]).await.unwrap();
     assert_eq!(marks.iter().map(|mark| mark.offset).collect::<Vec<_>>(), [2, 2_004]);
     assert_eq!(text(&logs, 3, OUT), "zz");
-    for (moved, file) in unreadable {
-        fs::remove_dir(&file).unwrap();
-        fs::rename(moved, file).unwrap();
-    }
+    assert_eq!(text_from(&logs, 1, OUT, 2_000), "more");
+    assert_eq!(files(place.path(), "idx"), indexes[indexes.len() - 1..], "only the last one was needed");
+    drop(logs);
+    let logs = Logs::open(place.path(), SMALL).unwrap();
     assert_eq!(text(&logs, 1, OUT), format!("{}more", "x".repeat(2_000)));
+}
+
+#[tokio::test]
+async fn output_behind_a_segment_that_cannot_be_read_has_its_place() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = open(&place).await;
+    for extension in ["idx", "seg"] {
+        let sealed = files(place.path(), extension).into_iter().take(logs.segments().len());
+        sealed.for_each(|file| drop(make_unreadable(&file)));
+    }
+    let marks = logs.append(vec![out(1, 2_000, "more")]).await.unwrap();
+    assert_eq!(marks[0].offset, 2_004);
+    assert_eq!(text_from(&logs, 1, OUT, 2_000), "more");
 }
 
 #[tokio::test]
@@ -53,13 +70,29 @@ async fn a_segment_whose_files_are_gone_is_a_gap_and_can_be_removed() {
     let place = tempfile::tempdir().unwrap();
     let logs = open(&place).await;
     let first = logs.segments()[0].number;
-    for extension in ["idx", "seg"] {
-        fs::remove_file(&files(place.path(), extension)[0]).unwrap();
-    }
+    fs::remove_file(&files(place.path(), "seg")[0]).unwrap();
     assert!(text(&logs, 1, OUT).starts_with("____"));
-    assert_eq!(logs.jobs(first, JobId(u64::MAX), 10).unwrap(), []);
     logs.remove(first).unwrap();
     assert!(logs.segments().iter().all(|segment| segment.number != first));
+}
+
+#[tokio::test]
+async fn a_segment_that_cannot_be_deleted_stays_in_the_set() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = open(&place).await;
+    let before = logs.segments();
+    let moved = make_unreadable(&files(place.path(), "seg")[1]);
+    logs.remove(before[1].number).unwrap_err();
+    assert_eq!(logs.segments(), before);
+    let file = files(place.path(), "seg")[1].clone();
+    fs::remove_dir(&file).unwrap();
+    fs::rename(moved, &file).unwrap();
+    logs.remove(before[1].number).unwrap();
+    // Its index stays if the process ends just here.
+    fs::write(file.with_extension("idx"), "").unwrap();
+    drop(logs);
+    drop(Logs::open(place.path(), SMALL).unwrap());
+    assert!(!file.with_extension("idx").exists());
 }
 
 #[tokio::test]

@@ -139,7 +139,6 @@ macro_rules! conforms {
             a_hook_is_kept_as_long_as_one_of_its_jobs,
             a_removed_schedule_is_forgotten_with_the_last_row_of_its_ledger,
             the_ledger_goes_by_age_and_keeps_rows_of_kept_jobs,
-            what_a_live_job_waited_for_stays_until_that_one_has_ended,
             of_very_many_late_reports_the_first_and_the_last_are_kept,
         }
     };

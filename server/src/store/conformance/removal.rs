@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use protocol::container::Overrides;
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Timestamp, WorkerId};
-use scheduler::batches::{BatchOptions, NewBatch};
-use scheduler::dependencies::{DependencyRow, PredecessorId, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
@@ -212,44 +210,6 @@ pub(in crate::store) fn lists_go_on_where_jobs_were_removed(backend: &mut dyn Ba
         1
     );
     assert_eq!(harness.list(JobFilter { before: Some(JobId(9_001)), ..JobFilter::default() }), [5_000]);
-}
-
-pub(in crate::store) fn what_a_live_job_waited_for_stays_until_that_one_has_ended(backend: &mut dyn Backend) {
-    const HOUR: i64 = 3_600_000;
-    let mut harness = Harness::new(backend);
-    let member = |number| Change::Added(AddedJob { batch: Some(JobId(3)), ..job(number) });
-    let batch =
-        NewBatch { first: JobId(3), count: 2, created_at: Timestamp(1), options: BatchOptions::default() };
-    let waits = |on| DependencyRow { job: JobId(5), on, requires: RequiredEnd::Any, ended: None };
-    let (on_job, on_batch) = (waits(PredecessorId::Job(JobId(1))), waits(PredecessorId::Batch(JobId(3))));
-    let decided = |waits| Change::Dependency(DependencyRow { ended: Some(State::Succeeded), ..waits });
-    harness.commit(vec![added(1), added(2), Change::BatchAdded(batch), member(3), member(4), added(5)]);
-    harness.commit(vec![Change::Dependency(on_job), Change::Dependency(on_batch)]);
-    harness.commit(vec![
-        ended_at(1, State::Succeeded, 10),
-        decided(on_job),
-        ended_at(2, State::Succeeded, 20),
-        ended_at(3, State::Succeeded, 30),
-        ended_at(4, State::Succeeded, 40),
-        Change::BatchEnded {
-            first: JobId(3),
-            count: 2,
-            failed: 0,
-            state: State::Succeeded,
-            at: Timestamp(40),
-        },
-        decided(on_batch),
-    ]);
-    let before = |ended_since| RetentionCutoffs { ended_since: Timestamp(ended_since), ..KEEP };
-    assert_eq!(harness.remove_all(before(1_000)), 1, "nothing waited for 2");
-    assert_eq!(harness.remove_all(RetentionCutoffs { ended_max: 0, ..before(1_000) }), 0);
-    assert_eq!(harness.list(JobFilter::default()), [5, 4, 3, 1]);
-    harness.restart();
-    harness.commit(vec![ended_at(5, State::Succeeded, 2 * HOUR)]);
-    assert_eq!(harness.remove_all(before(1_000 + HOUR)), 0, "it is looked at again after an hour");
-    assert_eq!(harness.remove_all(before(1_001 + HOUR)), 3);
-    assert_eq!(harness.list(JobFilter::default()), [5]);
-    assert_eq!(harness.remove_all(before(2 * HOUR + 1)), 1);
 }
 
 pub(in crate::store) fn of_very_many_late_reports_the_first_and_the_last_are_kept(backend: &mut dyn Backend) {

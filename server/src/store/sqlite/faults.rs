@@ -10,18 +10,26 @@ use crate::store::{CommitError, LoadError, ReadError};
 /// Maps the error of a transaction that has been rolled back.
 pub(super) fn of_commit(error: Error) -> CommitError {
     match error.sqlite_error_code() {
-        Some(
-            ErrorCode::DiskFull
-            | ErrorCode::DatabaseBusy
-            | ErrorCode::DatabaseLocked
-            | ErrorCode::OutOfMemory,
-        ) => CommitError::Unavailable(Box::new(error)),
+        _ if may_pass(&error) => CommitError::Unavailable(Box::new(error)),
         Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
             CommitError::Refused(error.to_string())
         }
         // Everything else speaks of a disk, a file or a program that cannot be trusted with another try.
         _ => CommitError::Fatal(Box::new(error)),
     }
+}
+
+/// True if the same may succeed later.
+pub(super) fn may_pass(error: &Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::OutOfMemory
+        )
+    )
 }
 
 /// True if a group could not be written because the disk is full.

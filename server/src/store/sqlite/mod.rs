@@ -87,7 +87,7 @@ pub fn open(directory: &Arc<DataDirectory>) -> Result<(SqliteStore, SqliteArchiv
     let mut connection = Connection::open(&file).map_err(failed)?;
     upgrade::migrate_with_copy(&mut connection, &file)?;
     set_up_writer(&connection).map_err(failed)?;
-    upkeep::move_log(&connection);
+    upkeep::move_log(&connection).map_err(failed)?;
     let archive = SqliteArchive::open(&file, Arc::clone(directory))?;
     let checkpointer = Checkpointer::start(&file, archive.file())?;
     let log = wal::WalKeeper::new(checkpointer, archive.pool());

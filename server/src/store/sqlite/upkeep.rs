@@ -51,7 +51,13 @@ impl Upkeep {
     /// The disk failed.
     pub(super) fn manage_space(&mut self, connection: &Connection) -> Result<(), CommitError> {
         self.reserve.renew();
-        tolerate(shrink(connection).map_err(faults::of_commit))
+        match shrink(connection).map_err(faults::of_commit) {
+            Err(CommitError::Unavailable(error)) => {
+                tracing::warn!(%error, "cannot give free pages of the store back");
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Nothing waits to be committed.
@@ -101,11 +107,21 @@ fn tolerate(moved: Result<(), CommitError>) -> Result<(), CommitError> {
 
 /// Moves into the file what another process left in the log. If its last sync failed, the system may show commits that are not on the disk and
 /// say that nothing is left to sync: pages that are written again are synced again.
-pub(super) fn move_log(connection: &Connection) {
+///
+/// # Errors
+/// The disk failed. A full disk and a reader in the way are no errors: the log is moved later.
+pub(super) fn move_log(connection: &Connection) -> rusqlite::Result<()> {
     match wal::restart_wal(connection, "TRUNCATE", BUSY_TIMEOUT) {
-        Ok(true) => {}
-        Ok(false) => tracing::warn!("somebody else reads the store: its log is moved into it later"),
-        Err(error) => tracing::warn!(%error, "cannot move the log into the store"),
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            tracing::warn!("somebody else reads the store: its log is moved into it later");
+            Ok(())
+        }
+        Err(error) if faults::may_pass(&error) => {
+            tracing::warn!(%error, "cannot move the log into the store; trying again later");
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -89,7 +89,6 @@ fn what_is_due_is_found_by_index() {
     let shell = place.sql();
     for sql in [
         "SELECT block, oldest_end FROM blocks WHERE oldest_end IS NOT NULL ORDER BY oldest_end LIMIT 1",
-        "SELECT block FROM blocks WHERE held_at_cutoff < 1 LIMIT 1",
         "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < 1 ORDER BY at LIMIT 2)",
         "DELETE FROM notes WHERE id IN (SELECT id FROM notes WHERE kind = 2 AND at < 1 ORDER BY at LIMIT 2)",
         "DELETE FROM seen WHERE block = 1",

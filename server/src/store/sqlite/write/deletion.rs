@@ -3,7 +3,7 @@
 //! A parent and its members are one unit: the members are deleted with their parent, wherever their rows are, and never before it. Until
 //! then a retry of a member finds what its parent was given, and no worker gets a second member.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use protocol::JobId;
 use rusqlite::{Connection, params};
@@ -157,11 +157,6 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
     Ok(())
 }
 
-/// The ended jobs of a block that a live job waited for.
-pub(super) fn ended_predecessors(connection: &Connection, block: i64) -> rusqlite::Result<BTreeSet<i64>> {
-    Ok(jobs_of(connection, block, ENDED_PREDECESSORS)?.into_iter().collect())
-}
-
 /// The jobs of a block that a query finds between its two parameters.
 pub(super) fn jobs_of(connection: &Connection, block: i64, query: &str) -> rusqlite::Result<Vec<i64>> {
     connection
@@ -169,21 +164,6 @@ pub(super) fn jobs_of(connection: &Connection, block: i64, query: &str) -> rusql
         .query_map((block << BLOCK_SHIFT, last_of(block)), |row| row.get(0))?
         .collect()
 }
-
-/// Ended jobs that a live job waited for, itself or as members of a batch, and parents of such members.
-pub(super) const ENDED_PREDECESSORS: &str = "SELECT e.id
-        FROM dependencies d CROSS JOIN jobs j ON j.id = d.job CROSS JOIN ended e ON e.id = d.predecessor
-        WHERE d.predecessor BETWEEN ?1 AND ?2
-    UNION SELECT e.id FROM dependencies d CROSS JOIN jobs j ON j.id = d.job CROSS JOIN batches b ON b.id = -d.predecessor
-        CROSS JOIN ended e ON e.batch = b.id
-        WHERE d.predecessor BETWEEN -?2 AND -1 AND b.id + b.count > ?1
-        AND e.id BETWEEN max(?1, b.id) AND min(?2, b.id + b.count - 1)
-    UNION SELECT e.id FROM members m CROSS JOIN dependencies d ON d.predecessor = m.job CROSS JOIN jobs j ON j.id = d.job
-        CROSS JOIN ended e ON e.id = m.parent
-        WHERE m.parent BETWEEN ?1 AND ?2";
-
-/// After this time a block with held jobs is looked at again.
-pub(super) const HELD_AGAIN_MS: i64 = 3_600_000;
 
 const PARENTS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
 

@@ -2,9 +2,6 @@
 //!
 //! There is no index over the ends of jobs; each block tells the earliest end in it. So what is due is found by that, and within the
 //! block by looking at its rows, 4,096 at most. Blocks in which nothing is left go too.
-//!
-//! Ended jobs that a live job waited for stay: it is given their results once it starts. Their block is looked at again once everything is
-//! an hour older, which spares the end of a job a look at whatever it waited for.
 
 use protocol::Epoch;
 use rusqlite::{Connection, OptionalExtension};
@@ -70,8 +67,19 @@ fn jobs(
     counters: &InstallationCounters,
     cutoffs: &RetentionCutoffs,
 ) -> Result<(usize, bool), Failure> {
+    let Some((block, earliest)) = connection
+        .prepare_cached(
+            "SELECT block, oldest_end FROM blocks WHERE oldest_end IS NOT NULL ORDER BY oldest_end LIMIT 1",
+        )?
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+        .optional()?
+    else {
+        return Ok((0, false));
+    };
     let surplus = u64::try_from(counters.ended).unwrap_or(0).saturating_sub(cutoffs.ended_max);
-    let Some(block) = due_block(connection, cutoffs, surplus > 0)? else { return Ok((0, false)) };
+    if surplus == 0 && earliest >= cutoffs.ended_since.0 {
+        return Ok((0, false));
+    }
     let surplus = usize::try_from(surplus).unwrap_or(usize::MAX);
     let candidates = candidates(connection, block, cutoffs.rows_max.saturating_add(1))?;
     let (mut count, mut jobs, mut rows) = (0, 0, 0_usize);
@@ -91,51 +99,26 @@ fn jobs(
     let (doomed, rest) = candidates.jobs.split_at(count);
     let jobs = candidates.delete(connection, cache, counters, block, doomed)?;
     let next = rest.first().map(|job| job.ended_at);
-    let held = deletion::ended_predecessors(connection, block)?;
-    let held_at_cutoff = (!held.is_empty()).then_some(cutoffs.ended_since.0);
     cache.ends.remove(&block);
     connection
-        .prepare_cached("UPDATE blocks SET oldest_end = ?2, held_at_cutoff = ?3 WHERE block = ?1")?
-        .execute((block, next, held_at_cutoff))?;
-    if next.is_none() && held.is_empty() {
+        .prepare_cached("UPDATE blocks SET oldest_end = ?2 WHERE block = ?1")?
+        .execute((block, next))?;
+    if next.is_none() {
         deletion::forget_if_empty(connection, cache, counters, block)?;
     }
     Ok((jobs, true))
 }
 
-/// The block with the earliest end if a job in it is due, else one that was left with held jobs an hour ago.
-fn due_block(
-    connection: &Connection,
-    cutoffs: &RetentionCutoffs,
-    has_surplus: bool,
-) -> rusqlite::Result<Option<i64>> {
-    let earliest: Option<(i64, i64)> = connection
-        .prepare_cached(
-            "SELECT block, oldest_end FROM blocks WHERE oldest_end IS NOT NULL ORDER BY oldest_end LIMIT 1",
-        )?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    match earliest {
-        Some((block, end)) if has_surplus || end < cutoffs.ended_since.0 => Ok(Some(block)),
-        _ => connection
-            .prepare_cached("SELECT block FROM blocks WHERE held_at_cutoff < ?1 LIMIT 1")?
-            .query_row([cutoffs.ended_since.0.saturating_sub(deletion::HELD_AGAIN_MS)], |row| row.get(0))
-            .optional(),
-    }
-}
-
-/// The ended jobs of a block, those that ended longest ago first, without those that keep a unique key, that a live job waited for, and
-/// members of parents that are kept.
+/// The ended jobs of a block, those that ended longest ago first, without those that keep a unique key and members of parents that are
+/// kept.
 fn candidates(connection: &Connection, block: i64, limit: usize) -> rusqlite::Result<Candidates> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let sql = format!(
         "SELECT {} FROM ended WHERE id BETWEEN ?1 AND ?2
          AND id NOT IN (SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2)
-         AND id NOT IN ({})
          AND id NOT IN (SELECT m.job FROM members m JOIN parents p ON p.job = m.parent WHERE m.job BETWEEN ?1 AND ?2)
          ORDER BY ended_at, id LIMIT ?3",
-        Candidate::COLUMNS,
-        deletion::ENDED_PREDECESSORS
+        Candidate::COLUMNS
     );
     let jobs = connection
         .prepare_cached(&sql)?

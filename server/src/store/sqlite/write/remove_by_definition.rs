@@ -120,9 +120,7 @@ impl EndGroup {
                 "SELECT block FROM definition_ends INDEXED BY definition_ends_held
                  WHERE name = ?1 AND is_bad BETWEEN ?2 AND ?3 AND held > 0 AND looked_at < ?4 LIMIT 1",
             )?
-            .query_row((self.name, self.is_bad.0, self.is_bad.1, now.0 - deletion::HELD_AGAIN_MS), |row| {
-                row.get(0)
-            })
+            .query_row((self.name, self.is_bad.0, self.is_bad.1, now.0 - HELD_AGAIN_MS), |row| row.get(0))
             .optional()?;
         let Some(block) = held else { return Ok(None) };
         let surplus = self.surplus(connection, block)?.in_block;
@@ -212,15 +210,14 @@ impl Step<'_> {
         self.visits += 1;
         let block = visit.block;
         let candidates = ends.candidates(connection, block)?;
-        let mut held = deletion::ended_predecessors(connection, block)?;
-        held.extend(deletion::jobs_of(connection, block, HELD)?);
+        let held = deletion::jobs_of(connection, block, HELD)?;
         let mut doomed: Vec<Candidate> = Vec::new();
         let mut left = [BlockRow::default(); 2];
         let mut is_over = false;
         let mut has_room = true;
         for (before, job) in (0_i64..).zip(&candidates.jobs) {
             let row = &mut left[usize::from(definition_ends::is_bad(job.state))];
-            if held.contains(&job.job) {
+            if held.binary_search(&job.job).is_ok() {
                 // Those that ended later are counted once this block is looked at again.
                 row.held += i64::from(row.oldest_end.is_none());
                 continue;
@@ -285,11 +282,38 @@ impl BlockRow {
     }
 }
 
-/// Ended jobs of a block that keep a unique key, or are members of a batch that has not ended.
+/// The ended jobs of a block that something refers to: they keep a unique key, are members of a batch that has not ended, or a job that has
+/// not ended waited for them or for their batch. The `+` keeps SQLite from making an index over all ended jobs for one query.
 const HELD: &str = "SELECT job FROM unique_keys WHERE job BETWEEN ?1 AND ?2
-    UNION SELECT e.id FROM batches b CROSS JOIN ended e ON e.batch = b.id
+    UNION SELECT e.id FROM batches b CROSS JOIN ended e ON +e.batch = b.id
         WHERE b.ended_at IS NULL AND b.id <= ?2 AND b.id + b.count > ?1
-        AND e.id BETWEEN max(?1, b.id) AND min(?2, b.id + b.count - 1)";
+        AND e.id BETWEEN max(?1, b.id) AND min(?2, b.id + b.count - 1)
+    UNION SELECT d.predecessor FROM dependencies d CROSS JOIN jobs j ON j.id = d.job WHERE d.predecessor BETWEEN ?1 AND ?2
+    UNION SELECT e.id FROM (
+            SELECT DISTINCT -d.predecessor AS batch FROM dependencies d CROSS JOIN jobs j ON j.id = d.job
+            WHERE d.predecessor BETWEEN -?2 AND -1
+        ) w CROSS JOIN batches b ON b.id = w.batch CROSS JOIN ended e ON +e.batch = b.id
+        WHERE b.id + b.count > ?1 AND e.id BETWEEN max(?1, b.id) AND min(?2, b.id + b.count - 1)
+    UNION SELECT m.parent FROM members m CROSS JOIN dependencies d ON d.predecessor = m.job CROSS JOIN jobs j ON j.id = d.job
+        WHERE m.parent BETWEEN ?1 AND ?2
+    ORDER BY 1";
 
 /// Blocks that one step looks at: each costs up to two milliseconds.
 const VISITS_MAX: usize = 8;
+/// After this time a block with held jobs is looked at again.
+const HELD_AGAIN_MS: i64 = 3_600_000;
+
+#[cfg(test)]
+mod tests {
+    use super::HELD;
+    use crate::store::sqlite::temporary;
+
+    #[test]
+    fn no_index_is_made_to_find_held_jobs() {
+        let (store, _archive) = temporary();
+        let mut statement = store.connection.prepare(&format!("EXPLAIN QUERY PLAN {HELD}")).unwrap();
+        let steps = statement.query_map((0, 4_095), |row| row.get::<_, String>(3)).unwrap();
+        let plan = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
+        assert!(!plan.contains("AUTOMATIC") && !plan.contains("SCAN e"), "{plan}");
+    }
+}
