@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 
 use super::index::IndexSummary;
-use super::record::Kind;
 use super::scan::Scan;
 use super::segments;
 
@@ -81,7 +80,7 @@ pub fn output_totals(directory: &Path) -> io::Result<OutputTotals> {
     let (mut attempts, mut bytes) = (HashSet::new(), 0);
     for number in numbers {
         let contents = Scan::of(&File::open(segments::segment_path(directory, number))?)?.whole();
-        for (attempt, position) in contents.all().filter(|(_, position)| position.code.kind != Kind::Gap) {
+        for (attempt, position) in contents.all().filter(|(_, position)| !position.code.kind.is_missing()) {
             attempts.insert(attempt);
             bytes += u64::from(position.payload);
         }

@@ -12,6 +12,7 @@ use super::error::{LogsError, failed};
 use super::index::{IndexSummary, IndexedRecords, SegmentIndex};
 use super::limits::Unsynced;
 use super::output::{AttemptKey, Streams};
+pub(super) use super::paths::{index_path, numbers, segment_path};
 use super::record::RecordPosition;
 use super::scan::Scan;
 use super::segment_writer::SegmentWriter;
@@ -114,10 +115,15 @@ impl SegmentSet {
 
     /// How much of an attempt's output is here.
     pub(super) fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
-        if let Some(last) = self.active.contents.of(attempt).last() {
-            return Ok(last.after());
+        Ok(self.last(attempt)?.as_ref().map(RecordPosition::after).unwrap_or_default())
+    }
+
+    /// The last record of an attempt.
+    pub(super) fn last(&self, attempt: AttemptKey) -> Result<Option<RecordPosition>, LogsError> {
+        match self.active.contents.of(attempt).last() {
+            Some(last) => Ok(Some(*last)),
+            None => last_in(&self.directory, &self.sealed, attempt),
         }
-        lengths_in(&self.directory, &self.sealed, attempt)
     }
 
     /// An attempt's records that end behind this position, the oldest first. Of the active segment only the first so many are copied.
@@ -310,7 +316,9 @@ fn accepted_records(
     for (attempt, position) in std::mem::take(&mut found.behind) {
         let stood = match found.contents.of(attempt).last() {
             Some(last) => last.after(),
-            None => lengths_in(directory, sealed, attempt)?,
+            None => {
+                last_in(directory, sealed, attempt)?.as_ref().map(RecordPosition::after).unwrap_or_default()
+            }
         };
         if position.before == stood {
             found.contents.add(attempt, position);
@@ -319,15 +327,19 @@ fn accepted_records(
     Ok(found.contents)
 }
 
-fn lengths_in(directory: &Path, sealed: &[Sealed], attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
+fn last_in(
+    directory: &Path,
+    sealed: &[Sealed],
+    attempt: AttemptKey,
+) -> Result<Option<RecordPosition>, LogsError> {
     for sealed in sealed.iter().rev() {
         if let Some(part) = sealed_part(directory, sealed, attempt)? {
             let last = part.range(part.count().saturating_sub(1)..part.count());
             let last = last.map_err(|error| failed("read", &index_path(directory, sealed.number), error))?;
-            return Ok(last.first().map(RecordPosition::after).unwrap_or_default());
+            return Ok(last.first().copied());
         }
     }
-    Ok(OutputLengths::default())
+    Ok(None)
 }
 
 fn sealed_part(
@@ -371,25 +383,6 @@ fn seal(directory: &Path, number: u64, bytes: u64, contents: &SegmentIndex) -> R
     contents.write(&path).map_err(|error| failed("write", &path, error))?;
     let unreadable = || failed("read", &path, io::ErrorKind::InvalidData.into());
     Ok(Sealed { number, bytes, summary: IndexSummary::read(&path, bytes).ok_or_else(unreadable)? })
-}
-
-pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = PathBuf::from(entry?.file_name());
-        if path.extension().is_some_and(|extension| extension == "seg") {
-            numbers.extend(path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
-        }
-    }
-    Ok(numbers)
-}
-
-pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:010}.seg"))
-}
-
-pub(super) fn index_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:010}.idx"))
 }
 
 /// A reader of the growing segment is told this many records at once: it reads a page at a time, and copies them under a lock.

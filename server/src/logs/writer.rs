@@ -11,19 +11,29 @@ use std::time::{Duration, Instant};
 
 use protocol::Timestamp;
 use protocol::order::OutputMark;
-use protocol::report::{Chunk, OutputLengths};
+use protocol::report::Chunk;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::{self, Marks};
 use super::error::LogsError;
 use super::limits::{Limits, SEGMENT_BYTES_MAX};
 use super::output::AttemptKey;
+use super::progress::Progress;
 use super::record::{self, RecordPosition};
 use super::shared::Shared;
 
+/// A chunk of output, and how much its attempt may store.
+#[derive(Debug)]
+pub struct BoundedChunk {
+    /// The output.
+    pub chunk: Chunk,
+    /// The limit for all output of the attempt, `log.max_bytes` of its definition.
+    pub bytes_max: u64,
+}
+
 /// Chunks to be stored, and where the answer goes.
 pub(super) struct Request {
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<BoundedChunk>,
     /// The wall-clock time at which they came.
     pub(super) received_at: Option<Timestamp>,
     pub(super) reply: oneshot::Sender<Result<Vec<OutputMark>, LogsError>>,
@@ -33,8 +43,8 @@ pub(super) struct Request {
 
 /// Runs until every sender is gone. If the disk fails it ends the process.
 pub(super) fn run(shared: &Arc<Shared>, limits: Limits, requests: &Receiver<Request>) {
-    let (lengths, buffer, waiting) = (LengthCache::default(), Vec::new(), Vec::new());
-    let mut writer = Writer { shared, limits, requests, lengths, buffer, waiting };
+    let (progress, buffer, waiting) = (ProgressCache::default(), Vec::new(), Vec::new());
+    let mut writer = Writer { shared, limits, requests, progress, buffer, waiting };
     let mut synced: Option<Instant> = None;
     while let Some(batch) = writer.gather(synced.map(|at| at + limits.sync_interval)) {
         synced = Some(Instant::now());
@@ -48,7 +58,7 @@ struct Writer<'s> {
     shared: &'s Arc<Shared>,
     limits: Limits,
     requests: &'s Receiver<Request>,
-    lengths: LengthCache,
+    progress: ProgressCache,
     buffer: Vec<u8>,
     /// Came while the disk was full.
     waiting: Vec<Request>,
@@ -153,7 +163,7 @@ impl Writer<'_> {
             match prepared {
                 Ok(rollover) => {
                     self.shared.segments_mut().roll_over(rollover);
-                    self.lengths.age();
+                    self.progress.age();
                 }
                 Err(error) if self.shared.segments().active().1 < 2 * SEGMENT_BYTES_MAX => {
                     tracing::error!(%error, "cannot begin a new segment; the old one grows on");
@@ -170,24 +180,29 @@ impl Writer<'_> {
 
     fn admit(
         &mut self,
-        chunks: Vec<Chunk>,
+        chunks: Vec<BoundedChunk>,
         received_at: Option<Timestamp>,
         base: u64,
         records: &mut Vec<(AttemptKey, RecordPosition)>,
     ) -> Result<Vec<OutputMark>, LogsError> {
         let mut marks = Marks::default();
-        for chunk in chunks {
+        for BoundedChunk { chunk, bytes_max } in chunks {
             let (token, stream, attempt, end) =
                 (chunk.token, chunk.stream, AttemptKey::from(chunk.token), chunk.end());
-            let head = self.lengths.of(attempt, || self.shared.segments().lengths(attempt))?;
-            let mut before = *head;
-            for (_, data) in admit::admit(head, chunk) {
+            let progress = self.progress.of(attempt, || Progress::read(&self.shared.segments(), attempt))?;
+            let (mut before, was_cut) = (progress.lengths, progress.is_cut);
+            for data in admit::admit(progress, chunk, bytes_max) {
                 let position =
                     record::encode(&mut self.buffer, base, attempt, stream, before, received_at, &data);
                 before = position.after();
                 records.push((attempt, position));
             }
-            marks.put(OutputMark { token, stream, offset: admit::length(head, stream).min(end) });
+            if progress.is_cut && !was_cut {
+                tracing::warn!(%token, bytes_max, "the worker sent more output than log.max_bytes of the definition: the rest is dropped");
+            }
+            // Dropped output is acknowledged, so that the worker forgets it.
+            let here = if progress.is_cut { end } else { admit::length(&progress.lengths, stream).min(end) };
+            marks.put(OutputMark { token, stream, offset: here });
         }
         Ok(marks.into_vec())
     }
@@ -211,23 +226,23 @@ fn abort_process(error: &std::io::Error) -> ! {
 
 /// How far the output of attempts has come, of those that wrote lately. Others are looked up.
 #[derive(Default)]
-struct LengthCache {
-    lately: HashMap<AttemptKey, OutputLengths>,
-    earlier: HashMap<AttemptKey, OutputLengths>,
+struct ProgressCache {
+    lately: HashMap<AttemptKey, Progress>,
+    earlier: HashMap<AttemptKey, Progress>,
 }
 
-impl LengthCache {
+impl ProgressCache {
     fn of(
         &mut self,
         attempt: AttemptKey,
-        look_up: impl FnOnce() -> Result<OutputLengths, LogsError>,
-    ) -> Result<&mut OutputLengths, LogsError> {
-        if self.lately.len() >= LENGTHS_MAX {
+        look_up: impl FnOnce() -> Result<Progress, LogsError>,
+    ) -> Result<&mut Progress, LogsError> {
+        if self.lately.len() >= CACHED_MAX {
             self.age();
         }
         if !self.lately.contains_key(&attempt) {
-            let lengths = self.earlier.remove(&attempt).map_or_else(look_up, Ok)?;
-            self.lately.insert(attempt, lengths);
+            let progress = self.earlier.remove(&attempt).map_or_else(look_up, Ok)?;
+            self.lately.insert(attempt, progress);
         }
         Ok(self.lately.entry(attempt).or_default())
     }
@@ -237,8 +252,8 @@ impl LengthCache {
     }
 }
 
-/// Twice this many heads are kept, at some 50 bytes each.
-const LENGTHS_MAX: usize = 100_000;
+/// Twice this many are kept, at some 70 bytes each.
+const CACHED_MAX: usize = 100_000;
 
 /// The first wait after a failed write; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);

@@ -3,10 +3,10 @@
 //! Output carries a token, but the logs are keyed by job and fence alone: without this check any worker could write into any attempt. An
 //! Inventory proves nothing, since a worker may name any attempt; its attempts are looked up when their first output comes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::{Report, Token, WorkerId};
+use protocol::{Report, Revision, Token, WorkerId};
 
 use crate::store::{Archive, ReadError};
 
@@ -20,10 +20,10 @@ pub(super) struct Grants {
 struct GrantTable {
     /// The worker of the session, known after its Welcome.
     worker: Option<WorkerId>,
-    live: HashSet<Token>,
+    live: HashMap<Token, Revision>,
     /// Output may come after the final report: ended attempts are forgotten only after many others ended.
-    ended: HashSet<Token>,
-    ended_earlier: HashSet<Token>,
+    ended: HashMap<Token, Revision>,
+    ended_earlier: HashMap<Token, Revision>,
     /// Listed by the worker and not looked up yet.
     named: HashSet<Token>,
 }
@@ -39,9 +39,14 @@ impl Grants {
         self.known().worker = Some(worker);
     }
 
-    /// Adds attempts that are about to be assigned.
-    pub(super) fn add(&self, tokens: impl Iterator<Item = Token>) {
-        self.known().live.extend(tokens);
+    /// Adds attempts that are about to be assigned, and the revisions of their definitions.
+    pub(super) fn add(&self, attempts: impl Iterator<Item = (Token, Revision)>) {
+        self.known().live.extend(attempts);
+    }
+
+    /// The revision of the definition of an attempt of this session.
+    pub(super) fn revision_of(&self, token: &Token) -> Option<Revision> {
+        self.known().revision_of(token)
     }
 
     /// True if this attempt was assigned on this session, or was looked up before.
@@ -98,11 +103,11 @@ impl Grants {
     fn end(&self, tokens: impl Iterator<Item = Token>) {
         let mut known = self.known();
         for token in tokens {
-            if known.live.remove(&token) {
+            if let Some(revision) = known.live.remove(&token) {
                 if known.ended.len() >= ENDED_MAX {
                     known.ended_earlier = std::mem::take(&mut known.ended);
                 }
-                known.ended.insert(token);
+                known.ended.insert(token, revision);
             }
         }
     }
@@ -114,14 +119,18 @@ impl Grants {
 
 impl GrantTable {
     fn holds(&self, token: &Token) -> bool {
-        self.live.contains(token) || self.ended.contains(token) || self.ended_earlier.contains(token)
+        self.revision_of(token).is_some()
+    }
+
+    fn revision_of(&self, token: &Token) -> Option<Revision> {
+        [&self.live, &self.ended, &self.ended_earlier].into_iter().find_map(|table| table.get(token)).copied()
     }
 }
 
 /// More attempts than a worker can ever have.
 const NAMED_MAX: usize = 1 << 18;
 
-/// Between this many and twice as many ended attempts are remembered, at 24 bytes each plus the table's overhead.
+/// Between this many and twice as many ended attempts are remembered, at 40 bytes each plus the table's overhead.
 const ENDED_MAX: usize = 1 << 16;
 
 #[cfg(test)]
@@ -151,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_writes_for_assigned_attempts_and_not_for_listed_ones() {
         let grants = grants();
-        grants.add([token(1, 1)].into_iter());
+        grants.add([(token(1, 1), Revision(1))].into_iter());
         grants.set_worker(WorkerId(1));
         let attempts = vec![(token(1, 1), Phase::Running), (token(2, 1), Phase::Running)];
         grants.observe(&Report::Inventory(Inventory {
@@ -178,11 +187,11 @@ mod tests {
             note: None,
         };
         let end = |jobs: std::ops::RangeInclusive<u64>| {
-            grants.add(jobs.clone().map(|job| token(job, 1)));
+            grants.add(jobs.clone().map(|job| (token(job, 1), Revision(1))));
             let list = jobs.map(ended).collect();
             grants.observe(&Report::Success(Numbered { first: ReportNo(1), list }));
         };
-        grants.add([token(0, 1)].into_iter());
+        grants.add([(token(0, 1), Revision(1))].into_iter());
         end(1..=1);
         assert!(may_write(&grants, token(1, 1)).await);
         end(2..=200_000);

@@ -11,6 +11,7 @@ mod machine;
 mod missing_secrets;
 mod orders;
 mod output;
+mod output_limits;
 mod rate_limit;
 mod reader;
 mod results;

@@ -16,6 +16,7 @@ use super::fragments::TooManyFragments;
 use super::grants::Grants;
 use super::machine::Entry;
 use super::output;
+use super::output_limits::OutputLimits;
 use super::rate_limit::{RateLimiter, TooManyEmptyMessages, is_empty_report};
 use super::results;
 use super::unknown_attempts::{Alarm, UnknownAttempts};
@@ -42,6 +43,7 @@ pub(super) struct Reader<S> {
     pub(super) heard: LastHeard,
     pub(super) inbox: mpsc::Sender<FromSession>,
     pub(super) output: output::Inbox,
+    pub(super) output_limits: OutputLimits,
     pub(super) grants: Arc<Grants>,
     pub(super) unknown_attempts: UnknownAttempts,
     pub(super) machine: Entry,
@@ -191,7 +193,10 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.output.put(chunks).map_err(|error| Some(close::RATE_LIMITED.with_reason(error)))
+        let heard = &self.heard;
+        let bounded = keep_heard(heard, self.output_limits.bound(&self.grants, chunks)).await;
+        let bounded = bounded.map_err(|error| self.close_unreadable(&error))?;
+        self.output.put(bounded).map_err(|error| Some(close::RATE_LIMITED.with_reason(error)))
     }
 
     /// Keeps samples of the session's own attempts for people who watch them. Others are dropped, as output would be.
@@ -210,13 +215,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
 
     /// Waits for the server itself. A worker that the server does not read counts as heard meanwhile.
     async fn keep_heard<F: Future>(&self, waiting: F) -> F::Output {
-        let mut waiting = pin!(waiting);
-        loop {
-            if let Ok(done) = timeout(HEARD_EVERY, waiting.as_mut()).await {
-                return done;
-            }
-            self.heard.note(clock::now().up);
-        }
+        keep_heard(&self.heard, waiting).await
     }
 
     /// Reads and drops bytes after the close frame: the kernel resets a socket that is closed over unread bytes, and the close frame would
@@ -224,6 +223,17 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     pub(super) async fn drain_socket(&mut self) {
         let rest = async { while let Some(Ok(_)) = self.stream.next().await {} };
         let _ = timeout(Duration::from_secs(1), rest).await;
+    }
+}
+
+/// See [`Reader::keep_heard`].
+async fn keep_heard<F: Future>(heard: &LastHeard, waiting: F) -> F::Output {
+    let mut waiting = pin!(waiting);
+    loop {
+        if let Ok(done) = timeout(HEARD_EVERY, waiting.as_mut()).await {
+            return done;
+        }
+        heard.note(clock::now().up);
     }
 }
 
@@ -285,7 +295,7 @@ mod tests {
         heard: LastHeard,
     ) -> Reader<S> {
         let grants = Arc::new(Grants::new(sqlite::temporary().1));
-        grants.add([Token::default()].into_iter());
+        grants.add([(Token::default(), protocol::Revision(1))].into_iter());
         Reader {
             session: SessionId(1),
             silence_max: SILENCE_MAX,
@@ -294,6 +304,7 @@ mod tests {
             heard,
             inbox,
             output,
+            output_limits: OutputLimits::new(sqlite::temporary().1),
             unknown_attempts: UnknownAttempts::new(sqlite::temporary().1, grants.clone()),
             grants,
             machine: Arc::new(Machines::default()).enter(SessionId(1), None),

@@ -22,6 +22,7 @@ use super::grants::Grants;
 use super::join_audit::JoinAudit;
 use super::orders::{Orders, SessionState};
 use super::output;
+use super::output_limits::OutputLimits;
 use super::rate_limit::RateLimiter;
 use super::reader::Reader;
 use super::secrets::SessionSecrets;
@@ -75,6 +76,7 @@ pub(super) async fn serve(
         heard,
         inbox: acceptor.gate.inbox.clone(),
         output,
+        output_limits: OutputLimits::new(acceptor.archive.clone()),
         unknown_attempts: UnknownAttempts::new(acceptor.archive.clone(), grants.clone()),
         grants: grants.clone(),
         machine,

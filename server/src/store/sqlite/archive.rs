@@ -249,17 +249,17 @@ impl Archive for SqliteArchive {
         self.read(|connection| ids.iter().map(|id| record::given_params(connection, *id)).collect())
     }
 
-    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<(Token, Revision)>, ReadError> {
         self.read(|connection| {
             let mut query = connection.prepare_cached(
-                "SELECT 1 FROM all_attempts WHERE job = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4",
+                "SELECT d.revision FROM all_attempts a JOIN all_jobs j ON j.id = a.job JOIN definitions d ON d.id = j.definition
+                 WHERE a.job = ?1 AND j.id = ?1 AND a.fence = ?2 AND a.nonce = ?3 AND a.worker = ?4",
             )?;
             let mut found = Vec::with_capacity(tokens.len());
             for token in tokens {
                 let named = [token.job.0, token.fence.0, token.nonce.0, worker.0].map(u64::cast_signed);
-                if query.exists(named)? {
-                    found.push(*token);
-                }
+                let revision = query.query_row(named, |row| row.get::<_, [u8; 16]>(0)).optional()?;
+                found.extend(revision.map(|revision| (*token, Revision(u128::from_be_bytes(revision)))));
             }
             Ok(found)
         })

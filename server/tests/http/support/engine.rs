@@ -112,7 +112,7 @@ impl Archive for StandInEngine {
         ids.iter().map(|id| Ok(GivenParams { params: params(id)?, index: None })).collect()
     }
 
-    fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+    fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<(Token, Revision)>, ReadError> {
         Ok(Vec::new())
     }
 
