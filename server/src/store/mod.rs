@@ -227,6 +227,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn unknown_attempts(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
 
+    /// True if this store was made from a backup, so that workers may have attempts that it does not know.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn was_restored(&self) -> Result<bool, ReadError>;
+
     /// A definition by revision, as it was stored.
     ///
     /// # Errors

@@ -94,6 +94,35 @@ impl Grants {
         Ok(entries.into_iter().partition(|entry| known.holds(&token(entry))))
     }
 
+    /// Those of these attempts that were never assigned to the worker of this session. Attempts of earlier sessions are looked up. In a store
+    /// that was restored from a backup, attempts that it never assigned to anyone are not among them.
+    ///
+    /// # Errors
+    /// The archive cannot be read.
+    pub(super) async fn unassigned(&self, mut tokens: Vec<Token>) -> Result<Vec<Token>, ReadError> {
+        let worker = {
+            let known = self.known();
+            tokens.retain(|token| !known.holds(token));
+            known.worker
+        };
+        let Some(worker) = worker.filter(|_| !tokens.is_empty()) else { return Ok(tokens) };
+        let archive = self.archive.clone();
+        let look_up = move || {
+            let own = archive.attempts_of(worker, &tokens)?;
+            tokens.retain(|token| own.iter().all(|(known, _)| known != token));
+            if !tokens.is_empty() && archive.was_restored()? {
+                // An attempt that the restored store does not know may be the worker's all the same.
+                let unknown = archive.unknown_attempts(&tokens)?;
+                tokens.retain(|token| !unknown.contains(token));
+            }
+            Ok::<_, ReadError>((own, tokens))
+        };
+        let read = tokio::task::spawn_blocking(look_up).await;
+        let (own, unassigned) = read.map_err(|error| ReadError(Box::new(error)))??;
+        self.known().live.extend(own);
+        Ok(unassigned)
+    }
+
     fn unverified(&self, named: HashSet<Token>) -> Option<(WorkerId, Vec<Token>)> {
         let known = self.known();
         let named: Vec<Token> = named.into_iter().filter(|token| known.named.contains(token)).collect();
@@ -173,6 +202,15 @@ mod tests {
         assert!(!may_write(&grants, token(1, 2)).await, "the nonce is another");
         assert!(!may_write(&grants, token(2, 1)).await, "the archive does not know it");
         assert!(!may_write(&grants, token(3, 1)).await);
+    }
+
+    #[tokio::test]
+    async fn attempts_of_nobody_are_unassigned() {
+        let grants = grants();
+        grants.add([(token(1, 1), Revision(1))].into_iter());
+        grants.set_worker(WorkerId(1));
+        let asked = vec![token(1, 1), token(1, 2), token(2, 1)];
+        assert_eq!(grants.unassigned(asked).await.unwrap(), [token(1, 2), token(2, 1)]);
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ mod acceptor;
 mod fragments;
 mod grants;
 mod join_audit;
+mod late_reports;
 mod machine;
 mod missing_secrets;
 mod orders;

@@ -10,9 +10,9 @@ use protocol::report::{Chunk, Foreign, Inventory, UsageSample};
 use protocol::{Report, SessionId, wire};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::{Error as WireError, Message, error::ProtocolError};
+use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 
-use super::fragments::TooManyFragments;
+use super::fragments::broken;
 use super::grants::Grants;
 use super::machine::Entry;
 use super::output;
@@ -49,6 +49,7 @@ pub(super) struct Reader<S> {
     pub(super) machine: Entry,
     pub(super) usage: Arc<LiveUsage>,
     pub(super) unauthorized_logged: bool,
+    pub(super) unassigned_logged: bool,
     pub(super) alarm: Alarm,
     pub(super) rate_limit: RateLimiter,
 }
@@ -114,6 +115,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             Ok(Some(Report::Success(ended))) => {
                 results::check(&ended.list).map_err(|wrong| Some(close::MALFORMED.with_reason(wrong)))?;
                 let report = Report::Success(ended);
+                self.announce_unassigned(&report, reports).await?;
                 self.grants.observe(&report);
                 reports.push(report);
                 Ok(())
@@ -122,6 +124,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
                 if let Report::Heartbeat(beat) = &report {
                     self.machine.note(beat);
                 }
+                self.announce_unassigned(&report, reports).await?;
                 self.grants.observe(&report);
                 reports.push(report);
                 Ok(())
@@ -157,7 +160,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         known.map_err(|error| self.close_unreadable(&error))
     }
 
-    fn close_unreadable(&self, error: &ReadError) -> Ended {
+    pub(super) fn close_unreadable(&self, error: &ReadError) -> Ended {
         tracing::error!(session = self.session.0, %error, "cannot look up the attempts that a worker names; the session closes");
         Some(close::INTERNAL_ERROR.plain())
     }
@@ -208,13 +211,13 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     }
 
     /// Waits for room in the engine's inbox.
-    async fn pass_reports(&self, reports: Vec<Report>) -> bool {
+    pub(super) async fn pass_reports(&self, reports: Vec<Report>) -> bool {
         reports.is_empty()
             || self.keep_heard(self.inbox.send(FromSession::Reported(self.session, reports))).await.is_ok()
     }
 
     /// Waits for the server itself. A worker that the server does not read counts as heard meanwhile.
-    async fn keep_heard<F: Future>(&self, waiting: F) -> F::Output {
+    pub(super) async fn keep_heard<F: Future>(&self, waiting: F) -> F::Output {
         keep_heard(&self.heard, waiting).await
     }
 
@@ -238,26 +241,12 @@ async fn keep_heard<F: Future>(heard: &LastHeard, waiting: F) -> F::Output {
 }
 
 /// The end of the reading; `None` if there is no close reason to send.
-type Ended = Option<Close>;
+pub(super) type Ended = Option<Close>;
 
 fn size_of(message: &Message) -> usize {
     match message {
         Message::Binary(frame) => frame.len(),
         _ => 0,
-    }
-}
-
-/// The close reason for bytes that are not valid WebSocket messages, or too large.
-pub(super) fn broken(error: &WireError) -> Option<Close> {
-    match error {
-        WireError::Capacity(limit) => Some(close::TOO_LARGE.with_reason(limit)),
-        WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
-        WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.with_reason(fault)),
-        WireError::Io(error) => {
-            let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyFragments>());
-            many.map(|many| close::TOO_LARGE.with_reason(many))
-        }
-        _ => None,
     }
 }
 
@@ -310,6 +299,7 @@ mod tests {
             machine: Arc::new(Machines::default()).enter(SessionId(1), None),
             usage: Arc::default(),
             unauthorized_logged: false,
+            unassigned_logged: false,
             alarm: Alarm::default(),
             rate_limit: RateLimiter::default(),
         }

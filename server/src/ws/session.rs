@@ -82,6 +82,7 @@ pub(super) async fn serve(
         machine,
         usage: acceptor.usage.clone(),
         unauthorized_logged: false,
+        unassigned_logged: false,
         alarm: Alarm::default(),
         rate_limit: RateLimiter::default(),
     };

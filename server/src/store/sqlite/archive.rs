@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::container::Overrides;
-use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
+use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::dependencies::PredecessorId;
 use scheduler::fleet::row::WorkerRow;
@@ -18,7 +18,8 @@ use scheduler::schedule::backfill::LedgerReading;
 
 use super::connections::open_reader;
 use super::{
-    batches, dependencies, faults, list, pending_batch, predecessor_ends, record, rows, run_on, schedules,
+    batches, dependencies, faults, list, load, pending_batch, predecessor_ends, record, rows, run_on,
+    schedules,
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
@@ -277,6 +278,10 @@ impl Archive for SqliteArchive {
             }
             Ok(found)
         })
+    }
+
+    fn was_restored(&self) -> Result<bool, ReadError> {
+        self.read(|connection| Ok(load::last_restore(connection)? > Epoch(0)))
     }
 
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {

@@ -127,6 +127,10 @@ impl Archive for StandInEngine {
         }
     }
 
+    fn was_restored(&self) -> Result<bool, ReadError> {
+        Ok(false)
+    }
+
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {
         Ok(self.read()?.stored.get(&revision).cloned())
     }
