@@ -65,7 +65,7 @@ pub(super) fn schedules() -> Vec<Operation> {
     let with_reason = |path, id, summary, parameters: &[Parameter]| {
         base(path, id, summary, parameters)
             .may_have_body(object::<ReasonBody>(json!({ "reason": "the disk is full" })))
-            .problems(&[&JSON_BODY, &[Code::TooLong]])
+            .problems(&[&JSON_BODY, &[Code::InvalidReason, Code::TooLong]])
     };
     let one = [query("schedule", Kind::Text("night"), "Only the schedule with this id.")];
     let group =
