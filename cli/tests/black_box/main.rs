@@ -3,6 +3,7 @@
 mod access;
 mod after_batches;
 mod ageing;
+mod attempts;
 mod audit;
 mod batch_results;
 mod batches;
