@@ -53,6 +53,7 @@ mod secrets;
 mod set_aside;
 mod settings;
 mod setup_script;
+mod statistics;
 #[path = "../stub/mod.rs"]
 mod stub;
 mod systemd;
