@@ -6,7 +6,7 @@ const JOBS: &str = r#"
 jobs:
   flaky:
     runtime: process
-    retry: { max: 1, delay: 10ms }
+    retry: { max: 1, backoff: { initial: 10ms } }
     command: ["sh", "-c", "printf tried; exit 3"]
 "#;
 

@@ -129,7 +129,7 @@ async fn a_job_runs_on_the_worker_that_its_submission_asks_for() {
     );
     let named = api.all_jobs().await.iter().filter_map(|job| job["id"].as_u64()).max().expect("a job");
     let shown = api.get(&format!("/api/jobs/{named}/explain")).await;
-    let listed = "this job asks for worker ben; ben: the definition lists other workers: anna";
+    let listed = "this job asks for worker ben; ben: the definition lists other workers: 77, anna";
     assert!(shown["reason"]["text"].as_str().unwrap().contains(listed), "{shown}");
     let labelled = api.post("/api/jobs/ssd", Some(&serde_json::json!({ "workers": ["ben"] }))).await;
     let shown = api.get(&format!("/api/jobs/{}/explain", labelled["id"])).await;
@@ -149,7 +149,7 @@ async fn a_job_runs_on_the_worker_that_its_submission_asks_for() {
     // Of a job on all workers, those that are asked for have a member.
     let (code, shown) = cli(&["run", "everywhere", "--on", "zone=b", "--wait=60s"]);
     assert_eq!(code, 0, "{shown}");
-    let members = api.get("/api/jobs?member_of=6").await;
+    let members = api.get("/api/jobs?member_of=7").await;
     assert_eq!(members.as_array().map(Vec::len), Some(1), "{members}");
     assert_eq!(members[0]["worker"]["name"], "ben");
 

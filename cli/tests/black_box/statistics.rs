@@ -6,10 +6,9 @@ const JOBS: &str = r#"
 jobs:
   mixed:
     runtime: process
-    retry: { max: 1, delay: 10ms }
+    retry: { max: 1, backoff: { initial: 10ms } }
     allow: [args]
     command: ["sh", "-c", "exit $0"]
-    args: ["0"]
   other: { runtime: process, command: ["true"] }
 "#;
 
