@@ -9,7 +9,7 @@ use crate::http::state::AppState;
 use crate::logs::{BYTES_MAX, Piece, PieceData, Streams};
 use crate::store::{AttemptRow, JobRow};
 
-/// What tells a cut of an attempt's output from a loss.
+/// The facts that tell a cut of the output of an attempt from a loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CutRule {
     /// `log.max_bytes` of the definition.
