@@ -20,6 +20,7 @@ use crate::utf8::Utf8Stream;
   longshore grep 'out of memory' --since 1d        a text
   longshore grep -i error --name 'resize-*'        in any case of letters
   longshore grep -E 'took [0-9]{4,} ms' --job 12   a regular expression
+  longshore grep panicked --batch 40               the jobs of a batch
   longshore grep panicked --state failed -o json   a JSON object a line
 
 Exit codes: 0 a line was found, 1 none, 2 an error.")]
@@ -41,6 +42,9 @@ pub(crate) struct Flags {
     /// Only the output of this job.
     #[arg(long, value_name = "ID", value_parser = crate::jobs::parse_job_id)]
     job: Option<u64>,
+    /// Only the output of the jobs of this batch.
+    #[arg(long, value_name = "ID", value_parser = crate::jobs::parse_job_id, conflicts_with = "job")]
+    batch: Option<u64>,
     /// Only this stream.
     #[arg(long, value_enum, value_name = "STREAM")]
     stream: Option<Stream>,
@@ -59,6 +63,7 @@ impl Flags {
             ("regex", on(self.regex)),
             ("ignore_case", on(self.ignore_case)),
             ("job", self.job.map(|job| job.to_string())),
+            ("batch", self.batch.map(|batch| batch.to_string())),
             ("stream", self.stream.map(|stream| stream.name().to_owned())),
         ];
         let own = own.into_iter().filter_map(|(key, value)| Some((key, value?)));

@@ -4,6 +4,7 @@
 //! standard error to standard error. Where output is missing, the line before it is ended, so that no line is made of two. Each event has an
 //! id: if the connection breaks, the next one continues after the last event.
 
+mod attempts;
 mod member;
 mod notes;
 mod print;
@@ -17,6 +18,7 @@ use reqwest::Method;
 use reqwest::header::ACCEPT;
 use serde_json::Value;
 
+use self::attempts::{AttemptChoice, parse_choice, show_all};
 use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
 use self::print::{end, end_lines_on_screen, flush_streams, gap, late, output, switch_attempt};
@@ -44,6 +46,7 @@ use crate::view::{self, JobView as _};
   longshore logs -t 12                 with the time of each line
   longshore logs 12 --since 10m        output of the last ten minutes
   longshore logs 12 --attempt 1 --stream stderr
+  longshore logs 12 --attempt all      one attempt after the other
   longshore logs 12 > out 2> err       the two streams, byte for byte
 
 A job on several workers (run_on) has the output of its members; each line then begins with the worker.
@@ -61,9 +64,9 @@ pub(crate) struct Flags {
     /// Exit with the exit code of the job, as 'run --follow' does; 1 if it ended without one.
     #[arg(long, requires = "follow", conflicts_with = "attempt")]
     exit_code: bool,
-    /// Number of the attempt, from 1 [default: the latest].
-    #[arg(long, value_name = "N")]
-    attempt: Option<u32>,
+    /// Number of the attempt, from 1, or `all` for one after the other, each below a heading [default: the latest].
+    #[arg(long, value_name = "N|all", value_parser = parse_choice)]
+    attempt: Option<AttemptChoice>,
     /// Only this stream.
     #[arg(long, value_enum, value_name = "STREAM")]
     stream: Option<Stream>,
@@ -84,7 +87,8 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let wanted = LogRequest {
         id: flags.id,
-        attempt: flags.attempt,
+        attempt: flags.attempt.and_then(AttemptChoice::number),
+        names_attempt: false,
         stream: flags.stream,
         tail: flags.tail,
         since: flags.since,
@@ -95,6 +99,15 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         member: None,
     };
     let mut notes = Notes::default();
+    if flags.attempt == Some(AttemptChoice::All) {
+        if flags.follow {
+            let text = "--attempt all shows what is there, and does not go together with --follow";
+            return Err(Failure::new(Exit::Usage, text)
+                .hint("--follow alone goes on with each further attempt")
+                .into());
+        }
+        return show_all(&api, &wanted).await;
+    }
     if flags.follow {
         let parent = print_until_end(&api, &wanted, &mut notes).await?;
         if let Some(parent) = &parent {
@@ -185,6 +198,8 @@ struct ResumeState {
     member: Option<Member>,
     /// Its incomplete lines.
     lines: OpenLines,
+    /// JSON lines have the number of the attempt.
+    names_attempt: bool,
     /// The lines that were printed byte for byte or with times.
     printed: PrintedLines,
     /// Streams of this attempt for which the note about replayed output was printed.
@@ -205,6 +220,9 @@ impl ResumeState {
         if let Some(member) = &self.member {
             member.add_to(&mut line);
         }
+        if self.names_attempt {
+            line["attempt"] = self.attempt.into();
+        }
         screen::line(&line.to_string())
     }
 }
@@ -215,7 +233,9 @@ async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u3
     let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
     let member = wanted.member.clone();
     let looks = JobOutputs::new(wanted.timestamps);
-    let mut resume = ResumeState { last, was_connected, looks, member, ..ResumeState::default() };
+    let names_attempt = wanted.names_attempt;
+    let mut resume =
+        ResumeState { last, was_connected, looks, member, names_attempt, ..ResumeState::default() };
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {

@@ -55,6 +55,7 @@ mod server;
 mod settings;
 mod show;
 mod sse;
+mod statistics;
 mod stream;
 mod submit;
 mod systemd;

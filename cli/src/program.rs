@@ -11,8 +11,8 @@ use crate::settings::{self, Invocation, Overridden};
 use crate::{
     audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
     health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
-    run, schedules, schema, screen, server, show, submit, tokens, top, upgrade_check, validate, wait, whoami,
-    worker, workers,
+    run, schedules, schema, screen, server, show, statistics, submit, tokens, top, upgrade_check, validate,
+    wait, whoami, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -48,6 +48,8 @@ pub(crate) enum Verb {
     Show(show::Flags),
     Explain(explain::Flags),
     Limits(limits::Flags),
+    #[command(visible_alias = "stats")]
+    Statistics(statistics::Flags),
     Logs(logs::Flags),
     Grep(grep::Flags),
     Events(events::Flags),
@@ -136,6 +138,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Show(flags) => block_on(show::show(flags)),
         Verb::Explain(flags) => block_on(explain::explain(flags)),
         Verb::Limits(flags) => block_on(limits::limits(flags)),
+        Verb::Statistics(flags) => block_on(statistics::statistics(flags)),
         Verb::Logs(flags) => block_on(logs::logs(flags)),
         Verb::Grep(flags) => block_on(grep::grep(flags)),
         Verb::Events(flags) => block_on(events::events(flags)),

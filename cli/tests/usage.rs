@@ -20,6 +20,7 @@ const VERBS: &[&str] = &[
     "show",
     "explain",
     "limits",
+    "statistics",
     "logs",
     "grep",
     "events",

@@ -33,6 +33,9 @@ impl Scheduler {
             Input::UnknownAttempts(session, tokens) => {
                 reconcile::unknown_attempts::record_announced(self, session, &tokens)
             }
+            Input::UnassignedAttempts(session, tokens) => {
+                reconcile::late_reports::record_unassigned(self, session, &tokens)
+            }
             Input::Heard(frames) => handlers::record_frames(self, &frames),
             Input::Unsent(session, tokens) => handlers::return_unsent(self, now, session, &tokens),
             Input::Operate(ticket, worker, operation) => {

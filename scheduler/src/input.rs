@@ -47,6 +47,8 @@ pub enum Input {
     /// The archive does not contain these attempts, and they were not deleted from it. Sent before the part
     /// of the inventory that lists them.
     UnknownAttempts(SessionId, Vec<Token>),
+    /// The archive does not know these attempts as those of the worker of this session. Sent before the report that names them.
+    UnassignedAttempts(SessionId, Vec<Token>),
     /// Frames were received on these sessions, the last one at this time. Sent before a Tick, about the sessions that
     /// [`Scheduler::sessions_to_check`](crate::Scheduler::sessions_to_check) names.
     Heard(Vec<(SessionId, Uptime)>),

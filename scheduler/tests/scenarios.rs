@@ -373,9 +373,9 @@ fn happen(world: &mut World, words: &[&str]) {
             let revisions = definitions.iter().map(|name| world.definitions[*name].revision).collect();
             world.report(name, protocol::Report::Wanted(revisions));
         }
-        ["unknown-attempts", name, ref tokens @ ..] => {
+        [kind @ ("unknown-attempts" | "unassigned-attempts"), name, ref tokens @ ..] => {
             let tokens = tokens.iter().map(|word| parse_token(world, word)).collect();
-            world.list_unknown_attempts(name, tokens);
+            world.announce(name, tokens, kind == "unassigned-attempts");
         }
         // `j1#1:2`: worker 2 has left it.
         [name, "foreign", ref list @ ..] => {

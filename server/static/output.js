@@ -238,7 +238,11 @@ function start() {
       attempt = data.attempt;
     });
     on("output", (data) => output(data.stream, data.text, data.offset, data.received_at));
-    on("gap", (data) => note(data.missing_bytes === null ? "some output is missing" : `${data.missing_bytes} bytes of output are missing`));
+    on("gap", (data) => {
+      const bytes = data.missing_bytes === null ? "" : `${data.missing_bytes} bytes of `;
+      if (data.cut_at_bytes) note(`${bytes}output cut at log.max_bytes (${data.cut_at_bytes} bytes)`);
+      else note(bytes ? `${bytes}output are missing` : "some output is missing");
+    });
     on("late", (data) => note(`${data.late_bytes} bytes of output have not arrived yet`));
     on("leaving", () => tell("The server is shutting down, which does not affect the job. The output goes on here when the server is back."));
     on("end", (data) => {

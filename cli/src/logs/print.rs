@@ -152,6 +152,8 @@ pub(super) struct Gap {
     stream: Stream,
     /// `None` if the number is unknown.
     missing_bytes: Option<u64>,
+    /// `log.max_bytes`, if the output was cut at it.
+    cut_at_bytes: Option<u64>,
 }
 
 pub(super) fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Result<()> {
@@ -159,11 +161,19 @@ pub(super) fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> a
     end_line(gap.stream, resume)?;
     let (stream, missing) = (gap.stream.name(), gap.missing_bytes);
     if wanted.as_json {
-        return resume.print_json(json!({ "stream": stream, "missing_bytes": missing }));
+        let mut line = json!({ "stream": stream, "missing_bytes": missing });
+        if let Some(limit) = gap.cut_at_bytes {
+            line["cut_at_bytes"] = limit.into();
+        }
+        return resume.print_json(line);
     }
-    resume.note(&match missing {
-        Some(missing) => format!("longshore: {missing} bytes of {stream} are missing"),
-        None => format!("longshore: some of {stream} is missing"),
+    resume.note(&match (missing, gap.cut_at_bytes.map(screen::size)) {
+        (Some(missing), Some(limit)) => {
+            format!("longshore: {missing} bytes of {stream} cut at log.max_bytes ({limit})")
+        }
+        (None, Some(limit)) => format!("longshore: output cut at log.max_bytes ({limit})"),
+        (Some(missing), None) => format!("longshore: {missing} bytes of {stream} are missing"),
+        (None, None) => format!("longshore: some of {stream} is missing"),
     });
     Ok(())
 }

@@ -9,6 +9,8 @@ use crate::stream::Stream;
 pub(crate) struct LogRequest {
     pub(super) id: u64,
     pub(super) attempt: Option<u32>,
+    /// Lines of JSON have the number of the attempt.
+    pub(super) names_attempt: bool,
     pub(super) stream: Option<Stream>,
     pub(super) tail: Option<u32>,
     /// Only output that the server received at this time or later.
@@ -29,6 +31,7 @@ impl LogRequest {
         Self {
             id,
             attempt: None,
+            names_attempt: false,
             stream: None,
             tail: None,
             since: None,

@@ -83,4 +83,16 @@ async fn output_of_jobs_is_found_by_text_and_by_pattern() {
     assert_eq!(grep(&cluster, &["-E", "needle (", "--job", "1"]).0, 2);
     assert_eq!(grep(&cluster, &[r"needle \d+"]), (1, String::new()));
     assert_eq!(grep(&cluster, &["needle", "--job", "77"]).0, 2);
+
+    let batch = serde_json::json!([{ "name": "talks" }, { "name": "silent" }, { "name": "talks" }]);
+    let api = cluster.api();
+    api.post("/api/jobs", Some(&batch)).await;
+    for job in 3..=5 {
+        api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+    }
+    let (code, said) = grep(&cluster, &["needle 12", "--batch", "3"]);
+    let found = "job 5 stderr: needle 12 in stderr\njob 3 stderr: needle 12 in stderr\n";
+    assert_eq!((code, said.as_str()), (0, found), "job 1 is of no batch");
+    let (code, said) = grep(&cluster, &["needle 12", "--batch", "1"]);
+    assert!(code == 2 && said.contains("there is no batch 1"), "{said}");
 }

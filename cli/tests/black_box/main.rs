@@ -3,6 +3,7 @@
 mod access;
 mod after_batches;
 mod ageing;
+mod attempts;
 mod audit;
 mod batch_results;
 mod batches;
@@ -52,6 +53,7 @@ mod secrets;
 mod set_aside;
 mod settings;
 mod setup_script;
+mod statistics;
 #[path = "../stub/mod.rs"]
 mod stub;
 mod systemd;

@@ -49,7 +49,10 @@ async fn a_cordon_and_a_pause_keep_their_reasons_over_a_restart() {
     assert!(why.out.contains(": the database moves"), "{why:?}");
     let refused = running.run_cli(&["drain", "only", "--reason", "two\nlines"]);
     assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.err.contains("a reason is 1 to 300 characters in one line"), "{refused:?}");
+    assert!(refused.err.contains("the reason has the character U+000A"), "{refused:?}");
+    let empty = running.run_cli(&["cordon", "only", "--reason", ""]);
+    assert_eq!(empty.code, 2, "{empty:?}");
+    assert!(empty.err.contains("the reason is empty") && empty.err.contains("leave it out"), "{empty:?}");
     assert_eq!(running.api.get("/api/workers").await[0]["cordoned"], false, "it changes nothing");
 }
 

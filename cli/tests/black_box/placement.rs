@@ -11,6 +11,7 @@ jobs:
   near: { prefers: { zone=b: 10 } }
   named: { specific_worker_ids: [anna, 77] }
   everywhere: { run_on: all }
+  ssd: { requires: [disk=ssd] }
 ";
 
 fn cluster() -> Cluster {
@@ -126,6 +127,17 @@ async fn a_job_runs_on_the_worker_that_its_submission_asks_for() {
         shown.contains("no connected worker is allowed to run it: this job asks for worker ben"),
         "{shown}"
     );
+    let named = api.all_jobs().await.iter().filter_map(|job| job["id"].as_u64()).max().expect("a job");
+    let shown = api.get(&format!("/api/jobs/{named}/explain")).await;
+    let listed = "this job asks for worker ben; ben: the definition lists other workers: 77, anna";
+    assert!(shown["reason"]["text"].as_str().unwrap().contains(listed), "{shown}");
+    let labelled = api.post("/api/jobs/ssd", Some(&serde_json::json!({ "workers": ["ben"] }))).await;
+    let shown = api.get(&format!("/api/jobs/{}/explain", labelled["id"])).await;
+    let condition = "this job asks for worker ben; ben: needs disk=ssd, has no such label";
+    assert!(shown["reason"]["text"].as_str().unwrap().contains(condition), "{shown}");
+    for id in [&named.into(), &labelled["id"]] {
+        api.post(&format!("/api/jobs/{id}/cancel"), None).await;
+    }
     let (code, shown) = cli(&["run", "anywhere", "--on", "benn"]);
     assert!(
         code != 0 && shown.contains("there is no worker \"benn\"") && shown.contains("did you mean \"ben\"?"),
@@ -137,7 +149,7 @@ async fn a_job_runs_on_the_worker_that_its_submission_asks_for() {
     // Of a job on all workers, those that are asked for have a member.
     let (code, shown) = cli(&["run", "everywhere", "--on", "zone=b", "--wait=60s"]);
     assert_eq!(code, 0, "{shown}");
-    let members = api.get("/api/jobs?member_of=6").await;
+    let members = api.get("/api/jobs?member_of=7").await;
     assert_eq!(members.as_array().map(Vec::len), Some(1), "{members}");
     assert_eq!(members[0]["worker"]["name"], "ben");
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::close;
-use protocol::report::{Heartbeat, Numbered, OutputLengths, Started, Succeeded, Timing};
+use protocol::report::{ChunkData, Heartbeat, Numbered, OutputLengths, Started, Succeeded, Timing};
 use protocol::{JobId, Nonce, Order, Report, ReportNo, Token};
 use serde_json::json;
 use tokio::time::interval;
@@ -183,11 +183,11 @@ async fn report_about_the_attempt_of_another_worker_is_ignored() {
         forger.say(&Report::Success(Numbered { first: ReportNo(number), list: vec![success(token)] })).await;
         forger.order(|order| matches!(order, Order::Acknowledge(ReportNo(n)) if *n == number)).await;
     }
-    let shown =
-        api.wait_for_job(job, |job| job["late_reports"].as_array().is_some_and(|all| !all.is_empty())).await;
-    assert_eq!(shown["state"], "running", "{shown}");
-    let reports = shown["late_reports"].as_array().unwrap();
-    assert_eq!((reports.len(), reports[0]["worker"]["id"].as_u64()), (1, Some(2)), "{shown}");
+    let shown = api.get(&format!("/api/jobs/{job}")).await;
+    assert_eq!((&shown["state"], &shown["late_reports"]), (&json!("running"), &json!([])), "{shown}");
+    let log = server.log();
+    let ignored = log.matches("the attempt was never assigned to this worker").count();
+    assert_eq!(ignored, 1, "one line a session: {log}");
 
     bearer.say(&Report::Success(Numbered { first: ReportNo(2), list: vec![success(token)] })).await;
     let shown = api.wait_for_job(job, |job| job["state"] == "succeeded").await;
@@ -223,6 +223,76 @@ async fn output_for_the_attempt_of_another_worker_is_ignored() {
 
     forger.write(token, "forged later, and longer\n").await;
     assert_eq!(api.get_bytes(&format!("/api/jobs/{job}/logs")).await, b"true\n");
+    server.terminate().await;
+}
+
+/// A worker that does not keep to `log.max_bytes` of the definition.
+#[tokio::test(flavor = "multi_thread")]
+async fn output_beyond_the_limit_of_an_attempt_is_cut_and_acknowledged() {
+    let cluster = Cluster::new(SHORT_OUTPUT);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut greedy = Peer::join(cluster.port(), "greedy", 1).await;
+    let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
+    let token = greedy.enqueued().await;
+    let bytes = |byte, count| ChunkData::Bytes(vec![byte; count]);
+    greedy.write_at(token, 0, bytes(b'a', 40_000)).await;
+    greedy.write_at(token, 40_000, bytes(b'b', 40_000)).await;
+    greedy.write_at(token, 80_000, bytes(b'c', 1_000)).await;
+    // Another connection and another server count on from what is stored.
+    drop(greedy);
+    server.terminate().await;
+    let mut server = cluster.start_server(&[]).await;
+    let (mut greedy, _) = Peer::join_with(cluster.port(), "greedy", 1, vec![token]).await;
+    greedy.write_at(token, 81_000, bytes(b'd', 1_000)).await;
+    let ended = Succeeded { output: OutputLengths { stdout: 82_000, stderr: 0 }, ..success(token) };
+    greedy.say(&Report::Success(first_of(ended))).await;
+    api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+
+    let kept = [vec![b'a'; 40_000], vec![b'b'; (64 << 10) - 40_000]].concat();
+    let note = b"\nlongshore: output cut at log.max_bytes (64 KiB)\n";
+    let shown = api.get_bytes(&format!("/api/jobs/{job}/logs")).await;
+    assert!(shown == [&kept[..], note].concat(), "{}", String::from_utf8_lossy(&shown[shown.len() - 200..]));
+    let followed = api.get_bytes(&format!("/api/jobs/{job}/logs?follow=1")).await;
+    let end = format!("longshore: job {job} succeeded\n");
+    assert!(followed == [&kept[..], note, end.as_bytes()].concat(), "nothing is late or missing");
+    let (code, shown) =
+        cluster.run_cli(&["logs", &job.to_string(), "--tail", "1", "--server", &cluster.address()]);
+    assert!(code == 0 && shown.contains("longshore: output cut at log.max_bytes (64.0 KiB)"), "{shown}");
+    server.terminate().await;
+}
+
+/// A worker leaves out the middle of an output that is longer than `log.max_bytes`.
+#[tokio::test(flavor = "multi_thread")]
+async fn middle_of_a_long_output_is_told_as_cut_and_a_lost_part_as_missing() {
+    let cluster = Cluster::new(SHORT_OUTPUT);
+    let mut server = cluster.start_server(&[]).await;
+    let api = cluster.api();
+    let mut peer = Peer::join(cluster.port(), "honest", 1).await;
+    for (number, gap, told) in [
+        (1, 42_656, "42656 bytes of output cut at log.max_bytes (64 KiB)"),
+        (2, 42_655, "42655 bytes of output are missing"),
+    ] {
+        let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
+        let token = peer.enqueued().await;
+        peer.write_at(token, 0, ChunkData::Bytes(vec![b'a'; 48 << 10])).await;
+        // The follower has read all of it, and then comes the gap before the report of the end.
+        let followed = tokio::spawn({
+            let api = cluster.api();
+            async move { api.get_bytes(&format!("/api/jobs/{job}/logs?follow=1")).await }
+        });
+        peer.write_at(token, 48 << 10, ChunkData::Gap(gap)).await;
+        let tail = (48 << 10) + gap;
+        let end = OutputLengths { stdout: 100_000, stderr: 0 };
+        peer.write_at(token, tail, ChunkData::Bytes(vec![b'z'; (end.stdout - tail) as usize])).await;
+        let list = vec![Succeeded { output: end, ..success(token) }];
+        peer.say(&Report::Success(Numbered { first: ReportNo(number), list })).await;
+        api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+        for shown in [api.get_bytes(&format!("/api/jobs/{job}/logs")).await, followed.await.unwrap()] {
+            let shown = String::from_utf8(shown).unwrap();
+            assert!(shown.contains(&format!("a\nlongshore: {told}\nz")), "{}", shown.replace("aaa", ""));
+        }
+    }
     server.terminate().await;
 }
 
@@ -298,4 +368,10 @@ const JOBS: &str = "\
 version: 1
 jobs:
   quick: { runtime: fake }
+";
+
+const SHORT_OUTPUT: &str = "\
+version: 1
+jobs:
+  quick: { runtime: fake, log: { max_bytes: 64k } }
 ";

@@ -112,7 +112,8 @@ def _read_output(events: Iterator[Mapping[str, str]]) -> Generator[Output, None,
         if kind == "output":
             yield Output(attempt, data["stream"], base64.b64decode(data["base64"]))
         elif kind == "gap":
-            yield Output(attempt, data["stream"], b"", "missing", data["missing_bytes"])
+            absent = "cut" if "cut_at_bytes" in data else "missing"
+            yield Output(attempt, data["stream"], b"", absent, data["missing_bytes"])
         elif kind == "late":
             yield Output(attempt, "", b"", "late", data["late_bytes"])
         elif kind == "end":

@@ -116,5 +116,5 @@ class Output:
     attempt: int
     stream: str  # `stdout` or `stderr`; empty where late bytes may be of both.
     data: bytes = b""
-    absent: str = ""  # `missing` for bytes that are lost, `late` for bytes that may still arrive.
+    absent: str = ""  # `missing`: lost. `cut`: beyond `log.max_bytes` of the definition. `late`: may still arrive.
     absent_bytes: Optional[int] = None

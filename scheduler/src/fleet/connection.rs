@@ -34,6 +34,8 @@ pub struct Session {
     pub inventory: Vec<(Token, Phase)>,
     /// Attempts of the inventory that the archive does not contain.
     pub unknown: BTreeSet<Token>,
+    /// Attempts of the last report that the archive does not know as this worker's.
+    pub unassigned: BTreeSet<Token>,
 }
 
 impl Session {

@@ -20,8 +20,8 @@ use crate::handlers::{
 };
 use crate::job::{Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
-use crate::reconcile::{foreign, inventory, unconfirmed, unknown_attempts};
-use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note};
+use crate::reconcile::{foreign, inventory, late_reports, unconfirmed, unknown_attempts};
+use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect};
 use crate::timers::Alarm;
 
 pub(crate) fn report(scheduler: &mut Scheduler, now: Now, session: SessionId, report: Report) {
@@ -99,7 +99,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     first_report::reported(scheduler, token, id);
     let ageing = scheduler.config.priority_ageing;
     let Some(job) = scheduler.held(token, id) else {
-        record_late_report(scheduler, now, id, token, "running");
+        late_reports::record(scheduler, now, id, token, "running");
         supersede(scheduler, session, token);
         return;
     };
@@ -204,7 +204,7 @@ fn finish(scheduler: &mut Scheduler, now: Now, id: WorkerId, mut closed: ClosedA
         record_image(scheduler, id, token);
     }
     let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) else {
-        record_late_report(scheduler, now, id, token, closed.outcome.name());
+        late_reports::record(scheduler, now, id, token, closed.outcome.name());
         unconfirmed::confirm(scheduler, now, id, token);
         return;
     };
@@ -255,7 +255,7 @@ fn release_attempt(scheduler: &mut Scheduler, now: Now, id: WorkerId, released: 
     let Released { token, cause, why } = released;
     if scheduler.held(token, id).is_none() {
         unknown_attempts::remove_ended(scheduler, id, token);
-        record_late_report(scheduler, now, id, token, "released");
+        late_reports::record(scheduler, now, id, token, "released");
         unconfirmed::confirm(scheduler, now, id, token);
         return;
     }
@@ -391,10 +391,4 @@ fn resend_definitions(scheduler: &mut Scheduler, id: WorkerId, session: SessionI
             define::send_definition(scheduler, id, session, number);
         }
     }
-}
-
-/// Records a report about an attempt that is not current, and changes nothing else.
-fn record_late_report(scheduler: &mut Scheduler, now: Now, worker: WorkerId, token: Token, said: &str) {
-    let note = Note::LateReport { token, worker, said: String::from(said) };
-    scheduler.change(Change::Noted { job: token.job, at: now.utc, note });
 }

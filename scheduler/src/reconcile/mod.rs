@@ -3,6 +3,7 @@
 
 pub(crate) mod foreign;
 pub(crate) mod inventory;
+pub(crate) mod late_reports;
 mod received_inventory;
 pub(crate) mod unconfirmed;
 pub(crate) mod unknown_attempts;

@@ -90,6 +90,7 @@ impl Model {
         worker.runtime_broken = runtime_broken(&hello.runtimes);
         worker.told.clear();
         worker.announced.clear();
+        worker.unassigned.clear();
         // A drain is an order to one process: if that has left with nothing, the next one is to stay.
         if let Some(drain) = worker.drain.filter(|it| it.process != Some(worker.incarnation)) {
             let has_left = drain.process.is_some() && is_idle;
@@ -154,6 +155,7 @@ impl Model {
             failed: Vec::new(),
             suspect: None,
             announced: Vec::new(),
+            unassigned: Vec::new(),
             unmanaged: Vec::new(),
             doubts: Vec::new(),
         });

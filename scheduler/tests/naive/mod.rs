@@ -210,6 +210,7 @@ pub(crate) struct Worker {
     suspect: Option<Option<u64>>,
     /// Attempts of the next inventory that the archive does not know.
     announced: Vec<Token>,
+    unassigned: Vec<Token>,
     /// Attempts that this server never assigned and that continue.
     unmanaged: Vec<Token>,
     /// Lost attempts whose container may still exist, with the session of the loss.
@@ -292,11 +293,8 @@ impl Model {
                 }
             }
             Input::Reported(session, report) => self.report(session, report)?,
-            Input::UnknownAttempts(session, tokens) => {
-                if let Some(worker) = self.by_session(session) {
-                    worker.announced.extend(tokens);
-                }
-            }
+            Input::UnknownAttempts(session, tokens) => self.announce_unknown(session, tokens),
+            Input::UnassignedAttempts(session, tokens) => self.announce_unassigned(session, tokens),
             Input::Heard(list) => {
                 for (session, at) in list {
                     if let Some(worker) = self.by_session(session) {

@@ -186,7 +186,22 @@ impl Model {
         self.close(id, Outcome::Released, None)
     }
 
+    pub(super) fn announce_unknown(&mut self, session: SessionId, tokens: Vec<Token>) {
+        if let Some(worker) = self.by_session(session) {
+            worker.announced.extend(tokens);
+        }
+    }
+
+    pub(super) fn announce_unassigned(&mut self, session: SessionId, tokens: Vec<Token>) {
+        if let Some(worker) = self.by_session(session) {
+            worker.unassigned = tokens;
+        }
+    }
+
     fn late(&mut self, worker: WorkerId, token: Token, said: &str) {
+        if self.worker_mut(worker).is_some_and(|it| it.unassigned.contains(&token)) {
+            return;
+        }
         self.say(format!("j{} noted late {token} of w{worker}: {said}", token.job));
     }
 

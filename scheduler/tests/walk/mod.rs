@@ -261,7 +261,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 if silent { Availability::Unavailable("down".into()) } else { Availability::Available };
             if strange > 0 {
                 let unknown = unknown_token(strange);
-                world.list_unknown_attempts(&name(worker), vec![unknown]);
+                world.announce(&name(worker), vec![unknown], false);
                 attempts.push((unknown, Phase::Running));
             }
             world.inventory(&name(worker), attempts, answer);

@@ -350,10 +350,11 @@ impl World {
         self.report(name, Report::Foreign(foreign));
     }
 
-    /// Gives the archive's answer about the attempts that the worker is about to list.
-    pub fn list_unknown_attempts(&mut self, name: &str, tokens: Vec<Token>) {
+    /// Gives the archive's answer about the attempts that the worker is about to list or to report.
+    pub fn announce(&mut self, name: &str, tokens: Vec<Token>, unassigned: bool) {
+        let input = if unassigned { Input::UnassignedAttempts } else { Input::UnknownAttempts };
         if let Some(session) = self.workers.get(name).and_then(|member| member.session) {
-            self.step(Input::UnknownAttempts(session, tokens));
+            self.step(input(session, tokens));
         }
     }
 

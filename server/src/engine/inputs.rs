@@ -106,6 +106,9 @@ impl Engine {
             FromSession::UnknownAttempts(session, unknown) => {
                 self.step(now, Input::UnknownAttempts(session, unknown))
             }
+            FromSession::UnassignedAttempts(session, tokens) => {
+                self.step(now, Input::UnassignedAttempts(session, tokens))
+            }
             FromSession::Closed(session, unsent) => self.session_closed(now, session, unsent),
         }
         None

@@ -22,7 +22,8 @@ use axum::routing::{get, post};
 
 use api::{
     audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, pauses, pipelines, plan, reload, schedules, submit, tokens, usage, whoami, workers,
+    notifications, pauses, pipelines, plan, reload, schedules, statistics, submit, tokens, usage, whoami,
+    workers,
 };
 use middleware::{compression, deprecation, front};
 use request::query;
@@ -60,6 +61,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/definitions", get(definitions::list))
         .route("/api/definitions/reload", post(reload::reload))
         .route("/api/definitions/{name}/fires", get(schedules::fires))
+        .route("/api/definitions/{name}/statistics", get(statistics::of_definition))
         .route("/api/definitions/{name}/backfill", post(backfill::backfill))
         .route("/api/schedules", get(schedules::list))
         .route("/api/definitions/{name}/{verb}", post(pauses::pause_definition))

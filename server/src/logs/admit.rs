@@ -8,6 +8,7 @@ use protocol::order::OutputMark;
 use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 
 use super::output::PieceData;
+use super::progress::{Progress, records_max};
 
 /// How long a stream is.
 pub(super) const fn length(lengths: &OutputLengths, stream: Stream) -> u64 {
@@ -24,9 +25,44 @@ const fn length_mut(lengths: &mut OutputLengths, stream: Stream) -> &mut u64 {
     }
 }
 
+/// Takes in a chunk of an attempt that may store `bytes_max` bytes: the pieces that are to be stored. See [`admit_all`]. The first bytes
+/// above the limit become a cut, and everything after that is dropped.
+pub(super) fn admit(progress: &mut Progress, chunk: Chunk, bytes_max: u64) -> Vec<PieceData> {
+    let mut pieces = Vec::with_capacity(1);
+    if progress.is_cut {
+        return pieces;
+    }
+    let mut lengths = progress.lengths;
+    for (_, data) in admit_all(&mut lengths, chunk) {
+        let left = progress.left(bytes_max);
+        let (kept, cut) = match data {
+            PieceData::Bytes(mut bytes) if bytes.len() > left => {
+                let cut = bytes.split_off(left);
+                (PieceData::Bytes(bytes), cut.len() as u64)
+            }
+            PieceData::Replayed(mut bytes) if bytes.len() > left => {
+                let cut = bytes.split_off(left);
+                (PieceData::Replayed(bytes), cut.len() as u64)
+            }
+            PieceData::Gap(bytes) if progress.records >= records_max(bytes_max) => (PieceData::Gap(0), bytes),
+            data => (data, 0),
+        };
+        let cut = (cut > 0).then_some(PieceData::Cut(cut));
+        for data in [Some(kept).filter(|kept| !kept.is_empty()), cut].into_iter().flatten() {
+            progress.count(&data);
+            pieces.push(data);
+        }
+        if progress.is_cut {
+            break;
+        }
+    }
+    progress.lengths = lengths;
+    pieces
+}
+
 /// Takes in a chunk: what is to be stored, each with its offset. Nothing if all of it is there; a gap first if bytes are missing
 /// in front of it. `lengths` grows by what is returned.
-pub(super) fn admit(lengths: &mut OutputLengths, chunk: Chunk) -> impl Iterator<Item = (u64, PieceData)> {
+fn admit_all(lengths: &mut OutputLengths, chunk: Chunk) -> impl Iterator<Item = (u64, PieceData)> {
     let other = lengths.stdout.wrapping_add(lengths.stderr).wrapping_sub(length(lengths, chunk.stream));
     let length = length_mut(lengths, chunk.stream);
     let known = *length;
@@ -56,6 +92,7 @@ pub(super) fn without_first(data: PieceData, bytes: u64) -> PieceData {
         PieceData::Bytes(from) => PieceData::Bytes(cut(from)),
         PieceData::Replayed(from) => PieceData::Replayed(cut(from)),
         PieceData::Gap(from) => PieceData::Gap(from.saturating_sub(bytes)),
+        PieceData::Cut(from) => PieceData::Cut(from.saturating_sub(bytes)),
     }
 }
 
@@ -120,7 +157,7 @@ mod tests {
     }
 
     fn stored(lengths: &mut OutputLengths, offset: u64, text: &str) -> Vec<(u64, PieceData)> {
-        admit(lengths, chunk(offset, ChunkData::Bytes(text.into()))).collect()
+        admit_all(lengths, chunk(offset, ChunkData::Bytes(text.into()))).collect()
     }
 
     #[test]
@@ -144,8 +181,41 @@ mod tests {
         let mut lengths = OutputLengths { stdout: 0, stderr: 3 };
         assert_eq!(stored(&mut lengths, u64::MAX, "ab"), []);
         assert_eq!(stored(&mut lengths, u64::MAX - 3, "ab"), [], "both streams together run over");
-        assert_eq!(admit(&mut lengths, chunk(5, ChunkData::Gap(u64::MAX))).count(), 0);
+        assert_eq!(admit_all(&mut lengths, chunk(5, ChunkData::Gap(u64::MAX))).count(), 0);
         assert_eq!(lengths, OutputLengths { stdout: 0, stderr: 3 });
+    }
+
+    #[test]
+    fn bytes_above_the_limit_are_cut_once_and_then_dropped() {
+        let mut progress = Progress::default();
+        let mut put = |offset, data| admit(&mut progress, chunk(offset, data), 8);
+        assert_eq!(put(0, ChunkData::Bytes("abcd".into())), [PieceData::Bytes("abcd".into())]);
+        assert_eq!(put(0, ChunkData::Bytes("abcd".into())), [], "what is here counts once");
+        let gap = [PieceData::Gap(100)];
+        assert_eq!(put(4, ChunkData::Gap(100)), gap, "a gap takes nothing of the limit");
+        assert_eq!(put(104, ChunkData::Bytes("efgh".into())), [PieceData::Bytes("efgh".into())]);
+        assert_eq!(put(108, ChunkData::Bytes("ij".into())), [PieceData::Cut(2)]);
+        assert_eq!(put(110, ChunkData::Bytes("kl".into())), []);
+        assert_eq!(put(110, ChunkData::Gap(9)), []);
+        assert_eq!(progress.lengths.stdout, 110);
+
+        let mut progress = Progress { stored: 5, ..Progress::default() };
+        let kept = admit(&mut progress, chunk(0, ChunkData::Replayed("abcd".into())), 8);
+        assert_eq!(kept, [PieceData::Replayed("abc".into()), PieceData::Cut(1)]);
+        assert!(progress.is_cut);
+    }
+
+    #[test]
+    fn tiny_records_and_gaps_without_end_are_cut() {
+        for data in [ChunkData::Bytes("x".into()), ChunkData::Gap(1)] {
+            let mut progress = Progress::default();
+            let bytes_max = 1 << 20;
+            let mut records = 0;
+            for offset in 0..1 << 20 {
+                records += admit(&mut progress, chunk(offset, data.clone()), bytes_max).len() as u64;
+            }
+            assert_eq!((progress.is_cut, records), (true, records_max(bytes_max) + 1));
+        }
     }
 
     #[test]

@@ -7,14 +7,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use protocol::report::OutputLengths;
-
 use super::error::{LogsError, failed};
 use super::index::IndexedRecords;
 use super::output::{AttemptKey, Streams};
+use super::paths::{index_path, segment_path};
 use super::record::RecordPosition;
 use super::scan::Scan;
-use super::segments::{Sealed, index_path, segment_path};
+use super::segments::Sealed;
 
 /// The segments that may have output of one attempt, the oldest first.
 pub(super) struct AttemptSegments {
@@ -82,12 +81,7 @@ impl AttemptSegments {
             Some(active) if active.first.begins(streams) <= from => self.sealed.len(),
             _ => self.last_beginning_at(streams, from)?,
         };
-        let Self { directory, attempt, sealed, active } = self;
-        let sealed = sealed
-            .into_iter()
-            .skip(first)
-            .filter_map(move |segment| open(&directory, &segment, attempt).transpose());
-        Ok(sealed.chain(active.map(|active| Ok(active.part))))
+        Ok(self.parts_from(first))
     }
 
     /// All parts, the newest first, each opened when it is asked for.
@@ -100,33 +94,34 @@ impl AttemptSegments {
         active.map(|active| Ok(active.part)).into_iter().chain(sealed)
     }
 
-    /// How much of the attempt's output is here.
-    pub(super) fn lengths(self) -> Result<OutputLengths, LogsError> {
-        self.newest_first()
-            .find_map(|part| part.and_then(|part| part.end()).transpose())
-            .transpose()
-            .map(Option::unwrap_or_default)
+    /// All parts, the oldest first, each opened when it is asked for.
+    pub(super) fn oldest_first(self) -> impl Iterator<Item = Result<SegmentPart, LogsError>> {
+        self.parts_from(0)
     }
 
-    /// Likewise, also if an index cannot be used. Output of a segment that cannot be read either counts as missing.
-    pub(super) fn readable_lengths(self) -> OutputLengths {
-        if let Some(last) = self.active.as_ref().and_then(|active| active.part.end().ok().flatten()) {
-            return last;
-        }
-        let ends = self.sealed.iter().rev().map(|segment| {
-            let part = open_or_scan(&self.directory, segment, self.attempt)?;
-            part.map_or(Ok(None), |part| part.end())
-        });
-        let mut readable = ends.filter_map(|end: Result<_, LogsError>| {
-            end.unwrap_or_else(|error| {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a segment cannot be read: its output is missing, and what comes now is stored behind it"
-                );
+    fn parts_from(self, first: usize) -> impl Iterator<Item = Result<SegmentPart, LogsError>> {
+        let Self { directory, attempt, sealed, active } = self;
+        let sealed = sealed.into_iter().skip(first);
+        let sealed = sealed.filter_map(move |segment| open(&directory, &segment, attempt).transpose());
+        sealed.chain(active.map(|active| Ok(active.part)))
+    }
+
+    /// All parts that can be read, the oldest first, also without a usable index. Output of the others counts as missing.
+    pub(super) fn readable(self) -> impl Iterator<Item = SegmentPart> {
+        let Self { directory, attempt, sealed, active } = self;
+        let sealed = sealed.into_iter().filter_map(move |segment| {
+            open_or_scan(&directory, &segment, attempt).unwrap_or_else(|error| {
+                log_missing(&error);
                 None
             })
         });
-        readable.next().unwrap_or_default()
+        sealed.chain(active.map(|active| active.part))
+    }
+
+    /// The attempt's last record.
+    pub(super) fn last(self) -> Result<Option<RecordPosition>, LogsError> {
+        let mut last = self.newest_first().map(|part| part.and_then(|part| part.last()));
+        last.find_map(Result::transpose).transpose()
     }
 
     /// The index in `sealed` of the last segment in which the attempt's output begins at this position or before it; 0 if there is none.
@@ -159,9 +154,8 @@ impl SegmentPart {
         Ok(records.first().copied())
     }
 
-    /// The lengths of the attempt's output at the end of this segment.
-    fn end(&self) -> Result<Option<OutputLengths>, LogsError> {
-        Ok(self.record(self.count().saturating_sub(1))?.map(|last| last.after()))
+    fn last(&self) -> Result<Option<RecordPosition>, LogsError> {
+        self.record(self.count().saturating_sub(1))
     }
 
     pub(super) fn unreadable(&self, source: io::Error) -> LogsError {
@@ -224,6 +218,14 @@ fn scan(
         positions: Records::Listed(records),
     };
     Ok(Some(part).filter(|part| part.count() > 0))
+}
+
+/// Logs that a segment cannot be read.
+pub(super) fn log_missing(error: &LogsError) {
+    tracing::error!(
+        error = error as &dyn std::error::Error,
+        "a segment cannot be read: its output is missing, and what comes now is stored behind it"
+    );
 }
 
 /// Nothing if there is no such file.

@@ -6,9 +6,8 @@ use std::io;
 use std::path::Path;
 
 use super::index::IndexSummary;
-use super::record::Kind;
+use super::paths;
 use super::scan::Scan;
-use super::segments;
 
 /// The result of a check of all segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,14 +28,14 @@ pub struct SegmentReport {
 /// A file cannot be read.
 pub fn examine(directory: &Path, deep: bool) -> io::Result<SegmentReport> {
     let mut seen = SegmentReport::default();
-    let mut numbers = match segments::numbers(directory) {
+    let mut numbers = match paths::numbers(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(seen),
         numbers => numbers?,
     };
     numbers.sort_unstable();
     let last = numbers.last().copied();
     for number in numbers {
-        let file = match File::open(segments::segment_path(directory, number)) {
+        let file = match File::open(paths::segment_path(directory, number)) {
             // Just deleted, because it was old.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,
@@ -45,7 +44,7 @@ pub fn examine(directory: &Path, deep: bool) -> io::Result<SegmentReport> {
         seen.segments += 1;
         seen.bytes += bytes;
         let grows = Some(number) == last;
-        if !grows && IndexSummary::read(&segments::index_path(directory, number), bytes).is_none() {
+        if !grows && IndexSummary::read(&paths::index_path(directory, number), bytes).is_none() {
             seen.without_index.push(number);
         }
         if deep {
@@ -74,14 +73,14 @@ pub struct OutputTotals {
 /// # Errors
 /// A file cannot be read.
 pub fn output_totals(directory: &Path) -> io::Result<OutputTotals> {
-    let numbers = match segments::numbers(directory) {
+    let numbers = match paths::numbers(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(OutputTotals::default()),
         numbers => numbers?,
     };
     let (mut attempts, mut bytes) = (HashSet::new(), 0);
     for number in numbers {
-        let contents = Scan::of(&File::open(segments::segment_path(directory, number))?)?.whole();
-        for (attempt, position) in contents.all().filter(|(_, position)| position.code.kind != Kind::Gap) {
+        let contents = Scan::of(&File::open(paths::segment_path(directory, number))?)?.whole();
+        for (attempt, position) in contents.all().filter(|(_, position)| !position.code.kind.is_missing()) {
             attempts.insert(attempt);
             bytes += u64::from(position.payload);
         }

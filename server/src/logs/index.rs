@@ -285,7 +285,7 @@ mod tests {
     fn record() -> impl Strategy<Value = (AttemptKey, RecordCode, u64)> {
         let attempt =
             (1..5_u64, 1..4_u64).prop_map(|(job, fence)| AttemptKey { job: JobId(job), fence: Fence(fence) });
-        let kind = prop::sample::select(&[Kind::Bytes, Kind::Replayed, Kind::Gap][..]);
+        let kind = prop::sample::select(&[Kind::Bytes, Kind::Replayed, Kind::Gap, Kind::Cut][..]);
         let code = (prop::sample::select(&Stream::ALL[..]), kind, any::<bool>())
             .prop_map(|(stream, kind, has_time)| RecordCode { stream, kind, has_time });
         (attempt, code, 0..5_u64)
@@ -298,7 +298,7 @@ mod tests {
             let last = list.iter().rev().find(|(known, _)| *known == attempt);
             let before = last.map(|(_, position)| position.after()).unwrap_or_default();
             let at = list.last().map_or(0, |(_, position)| position.end()) as u32;
-            let payload = if code.kind == Kind::Gap { 8 } else { covers as u32 };
+            let payload = if code.kind.is_missing() { 8 } else { covers as u32 };
             list.push((attempt, RecordPosition { at, payload, code, before, covers }));
         }
         list

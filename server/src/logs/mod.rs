@@ -16,6 +16,8 @@ mod examine;
 mod index;
 mod limits;
 mod output;
+mod paths;
+mod progress;
 mod read;
 mod record;
 mod scan;
@@ -36,11 +38,13 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 pub use error::LogsError;
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
-pub use limits::Limits;
 use limits::SEGMENT_BYTES_MAX;
+pub use limits::{BYTES_MAX, BYTES_MAX_TO, Limits};
 pub use output::{AttemptKey, Page, Piece, PieceData, Streams};
+use record::{Kind, RecordPosition};
 use segments::SegmentSet;
 use shared::Shared;
+pub use writer::BoundedChunk;
 use writer::Request;
 
 use crate::clock;
@@ -94,27 +98,36 @@ impl Logs {
 
     /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far,
     /// never beyond what is in them: a mark is about these, and about nothing that still waits.
-    /// Bytes that are already there are skipped; a hole in front of a chunk becomes a gap. On a full disk this waits for room.
+    /// Bytes that are already there are skipped; a hole in front of a chunk becomes a gap. Bytes beyond the limit of an attempt are dropped
+    /// behind a [`PieceData::Cut`], and their mark says that they are done. On a full disk this waits for room.
     ///
     /// # Errors
     /// Nothing of `chunks` may be acknowledged: close the session, so that its worker sends them again.
     ///
     /// # Cancel safety
     /// Dropping the future leaves it open whether the chunks are stored; sending them again is harmless.
-    pub async fn append(&self, chunks: Vec<Chunk>) -> Result<Vec<OutputMark>, LogsError> {
+    pub async fn append_bounded(&self, chunks: Vec<BoundedChunk>) -> Result<Vec<OutputMark>, LogsError> {
         self.append_received(chunks, Some(clock::now().utc)).await
     }
 
-    /// See [`Self::append`]. Without a time the records are those of earlier versions.
+    /// As [`Self::append_bounded`], without a limit.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn append(&self, chunks: Vec<Chunk>) -> Result<Vec<OutputMark>, LogsError> {
+        self.append_bounded(unbounded(chunks)).await
+    }
+
+    /// See [`Self::append_bounded`]. Without a time the records are those of earlier versions.
     async fn append_received(
         &self,
-        chunks: Vec<Chunk>,
+        chunks: Vec<BoundedChunk>,
         received_at: Option<Timestamp>,
     ) -> Result<Vec<OutputMark>, LogsError> {
         if chunks.is_empty() {
             return Ok(Vec::new());
         }
-        let bytes = chunks.iter().map(Chunk::weight).fold(0, usize::saturating_add);
+        let bytes = chunks.iter().map(|bounded| bounded.chunk.weight()).fold(0, usize::saturating_add);
         let bytes = u32::try_from(bytes).map_or(self.room_bytes, |bytes| bytes.min(self.room_bytes));
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await.map_err(|_| LogsError::Stopped)?;
         let (reply, answer) = oneshot::channel();
@@ -163,8 +176,21 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
+        let last = self.last_record(attempt)?;
+        Ok(last.map(|last| last.after()).unwrap_or_default())
+    }
+
+    /// True if nothing more of an attempt's output is stored, because it has reached its limit. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub fn is_cut(&self, attempt: AttemptKey) -> Result<bool, LogsError> {
+        Ok(self.last_record(attempt)?.is_some_and(|last| last.code.kind == Kind::Cut))
+    }
+
+    fn last_record(&self, attempt: AttemptKey) -> Result<Option<RecordPosition>, LogsError> {
         let segments = self.shared.segments().last(attempt);
-        segments.lengths()
+        segments.last()
     }
 
     /// Watches an attempt's output grow. Begin to follow before reading, so that nothing is missed between the two.
@@ -254,6 +280,10 @@ impl Drop for Follow {
             followed.remove(&self.attempt);
         }
     }
+}
+
+fn unbounded(chunks: Vec<Chunk>) -> Vec<BoundedChunk> {
+    chunks.into_iter().map(|chunk| BoundedChunk { chunk, bytes_max: u64::MAX }).collect()
 }
 
 #[cfg(test)]

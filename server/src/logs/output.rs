@@ -55,6 +55,8 @@ pub struct Piece {
     pub stream: Stream,
     /// Its position, by the numbering asked for.
     pub at: u64,
+    /// The position behind its last byte in its own stream.
+    pub stream_end: u64,
     /// The time at which the server received it, or noticed that it is missing. After a lost connection that is the time of the
     /// reconnection. Absent for output that an earlier version stored, and for output that is no longer here.
     pub received_at: Option<Timestamp>,
@@ -71,6 +73,9 @@ pub enum PieceData {
     Replayed(Bytes),
     /// This many bytes are missing.
     Gap(u64),
+    /// The server stored nothing of the attempt from here on, because the worker had sent as much as `log.max_bytes` allows.
+    /// The bytes that the worker sent at once are counted, later ones are not.
+    Cut(u64),
 }
 
 impl PieceData {
@@ -79,7 +84,7 @@ impl PieceData {
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) | Self::Replayed(bytes) => bytes.len() as u64,
-            Self::Gap(bytes) => *bytes,
+            Self::Gap(bytes) | Self::Cut(bytes) => *bytes,
         }
     }
 

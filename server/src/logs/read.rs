@@ -86,14 +86,16 @@ impl Draft {
         if begins > self.next {
             // Whole segments were deleted, and what they held with them.
             let missing = PieceData::Gap(begins - self.next);
-            self.pieces.push(Piece { stream, at: self.next, received_at: None, data: missing });
+            let stream_end = position.begins(Streams::Only(stream));
+            self.pieces.push(Piece { stream, at: self.next, stream_end, received_at: None, data: missing });
             self.next = begins;
         }
         let data = admit::without_first(data, self.next.saturating_sub(begins));
         self.left = self.left.saturating_sub(u64::from(position.payload).max(1));
         let at = self.next;
         self.next = at.saturating_add(data.len());
-        self.pieces.push(Piece { stream, at, received_at, data });
+        let stream_end = position.ends(Streams::Only(stream));
+        self.pieces.push(Piece { stream, at, stream_end, received_at, data });
     }
 }
 
@@ -168,6 +170,7 @@ impl SegmentPart {
             Kind::Bytes => PieceData::Bytes(record.slice(position.code.header_bytes()..)),
             Kind::Replayed => PieceData::Replayed(record.slice(position.code.header_bytes()..)),
             Kind::Gap => PieceData::Gap(position.covers),
+            Kind::Cut => PieceData::Cut(position.covers),
         };
         (received_at, data)
     }

@@ -4,7 +4,7 @@
 //! 0 checksum of what follows u32 · 4 payload length u32 · 8 job u64 · 16 fence u64
 //! 24 stdout before it u64 · 32 stderr before it u64 · 40 code u8 · 41 time of receipt i64, if the code has it · payload
 //! ```
-//! Numbers are little-endian. The payload of a gap is its length. The code says stream and kind, and if the header has a time
+//! Numbers are little-endian. The payload of a gap or a cut is its length. The code says stream and kind, and if the header has a time
 //! (milliseconds since 1970, by the server's clock): records of earlier versions have none.
 
 use protocol::report::{OutputLengths, Stream};
@@ -24,6 +24,14 @@ pub(super) enum Kind {
     Bytes,
     Replayed,
     Gap,
+    Cut,
+}
+
+impl Kind {
+    /// True if the record stands for bytes that are not here.
+    pub(super) const fn is_missing(self) -> bool {
+        matches!(self, Self::Gap | Self::Cut)
+    }
 }
 
 /// The code of a record: how to read it.
@@ -45,6 +53,7 @@ impl RecordCode {
             Kind::Bytes => 0,
             Kind::Replayed => 2,
             Kind::Gap => 4,
+            Kind::Cut => 6,
         };
         stream | kind | if self.has_time { HAS_TIME } else { 0 }
     }
@@ -55,6 +64,7 @@ impl RecordCode {
             0 => Kind::Bytes,
             2 => Kind::Replayed,
             4 => Kind::Gap,
+            6 => Kind::Cut,
             _ => return None,
         };
         Some(Self { stream, kind, has_time: byte & HAS_TIME != 0 })
@@ -159,6 +169,10 @@ pub(super) fn encode(
             gap = bytes.to_le_bytes();
             (Kind::Gap, &gap)
         }
+        PieceData::Cut(bytes) => {
+            gap = bytes.to_le_bytes();
+            (Kind::Cut, &gap)
+        }
     };
     // Chunks are bounded by the frame and segments by their limit, both far below 4 GiB.
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -197,7 +211,7 @@ pub(super) fn decode_unchecked(bytes: &[u8], at: u32) -> Option<Record<'_>> {
     let received_at = if code.has_time { time_of(record) } else { None };
     let payload = &record[code.header_bytes()..];
     let covers = match code.kind {
-        Kind::Gap => u64::from_le_bytes(payload.try_into().ok()?),
+        Kind::Gap | Kind::Cut => u64::from_le_bytes(payload.try_into().ok()?),
         Kind::Bytes | Kind::Replayed => u64::from(length),
     };
     let attempt = AttemptKey { job: JobId(number(8)?), fence: Fence(number(16)?) };
@@ -245,6 +259,7 @@ mod tests {
             PieceData::Bytes(Bytes::from_static(b"abc")),
             PieceData::Replayed(Bytes::from_static(b"")),
             PieceData::Gap(1 << 40),
+            PieceData::Cut(3),
         ] {
             for (stream, time) in Stream::ALL.into_iter().flat_map(|stream| TIMES.map(|time| (stream, time)))
             {
@@ -277,7 +292,7 @@ mod tests {
     #[test]
     fn a_code_is_read_as_written_and_others_are_refused() {
         let known: Vec<u8> = (0..=u8::MAX).filter(|byte| RecordCode::parse(*byte).is_some()).collect();
-        assert_eq!(known, [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]);
+        assert_eq!(known, (0..16).collect::<Vec<u8>>());
         assert!(
             known.iter().all(|byte| RecordCode::parse(*byte).is_some_and(|code| code.to_byte() == *byte))
         );

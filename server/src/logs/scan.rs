@@ -8,7 +8,7 @@ use protocol::wire::FRAME_BYTES_MAX;
 
 use super::index::SegmentIndex;
 use super::output::AttemptKey;
-use super::record::{self, Kind, RecordCode, RecordPosition, SHORT_HEADER_BYTES, TIMED_HEADER_BYTES};
+use super::record::{self, RecordCode, RecordPosition, SHORT_HEADER_BYTES, TIMED_HEADER_BYTES};
 
 /// The content of a segment.
 pub(super) struct Scan {
@@ -99,7 +99,7 @@ fn decode_at(bytes: &[u8], at: usize) -> Option<(AttemptKey, RecordPosition)> {
 /// payload, which may be what is damaged.
 fn damaged_record(bytes: &[u8], at: usize, end: usize) -> Option<(AttemptKey, RecordPosition)> {
     let record = record::decode_unchecked(bytes.get(at..end)?, u32::try_from(at).ok()?)?;
-    let is_believed = record.position.end() == end as u64 && record.position.code.kind != Kind::Gap;
+    let is_believed = record.position.end() == end as u64 && !record.position.code.kind.is_missing();
     is_believed.then_some((record.attempt, record.position))
 }
 

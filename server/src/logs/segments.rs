@@ -13,6 +13,7 @@ use super::error::{LogsError, failed};
 use super::index::{IndexSummary, SegmentIndex};
 use super::limits::{Limits, Unsynced};
 use super::output::{AttemptKey, Streams};
+use super::paths::{index_path, numbers, segment_path};
 use super::record::RecordPosition;
 use super::scan::Scan;
 use super::segment_writer::SegmentWriter;
@@ -305,7 +306,9 @@ fn accepted_records(
     for (attempt, position) in std::mem::take(&mut found.behind) {
         let stood = match found.contents.of(attempt).last() {
             Some(last) => last.after(),
-            None => sealed_of(directory, sealed, attempt).lengths()?,
+            None => {
+                sealed_of(directory, sealed, attempt).last()?.map(|last| last.after()).unwrap_or_default()
+            }
         };
         if position.before == stood {
             found.contents.add(attempt, position);
@@ -354,25 +357,6 @@ fn delete_lone_indexes(directory: &Path, numbers: &[u64]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-pub(super) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = PathBuf::from(entry?.file_name());
-        if path.extension().is_some_and(|extension| extension == "seg") {
-            numbers.extend(path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
-        }
-    }
-    Ok(numbers)
-}
-
-pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:010}.seg"))
-}
-
-pub(super) fn index_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:010}.idx"))
 }
 
 /// A reader of the growing segment is told this many records at once: it reads a page at a time, and copies them under a lock.

@@ -59,7 +59,9 @@ fn text_from(logs: &Logs, job: u64, streams: Streams, from: u64) -> String {
             next += piece.data.len();
             match piece.data {
                 PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => text.extend_from_slice(&bytes),
-                PieceData::Gap(bytes) => text.resize(text.len() + usize::try_from(bytes).unwrap(), b'_'),
+                PieceData::Gap(bytes) | PieceData::Cut(bytes) => {
+                    text.resize(text.len() + usize::try_from(bytes).unwrap(), b'_')
+                }
             }
         }
         assert_eq!(page.next, next);

@@ -11,18 +11,28 @@ use std::time::{Duration, Instant};
 
 use protocol::Timestamp;
 use protocol::order::OutputMark;
-use protocol::report::{Chunk, OutputLengths};
+use protocol::report::Chunk;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::{self, Marks};
 use super::limits::{Limits, SEGMENT_BYTES_MAX};
 use super::output::AttemptKey;
+use super::progress::Progress;
 use super::record::{self, RecordPosition};
 use super::shared::Shared;
 
+/// A chunk of output, and how much its attempt may store.
+#[derive(Debug)]
+pub struct BoundedChunk {
+    /// The output.
+    pub chunk: Chunk,
+    /// The limit for all output of the attempt, `log.max_bytes` of its definition.
+    pub bytes_max: u64,
+}
+
 /// Chunks to be stored, and where the answer goes.
 pub(super) struct Request {
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<BoundedChunk>,
     /// The wall-clock time at which they came.
     pub(super) received_at: Option<Timestamp>,
     pub(super) reply: oneshot::Sender<Vec<OutputMark>>,
@@ -32,8 +42,9 @@ pub(super) struct Request {
 
 /// Runs until every sender is gone. If the disk fails it ends the process.
 pub(super) fn run(shared: &Arc<Shared>, limits: Limits, requests: &Receiver<Request>) {
-    let (lengths, buffer, waiting) = (LengthCache::default(), Vec::new(), Vec::new());
-    let mut writer = Writer { shared, limits, requests, lengths, buffer, waiting, rollover_not_before: None };
+    let (progress, buffer, waiting) = (ProgressCache::default(), Vec::new(), Vec::new());
+    let mut writer =
+        Writer { shared, limits, requests, progress, buffer, waiting, rollover_not_before: None };
     let mut synced: Option<Instant> = None;
     while let Some(batch) = writer.gather(synced.map(|at| at + limits.sync_interval)) {
         synced = Some(Instant::now());
@@ -47,7 +58,7 @@ struct Writer<'s> {
     shared: &'s Arc<Shared>,
     limits: Limits,
     requests: &'s Receiver<Request>,
-    lengths: LengthCache,
+    progress: ProgressCache,
     buffer: Vec<u8>,
     /// Came while the disk was full.
     waiting: Vec<Request>,
@@ -158,7 +169,7 @@ impl Writer<'_> {
             match prepared {
                 Ok(rollover) => {
                     self.shared.segments_mut().roll_over(rollover);
-                    self.lengths.age();
+                    self.progress.age();
                     self.rollover_not_before = None;
                 }
                 Err(error) if can_grow => {
@@ -177,24 +188,29 @@ impl Writer<'_> {
 
     fn admit(
         &mut self,
-        chunks: Vec<Chunk>,
+        chunks: Vec<BoundedChunk>,
         received_at: Option<Timestamp>,
         base: u64,
         records: &mut Vec<(AttemptKey, RecordPosition)>,
     ) -> Vec<OutputMark> {
         let mut marks = Marks::default();
-        for chunk in chunks {
+        for BoundedChunk { chunk, bytes_max } in chunks {
             let (token, stream, attempt, end) =
                 (chunk.token, chunk.stream, AttemptKey::from(chunk.token), chunk.end());
-            let head = self.lengths.of(attempt, || look_up(self.shared, attempt));
-            let mut before = *head;
-            for (_, data) in admit::admit(head, chunk) {
+            let progress = self.progress.of(attempt, || look_up(self.shared, attempt));
+            let (mut before, was_cut) = (progress.lengths, progress.is_cut);
+            for data in admit::admit(progress, chunk, bytes_max) {
                 let position =
                     record::encode(&mut self.buffer, base, attempt, stream, before, received_at, &data);
                 before = position.after();
                 records.push((attempt, position));
             }
-            marks.put(OutputMark { token, stream, offset: admit::length(head, stream).min(end) });
+            if progress.is_cut && !was_cut {
+                tracing::warn!(%token, bytes_max, "the worker sent more output than log.max_bytes of the definition: the rest is dropped");
+            }
+            // Dropped output is acknowledged, so that the worker forgets it.
+            let here = if progress.is_cut { end } else { admit::length(&progress.lengths, stream).min(end) };
+            marks.put(OutputMark { token, stream, offset: here });
         }
         marks.into_vec()
     }
@@ -210,18 +226,18 @@ impl Writer<'_> {
 }
 
 /// How far the stored output of an attempt has come. A system without free file handles is waited for, as a full disk is.
-fn look_up(shared: &Shared, attempt: AttemptKey) -> OutputLengths {
+fn look_up(shared: &Shared, attempt: AttemptKey) -> Progress {
     let mut pause = RETRY_FIRST;
     loop {
-        let segments = || shared.segments().last(attempt);
-        match segments().lengths() {
-            Ok(lengths) => return lengths,
+        let segments = || shared.segments().all(attempt);
+        match Progress::read(segments().oldest_first()) {
+            Ok(progress) => return progress,
             Err(error) if error.may_pass() => {
                 tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_MAX);
             }
-            Err(_) => return segments().readable_lengths(),
+            Err(_) => return Progress::of(segments().readable()),
         }
     }
 }
@@ -235,14 +251,14 @@ fn abort_process(error: &std::io::Error) -> ! {
 
 /// How far the output of attempts has come, of those that wrote lately. Others are looked up.
 #[derive(Default)]
-struct LengthCache {
-    lately: HashMap<AttemptKey, OutputLengths>,
-    earlier: HashMap<AttemptKey, OutputLengths>,
+struct ProgressCache {
+    lately: HashMap<AttemptKey, Progress>,
+    earlier: HashMap<AttemptKey, Progress>,
 }
 
-impl LengthCache {
-    fn of(&mut self, attempt: AttemptKey, look_up: impl FnOnce() -> OutputLengths) -> &mut OutputLengths {
-        if self.lately.len() >= LENGTHS_MAX {
+impl ProgressCache {
+    fn of(&mut self, attempt: AttemptKey, look_up: impl FnOnce() -> Progress) -> &mut Progress {
+        if self.lately.len() >= CACHED_MAX {
             self.age();
         }
         let earlier = &mut self.earlier;
@@ -254,8 +270,8 @@ impl LengthCache {
     }
 }
 
-/// Twice this many heads are kept, at some 50 bytes each.
-const LENGTHS_MAX: usize = 100_000;
+/// Twice this many are kept, at some 70 bytes each.
+const CACHED_MAX: usize = 100_000;
 
 /// The first wait after a failed write; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(50);

@@ -48,7 +48,11 @@ async fn wait_for_arrival(logs: &Arc<Logs>, key: AttemptKey, attempt: &AttemptRo
     let mut growth = logs.follow(key);
     loop {
         let stored = Arc::clone(logs);
-        let Ok(Ok(stored)) = spawn_blocking(move || stored.lengths(key)).await else { return };
+        let look = move || Ok::<_, LogsError>((stored.lengths(key)?, stored.is_cut(key)?));
+        let Ok(Ok((stored, is_cut))) = spawn_blocking(look).await else { return };
+        if is_cut {
+            return;
+        }
         if stored.stdout >= attempt.output.stdout && stored.stderr >= attempt.output.stderr {
             return;
         }
@@ -74,13 +78,15 @@ fn tail(logs: &Logs, key: AttemptKey, lines_max: u32) -> Result<String, LogsErro
         }
         for piece in page.pieces {
             // A line of one stream continues neither in the other nor behind a gap.
-            if last.is_some_and(|last| last != piece.stream) || matches!(piece.data, PieceData::Gap(_)) {
+            if last.is_some_and(|last| last != piece.stream)
+                || matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))
+            {
                 end_line(&mut read);
             }
             last = Some(piece.stream);
             match piece.data {
                 PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => read.extend_from_slice(&bytes),
-                PieceData::Gap(_) => read.extend_from_slice(GAP),
+                PieceData::Gap(_) | PieceData::Cut(_) => read.extend_from_slice(GAP),
             }
         }
         from = page.next;

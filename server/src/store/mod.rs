@@ -222,11 +222,11 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn given_params(&self, ids: &[JobId]) -> Result<Vec<GivenParams>, ReadError>;
 
-    /// Those of these attempts that were handed to this worker, in the order of `tokens`.
+    /// Those of these attempts that were handed to this worker, in the order of `tokens`, with the revisions of their definitions.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
+    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<(Token, Revision)>, ReadError>;
 
     /// Those of these attempts that were never given here, in the order of `tokens`: their job is here without them, or has a number
     /// that was never given. A job that was deleted with its attempts had them.
@@ -234,6 +234,12 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn unknown_attempts(&self, tokens: &[Token]) -> Result<Vec<Token>, ReadError>;
+
+    /// True if this store was made from a backup, so that workers may have attempts that it does not know.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn was_restored(&self) -> Result<bool, ReadError>;
 
     /// A definition by revision, as it was stored.
     ///

@@ -22,7 +22,7 @@ use super::acceptor::WorkerAcceptor;
 use super::join_audit::JoinAudit;
 use super::secrets::{SecretSources, SessionSecrets};
 use super::upgrade::{Socket, Upgrade};
-use super::{reader, session};
+use super::{fragments, session};
 use crate::auth::actor::Actor;
 use crate::config::WorkerLabels;
 use crate::listener::Peer;
@@ -120,10 +120,8 @@ fn read_hello(first: Option<Result<Message, WireError>>) -> Result<Box<Hello>, C
         },
         Some(Ok(Message::Text(_))) => Err(close::TEXT_FRAME.plain()),
         Some(Ok(_)) => Err(close::HELLO_EXPECTED.with_reason("the first message was not binary")),
-        Some(Err(error)) => {
-            Err(reader::broken(&error)
-                .unwrap_or_else(|| close::HELLO_EXPECTED.with_reason("the socket broke")))
-        }
+        Some(Err(error)) => Err(fragments::broken(&error)
+            .unwrap_or_else(|| close::HELLO_EXPECTED.with_reason("the socket broke"))),
         None => Err(close::HELLO_EXPECTED.with_reason("none came in time")),
     }
 }

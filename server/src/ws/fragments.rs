@@ -5,7 +5,10 @@ use std::io::{self, Cursor};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use protocol::close::{self, Close};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::tungstenite::Error as WireError;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::frame::FrameHeader;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
@@ -101,6 +104,20 @@ impl FrameScanner {
             OpCode::Control(_) => {}
         }
         if self.count > FRAGMENTS_MAX { Err(TooManyFragments) } else { Ok(()) }
+    }
+}
+
+/// The close reason for bytes that are not valid WebSocket messages, or too large.
+pub(super) fn broken(error: &WireError) -> Option<Close> {
+    match error {
+        WireError::Capacity(limit) => Some(close::TOO_LARGE.with_reason(limit)),
+        WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.with_reason(fault)),
+        WireError::Io(error) => {
+            let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyFragments>());
+            many.map(|many| close::TOO_LARGE.with_reason(many))
+        }
+        _ => None,
     }
 }
 

@@ -3,10 +3,10 @@
 //! Output carries a token, but the logs are keyed by job and fence alone: without this check any worker could write into any attempt. An
 //! Inventory proves nothing, since a worker may name any attempt; its attempts are looked up when their first output comes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use protocol::{Report, Token, WorkerId};
+use protocol::{Report, Revision, Token, WorkerId};
 
 use crate::store::{Archive, ReadError};
 
@@ -20,10 +20,10 @@ pub(super) struct Grants {
 struct GrantTable {
     /// The worker of the session, known after its Welcome.
     worker: Option<WorkerId>,
-    live: HashSet<Token>,
+    live: HashMap<Token, Revision>,
     /// Output may come after the final report: ended attempts are forgotten only after many others ended.
-    ended: HashSet<Token>,
-    ended_earlier: HashSet<Token>,
+    ended: HashMap<Token, Revision>,
+    ended_earlier: HashMap<Token, Revision>,
     /// Listed by the worker and not looked up yet.
     named: HashSet<Token>,
 }
@@ -39,9 +39,14 @@ impl Grants {
         self.known().worker = Some(worker);
     }
 
-    /// Adds attempts that are about to be assigned.
-    pub(super) fn add(&self, tokens: impl Iterator<Item = Token>) {
-        self.known().live.extend(tokens);
+    /// Adds attempts that are about to be assigned, and the revisions of their definitions.
+    pub(super) fn add(&self, attempts: impl Iterator<Item = (Token, Revision)>) {
+        self.known().live.extend(attempts);
+    }
+
+    /// The revision of the definition of an attempt of this session.
+    pub(super) fn revision_of(&self, token: &Token) -> Option<Revision> {
+        self.known().revision_of(token)
     }
 
     /// True if this attempt was assigned on this session, or was looked up before.
@@ -89,6 +94,35 @@ impl Grants {
         Ok(entries.into_iter().partition(|entry| known.holds(&token(entry))))
     }
 
+    /// Those of these attempts that were never assigned to the worker of this session. Attempts of earlier sessions are looked up. In a store
+    /// that was restored from a backup, attempts that it never assigned to anyone are not among them.
+    ///
+    /// # Errors
+    /// The archive cannot be read.
+    pub(super) async fn unassigned(&self, mut tokens: Vec<Token>) -> Result<Vec<Token>, ReadError> {
+        let worker = {
+            let known = self.known();
+            tokens.retain(|token| !known.holds(token));
+            known.worker
+        };
+        let Some(worker) = worker.filter(|_| !tokens.is_empty()) else { return Ok(tokens) };
+        let archive = self.archive.clone();
+        let look_up = move || {
+            let own = archive.attempts_of(worker, &tokens)?;
+            tokens.retain(|token| own.iter().all(|(known, _)| known != token));
+            if !tokens.is_empty() && archive.was_restored()? {
+                // An attempt that the restored store does not know may be the worker's all the same.
+                let unknown = archive.unknown_attempts(&tokens)?;
+                tokens.retain(|token| !unknown.contains(token));
+            }
+            Ok::<_, ReadError>((own, tokens))
+        };
+        let read = tokio::task::spawn_blocking(look_up).await;
+        let (own, unassigned) = read.map_err(|error| ReadError(Box::new(error)))??;
+        self.known().live.extend(own);
+        Ok(unassigned)
+    }
+
     fn unverified(&self, named: HashSet<Token>) -> Option<(WorkerId, Vec<Token>)> {
         let known = self.known();
         let named: Vec<Token> = named.into_iter().filter(|token| known.named.contains(token)).collect();
@@ -98,11 +132,11 @@ impl Grants {
     fn end(&self, tokens: impl Iterator<Item = Token>) {
         let mut known = self.known();
         for token in tokens {
-            if known.live.remove(&token) {
+            if let Some(revision) = known.live.remove(&token) {
                 if known.ended.len() >= ENDED_MAX {
                     known.ended_earlier = std::mem::take(&mut known.ended);
                 }
-                known.ended.insert(token);
+                known.ended.insert(token, revision);
             }
         }
     }
@@ -114,14 +148,18 @@ impl Grants {
 
 impl GrantTable {
     fn holds(&self, token: &Token) -> bool {
-        self.live.contains(token) || self.ended.contains(token) || self.ended_earlier.contains(token)
+        self.revision_of(token).is_some()
+    }
+
+    fn revision_of(&self, token: &Token) -> Option<Revision> {
+        [&self.live, &self.ended, &self.ended_earlier].into_iter().find_map(|table| table.get(token)).copied()
     }
 }
 
 /// More attempts than a worker can ever have.
 const NAMED_MAX: usize = 1 << 18;
 
-/// Between this many and twice as many ended attempts are remembered, at 24 bytes each plus the table's overhead.
+/// Between this many and twice as many ended attempts are remembered, at 40 bytes each plus the table's overhead.
 const ENDED_MAX: usize = 1 << 16;
 
 #[cfg(test)]
@@ -151,7 +189,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_writes_for_assigned_attempts_and_not_for_listed_ones() {
         let grants = grants();
-        grants.add([token(1, 1)].into_iter());
+        grants.add([(token(1, 1), Revision(1))].into_iter());
         grants.set_worker(WorkerId(1));
         let attempts = vec![(token(1, 1), Phase::Running), (token(2, 1), Phase::Running)];
         grants.observe(&Report::Inventory(Inventory {
@@ -167,6 +205,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn attempts_of_nobody_are_unassigned() {
+        let grants = grants();
+        grants.add([(token(1, 1), Revision(1))].into_iter());
+        grants.set_worker(WorkerId(1));
+        let asked = vec![token(1, 1), token(1, 2), token(2, 1)];
+        assert_eq!(grants.unassigned(asked).await.unwrap(), [token(1, 2), token(2, 1)]);
+    }
+
+    #[tokio::test]
     async fn output_may_follow_the_final_report_until_many_other_attempts_ended() {
         let grants = grants();
         let ended = |job| Succeeded {
@@ -178,11 +225,11 @@ mod tests {
             note: None,
         };
         let end = |jobs: std::ops::RangeInclusive<u64>| {
-            grants.add(jobs.clone().map(|job| token(job, 1)));
+            grants.add(jobs.clone().map(|job| (token(job, 1), Revision(1))));
             let list = jobs.map(ended).collect();
             grants.observe(&Report::Success(Numbered { first: ReportNo(1), list }));
         };
-        grants.add([token(0, 1)].into_iter());
+        grants.add([(token(0, 1), Revision(1))].into_iter());
         end(1..=1);
         assert!(may_write(&grants, token(1, 1)).await);
         end(2..=200_000);

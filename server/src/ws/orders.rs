@@ -127,7 +127,7 @@ impl Orders {
         if grants.is_empty() {
             return Ok(());
         }
-        self.grants.add(grants.iter().map(|grant| grant.token));
+        self.grants.add(grants.iter().map(|grant| (grant.token, grant.revision)));
         let now = clock::now().utc;
         let mut filled = self.overrides(&grants).await?;
         let secrets = self.secrets.read(grants.iter().map(|grant| grant.revision)).await;

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::engine::{ToSession, Unqueued, WeakOutbox};
-use crate::logs::Logs;
+use crate::logs::{BoundedChunk, Logs};
 
 /// Frames that one call writes.
 const FRAMES_TOGETHER: usize = 64;
@@ -27,7 +27,7 @@ pub(super) struct Inbox {
 }
 
 /// The output of one message, and the capacity that it takes until it is written.
-pub(super) type Frame = (Vec<Chunk>, OwnedSemaphorePermit);
+pub(super) type Frame = (Vec<BoundedChunk>, OwnedSemaphorePermit);
 
 impl Inbox {
     fn new(outbox: WeakOutbox) -> (Self, UnboundedReceiver<Frame>) {
@@ -37,8 +37,8 @@ impl Inbox {
 
     /// Accepts output, or fails if the worker has exceeded its window. Never waits. Output without a writer is dropped: it was not
     /// acknowledged, so the worker sends it again.
-    pub(super) fn put(&self, chunks: Vec<Chunk>) -> Result<(), WindowExceeded> {
-        let weight = chunks.iter().map(Chunk::weight).sum::<usize>();
+    pub(super) fn put(&self, chunks: Vec<BoundedChunk>) -> Result<(), WindowExceeded> {
+        let weight = chunks.iter().map(|bounded| bounded.chunk.weight()).sum::<usize>();
         let room =
             u32::try_from(weight).ok().and_then(|it| self.room.clone().try_acquire_many_owned(it).ok());
         let _ = self.queue.send((chunks, room.ok_or(WindowExceeded)?));
@@ -69,7 +69,7 @@ pub(super) fn start(logs: Arc<Logs>, outbox: WeakOutbox) -> (Inbox, JoinHandle<(
         let mut frames = Vec::new();
         while waiting.recv_many(&mut frames, FRAMES_TOGETHER).await > 0 {
             let (chunks, rooms): (Vec<_>, Vec<_>) = frames.drain(..).unzip();
-            let written = logs.append(chunks.into_iter().flatten().collect()).await;
+            let written = logs.append_bounded(chunks.into_iter().flatten().collect()).await;
             // Before the acknowledgement, so that there is capacity for the worker's next output.
             drop(rooms);
             match written {
@@ -109,9 +109,10 @@ mod tests {
 
     use super::*;
 
-    fn frame(bytes: usize) -> Vec<Chunk> {
+    fn frame(bytes: usize) -> Vec<BoundedChunk> {
         let data = ChunkData::Bytes(vec![b'x'; bytes]);
-        vec![Chunk { token: Token::default(), stream: Stream::Stdout, offset: 0, data }]
+        let chunk = Chunk { token: Token::default(), stream: Stream::Stdout, offset: 0, data };
+        vec![BoundedChunk { chunk, bytes_max: u64::MAX }]
     }
 
     #[tokio::test]

@@ -10,12 +10,13 @@ use protocol::report::{Chunk, Foreign, Inventory, UsageSample};
 use protocol::{Report, SessionId, wire};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::{Error as WireError, Message, error::ProtocolError};
+use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 
-use super::fragments::TooManyFragments;
+use super::fragments::broken;
 use super::grants::Grants;
 use super::machine::Entry;
 use super::output;
+use super::output_limits::OutputLimits;
 use super::rate_limit::{RateLimiter, TooManyEmptyMessages, is_empty_report};
 use super::results;
 use super::unknown_attempts::{Alarm, UnknownAttempts};
@@ -42,11 +43,13 @@ pub(super) struct Reader<S> {
     pub(super) heard: LastHeard,
     pub(super) inbox: mpsc::Sender<FromSession>,
     pub(super) output: output::Inbox,
+    pub(super) output_limits: OutputLimits,
     pub(super) grants: Arc<Grants>,
     pub(super) unknown_attempts: UnknownAttempts,
     pub(super) machine: Entry,
     pub(super) usage: Arc<LiveUsage>,
     pub(super) unauthorized_logged: bool,
+    pub(super) unassigned_logged: bool,
     pub(super) alarm: Alarm,
     pub(super) rate_limit: RateLimiter,
 }
@@ -112,6 +115,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
             Ok(Some(Report::Success(ended))) => {
                 results::check(&ended.list).map_err(|wrong| Some(close::MALFORMED.with_reason(wrong)))?;
                 let report = Report::Success(ended);
+                self.announce_unassigned(&report, reports).await?;
                 self.grants.observe(&report);
                 reports.push(report);
                 Ok(())
@@ -120,6 +124,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
                 if let Report::Heartbeat(beat) = &report {
                     self.machine.note(beat);
                 }
+                self.announce_unassigned(&report, reports).await?;
                 self.grants.observe(&report);
                 reports.push(report);
                 Ok(())
@@ -155,7 +160,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         known.map_err(|error| self.close_unreadable(&error))
     }
 
-    fn close_unreadable(&self, error: &ReadError) -> Ended {
+    pub(super) fn close_unreadable(&self, error: &ReadError) -> Ended {
         tracing::error!(session = self.session.0, %error, "cannot look up the attempts that a worker names; the session closes");
         Some(close::INTERNAL_ERROR.plain())
     }
@@ -191,7 +196,10 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         if chunks.is_empty() {
             return Ok(());
         }
-        self.output.put(chunks).map_err(|error| Some(close::RATE_LIMITED.with_reason(error)))
+        let heard = &self.heard;
+        let bounded = keep_heard(heard, self.output_limits.bound(&self.grants, chunks)).await;
+        let bounded = bounded.map_err(|error| self.close_unreadable(&error))?;
+        self.output.put(bounded).map_err(|error| Some(close::RATE_LIMITED.with_reason(error)))
     }
 
     /// Keeps samples of the session's own attempts for people who watch them. Others are dropped, as output would be.
@@ -203,20 +211,14 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     }
 
     /// Waits for room in the engine's inbox.
-    async fn pass_reports(&self, reports: Vec<Report>) -> bool {
+    pub(super) async fn pass_reports(&self, reports: Vec<Report>) -> bool {
         reports.is_empty()
             || self.keep_heard(self.inbox.send(FromSession::Reported(self.session, reports))).await.is_ok()
     }
 
     /// Waits for the server itself. A worker that the server does not read counts as heard meanwhile.
-    async fn keep_heard<F: Future>(&self, waiting: F) -> F::Output {
-        let mut waiting = pin!(waiting);
-        loop {
-            if let Ok(done) = timeout(HEARD_EVERY, waiting.as_mut()).await {
-                return done;
-            }
-            self.heard.note(clock::now().up);
-        }
+    pub(super) async fn keep_heard<F: Future>(&self, waiting: F) -> F::Output {
+        keep_heard(&self.heard, waiting).await
     }
 
     /// Reads and drops bytes after the close frame: the kernel resets a socket that is closed over unread bytes, and the close frame would
@@ -227,27 +229,24 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
     }
 }
 
+/// See [`Reader::keep_heard`].
+async fn keep_heard<F: Future>(heard: &LastHeard, waiting: F) -> F::Output {
+    let mut waiting = pin!(waiting);
+    loop {
+        if let Ok(done) = timeout(HEARD_EVERY, waiting.as_mut()).await {
+            return done;
+        }
+        heard.note(clock::now().up);
+    }
+}
+
 /// The end of the reading; `None` if there is no close reason to send.
-type Ended = Option<Close>;
+pub(super) type Ended = Option<Close>;
 
 fn size_of(message: &Message) -> usize {
     match message {
         Message::Binary(frame) => frame.len(),
         _ => 0,
-    }
-}
-
-/// The close reason for bytes that are not valid WebSocket messages, or too large.
-pub(super) fn broken(error: &WireError) -> Option<Close> {
-    match error {
-        WireError::Capacity(limit) => Some(close::TOO_LARGE.with_reason(limit)),
-        WireError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
-        WireError::Protocol(fault) => Some(close::PROTOCOL_ERROR.with_reason(fault)),
-        WireError::Io(error) => {
-            let many = error.get_ref().and_then(|cause| cause.downcast_ref::<TooManyFragments>());
-            many.map(|many| close::TOO_LARGE.with_reason(many))
-        }
-        _ => None,
     }
 }
 
@@ -285,7 +284,7 @@ mod tests {
         heard: LastHeard,
     ) -> Reader<S> {
         let grants = Arc::new(Grants::new(sqlite::temporary().1));
-        grants.add([Token::default()].into_iter());
+        grants.add([(Token::default(), protocol::Revision(1))].into_iter());
         Reader {
             session: SessionId(1),
             silence_max: SILENCE_MAX,
@@ -294,11 +293,13 @@ mod tests {
             heard,
             inbox,
             output,
+            output_limits: OutputLimits::new(sqlite::temporary().1),
             unknown_attempts: UnknownAttempts::new(sqlite::temporary().1, grants.clone()),
             grants,
             machine: Arc::new(Machines::default()).enter(SessionId(1), None),
             usage: Arc::default(),
             unauthorized_logged: false,
+            unassigned_logged: false,
             alarm: Alarm::default(),
             rate_limit: RateLimiter::default(),
         }

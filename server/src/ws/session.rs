@@ -22,6 +22,7 @@ use super::grants::Grants;
 use super::join_audit::JoinAudit;
 use super::orders::{Orders, SessionState};
 use super::output;
+use super::output_limits::OutputLimits;
 use super::rate_limit::RateLimiter;
 use super::reader::Reader;
 use super::secrets::SessionSecrets;
@@ -75,11 +76,13 @@ pub(super) async fn serve(
         heard,
         inbox: acceptor.gate.inbox.clone(),
         output,
+        output_limits: OutputLimits::new(acceptor.archive.clone()),
         unknown_attempts: UnknownAttempts::new(acceptor.archive.clone(), grants.clone()),
         grants: grants.clone(),
         machine,
         usage: acceptor.usage.clone(),
         unauthorized_logged: false,
+        unassigned_logged: false,
         alarm: Alarm::default(),
         rate_limit: RateLimiter::default(),
     };

@@ -28,9 +28,17 @@ async fn a_cordon_and_a_drain_take_a_reason_and_tell_it() {
     ask("/api/workers/1/uncordon", reason).await.is_problem(413, "body_too_large");
     ask("/api/workers/1/cordon", r#"{"why":"x"}"#).await.is_problem(422, "unknown_field");
     let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(301));
-    for bad in [r#"{"reason":""}"#, r#"{"reason":"two\nlines"}"#, r#"{"reason":"\u001b[31m"}"#, &long] {
-        let told = ask("/api/workers/1/cordon", bad).await.is_problem(422, "too_long");
-        assert_eq!(told["hint"], "a reason is 1 to 300 characters in one line");
+    let told = ask("/api/workers/1/cordon", &long).await.is_problem(422, "too_long");
+    assert_eq!(told["hint"], "a reason has at most 300 characters");
+    let told = ask("/api/workers/1/cordon", r#"{"reason":""}"#).await.is_problem(422, "invalid_reason");
+    assert_eq!((&told["field"], &told["hint"]), (&json!("reason"), &json!("leave it out, or say why")));
+    for (bad, letter) in [
+        (r#"{"reason":"two\nlines"}"#, "U+000A"),
+        (r#"{"reason":"\u001b[31m"}"#, "U+001B"),
+        (r#"{"reason":"\u202epaws ksid"}"#, "U+202E"),
+    ] {
+        let told = ask("/api/workers/1/cordon", bad).await.is_problem(422, "invalid_reason");
+        assert_eq!(told["detail"], format!("the reason has the character {letter}"));
     }
     let operations = server.stand.world().operations.len();
     assert_eq!(operations, 3, "what is refused changes nothing");
@@ -44,7 +52,7 @@ async fn a_pause_takes_a_reason_and_a_resume_none() {
     };
     for path in ["/api/pause", "/api/schedules/pause", "/api/definitions/resize/pause"] {
         assert_eq!(ask(path, r#"{"reason":"a move"}"#).await.status, 204, "{path}");
-        ask(path, r#"{"reason":"a\tmove"}"#).await.is_problem(422, "too_long");
+        ask(path, r#"{"reason":"a\tmove"}"#).await.is_problem(422, "invalid_reason");
         ask(&path.replace("pause", "resume"), r#"{"reason":"x"}"#).await.is_problem(413, "body_too_large");
     }
     assert_eq!(form(&server, "/definitions/resize/pause", "reason=a+move").await.status, 303);

@@ -61,9 +61,15 @@ impl Peer {
 
     /// Sends the first output of an attempt, and waits for its acknowledgement.
     pub(crate) async fn write(&mut self, token: Token, text: &str) {
-        let data = ChunkData::Bytes(text.into());
-        self.say(&Report::Output(vec![Chunk { token, stream: Stream::Stdout, offset: 0, data }])).await;
-        let is_end = |offset| offset == text.len() as u64;
+        self.write_at(token, 0, ChunkData::Bytes(text.into())).await;
+    }
+
+    /// Sends standard output that begins at this offset, and waits for its acknowledgement.
+    pub(crate) async fn write_at(&mut self, token: Token, offset: u64, data: ChunkData) {
+        let chunk = Chunk { token, stream: Stream::Stdout, offset, data };
+        let end = chunk.end();
+        self.say(&Report::Output(vec![chunk])).await;
+        let is_end = |offset| offset == end;
         self.order(|order| {
             matches!(order, Order::OutputAcknowledge(marks) if marks.iter().any(|it| it.token == token && is_end(it.offset)))
         })

@@ -9,6 +9,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
+use crate::logs::{BYTES_MAX, BYTES_MAX_TO};
 use crate::params::refusal_of_pattern;
 
 /// The rules for the output of an attempt.
@@ -72,9 +73,5 @@ fn refuse(at: Position, text: String, reader: &mut Reader<'_>) -> Option<String>
     None
 }
 
-/// The default of `max_bytes`.
-const BYTES_MAX: u64 = 64 << 20;
 /// Head and tail of the output are kept; a smaller limit would keep neither usefully.
 const BYTES_MAX_FROM: u64 = 64 << 10;
-/// The engine's log may grow to twice this size, and a worker that must read it again does so at some 12 MB/s.
-const BYTES_MAX_TO: u64 = 512 << 20;

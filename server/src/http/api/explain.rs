@@ -53,7 +53,11 @@ pub(crate) async fn job(
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
-        reason: reason(&state.presenter(), row, explanation.as_ref(), requester),
+        reason: asked_workers_reason(
+            reason(&state.presenter(), row, explanation.as_ref(), requester),
+            explanation.as_ref(),
+            &workers,
+        ),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation
             .iter()
@@ -178,6 +182,34 @@ fn pause_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     (!paused.is_empty()).then(|| paused.join("; "))
 }
 
+/// Adds to the reason of a job that no worker is allowed to run why those that it asks for are not.
+fn asked_workers_reason(
+    reason: Reason,
+    explanation: Option<&Explanation>,
+    verdicts: &[shapes::Verdict],
+) -> Reason {
+    let Some(explanation) = explanation.filter(|it| it.pending == Some(PendingReason::NoMatch)) else {
+        return reason;
+    };
+    if explanation.narrowing.as_ref().is_none_or(|narrowing| narrowing.workers.is_empty()) {
+        return reason;
+    }
+    let is_asked_for = |worker: &WorkerVerdict| match &worker.verdict {
+        PlacementVerdict::Unable(all) => !all.contains(&Obstacle::NotAskedFor),
+        _ => false,
+    };
+    let first = |worker: &WorkerVerdict| {
+        let verdict = verdicts.iter().find(|it| it.worker.id == worker.worker.0)?;
+        Some(format!("{}: {}", display_name(&verdict.worker), verdict.obstacles.first()?.text))
+    };
+    let asked = explanation.workers.iter().filter(|worker| is_asked_for(worker));
+    let named: Vec<String> = asked.filter_map(first).take(REASONS_NAMED).collect();
+    if named.is_empty() {
+        return reason;
+    }
+    Reason { text: format!("{}; {}", reason.text, named.join("; ")).into(), ..reason }
+}
+
 /// The reasons of the cordons and drains that keep a job waiting: those of workers that could take it otherwise.
 fn cordon_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
     if pending != PendingReason::Cordoned {
@@ -201,7 +233,7 @@ fn cordon_text(explanation: &Explanation, pending: PendingReason) -> Option<Stri
     (!named.is_empty()).then(|| named.join("; "))
 }
 
-/// Workers whose cordon is named in the reason of a job. The verdicts have all of them.
+/// Workers whose cordon or obstacle is named in the reason of a job. The verdicts have all of them.
 const REASONS_NAMED: usize = 3;
 
 /// The limit that keeps a job waiting, with its holders and the jobs before this one.

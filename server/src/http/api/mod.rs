@@ -26,6 +26,7 @@ pub(crate) mod reload;
 pub(crate) mod repeat;
 pub(crate) mod schedule_choice;
 pub(crate) mod schedules;
+pub(crate) mod statistics;
 pub(crate) mod submission_answer;
 pub(crate) mod submit;
 pub(crate) mod tokens;

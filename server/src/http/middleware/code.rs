@@ -111,6 +111,7 @@ codes! {
     InvalidPolicy "invalid_policy" 422 "the policy of the server cannot be used";
     InvalidLabel "invalid_label" 422 "that cannot be a label";
     InvalidParam "invalid_param" 422 "a parameter is missing, unknown or not allowed";
+    InvalidReason "invalid_reason" 422 "that cannot be a reason";
     InvalidTime "invalid_time" 422 "that is not an instant, or out of range";
     InvalidType "invalid_type" 422 "a value is of the wrong type";
     MissingField "missing_field" 422 "a field is missing";

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
-use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::body;
@@ -25,7 +24,7 @@ pub(crate) struct ReasonBody {
 /// Reads the origin of the present request: the name of its token, and the reason in its body. The audit log gets the reason.
 ///
 /// # Errors
-/// Those of [`body::json`], and `too_long` for a reason that is empty, too long or has several lines.
+/// Those of [`body::json`], `too_long`, and `invalid_reason` for a reason that is empty or has characters that are not shown.
 pub(crate) async fn read(headers: &HeaderMap, request_body: Body) -> Result<Origin, Problem> {
     let text = body::read(request_body, BODY_BYTES_MAX, body::TIMEOUT).await?;
     let ReasonBody { reason } = match text.is_empty() {
@@ -44,12 +43,26 @@ pub(crate) async fn read(headers: &HeaderMap, request_body: Body) -> Result<Orig
 }
 
 fn check(reason: &str) -> Result<(), Problem> {
-    if (1..=REASON_CHARS_MAX).contains(&reason.chars().count()) && !reason.chars().any(char::is_control) {
+    let length = reason.chars().count();
+    let problem = if reason.trim().is_empty() {
+        Problem::new(Code::InvalidReason, "the reason is empty").hint("leave it out, or say why")
+    } else if length > REASON_CHARS_MAX {
+        Problem::new(Code::TooLong, format!("the reason has {length} characters"))
+            .hint(format!("a reason has at most {REASON_CHARS_MAX} characters"))
+    } else if let Some(letter) = reason.chars().find(|letter| is_hidden(*letter)) {
+        Problem::new(Code::InvalidReason, format!("the reason has the character U+{:04X}", u32::from(letter)))
+            .hint("a reason is one line, without control characters and marks that change the direction of text")
+    } else {
         return Ok(());
-    }
-    Err(Problem::new(Code::TooLong, format!("\"{}\" cannot be a reason", excerpt(reason)))
-        .field("reason")
-        .hint(format!("a reason is 1 to {REASON_CHARS_MAX} characters in one line")))
+    };
+    Err(problem.field("reason"))
+}
+
+/// True for a character that a terminal or a page would obey instead of showing it: controls, line and paragraph separators, and the marks,
+/// embeddings, overrides and isolates of bidirectional text, by which a reason could look like another one.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Characters of a reason, as the forms of the dashboard have it. The snapshot and each event of the worker have a copy of it.
@@ -66,8 +79,9 @@ mod tests {
         for fits in ["disk swap", "é", &"é".repeat(REASON_CHARS_MAX)] {
             assert!(check(fits).is_ok(), "{fits}");
         }
-        for bad in ["", "two\nlines", "\u{1b}[31m", &"x".repeat(REASON_CHARS_MAX + 1)] {
-            assert_eq!(check(bad).unwrap_err().code(), Code::TooLong, "{bad}");
+        for bad in ["", " ", "two\nlines", "\u{1b}[31m", "\u{202e}paws ksid", "a\u{2066}b", "a\u{2028}b"] {
+            assert_eq!(check(bad).unwrap_err().code(), Code::InvalidReason, "{bad}");
         }
+        assert_eq!(check(&"x".repeat(REASON_CHARS_MAX + 1)).unwrap_err().code(), Code::TooLong);
     }
 }

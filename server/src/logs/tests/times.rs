@@ -20,7 +20,12 @@ async fn store(logs: &Logs, appends: &[(u64, Stretch)]) {
     for (at, (job, (stream, time, text))) in appends.iter().enumerate() {
         let earlier = appends[..at].iter().filter(|(other, stretch)| other == job && stretch.0 == *stream);
         let offset = earlier.map(|(_, (_, _, text))| text.len() as u64).sum();
-        logs.append_received(vec![chunk(*job, *stream, offset, text.as_bytes())], *time).await.unwrap();
+        logs.append_received(
+            super::super::unbounded(vec![chunk(*job, *stream, offset, text.as_bytes())]),
+            *time,
+        )
+        .await
+        .unwrap();
     }
 }
 
@@ -36,7 +41,7 @@ fn stretches(logs: &Logs, job: u64) -> Vec<Option<Stretch>> {
             PieceData::Bytes(bytes) => {
                 Some((piece.stream, piece.received_at, String::from_utf8(bytes.to_vec()).unwrap()))
             }
-            PieceData::Replayed(_) | PieceData::Gap(_) => None,
+            PieceData::Replayed(_) | PieceData::Gap(_) | PieceData::Cut(_) => None,
         }));
     }
 }

@@ -146,7 +146,11 @@ pub(in crate::store) fn an_attempt_is_known_by_its_worker(backend: &mut dyn Back
     let forged = Token { nonce: Nonce(u64::MAX), ..token(1, 1) };
     let all = [token(2, 2), token(1, 1), token(1, 3), forged, token(1, 2), token(9, 9)];
     for _ in 0..2 {
-        let of = |worker| harness.archive().attempts_of(WorkerId(worker), &all).unwrap();
+        let of = |worker| {
+            let found = harness.archive().attempts_of(WorkerId(worker), &all).unwrap();
+            assert!(found.iter().all(|(_, revision)| *revision == Revision(1)));
+            found.into_iter().map(|(token, _)| token).collect::<Vec<_>>()
+        };
         assert_eq!(of(1), [token(1, 1)], "what has a successor was its own too");
         assert_eq!(of(2), [token(2, 2), token(1, 3)], "what has ended was its own too");
         assert_eq!(of(3), []);

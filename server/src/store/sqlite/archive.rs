@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::container::Overrides;
-use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
+use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::dependencies::PredecessorId;
 use scheduler::fleet::row::WorkerRow;
@@ -18,7 +18,8 @@ use scheduler::schedule::backfill::LedgerReading;
 
 use super::connections::open_reader;
 use super::{
-    batches, dependencies, faults, list, pending_batch, predecessor_ends, record, rows, run_on, schedules,
+    batches, dependencies, faults, list, load, pending_batch, predecessor_ends, record, rows, run_on,
+    schedules,
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
@@ -249,17 +250,17 @@ impl Archive for SqliteArchive {
         self.read(|connection| ids.iter().map(|id| record::given_params(connection, *id)).collect())
     }
 
-    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+    fn attempts_of(&self, worker: WorkerId, tokens: &[Token]) -> Result<Vec<(Token, Revision)>, ReadError> {
         self.read(|connection| {
             let mut query = connection.prepare_cached(
-                "SELECT 1 FROM all_attempts WHERE job = ?1 AND fence = ?2 AND nonce = ?3 AND worker = ?4",
+                "SELECT d.revision FROM all_attempts a JOIN all_jobs j ON j.id = a.job JOIN definitions d ON d.id = j.definition
+                 WHERE a.job = ?1 AND j.id = ?1 AND a.fence = ?2 AND a.nonce = ?3 AND a.worker = ?4",
             )?;
             let mut found = Vec::with_capacity(tokens.len());
             for token in tokens {
                 let named = [token.job.0, token.fence.0, token.nonce.0, worker.0].map(u64::cast_signed);
-                if query.exists(named)? {
-                    found.push(*token);
-                }
+                let revision = query.query_row(named, |row| row.get::<_, [u8; 16]>(0)).optional()?;
+                found.extend(revision.map(|revision| (*token, Revision(u128::from_be_bytes(revision)))));
             }
             Ok(found)
         })
@@ -277,6 +278,10 @@ impl Archive for SqliteArchive {
             }
             Ok(found)
         })
+    }
+
+    fn was_restored(&self) -> Result<bool, ReadError> {
+        self.read(|connection| Ok(load::last_restore(connection)? > Epoch(0)))
     }
 
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {

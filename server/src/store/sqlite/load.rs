@@ -179,7 +179,7 @@ fn restored(connection: &Connection, epoch: Epoch) -> rusqlite::Result<Option<Re
 }
 
 /// The term that the last restore went up to: sessions of earlier epochs began before the backup. 0 if there was none.
-fn last_restore(connection: &Connection) -> rusqlite::Result<Epoch> {
+pub(super) fn last_restore(connection: &Connection) -> rusqlite::Result<Epoch> {
     let sql = "SELECT coalesce(max(epoch), 0) FROM gaps WHERE backup_of IS NOT NULL";
     connection.query_row(sql, [], |row| Ok(Epoch(row.get::<_, i64>(0)?.cast_unsigned())))
 }

@@ -112,7 +112,7 @@ impl Archive for StandInEngine {
         ids.iter().map(|id| Ok(GivenParams { params: params(id)?, index: None })).collect()
     }
 
-    fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
+    fn attempts_of(&self, _worker: WorkerId, _tokens: &[Token]) -> Result<Vec<(Token, Revision)>, ReadError> {
         Ok(Vec::new())
     }
 
@@ -125,6 +125,10 @@ impl Archive for StandInEngine {
                 Err(ReadError("the disk does not answer".into()))
             }
         }
+    }
+
+    fn was_restored(&self) -> Result<bool, ReadError> {
+        Ok(false)
     }
 
     fn definition(&self, revision: Revision) -> Result<Option<StoredDefinition>, ReadError> {

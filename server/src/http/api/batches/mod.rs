@@ -125,7 +125,11 @@ pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullB
     })
 }
 
-async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
+/// The batch with this first job.
+///
+/// # Errors
+/// `batch_not_found`, and those of a read.
+pub(crate) async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
     let found = state.read(move |archive| archive.batch(first)).await?;
     found.ok_or_else(|| {
         Problem::new(Code::BatchNotFound, format!("there is no batch {first}"))

@@ -121,9 +121,9 @@ impl EventEncoder {
                 let data = AttemptData { attempt: number.0, worker };
                 self.ready.push_back(event("attempt", &data).id(position_id.to_string()));
             }
-            Ok(Item::Piece { attempt, piece }) => {
+            Ok(Item::Piece { attempt, piece, cut_at }) => {
                 self.attempt = attempt;
-                self.push_piece(piece);
+                self.push_piece(piece, cut_at);
             }
             Ok(Item::Late { bytes }) => self.push("late", &LateData { late_bytes: bytes }),
             Ok(Item::Ended(row)) => {
@@ -160,8 +160,8 @@ impl EventEncoder {
         }
     }
 
-    fn push_piece(&mut self, piece: Piece) {
-        let Piece { stream, at, received_at, data } = piece;
+    fn push_piece(&mut self, piece: Piece, cut_at: Option<u64>) {
+        let Piece { stream, at, received_at, data, .. } = piece;
         let end = at.saturating_add(data.len());
         if let PieceData::Replayed(_) = data {
             self.replayed.add(stream);
@@ -172,12 +172,13 @@ impl EventEncoder {
                 self.received_at[index(stream)] = received_at;
                 self.push_bytes(stream, at, &bytes);
             }
-            PieceData::Gap(length) => {
+            PieceData::Gap(_) | PieceData::Cut(_) => {
                 // Bytes behind a gap never complete a character before it.
                 self.flush_incomplete();
                 self.position = end;
-                let missing_bytes = missing_bytes(length);
-                self.push_with_id("gap", &GapData { stream: stream.name(), offset: at, missing_bytes });
+                let missing_bytes = missing_bytes(&data);
+                let gap = GapData { stream: stream.name(), offset: at, missing_bytes, cut_at_bytes: cut_at };
+                self.push_with_id("gap", &gap);
             }
         }
     }
@@ -272,6 +273,9 @@ struct GapData {
     offset: u64,
     /// `null` if the number is unknown.
     missing_bytes: Option<u64>,
+    /// `log.max_bytes`, if the bytes are missing because the output was longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_at_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]

@@ -2,6 +2,7 @@
 //!
 //! `params` reads the request, `reader` finds the pieces in order over all attempts of a job; `text` and `events` format them.
 
+mod cut;
 mod events;
 mod params;
 mod reader;
@@ -228,8 +229,10 @@ async fn part(
                 for piece in page.pieces {
                     match piece.data {
                         PieceData::Bytes(data) | PieceData::Replayed(data) => bytes.extend_from_slice(&data),
-                        PieceData::Gap(missing) if bytes.is_empty() => first = piece.at + missing,
-                        PieceData::Gap(_) => return Ok((first, bytes)),
+                        PieceData::Gap(missing) | PieceData::Cut(missing) if bytes.is_empty() => {
+                            first = piece.at + missing;
+                        }
+                        PieceData::Gap(_) | PieceData::Cut(_) => return Ok((first, bytes)),
                     }
                 }
             }
@@ -254,9 +257,9 @@ fn plain(reader: Reader, mut plain: PlainText, annotated: bool, notice: Option<S
     let parts = stream::unfold((reader, plain), move |(mut reader, mut plain)| async move {
         loop {
             let text = match reader.next().await? {
-                Ok(Item::Piece { piece, .. }) => {
+                Ok(Item::Piece { piece, cut_at, .. }) => {
                     let label = if annotated { plain.replay_notice(&piece) } else { Bytes::new() };
-                    let bytes = plain.piece(piece);
+                    let bytes = plain.piece(piece, cut_at);
                     if label.is_empty() { bytes } else { [label, bytes].concat().into() }
                 }
                 Ok(Item::Late { bytes }) if annotated => {

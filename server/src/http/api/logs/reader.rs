@@ -13,12 +13,13 @@ use protocol::report::{OutputLengths, Stream};
 use protocol::{AttemptNo, JobId};
 use tokio::time::Instant;
 
+use super::cut::CutRule;
 use crate::clock;
 use crate::engine::JobWatch;
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
-use crate::logs::{AttemptKey, Follow, Piece, PieceData, Streams};
+use crate::logs::{AttemptKey, Follow, Page, Piece, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord, JobRow};
 
 /// The position to start from, and how far to read.
@@ -41,7 +42,12 @@ pub(super) enum Item {
     /// The following output belongs to this attempt and begins at this offset.
     Attempt { number: AttemptNo, worker: String, from: u64 },
     /// A piece of output or a gap.
-    Piece { attempt: AttemptNo, piece: Piece },
+    Piece {
+        attempt: AttemptNo,
+        piece: Piece,
+        /// For missing output that was cut at `log.max_bytes`: that limit, in bytes.
+        cut_at: Option<u64>,
+    },
     /// Bytes that the final report counted and that have not arrived in time. They may still arrive.
     Late { bytes: u64 },
     /// The job has ended, and all output at hand was read.
@@ -140,6 +146,11 @@ impl Reader {
         }
         self.may_have_changed = false;
         let record = find(&self.state, self.job).await?;
+        let is_cut = self.is_cut().await?;
+        if is_cut && self.read_page().await? {
+            // The cut came after the last read. Nothing is stored behind it.
+            return Ok(());
+        }
         let Some(current) = &mut self.current else {
             match next_attempt(&record, self.start.attempt, None) {
                 Some(attempt) => self.turn_to(attempt),
@@ -151,7 +162,7 @@ impl Reader {
         current.is_over = row.is_none_or(|row| row.ended_at.is_some());
         let may_leave = match row {
             Some(row) if row.ended_at.is_none() => false,
-            Some(row) if current.position >= length(&row.output, self.start.which) => true,
+            Some(row) if is_cut || current.position >= length(&row.output, self.start.which) => true,
             _ => !self.start.follow || current.deadline_passed(),
         };
         let number = current.number;
@@ -161,7 +172,7 @@ impl Reader {
             let deadline = current.deadline.filter(|_| current.is_over);
             let left = deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
             self.wait(left.unwrap_or(RECHECK_AFTER)).await;
-        } else if self.report_missing(row).await? {
+        } else if !is_cut && self.report_missing(row).await? {
             // Its items come first; the next step goes on.
         } else if self.start.only {
             self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
@@ -192,8 +203,43 @@ impl Reader {
             (current.deadline, current.late_reported) = (None, false);
         }
         let number = current.number;
-        self.ready.extend(page.pieces.into_iter().map(|piece| Item::Piece { attempt: number, piece }));
+        let rule = self.cut_rule(number, &page).await?;
+        self.ready.extend(page.pieces.into_iter().map(|piece| {
+            let cut_at = rule.and_then(|rule| rule.cut_at(&piece));
+            Item::Piece { attempt: number, piece, cut_at }
+        }));
         Ok(!self.ready.is_empty())
+    }
+
+    /// The rule that tells cuts from losses on this page, if output is missing on it. The report of an end does not come in step with the
+    /// output, so a follower waits for it a little.
+    async fn cut_rule(&mut self, number: AttemptNo, page: &Page) -> Result<Option<CutRule>, Problem> {
+        if !page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))) {
+            return Ok(None);
+        }
+        let until = Instant::now() + REPORT_TIMEOUT;
+        loop {
+            let record = find(&self.state, self.job).await?;
+            let row = attempts(&record).find(|attempt| attempt.number == number);
+            let rule = CutRule::read(&self.state, &record.row, row).await?;
+            let is_undecided = self.start.follow && page.pieces.iter().any(|piece| rule.is_undecided(piece));
+            if !is_undecided || Instant::now() >= until {
+                return Ok(Some(rule));
+            }
+            self.may_have_changed = true;
+            tokio::select! {
+                () = self.state.services.leaving.cancelled() => return Ok(Some(rule)),
+                () = self.changes.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// True if the server stores nothing more of the current attempt, because it has reached `log.max_bytes`.
+    async fn is_cut(&mut self) -> Result<bool, Problem> {
+        let Some(current) = &self.current else { return Ok(false) };
+        let (logs, attempt) = (Arc::clone(&self.state.services.logs), current.attempt);
+        self.state.block(move || Ok(logs.is_cut(attempt)?)).await
     }
 
     /// Reports output that the final report counted and that is missing. Long after the end of the attempt it counts as lost for good (a
@@ -216,8 +262,9 @@ impl Reader {
             let missing = said.saturating_sub(here);
             if missing > 0 && self.start.which.has(stream) {
                 let data = PieceData::Gap(missing);
-                let piece = Piece { stream, at: current.position, received_at: None, data };
-                self.ready.push_back(Item::Piece { attempt: current.number, piece });
+                let at = current.position;
+                let piece = Piece { stream, at, stream_end: said, received_at: None, data };
+                self.ready.push_back(Item::Piece { attempt: current.number, piece, cut_at: None });
                 current.position = current.position.saturating_add(missing);
             }
         }
@@ -338,6 +385,9 @@ const PAGE_BYTES: usize = 64 << 10;
 
 /// The longest pause of an ended attempt's output before it is reported as incomplete.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest wait for the final report of an attempt whose output has a gap.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Workers keep the output of an ended attempt for ten minutes and then drop what the server has not taken
 /// (docs/design/failures.md, R25).

@@ -38,8 +38,8 @@ impl PlainText {
         self.line(&format!("longshore: what follows of {stream} was read again from the engine's log"))
     }
 
-    /// The text of a piece.
-    pub(super) fn piece(&mut self, piece: Piece) -> Bytes {
+    /// The text of a piece, which was cut at this limit if there is one.
+    pub(super) fn piece(&mut self, piece: Piece, cut_at: Option<u64>) -> Bytes {
         match piece.data {
             PieceData::Bytes(bytes) | PieceData::Replayed(bytes) => {
                 let is_inside_line = !self.at_line_start;
@@ -48,10 +48,18 @@ impl PlainText {
                 }
                 if self.timestamps { stamp(&bytes, is_inside_line, piece.received_at) } else { bytes }
             }
-            PieceData::Gap(length) => match missing_bytes(length) {
-                Some(missing) => self.line(&format!("longshore: {missing} bytes of output are missing")),
-                None => self.line("longshore: some output is missing"),
-            },
+            data @ (PieceData::Gap(_) | PieceData::Cut(_)) => {
+                self.line(&match (missing_bytes(&data), cut_at) {
+                    (Some(missing), Some(limit)) => {
+                        format!("longshore: {missing} bytes of output cut at log.max_bytes ({})", size(limit))
+                    }
+                    (None, Some(limit)) => {
+                        format!("longshore: output cut at log.max_bytes ({})", size(limit))
+                    }
+                    (Some(missing), None) => format!("longshore: {missing} bytes of output are missing"),
+                    (None, None) => "longshore: some output is missing".to_owned(),
+                })
+            }
         }
     }
 
@@ -78,9 +86,19 @@ fn stamp(bytes: &[u8], is_inside_line: bool, received_at: Option<Timestamp>) -> 
     stamped.into()
 }
 
-/// The number of bytes missing in a gap; `None` if it is unknown.
-pub(super) fn missing_bytes(gap: u64) -> Option<u64> {
-    (gap != ChunkData::UNKNOWN_GAP).then_some(gap)
+/// A limit in the largest unit that divides it.
+fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let fits = UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    fits.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{} {name}", bytes / unit))
+}
+
+/// The number of bytes missing in a gap; `None` if it is unknown. Bytes behind a cut are not counted.
+pub(super) fn missing_bytes(data: &PieceData) -> Option<u64> {
+    match data {
+        PieceData::Gap(gap) => (*gap != ChunkData::UNKNOWN_GAP).then_some(*gap),
+        _ => None,
+    }
 }
 
 /// A set of output streams.
@@ -215,32 +233,43 @@ mod tests {
     use super::*;
 
     fn piece(received_at: Option<i64>, data: PieceData) -> Piece {
-        Piece { stream: Stream::Stdout, at: 0, received_at: received_at.map(Timestamp), data }
+        Piece {
+            stream: Stream::Stdout,
+            at: 0,
+            stream_end: data.len(),
+            received_at: received_at.map(Timestamp),
+            data,
+        }
     }
 
     #[test]
     fn a_line_of_ours_stands_alone() {
         let mut plain = PlainText::new(false);
-        assert_eq!(plain.piece(piece(Some(0), PieceData::Bytes("no end".into()))), "no end");
+        assert_eq!(plain.piece(piece(Some(0), PieceData::Bytes("no end".into())), None), "no end");
         assert_eq!(plain.line("done"), "\ndone\n");
-        let missing = plain.piece(piece(None, PieceData::Gap(7)));
+        let missing = plain.piece(piece(None, PieceData::Gap(7)), None);
         assert_eq!(missing, "longshore: 7 bytes of output are missing\n");
-        let unknown = plain.piece(piece(None, PieceData::Gap(ChunkData::UNKNOWN_GAP)));
+        let unknown = plain.piece(piece(None, PieceData::Gap(ChunkData::UNKNOWN_GAP)), None);
         assert_eq!(unknown, "longshore: some output is missing\n");
+        let middle = plain.piece(piece(None, PieceData::Gap(7)), Some(1 << 20));
+        assert_eq!(middle, "longshore: 7 bytes of output cut at log.max_bytes (1 MiB)\n");
+        let end = plain.piece(piece(None, PieceData::Cut(7)), Some(64 << 10));
+        assert_eq!(end, "longshore: output cut at log.max_bytes (64 KiB)\n");
     }
 
     #[test]
     fn lines_begin_with_the_time_of_their_first_byte() {
         let mut plain = PlainText::new(true);
-        let mut text = |time, bytes: &'static str| plain.piece(piece(time, PieceData::Bytes(bytes.into())));
+        let mut text =
+            |time, bytes: &'static str| plain.piece(piece(time, PieceData::Bytes(bytes.into())), None);
         assert_eq!(text(Some(1_500), "on"), "1970-01-01T00:00:01.500Z on");
         assert_eq!(text(Some(2_000), "e\n\nt"), "e\n1970-01-01T00:00:02.000Z \n1970-01-01T00:00:02.000Z t");
         assert_eq!(text(Some(3_000), ""), "");
         assert_eq!(text(Some(3_000), "wo\n"), "wo\n");
         assert_eq!(text(None, "three\nfour"), "- three\n- four");
-        let missing = plain.piece(piece(Some(4_000), PieceData::Gap(7)));
+        let missing = plain.piece(piece(Some(4_000), PieceData::Gap(7)), None);
         assert_eq!(missing, "\nlongshore: 7 bytes of output are missing\n");
-        let replayed = plain.piece(piece(Some(5_000), PieceData::Replayed("five".into())));
+        let replayed = plain.piece(piece(Some(5_000), PieceData::Replayed("five".into())), None);
         assert_eq!(replayed, "1970-01-01T00:00:05.000Z five");
     }
 

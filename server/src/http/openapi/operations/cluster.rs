@@ -47,7 +47,7 @@ pub(super) fn output() -> Vec<Operation> {
                 "lines": [{ "job": 5, "name": "resize", "attempt": 1, "stream": "stderr", "offset": 0, "text": "disk full", "matches": [[0, 9]] }],
                 "scanned_bytes": 10, "scanned_jobs": 1, "jobs_left_at_most": 0, "complete": true
             }))])
-            .problems(&[&FILTERING, &[Code::JobNotFound, Code::Pruned]]),
+            .problems(&[&FILTERING, &[Code::JobNotFound, Code::BatchNotFound, Code::Pruned]]),
         Operation::get("/api/events", "events", "stream_events", "What changes, as server-sent events")
             .takes(&[
                 query("kind", Kind::Text("job.*"), "Kinds, separated by commas; `*` stands for any text."),
@@ -83,7 +83,7 @@ pub(super) fn workers() -> Vec<Operation> {
             .takes(parameters)
             .may_have_body(object::<ReasonBody>(json!({ "reason": "disk swap" })))
             .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
-            .problems(&[&ON_WORKER, &JSON_BODY, &[Code::TooLong]])
+            .problems(&[&ON_WORKER, &JSON_BODY, &[Code::InvalidReason, Code::TooLong]])
     };
     vec![
         Operation::get("/api/workers", "workers", "list_workers", "List the workers")

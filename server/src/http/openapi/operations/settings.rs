@@ -65,7 +65,7 @@ pub(super) fn schedules() -> Vec<Operation> {
     let with_reason = |path, id, summary, parameters: &[Parameter]| {
         base(path, id, summary, parameters)
             .may_have_body(object::<ReasonBody>(json!({ "reason": "the disk is full" })))
-            .problems(&[&JSON_BODY, &[Code::TooLong]])
+            .problems(&[&JSON_BODY, &[Code::InvalidReason, Code::TooLong]])
     };
     let one = [query("schedule", Kind::Text("night"), "Only the schedule with this id.")];
     let group =
@@ -82,6 +82,16 @@ pub(super) fn schedules() -> Vec<Operation> {
                 "timezone": "Europe/Berlin", "state": "active", "next": ["2026-11-21T01:00:00.000Z"]
             }))])
             .problems(&[&[Code::InvalidLimit, Code::UnknownJob]]),
+        Operation::get("/api/definitions/{name}/statistics", "definitions", "definition_statistics", "How the latest jobs of a definition ended, and how long they took")
+            .takes(&[
+                query("jobs", Kind::Number(1, 1_000, 1_000), "The most jobs to count, from the newest on: 1 to 1,000."),
+                query("since", Kind::Instant, "Only jobs that ended at or after this instant. A date is its midnight in UTC."),
+            ])
+            .answers(200, "The statistics.", vec![object::<shapes::Statistics>(json!({
+                "name": "resize", "jobs": 4, "complete": true, "states": { "succeeded": 3, "failed": 1 }, "success_rate": 0.75,
+                "retries": 1, "retried_jobs": 1, "run": { "p50_ms": 1200, "p90_ms": 3100, "p99_ms": 3100, "max_ms": 3100 }
+            }))])
+            .problems(&[&[Code::UnknownJob]]),
         Operation::get("/api/definitions/{name}/fires", "definitions", "list_fires", "What became of the slots of schedules, newest first")
             .takes(&PAGE)
             .takes(&[

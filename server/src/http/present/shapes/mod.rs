@@ -22,6 +22,7 @@ mod plan;
 mod problem;
 mod schedule;
 mod search;
+mod statistics;
 mod ulimit;
 mod usage;
 mod worker;
@@ -55,6 +56,7 @@ pub use plan::{ChangedDefinition, JobsFile, JobsFiles, KeyChange, Plan, PlannedD
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};
+pub use statistics::{Percentiles, Statistics};
 pub use ulimit::Ulimit;
 pub use usage::{JobUsage, Usage, UsagePoint};
 pub use worker::{Exclusion, ResourceAmounts, Runtime, Suspicion, Unmanaged, Worker, WorkerResources};

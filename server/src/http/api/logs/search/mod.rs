@@ -17,6 +17,7 @@ use protocol::JobId;
 use protocol::report::Stream;
 
 use super::params::which;
+use crate::http::api::batches;
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::OutputSearch;
@@ -39,7 +40,7 @@ pub(crate) async fn search(
 /// Searches the part that a query asks for.
 ///
 /// # Errors
-/// `invalid_query`, `invalid_limit`, `invalid_cursor`, `job_not_found`, `pruned`, those of [`job_filter::read`], `busy`, and those of a
+/// `invalid_query`, `invalid_limit`, `invalid_cursor`, `job_not_found`, `batch_not_found`, `pruned`, those of [`job_filter::read`], `busy`, and those of a
 /// read.
 pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSearch, Problem> {
     let pattern = query.text("q")?.unwrap_or_default();
@@ -63,6 +64,9 @@ pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSea
     query.finish()?;
     if let Some(job) = only {
         find(state, job).await?;
+    }
+    if let Some(batch) = filter.batch {
+        batches::find(state, batch).await?;
     }
     let (archive, logs) = (Arc::clone(&state.services.archive), Arc::clone(&state.services.logs));
     let work = move || {

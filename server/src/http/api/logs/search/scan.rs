@@ -138,7 +138,9 @@ impl Scan<'_> {
                         (false, None)
                     }
                     // A line ends at missing bytes.
-                    PieceData::Gap(missing) => (true, Some(piece.at.saturating_add(missing))),
+                    PieceData::Gap(missing) | PieceData::Cut(missing) => {
+                        (true, Some(piece.at.saturating_add(missing)))
+                    }
                 };
                 if self.search(row, attempt, from.stream, &mut lines, at_end) {
                     return Ok(Some(lines.position()));
