@@ -165,6 +165,11 @@ impl Pauses {
         }
     }
 
+    /// Every end of a pause is in the order of ends, for the audit.
+    pub(crate) fn is_consistent(&self) -> bool {
+        *self == Self::of(self.in_force.clone())
+    }
+
     /// Jobs of this definition may not start.
     pub(crate) fn hold_back(&self, definition: &Definition) -> bool {
         !self.in_force.is_empty() && self.of_jobs(definition).next().is_some()
@@ -176,4 +181,51 @@ impl Pauses {
 pub fn group_of(definition: &Definition) -> Option<Arc<str>> {
     let concurrency = definition.limits.concurrency.as_ref()?;
     concurrency.group.as_deref().map(Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::origin::Origin;
+
+    fn pause(until: Option<i64>, reason: Option<&str>) -> Intervention {
+        let origin = Origin { by: Arc::default(), reason: reason.map(Into::into) };
+        Intervention { since: Timestamp(5), until: until.map(Timestamp), origin }
+    }
+
+    #[test]
+    fn a_further_pause_replaces_the_end_and_keeps_the_beginning_and_a_reason() {
+        let pauses = Pauses::of([(PauseTarget::Server, pause(Some(90), Some("disk")))]);
+        let renewed =
+            |next| pauses.renewed(&PauseTarget::Server, Intervention { since: Timestamp(7), ..next });
+        assert_eq!(renewed(pause(Some(90), None)), None);
+        assert_eq!(renewed(pause(Some(90), Some("disk"))), None);
+        assert_eq!(renewed(pause(None, None)), Some(pause(None, Some("disk"))));
+        assert_eq!(renewed(pause(Some(60), None)), Some(pause(Some(60), Some("disk"))));
+        assert_eq!(renewed(pause(Some(90), Some("swap"))), Some(pause(Some(90), Some("swap"))));
+        let other = pause(Some(90), None);
+        assert_eq!(pauses.renewed(&PauseTarget::Schedules, other.clone()), Some(other), "not paused before");
+    }
+
+    #[test]
+    fn the_first_end_follows_each_change() {
+        let group = PauseTarget::Group("g".into());
+        let mut pauses =
+            Pauses::of([(PauseTarget::Server, pause(Some(90), None)), (group.clone(), pause(None, None))]);
+        let first = |pauses: &Pauses| pauses.first_end().map(|(at, target)| (at.0, target.clone()));
+        assert_eq!(first(&pauses), Some((90, PauseTarget::Server)));
+        pauses.set(group.clone(), Some(pause(Some(90), None)));
+        pauses.set(PauseTarget::Server, Some(pause(Some(95), None)));
+        assert_eq!(first(&pauses), Some((90, group.clone())));
+        pauses.set(group, None);
+        assert_eq!(first(&pauses), Some((95, PauseTarget::Server)));
+        pauses.set(PauseTarget::Server, Some(pause(None, None)));
+        assert_eq!(first(&pauses), None);
+        assert_eq!(
+            pauses.iter().map(|(target, _)| target.clone()).collect::<Vec<_>>(),
+            [PauseTarget::Server]
+        );
+    }
 }
