@@ -30,7 +30,7 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
         fire::fire(scheduler, now, *number);
     }
     if paused && is_known {
-        // What it holds back stays as it is: only the end and the origin are new.
+        // Only the end and the origin are new: the same jobs and schedules are held back.
         let renewed =
             scheduler.pauses.renewed(&target, Intervention { until, ..Intervention::at(now, origin) });
         if let Some(pause) = renewed {

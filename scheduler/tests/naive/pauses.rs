@@ -7,7 +7,7 @@ use crate::world::scheduler::input::PauseRequest;
 use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::step::PendingReason;
 
-/// What is paused, with the end of each pause that has one.
+/// The targets that are paused, with the end of each pause that has one.
 pub(super) type Paused = Vec<(PauseTarget, Option<Timestamp>)>;
 
 impl Model {
