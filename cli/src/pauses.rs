@@ -1,7 +1,7 @@
 //! `longshore pause` and `resume`: jobs and schedules of a definition, of a group, or of the whole server.
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -9,7 +9,6 @@ use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view;
-use crate::workers::reason_body;
 
 /// The jobs and schedules to pause or resume.
 #[derive(Debug, clap::Args)]
@@ -33,17 +32,24 @@ struct TargetArgs {
     all: bool,
 }
 
-/// Let jobs wait and schedules skip their slots until they are resumed; what runs goes on.
+/// Let jobs wait and schedules skip their slots until they are resumed, or until a time; what runs goes on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore pause report
   longshore pause report --schedule monday
-  longshore pause --group db-main
+  longshore pause --group db-main --for 2h
+  longshore pause report --until 2026-12-01T06:00Z
   longshore pause --all --reason 'the database moves'")]
 pub(crate) struct PauseFlags {
     #[command(flatten)]
     target: TargetArgs,
-    /// Why; kept with your name and the time, and shown wherever the pause is. A pause that is there already keeps its reason.
+    /// The pause ends by itself after this time: 90s, 2h or 3d, at most 366d. Without an end it lasts until the resume.
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "until")]
+    lasts: Option<String>,
+    /// The pause ends by itself at this time (RFC 3339, with its zone), within 366 days.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Why; kept with your name and the time, and shown wherever the pause is. A later pause of the same replaces the end, and the reason if it has one.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -61,7 +67,17 @@ pub(crate) struct ResumeFlags {
 
 /// Pauses jobs and schedules.
 pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
-    perform(flags.target, reason_body(flags.reason.as_deref()), "pause", "paused").await
+    let PauseFlags { target, lasts, until, reason } = flags;
+    let done = match (&lasts, &until) {
+        (Some(lasts), _) => format!("paused for {lasts}"),
+        (None, Some(until)) => format!("paused until {until}"),
+        (None, None) => "paused".to_owned(),
+    };
+    let given = [("for", lasts), ("until", until), ("reason", reason)];
+    let body: Map<String, Value> =
+        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
+    let body = (!body.is_empty()).then_some(Value::Object(body));
+    perform(target, body, "pause", &screen::visible(&done)).await
 }
 
 /// Resumes jobs and schedules.
@@ -91,7 +107,9 @@ async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str
     let answer = api.send(request).await?;
     let is_changed = !answer.headers().contains_key(UNCHANGED);
     let (name, id, group) = (target.name.as_deref(), target.schedule.as_deref(), target.group.as_deref());
-    let shown = json!({ "name": name, "schedule": id, "group": group, "state": done, "changed": is_changed });
+    let state = if verb == "pause" { "paused" } else { "resumed" };
+    let shown =
+        json!({ "name": name, "schedule": id, "group": group, "state": state, "changed": is_changed });
     // The server and all schedules have no name that a command takes.
     let key = if group.is_some() { "group" } else { "name" };
     let has_name = name.is_some() || group.is_some();
@@ -110,10 +128,7 @@ async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str
     let was = if name.is_some() || group.is_some() { "was" } else { "were" };
     let done = match (is_changed, verb) {
         (true, _) => done.to_owned(),
-        (false, "pause") if body.is_some() => {
-            format!("{was} paused already; the reason stays as it was")
-        }
-        (false, "pause") => format!("{was} paused already"),
+        (false, "pause") => format!("{was} {done} already"),
         (false, _) => format!("{was} not paused"),
     };
     screen::line(&format!("{} {done}", screen::visible(&what)))?;

@@ -87,6 +87,7 @@ struct Schedule {
     rule: String,
     timezone: String,
     state: String,
+    paused_until: Option<String>,
     decided_until: Option<String>,
     next: Vec<String>,
     /// When these slots fire; empty without jitter.
@@ -140,7 +141,9 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         if let Some(due) = it.next_due.first() {
             next = format!("{next} (fires {due})");
         }
-        [&it.name, &it.id, &it.rule, &it.timezone, &it.state, &next, &made, &late].map(String::clone).to_vec()
+        let paused = it.paused_until.as_ref().filter(|_| it.state == "paused");
+        let state = paused.map_or_else(|| it.state.clone(), |until| format!("paused until {until}"));
+        [&it.name, &it.id, &it.rule, &it.timezone, &state, &next, &made, &late].map(String::clone).to_vec()
     };
     let heading = ["NAME", "ID", "RULE", "ZONE", "STATE", "NEXT", "LAST", ">LATE"];
     screen::table(&heading, schedules.iter().map(row).collect())?;

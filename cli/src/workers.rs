@@ -15,7 +15,7 @@ use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, WorkerView as _};
 
-pub(crate) use self::drain::{CordonFlags, DrainFlags, UncordonFlags, cordon, drain, reason_body, uncordon};
+pub(crate) use self::drain::{CordonFlags, DrainFlags, UncordonFlags, cordon, drain, uncordon};
 
 /// List workers that are connected or still have jobs, or show one.
 ///

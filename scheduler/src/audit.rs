@@ -30,6 +30,9 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     faults.extend(scheduler.ready.faults().into_iter().map(ToString::to_string));
     faults.extend(scheduler.fleet.faults().into_iter().map(ToString::to_string));
     faults.extend(limits::audit::faults(scheduler));
+    if !scheduler.pauses.is_consistent() {
+        faults.push("a pause has an end that is not among the ends".into());
+    }
     faults.extend(handlers::unique::faults(scheduler));
     faults.extend(run_on::audit::faults(scheduler));
     let mut queued = 0;

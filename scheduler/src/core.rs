@@ -211,6 +211,9 @@ impl Scheduler {
             wake.utc = self.timers.first_date_after(overdue.until);
             wake.up = Some(wake.up.map_or(overdue.next, |at| at.min(overdue.next)));
         }
+        if let Some((at, _)) = self.pauses.first_end().filter(|_| self.schedules.are_read) {
+            wake.utc = Some(wake.utc.map_or(at, |utc| utc.min(at)));
+        }
         if let Some(last) = self.stepped_at {
             let attended = last + tick_within(self.config.intervals.lease);
             wake.up = Some(wake.up.map_or(attended, |at| at.min(attended)));

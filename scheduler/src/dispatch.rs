@@ -17,6 +17,7 @@ impl Scheduler {
     /// Applies one input. The caller commits the changes and then performs the effects, in order.
     pub fn step(&mut self, now: Now, input: Input) -> Step {
         handlers::detect_suspension(self, now);
+        handlers::pause::end_due(self, now);
         match input {
             Input::Define(definitions) => handlers::define(self, now, definitions),
             Input::Learn(definition) => {

@@ -172,6 +172,8 @@ pub struct PauseRequest {
     pub target: PauseTarget,
     /// True to pause, false to resume.
     pub paused: bool,
+    /// Wall-clock time at which a pause ends by itself.
+    pub until: Option<Timestamp>,
     /// The requester, and the reason of a pause.
     pub origin: Origin,
 }

@@ -18,6 +18,8 @@ pub struct Origin {
 pub struct Intervention {
     /// Wall-clock time of the command.
     pub since: Timestamp,
+    /// Wall-clock time at which it ends by itself; absent: an operator ends it.
+    pub until: Option<Timestamp>,
     /// The requester and the reason.
     pub origin: Origin,
 }
@@ -26,7 +28,7 @@ impl Intervention {
     /// An intervention that begins now.
     #[must_use]
     pub const fn at(now: Now, origin: Origin) -> Self {
-        Self { since: now.utc, origin }
+        Self { since: now.utc, until: None, origin }
     }
 
     /// The intervention after a further command: the new one, with the former reason if it has none.
@@ -41,6 +43,6 @@ impl Intervention {
 /// One that nobody is known to have made.
 impl From<Timestamp> for Intervention {
     fn from(since: Timestamp) -> Self {
-        Self { since, origin: Origin::default() }
+        Self { since, until: None, origin: Origin::default() }
     }
 }

@@ -1,10 +1,12 @@
-//! Pauses: what hands out nothing until somebody resumes it. They are kept by name, so a new revision, a removed definition that comes back
+//! Pauses: what hands out nothing until somebody resumes it, or until a time that was given with it. They are kept by name, so a new revision, a removed definition that comes back
 //! and a restart change nothing about them. A job is paused by the definition that it was made with: a group by the `concurrency.group` of
 //! its own revision, as for permits. The queue keeps the lanes of paused definitions aside, so steps do not look at them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
+
+use protocol::Timestamp;
 
 use crate::definition::Definition;
 use crate::origin::Intervention;
@@ -42,19 +44,62 @@ impl fmt::Display for PauseTarget {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
     in_force: BTreeMap<PauseTarget, Intervention>,
+    /// The ends of those that have one, in their order.
+    ends: BTreeSet<(Timestamp, PauseTarget)>,
+}
+
+/// A pause in the store after a command or an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PauseChange {
+    /// It is in force, with this end and origin.
+    Set(Intervention),
+    /// An operator resumed its target.
+    Resumed,
+    /// It was to end at this time, which has come.
+    Ended(Timestamp),
+}
+
+impl PauseChange {
+    /// The pause, if it is in force now.
+    #[must_use]
+    pub const fn in_force(&self) -> Option<&Intervention> {
+        match self {
+            Self::Set(pause) => Some(pause),
+            Self::Resumed | Self::Ended(_) => None,
+        }
+    }
 }
 
 impl Pauses {
     /// The pauses of a store.
     #[must_use]
     pub fn of(rows: impl IntoIterator<Item = (PauseTarget, Intervention)>) -> Self {
-        Self { in_force: rows.into_iter().collect() }
+        let in_force: BTreeMap<PauseTarget, Intervention> = rows.into_iter().collect();
+        let ends = in_force.iter().filter_map(|(target, pause)| Some((pause.until?, target.clone())));
+        Self { ends: ends.collect(), in_force }
     }
 
     /// This target is paused itself.
     #[must_use]
     pub fn contains(&self, target: &PauseTarget) -> bool {
         self.in_force.contains_key(target)
+    }
+
+    /// The pause of a target after a further command to pause it, or nothing if that changes nothing. The new end replaces the former, also
+    /// if there is none. A reason replaces the former. The beginning stays.
+    #[must_use]
+    pub fn renewed(&self, target: &PauseTarget, next: Intervention) -> Option<Intervention> {
+        let Some(former) = self.in_force.get(target) else { return Some(next) };
+        let next =
+            Intervention { since: former.since, ..Intervention::followed_by(Some(former.clone()), next) };
+        let is_same = next.until == former.until && next.origin.reason == former.origin.reason;
+        (!is_same).then_some(next)
+    }
+
+    /// The first end of a pause, with its target.
+    #[must_use]
+    pub fn first_end(&self) -> Option<(Timestamp, &PauseTarget)> {
+        self.ends.first().map(|(at, target)| (*at, target))
     }
 
     /// All pauses, ordered by target.
@@ -78,6 +123,14 @@ impl Pauses {
         self.reaching(name.clone(), group).chain(self.among(own))
     }
 
+    /// The end of the last pause that reaches a schedule of this definition. Nothing if no pause does, or if one has no end.
+    #[must_use]
+    pub fn last_end(&self, name: &Arc<str>, group: Option<Arc<str>>, id: &ScheduleId) -> Option<Timestamp> {
+        let mut ends = self.of_schedule(name, group, id).map(|(_, pause)| pause.until);
+        let first = ends.next()??;
+        ends.try_fold(first, |last, end| Some(last.max(end?)))
+    }
+
     fn reaching(
         &self,
         name: Arc<str>,
@@ -99,10 +152,22 @@ impl Pauses {
 
     /// Sets or removes a pause.
     pub(crate) fn set(&mut self, target: PauseTarget, pause: Option<Intervention>) {
-        match pause {
-            Some(pause) => drop(self.in_force.insert(target, pause)),
-            None => drop(self.in_force.remove(&target)),
+        let until = pause.as_ref().and_then(|pause| pause.until);
+        let former = match pause {
+            Some(pause) => self.in_force.insert(target.clone(), pause),
+            None => self.in_force.remove(&target),
+        };
+        if let Some(at) = former.and_then(|former| former.until) {
+            self.ends.remove(&(at, target.clone()));
         }
+        if let Some(at) = until {
+            self.ends.insert((at, target));
+        }
+    }
+
+    /// Every end of a pause is in the order of ends, for the audit.
+    pub(crate) fn is_consistent(&self) -> bool {
+        *self == Self::of(self.in_force.clone())
     }
 
     /// Jobs of this definition may not start.
@@ -116,4 +181,51 @@ impl Pauses {
 pub fn group_of(definition: &Definition) -> Option<Arc<str>> {
     let concurrency = definition.limits.concurrency.as_ref()?;
     concurrency.group.as_deref().map(Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::origin::Origin;
+
+    fn pause(until: Option<i64>, reason: Option<&str>) -> Intervention {
+        let origin = Origin { by: Arc::default(), reason: reason.map(Into::into) };
+        Intervention { since: Timestamp(5), until: until.map(Timestamp), origin }
+    }
+
+    #[test]
+    fn a_further_pause_replaces_the_end_and_keeps_the_beginning_and_a_reason() {
+        let pauses = Pauses::of([(PauseTarget::Server, pause(Some(90), Some("disk")))]);
+        let renewed =
+            |next| pauses.renewed(&PauseTarget::Server, Intervention { since: Timestamp(7), ..next });
+        assert_eq!(renewed(pause(Some(90), None)), None);
+        assert_eq!(renewed(pause(Some(90), Some("disk"))), None);
+        assert_eq!(renewed(pause(None, None)), Some(pause(None, Some("disk"))));
+        assert_eq!(renewed(pause(Some(60), None)), Some(pause(Some(60), Some("disk"))));
+        assert_eq!(renewed(pause(Some(90), Some("swap"))), Some(pause(Some(90), Some("swap"))));
+        let other = pause(Some(90), None);
+        assert_eq!(pauses.renewed(&PauseTarget::Schedules, other.clone()), Some(other), "not paused before");
+    }
+
+    #[test]
+    fn the_first_end_follows_each_change() {
+        let group = PauseTarget::Group("g".into());
+        let mut pauses =
+            Pauses::of([(PauseTarget::Server, pause(Some(90), None)), (group.clone(), pause(None, None))]);
+        let first = |pauses: &Pauses| pauses.first_end().map(|(at, target)| (at.0, target.clone()));
+        assert_eq!(first(&pauses), Some((90, PauseTarget::Server)));
+        pauses.set(group.clone(), Some(pause(Some(90), None)));
+        pauses.set(PauseTarget::Server, Some(pause(Some(95), None)));
+        assert_eq!(first(&pauses), Some((90, group.clone())));
+        pauses.set(group, None);
+        assert_eq!(first(&pauses), Some((95, PauseTarget::Server)));
+        pauses.set(PauseTarget::Server, Some(pause(None, None)));
+        assert_eq!(first(&pauses), None);
+        assert_eq!(
+            pauses.iter().map(|(target, _)| target.clone()).collect::<Vec<_>>(),
+            [PauseTarget::Server]
+        );
+    }
 }

@@ -14,6 +14,8 @@
 //! - A backfill makes jobs of decided slots that have none. It neither moves the cursor nor changes the row that left them out.
 //! - A restore moves every cursor to its own time. One row `restored` covers the slots since the backup, which may have fired before.
 
+mod closed;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,8 +26,8 @@ use protocol::{JobId, Revision, Timestamp};
 use crate::definition::Definition;
 use crate::ids::{GroupNo, ScheduleNo};
 use crate::origin::Intervention;
-use crate::pauses::{PauseTarget, Pauses};
-use crate::schedule::catch_up::{CatchUp, Closed, SlotCount};
+use crate::pauses::PauseTarget;
+use crate::schedule::catch_up::{CatchUp, SlotCount};
 use crate::schedule::{Overlap, Schedule, ScheduleId};
 use crate::schedule_cursors::Cursors;
 
@@ -253,6 +255,8 @@ pub struct Schedules {
     pub(crate) names: BTreeMap<Arc<str>, NameState>,
     /// Of those that jobs.yaml has.
     pub(crate) cursors: Cursors,
+    /// jobs.yaml has been read since the start.
+    pub(crate) are_read: bool,
     /// Jobs of schedules that have not ended.
     jobs: BTreeMap<JobId, Arc<str>>,
     /// Definitions with several of these jobs.
@@ -363,32 +367,6 @@ impl Schedules {
             state.current.filter(|current| current.overlap != Overlap::Allow)?;
             Some((name.clone(), *state.live.first()?))
         })
-    }
-
-    /// Why no slot of a schedule fires now.
-    pub(crate) fn closed(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<Closed> {
-        let state = self.names.get(&row.definition);
-        // Before a pause: resuming would not bring its jobs back.
-        if state.and_then(|state| state.current).is_some_and(|current| !current.enabled) {
-            return Some(Closed::Disabled);
-        }
-        let group = state.and_then(|state| state.group.clone());
-        let mut all = pauses.of_schedule(&row.definition, group, &row.schedule);
-        all.next().is_some().then_some(Closed::Paused)
-    }
-
-    /// The schedules that a pause reaches.
-    pub(crate) fn reached_by(&self, target: &PauseTarget) -> Vec<ScheduleNo> {
-        let reaches = |row: &ScheduleRow| match target {
-            PauseTarget::Server | PauseTarget::Schedules => true,
-            PauseTarget::Group(group) => {
-                self.names.get(&row.definition).is_some_and(|state| state.group.as_ref() == Some(group))
-            }
-            PauseTarget::Definition(name) => row.definition == *name,
-            PauseTarget::Schedule(name, id) => row.definition == *name && row.schedule == *id,
-        };
-        let present = self.entries.iter().filter(|(_, entry)| entry.schedule.is_some());
-        present.filter(|(_, entry)| reaches(&entry.row)).map(|(number, _)| *number).collect()
     }
 
     /// When the timer of a schedule is set to, for the audit.

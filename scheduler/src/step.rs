@@ -35,8 +35,7 @@ use crate::input::KeyHolder;
 use crate::job::AttemptTimeout;
 use crate::limits::RateRow;
 use crate::limits::keys::JobKeys;
-use crate::origin::Intervention;
-use crate::pauses::PauseTarget;
+use crate::pauses::{PauseChange, PauseTarget};
 use crate::placement::narrowing::Narrowing;
 use crate::run_on::{MemberRow, ParentRow, WorkerUse};
 use crate::schedules::{FireRow, ScheduleRow};
@@ -226,8 +225,8 @@ pub enum Change {
     Paused {
         /// The jobs and schedules.
         target: PauseTarget,
-        /// When, by whom and why they were paused; absent: they are not.
-        pause: Option<Intervention>,
+        /// The pause, or the cause of its end.
+        pause: PauseChange,
     },
 }
 

@@ -205,7 +205,9 @@ fn happen(world: &mut World, words: &[&str]) {
             let interval = option("interval").map_or(Duration::ZERO, seconds);
             world.backfill(target, slots, interval, u64::from(number("behind", 0)));
         }
-        [verb @ ("pause" | "resume"), target] => world.pause(target, verb == "pause"),
+        [verb @ ("pause" | "resume"), target, ..] => {
+            world.pause_with(target, verb == "pause", option("for").map(seconds), origin(option));
+        }
         ["missing-secrets", ref names @ ..] => world.missing_secrets(&names.join(" ")),
         ["clock", "ahead", time] => world.now.utc = world.now.utc + seconds(time),
         ["clock", "behind", time] => world.now.utc = world.now.utc - seconds(time),

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use walk::cases;
 use world::protocol::{JobId, Timestamp};
 use world::scheduler::Config;
+use world::scheduler::origin::Origin;
 use world::scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use world::scheduler::schedule::{Overlap, Rule, Schedule, Timetable, Zone};
 use world::{World, definition};
@@ -28,6 +29,8 @@ enum Step {
     Behind(u64),
     Restart(u64),
     Pause(bool),
+    /// For so many milliseconds.
+    PauseFor(u64),
     Define {
         rule: usize,
         overlap: usize,
@@ -60,6 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..5_000_000_u64).prop_map(Step::Behind),
         2 => (0..5_000_000_u64).prop_map(Step::Restart),
         2 => any::<bool>().prop_map(Step::Pause),
+        1 => (0..3_000_000_u64).prop_map(Step::PauseFor),
         3 => define.prop_map(|(rule, overlap, mode, enabled, derived, away)| {
             Step::Define { rule, overlap, mode, enabled, derived, away }
         }),
@@ -92,6 +96,9 @@ fn take(world: &mut World, ledger: &Ledger, step: Step) {
             world.restart_server(1_000, Duration::from_millis(millis), Duration::ZERO, false);
         }
         Step::Pause(paused) => world.pause("all", paused),
+        Step::PauseFor(millis) => {
+            world.pause_with("all", true, Some(Duration::from_millis(millis)), Origin::default());
+        }
         Step::Define { rule, overlap, mode, enabled, derived, away } => {
             let mut it = definition("tick");
             it.timetable = timetable(rule, overlap, mode, derived);

@@ -1,6 +1,7 @@
 //! Clients of the server. One with a key asks again until it is answered; one without gives up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use scheduler::batches::BatchOptions;
 use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
@@ -45,10 +46,14 @@ impl World {
         }
     }
 
-    /// Resumes all jobs, whether they are paused or not.
+    /// Resumes all jobs, whether they are paused or not. A pause that ends soon must do so by itself.
     pub(crate) fn resume_jobs(&mut self) {
+        let soon = self.server.clock.utc(self.now) + ENDS_SOON;
         for target in self.workload.paused_jobs() {
-            self.ask(Command::Pause(target, false));
+            let end = self.server.disk.schedules.pause_end(&target);
+            if end.is_none_or(|end| end > soon) {
+                self.ask(Command::Pause(target, false, None));
+            }
         }
     }
 
@@ -75,8 +80,9 @@ impl World {
             }
             Command::Release(job) => Input::Release(ReleaseRequest { ticket, job, by: String::new() }),
             Command::Operate(worker, operation) => Input::Operate(ticket, worker, operation),
-            Command::Pause(target, paused) => {
-                Input::Pause(PauseRequest { ticket, target, paused, origin: Origin::default() })
+            Command::Pause(target, paused, lasts) => {
+                let until = lasts.map(|lasts| self.server.clock.utc(self.now) + lasts);
+                Input::Pause(PauseRequest { ticket, target, paused, until, origin: Origin::default() })
             }
             Command::Backfill { definition, schedule, since, interval } => {
                 let to = self.server.clock.utc(self.now);
@@ -182,6 +188,9 @@ pub(crate) const REQUESTER: &str = "client";
 
 /// A client that was never answered gives up some day.
 const TRIES_MAX: u32 = 20;
+
+/// A pause that ends within this time is left to itself once faults are over.
+const ENDS_SOON: Duration = Duration::from_secs(200);
 
 /// The workers that the jobs of a request ask for: of some by their names, of some by a label that operators change.
 fn narrowing(number: u32) -> Option<Arc<Narrowing>> {

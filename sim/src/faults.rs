@@ -93,9 +93,9 @@ impl World {
             Act::BreakHost { machine, lasts } => {
                 self.machines[usize::from(machine)].engine.broken_until = self.now + lasts;
             }
-            Act::Pause { name, schedule, paused } => {
+            Act::Pause { name, schedule, paused, lasts } => {
                 let target = self.workload.pause_target(name, schedule);
-                self.ask(Command::Pause(target, paused));
+                self.ask(Command::Pause(target, paused, lasts));
             }
             Act::Backfill { name, schedule, since, interval } => {
                 if let Some((definition, schedule)) = self.workload.schedule(name, schedule) {

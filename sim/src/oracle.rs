@@ -10,7 +10,7 @@
 //! (schedules) at each change. I14 no limit on jobs at once is exceeded; that none leaks is a part of I21 · I15 no rate is exceeded.
 //! I16 no two jobs with the same unique key hold a worker; the store refuses a second live one. I20 a job starts only
 //! after all jobs that it comes after have ended as it requires; the store refuses what does not, and that it starts at all shows when all
-//! is quiet. I28 no job of a paused definition gets an attempt; the store refuses it.
+//! is quiet. I28 no job of a paused definition gets an attempt; the store refuses it. A pause with an end ends then.
 //!
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).
@@ -22,6 +22,7 @@ mod keeping;
 mod limits;
 mod orders;
 mod past;
+mod pauses;
 mod places;
 mod rows;
 mod scan;
@@ -50,6 +51,7 @@ pub(crate) use crate::oracle::copies::Caller;
 use crate::oracle::copies::WorkerProcesses;
 use crate::oracle::keeping::Promises;
 use crate::oracle::orders::LocalQueue;
+use crate::oracle::pauses::PauseEnds;
 use crate::oracle::places::Places;
 pub(crate) use crate::oracle::rows::Scene;
 use crate::oracle::scan::Ending;
@@ -120,6 +122,7 @@ pub(crate) struct Oracle {
     given_again: Fence,
     /// When jobs of each rate were assigned, by the wall clock of the server.
     rate_starts: BTreeMap<LimitId, Vec<Timestamp>>,
+    pause_ends: PauseEnds,
     /// By machine: whether somebody has told it to stop its jobs.
     pub(crate) interrupted: Vec<bool>,
 }
@@ -157,6 +160,7 @@ impl Oracle {
             undone: Fence(0),
             given_again: Fence(0),
             rate_starts: BTreeMap::new(),
+            pause_ends: PauseEnds::new(),
             interrupted: vec![false; machines],
         }
     }
@@ -234,6 +238,7 @@ impl Oracle {
         let (live, workers) = (disk.live, &disk.workers);
         self.places_loaded(disk);
         self.waits_loaded();
+        self.pauses_loaded(disk);
         // Its own presence counts from here; a store that went back in time gives its sessions old numbers.
         self.contacts.clear();
         self.cordoned = workers.values().filter(|row| row.cordoned).map(|row| row.worker).collect();

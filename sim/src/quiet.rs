@@ -31,6 +31,7 @@ impl World {
         // A job that is due later moves later, and a clock that was set makes that much later.
         let utc = self.server.clock.utc(self.now);
         let waits = self.server.disk.rows().any(|(_, row)| row.state == State::Scheduled && row.due_at > utc);
+        let waits = waits || self.server.disk.schedules.pause_ends().any(|(_, end)| end > utc);
         if (still_for > WAIT_TIMEOUT && !waits) || since_end > LONGEST {
             let pending: Vec<String> = self.pending().collect();
             return self.oracle.violated(self.now, "liveness", pending.join("; "));

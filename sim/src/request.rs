@@ -24,8 +24,8 @@ pub(crate) enum Command {
     Cancel(JobId),
     Release(JobId),
     Operate(WorkerId, Operation),
-    /// True to pause, false to resume.
-    Pause(PauseTarget, bool),
+    /// True to pause, for a time or until it is resumed; false to resume.
+    Pause(PauseTarget, bool, Option<Duration>),
     /// The jobs of slots up to `since` ago.
     Backfill {
         definition: Arc<str>,

@@ -164,6 +164,8 @@ pub(crate) enum Act {
         name: Option<usize>,
         schedule: Option<usize>,
         paused: bool,
+        /// The pause ends by itself after this time.
+        lasts: Option<Duration>,
     },
     /// Somebody wants the jobs of past slots.
     Backfill {

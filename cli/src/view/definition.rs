@@ -1,6 +1,6 @@
 //! Definitions as table rows, and the result of a reload as a sentence.
 
-use server::http::present::shapes::{Definition, Reloaded};
+use server::http::present::shapes::{Definition, Pause, Reloaded, Time};
 
 use super::shortened;
 use crate::quoting;
@@ -23,10 +23,11 @@ pub(crate) trait DefinitionView {
 impl DefinitionView for Definition {
     fn name_with_conditions(&self) -> String {
         let missed = self.expect.as_ref().map(|expect| expect.condition.as_ref()).filter(|it| *it != "met");
-        let paused = (!self.pauses.is_empty()).then_some("paused");
+        let paused = paused(&self.pauses);
         let missing = self.missing_secret.as_ref().map(|_| "a secret is missing");
         let disabled = (!self.enabled).then_some("disabled");
-        let conditions: Vec<&str> = disabled.into_iter().chain(paused).chain(missing).chain(missed).collect();
+        let conditions: Vec<&str> =
+            disabled.into_iter().chain(paused.as_deref()).chain(missing).chain(missed).collect();
         match conditions.is_empty() {
             true => self.name.clone(),
             false => format!("{} ({})", self.name, conditions.join(", ")),
@@ -42,6 +43,14 @@ impl DefinitionView for Definition {
     fn wide_row(&self) -> Vec<String> {
         row(self, [usize::MAX; 3])
     }
+}
+
+/// `paused`, with the end of the last of these pauses if all of them end by themselves.
+fn paused(pauses: &[Pause]) -> Option<String> {
+    let ends: Option<Vec<Time>> = pauses.iter().map(|pause| pause.until).collect();
+    let last = ends.and_then(|ends| ends.into_iter().max());
+    let until = last.map(|end| format!(" until {end}")).unwrap_or_default();
+    (!pauses.is_empty()).then(|| format!("paused{until}"))
 }
 
 /// A row whose command, revision and description have at most so many characters.

@@ -125,6 +125,88 @@ async fn a_group_and_the_whole_server_can_be_paused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pause_with_an_end_ends_by_itself() {
+    let running = Running::start(JOBS).await;
+    let paused = running.run_cli(&["pause", "plain", "--for", "1h", "--reason", "db upgrade"]);
+    assert_eq!((paused.code, paused.out.as_str()), (0, "plain paused for 1h\n"), "{paused:?}");
+    let (job, _) = running.submit("plain").await;
+    running.wait_until_paused(job).await;
+    let first = running.api.get("/api/pauses").await[0].clone();
+    let until = first["until"].as_str().unwrap().to_owned();
+    let table = running.run_cli(&["definitions"]);
+    assert!(table.out.contains(&format!("plain (paused until {until})")), "{table:?}");
+    let why = running.run_cli(&["explain", &job.to_string()]);
+    assert!(why.out.contains(&format!(" until {until}: db upgrade")), "{why:?}");
+    let page = running.api.get_bytes("/definitions/plain").await;
+    assert!(String::from_utf8_lossy(&page).contains(&until), "the page of the definition tells the end");
+    let attention = String::from_utf8(running.api.get_bytes("/").await).unwrap();
+    assert!(attention.contains(&format!("is paused until {until}: db upgrade")), "{attention}");
+
+    // Another end replaces the first; the reason and the beginning stay.
+    assert_eq!(running.run_cli(&["pause", "plain", "--for", "2h"]).out, "plain paused for 2h\n");
+    let second = running.api.get("/api/pauses").await[0].clone();
+    assert!(second["until"].as_str() > Some(&until), "{second}");
+    assert_eq!((&second["since"], &second["reason"]), (&first["since"], &json!("db upgrade")), "{second}");
+    assert_eq!(running.run_cli(&["pause", "plain"]).out, "plain paused\n");
+    assert_eq!(running.api.get("/api/pauses").await[0]["until"], Value::Null, "none replaces it as well");
+    assert_eq!(running.run_cli(&["pause", "plain"]).out, "plain was paused already\n");
+
+    let soon = (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2)).to_string();
+    let last = running.run_cli(&["pause", "plain", "--until", &soon]);
+    assert_eq!(last.out, format!("plain paused until {soon}\n"), "{last:?}");
+    running.api.wait_for_job(job, |job| job["state"] == "succeeded").await;
+    assert_eq!(running.api.get("/api/pauses").await, json!([]));
+    let events = running.run_cli(&["events", "--kind", "definition.resumed"]);
+    assert!(events.out.contains("plain: its pause was until 20"), "{events:?}");
+    assert!(
+        running.server.log().contains("a pause has ended: its time has come"),
+        "{}",
+        running.server.log_tail()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_whose_end_comes_while_the_server_is_down_ends_at_its_start() {
+    let mut running = Running::start(JOBS).await;
+    assert_eq!(running.run_cli(&["pause", "--group", "db", "--for", "2s"]).code, 0);
+    assert_eq!(running.run_cli(&["pause", "plain", "--for", "1h"]).code, 0);
+    let paused_at = jiff::Timestamp::now();
+    let ((backup, _), (plain, _)) = (running.submit("backup").await, running.submit("plain").await);
+    running.server.kill();
+    wait_until("the time of the first pause is over", async || {
+        jiff::Timestamp::now().duration_since(paused_at) > jiff::SignedDuration::from_secs(2)
+    })
+    .await;
+    running.server = running.cluster.start_server(&[]).await;
+    running.api.wait_for_job(backup, |job| job["state"] == "succeeded").await;
+    running.wait_until_paused(plain).await;
+    let pauses = running.api.get("/api/pauses").await;
+    assert_eq!((pauses.as_array().unwrap().len(), &pauses[0]["name"]), (1, &json!("plain")), "{pauses}");
+    assert!(pauses[0]["until"].is_string(), "the end outlives a restart: {pauses}");
+    assert_eq!(running.run_cli(&["resume", "plain"]).out, "plain resumed\n");
+    running.api.wait_for_job(plain, |job| job["state"] == "succeeded").await;
+    assert_eq!(running.run_cli(&["pause", "plain"]).out, "plain paused\n");
+    assert_eq!(running.api.get("/api/pauses").await[0]["until"], Value::Null, "a resume clears the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_end_of_a_pause_names_the_field() {
+    let running = Running::start(JOBS).await;
+    for (flag, value, said) in [
+        ("--for", "0s", "for: \"0s\" is not a duration from 1s to 366d"),
+        ("--for", "500d", "for: \"500d\" is not a duration from 1s to 366d"),
+        ("--until", "2020-01-01T00:00Z", "until: \"2020-01-01T00:00Z\" has passed"),
+        ("--until", "tomorrow", "until: \"tomorrow\" is not an instant"),
+    ] {
+        let refused = running.run_cli(&["pause", "plain", flag, value]);
+        assert!(refused.code == 2 && refused.err.contains(said), "{refused:?}");
+    }
+    let both = running.run_cli(&["pause", "plain", "--for", "1h", "--until", "2099-01-01T00:00Z"]);
+    assert!(both.code == 2 && both.err.contains("cannot be used with"), "{both:?}");
+    assert_eq!(running.api.get("/api/pauses").await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pause_recalls_prefetched_jobs_and_keeps_running_ones() {
     let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
     let (_server, api) = (cluster.start_server(&[]).await, cluster.api());

@@ -176,6 +176,28 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_paused_schedule_tells_the_end_of_its_pause_and_fires_after_it() {
+    let running = Running::start(JOBS_FILE).await;
+    running.until_fired(1).await;
+    assert_eq!(running.run_cli(&["pause", "tick", "--schedule", "fast", "--for", "1h"]).code, 0);
+    let until = running.api.get("/api/pauses").await[0]["until"].clone();
+    let shown = running.api.get("/api/schedules?name=tick").await[0].clone();
+    assert_eq!((&shown["state"], &shown["paused_until"]), (&json!("paused"), &until), "{shown}");
+    let table = running.run_cli(&["schedules"]);
+    assert!(table.out.contains(&format!("paused until {}", until.as_str().unwrap())), "{table:?}");
+    assert_eq!(running.run_cli(&["pause", "--all"]).code, 0);
+    let shown = running.api.get("/api/schedules?name=tick").await[0].clone();
+    assert_eq!(shown["paused_until"], Value::Null, "another pause has no end: {shown}");
+    assert_eq!(running.run_cli(&["resume", "--all"]).code, 0);
+
+    let again = running.run_cli(&["pause", "tick", "--schedule", "fast", "--for", "1s"]);
+    assert_eq!(again.out, "tick/fast paused for 1s\n", "{again:?}");
+    let before = running.fired().await;
+    running.until_fired(before.len() + 1).await;
+    assert_eq!(running.state().await, "active");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_disabled_schedule_is_shown_as_disabled_while_everything_is_paused() {
     let running = Running::start(&JOBS_FILE.replace("overlap: allow", "enabled: false")).await;
     assert_eq!(running.state().await, "disabled");

@@ -27,6 +27,8 @@ pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<D
     changed.into_iter().for_each(|limit| gate::changed(scheduler, limit, now));
     scheduler.hook_targets.define(&current);
     reschedule::reschedule(scheduler, now, &current);
+    // At a start their rules are known only now.
+    pause::end_due(scheduler, now);
     expect::redefine(scheduler, now, &current);
     scheduler.changed = true;
     let workers: Vec<WorkerId> = scheduler.fleet.iter().map(|(id, _)| id).collect();

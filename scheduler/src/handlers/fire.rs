@@ -41,7 +41,7 @@ pub(crate) fn decide(
     number: ScheduleNo,
     closed: Option<Closed>,
 ) -> usize {
-    let verdicts = decide_by(scheduler, now, number, PlannedSlots::Due, closed);
+    let verdicts = decide_by(scheduler, now, number, (PlannedSlots::Due, now.utc), closed);
     verdicts.iter().filter(|verdict| verdict.has_fired()).count()
 }
 
@@ -53,17 +53,17 @@ const PLANS_AT_A_CHANGE: usize = 10;
 pub(crate) fn decide_last(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
     let closed = closed_of(scheduler, number);
     for _ in 0..PLANS_AT_A_CHANGE {
-        if decide_by(scheduler, now, number, PlannedSlots::Passed, closed).is_empty() {
+        if decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), closed).is_empty() {
             return;
         }
     }
-    decide_by(scheduler, now, number, PlannedSlots::Passed, Some(Closed::RuleChanged));
+    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(Closed::RuleChanged));
 }
 
 /// No slot of a schedule that leaves jobs.yaml fires any more. Those that have passed and wait for their jitter are missed.
 pub(crate) fn leave_out_passed(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
     let closed = closed_of(scheduler, number).unwrap_or(Closed::Removed);
-    decide_by(scheduler, now, number, PlannedSlots::Passed, Some(closed));
+    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(closed));
 }
 
 fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
@@ -71,19 +71,30 @@ fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
     scheduler.schedules.closed(&entry.row, &scheduler.pauses)
 }
 
-/// Carries a plan out. Returns the verdict of each of its runs.
+/// Skips the slots of a paused schedule that come before the end of its pauses. If the server was down at the end, later slots have passed,
+/// too: they are left to the policy.
+pub(crate) fn close_until_the_end(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+    let closed = closed_of(scheduler, number);
+    let Some(entry) = scheduler.schedules.entries.get(&number).filter(|_| closed.is_some()) else { return };
+    let end = scheduler.schedules.paused_until(&entry.row, &scheduler.pauses);
+    let end = end.filter(|_| closed == Some(Closed::Paused));
+    let until = end.map_or(now.utc, |end| now.utc.min(Timestamp(end.0.saturating_sub(1))));
+    decide_by(scheduler, now, number, (PlannedSlots::Due, until), closed);
+}
+
+/// Carries a plan for the slots until a time out. Returns the verdict of each of its runs.
 fn decide_by(
     scheduler: &mut Scheduler,
     now: Now,
     number: ScheduleNo,
-    slots: PlannedSlots,
+    (slots, until): (PlannedSlots, Timestamp),
     closed: Option<Closed>,
 ) -> Vec<FireVerdict> {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return Vec::new() };
     let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_of(scheduler, entry)) else {
         return Vec::new();
     };
-    let runs = catch_up::plan(&schedule, entry.row.cursor, now.utc, slots, closed, current.catch_up);
+    let runs = catch_up::plan(&schedule, entry.row.cursor, until, slots, closed, current.catch_up);
     if runs.is_empty() {
         return Vec::new();
     }

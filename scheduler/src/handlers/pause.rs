@@ -1,6 +1,6 @@
 //! Somebody pauses jobs and schedules, or lets them go on. Nothing that runs is touched. Waiting jobs stay where they are, and attempts in
 //! backlogs are recalled. Slots up to now are decided by what held before, so a pause never reaches back, and what was skipped under it
-//! never fires.
+//! never fires. A pause with an end ends by itself, at the first step after that time.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -14,11 +14,11 @@ use crate::input::PauseRequest;
 use crate::job::Job;
 use crate::limits::gate;
 use crate::origin::Intervention;
-use crate::pauses::PauseTarget;
+use crate::pauses::{PauseChange, PauseTarget};
 use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) {
-    let PauseRequest { ticket, target, paused, origin } = request;
+    let PauseRequest { ticket, target, paused, until, origin } = request;
     // An operator's command may look at all schedules.
     let reached = scheduler.schedules.reached_by(&target);
     let is_known = scheduler.pauses.contains(&target);
@@ -29,10 +29,16 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
     for number in &reached {
         fire::fire(scheduler, now, *number);
     }
-    if paused != is_known {
-        let pause = paused.then(|| Intervention::at(now, origin));
-        scheduler.pauses.set(target.clone(), pause.clone());
-        scheduler.change(Change::Paused { target, pause });
+    if paused && is_known {
+        // Only the end and the origin are new: the same jobs and schedules are held back.
+        let renewed =
+            scheduler.pauses.renewed(&target, Intervention { until, ..Intervention::at(now, origin) });
+        if let Some(pause) = renewed {
+            put(scheduler, target, PauseChange::Set(pause));
+        }
+    } else if paused != is_known {
+        let begun = paused.then(|| Intervention { until, ..Intervention::at(now, origin) });
+        put(scheduler, target, begun.map_or(PauseChange::Resumed, PauseChange::Set));
         for number in reached {
             fire::arm(scheduler, number);
         }
@@ -40,6 +46,32 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
         recall(scheduler, now);
     }
     scheduler.reply(ticket, Answer::Done);
+}
+
+/// Ends the pauses whose time has come. Slots before the end are skipped, later ones follow the schedule's policy. After a start it waits for
+/// the first reading of jobs.yaml: the rules of schedules come with it.
+pub(crate) fn end_due(scheduler: &mut Scheduler, now: Now) {
+    if scheduler.pauses.first_end().is_none_or(|(at, _)| at > now.utc) || !scheduler.schedules.are_read {
+        return;
+    }
+    while let Some((at, target)) = scheduler.pauses.first_end().filter(|(at, _)| *at <= now.utc) {
+        let target = target.clone();
+        let reached = scheduler.schedules.reached_by(&target);
+        for number in &reached {
+            fire::close_until_the_end(scheduler, now, *number);
+        }
+        put(scheduler, target, PauseChange::Ended(at));
+        for number in reached {
+            fire::arm(scheduler, number);
+        }
+    }
+    apply(scheduler);
+    scheduler.changed = true;
+}
+
+fn put(scheduler: &mut Scheduler, target: PauseTarget, pause: PauseChange) {
+    scheduler.pauses.set(target.clone(), pause.in_force().cloned());
+    scheduler.change(Change::Paused { target, pause });
 }
 
 /// Asks workers for the attempts in their backlogs that may not start now. They give back what they have not begun to prepare.
@@ -55,7 +87,7 @@ fn recall(scheduler: &mut Scheduler, now: Now) {
 }
 
 /// Puts the lanes of definitions that are held back aside, and those of the others back. Walks all definitions and lanes: after an operator's
-/// command, at a start, at a reading of jobs.yaml, and when secrets are missing or there again.
+/// command, at the end of a pause, at a start, at a reading of jobs.yaml, and when secrets are missing or there again.
 pub(crate) fn apply(scheduler: &mut Scheduler) {
     let is_paused = |number: &DefinitionNo| {
         scheduler.definitions.at(*number).is_some_and(|definition| scheduler.holds_back(definition))

@@ -17,6 +17,7 @@ use crate::schedule::{Schedule, ScheduleId};
 use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleRow};
 
 pub(crate) fn reschedule(scheduler: &mut Scheduler, now: Now, definitions: &[Arc<Definition>]) {
+    scheduler.schedules.are_read = true;
     let listed = Listed::of(scheduler, definitions);
     settle(scheduler, now, &listed);
     let mut present = BTreeSet::new();

@@ -35,7 +35,6 @@ use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::Input;
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::limits::keys::JobKeys;
-use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::placement::exclusion::Excluded;
 use crate::world::scheduler::step::{Assigned, Change, Step};
 use matching::Asked;
@@ -77,7 +76,7 @@ pub(crate) struct Model {
     rates: limits::Rates,
     turns: Vec<limits::Turn>,
     turn: u64,
-    paused: Vec<PauseTarget>,
+    paused: pauses::Paused,
     missing_secrets: BTreeSet<Revision>,
     intervals: Intervals,
     now: Now,
@@ -253,6 +252,7 @@ impl Model {
                 _ => {}
             }
         }
+        self.end_pauses();
         self.happen(input)?;
         self.make_hooks();
         self.open_again();

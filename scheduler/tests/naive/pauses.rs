@@ -1,21 +1,35 @@
-//! Pauses: a list of targets, searched for each job. Missing secrets hold back in the same way, and recall nothing.
+//! Pauses: a list of targets with their ends, searched for each job and at each step. Missing secrets hold back in the same way, and recall nothing.
 
 use super::{Job, Model};
+use crate::world::protocol::Timestamp;
 use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::input::PauseRequest;
 use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::step::PendingReason;
 
+/// The targets that are paused, with the end of each pause that has one.
+pub(super) type Paused = Vec<(PauseTarget, Option<Timestamp>)>;
+
 impl Model {
     /// Somebody pauses or resumes. What sits in a backlog and may not start is asked back. The walks have no schedules.
     pub(super) fn pause(&mut self, request: PauseRequest) {
-        let PauseRequest { ticket, target, paused, origin: _ } = request;
-        if self.paused.contains(&target) != paused {
-            self.say(format!("{target:?} paused: {paused}"));
-            if paused {
-                self.paused.push(target);
+        let PauseRequest { ticket, target, paused, until, origin: _ } = request;
+        let known = self.paused.iter_mut().find(|(it, _)| *it == target);
+        if let (true, Some((_, end))) = (paused, known) {
+            if std::mem::replace(end, until) != until {
+                self.say(format!("{target:?} paused until {until:?}"));
+            }
+        } else if self.paused.iter().any(|(it, _)| *it == target) != paused {
+            let until = until.filter(|_| paused);
+            self.say(if paused {
+                format!("{target:?} paused until {until:?}")
             } else {
-                self.paused.retain(|it| *it != target);
+                format!("{target:?} goes on")
+            });
+            if paused {
+                self.paused.push((target, until));
+            } else {
+                self.paused.retain(|(it, _)| *it != target);
             }
             let sits = |job: &&Job| job.attempt().is_some_and(|it| it.in_backlog);
             let sitting: Vec<Job> = self.jobs.iter().filter(sits).cloned().collect();
@@ -29,6 +43,17 @@ impl Model {
             }
         }
         self.say(format!("reply {}: Done", ticket.0));
+    }
+
+    /// Pauses whose end has come are over, the earliest first.
+    pub(super) fn end_pauses(&mut self) {
+        let has_come = |end: &Option<Timestamp>| end.is_some_and(|end| end <= self.now.utc);
+        let mut over: Vec<_> = self.paused.iter().filter(|(_, end)| has_come(end)).cloned().collect();
+        over.sort_by_key(|(target, end)| (*end, target.clone()));
+        for (target, _) in over {
+            self.say(format!("{target:?} goes on"));
+            self.paused.retain(|(it, _)| *it != target);
+        }
     }
 
     /// Jobs of this definition may not start.
@@ -45,7 +70,7 @@ impl Model {
 
     fn is_paused(&self, definition: &Definition) -> bool {
         let group = definition.limits.concurrency.as_ref().and_then(|it| it.group.as_deref());
-        self.paused.iter().any(|target| match target {
+        self.paused.iter().any(|(target, _)| match target {
             PauseTarget::Server => true,
             PauseTarget::Group(name) => group == Some(&**name),
             PauseTarget::Definition(name) => *definition.name == **name,

@@ -62,7 +62,10 @@ pub(super) fn change(change: &Change) -> Option<String> {
         Change::Member(row) => format!("{row:?}"),
         Change::WorkerUsed(of) => format!("{of:?}"),
         Change::RateUsed(row) => format!("{} recovers {}", row.id, row.recovered.0),
-        Change::Paused { target, pause } => format!("{target:?} paused: {}", pause.is_some()),
+        Change::Paused { target, pause } => match pause.in_force() {
+            Some(pause) => format!("{target:?} paused until {:?}", pause.until),
+            None => format!("{target:?} goes on"),
+        },
         Change::Expectation(row) => format!("{row:?}"),
         Change::ExpectationDropped { definition } => format!("{definition} is expected no more"),
         Change::PendingBatch { first, last } => format!("j{first} to j{last} forming"),

@@ -88,6 +88,8 @@ pub(crate) enum Act {
     Condition(u8, u8),
     /// Somebody pauses or resumes a definition, a group, or everything; or the secrets of some definitions are gone, or there again.
     Pause(u8, bool),
+    /// Somebody pauses a definition, a group, or everything for so many milliseconds.
+    PauseFor(u8, u64),
     Foreign {
         worker: u8,
         which: u8,
@@ -99,6 +101,9 @@ pub(crate) enum Act {
         phase: u8,
     },
 }
+
+/// Targets of pauses.
+const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
 
 pub(crate) fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
@@ -124,6 +129,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(worker, which, kind, forged)| Act::Report { worker, which, kind, forged }),
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, runtime)| Act::Condition(worker, runtime)),
         1 => (0..8_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
+        1 => (0..6_u8, 0..90_000_u64).prop_map(|(what, lasts)| Act::PauseFor(what, lasts)),
         2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
             .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
@@ -339,13 +345,14 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let foreign = foreign.collect();
             world.foreign(&name(worker), foreign);
         }
-        Act::Pause(what, paused) => {
-            let targets = ["a", "b", "c", "d", "group:g", "all"];
-            match targets.get(usize::from(what)) {
-                Some(target) => world.pause(target, paused),
-                None if paused => world.missing_secrets(["a", "b c"][usize::from(what) - 6]),
-                None => world.missing_secrets(""),
-            }
+        Act::Pause(what, paused) => match PAUSED.get(usize::from(what)) {
+            Some(target) => world.pause(target, paused),
+            None if paused => world.missing_secrets(["a", "b c"][usize::from(what) - 6]),
+            None => world.missing_secrets(""),
+        },
+        Act::PauseFor(what, lasts) => {
+            let lasts = Some(Duration::from_millis(lasts));
+            world.pause_with(PAUSED[usize::from(what)], true, lasts, Origin::default());
         }
         Act::Label(worker, label) => {
             let (name, value) = [

@@ -164,10 +164,10 @@ fn schedules(changes: &[&Change], live: &Jobs) -> LiveSchedules {
             Change::Schedule(row) => {
                 rows.insert((row.definition.clone(), row.schedule.clone()), row.clone());
             }
-            Change::Paused { target, pause: Some(pause) } => {
-                drop(paused.insert(target.clone(), pause.clone()))
-            }
-            Change::Paused { target, pause: None } => drop(paused.remove(target)),
+            Change::Paused { target, pause } => match pause.in_force() {
+                Some(pause) => drop(paused.insert(target.clone(), pause.clone())),
+                None => drop(paused.remove(target)),
+            },
             Change::Fire(row) if row.verdict.has_fired() => {
                 jobs.extend(row.verdict.job().map(|job| (job, row.definition.clone())));
             }

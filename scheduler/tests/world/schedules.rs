@@ -13,6 +13,11 @@ use super::scheduler::schedule::ScheduleId;
 impl World {
     /// `all`, `schedules`, `group:name`, `name`, or `name/schedule`.
     pub fn pause(&mut self, target: &str, paused: bool) {
+        self.pause_with(target, paused, None, Origin::default());
+    }
+
+    /// As [`World::pause`], with the end and the origin of a pause.
+    pub fn pause_with(&mut self, target: &str, paused: bool, lasts: Option<Duration>, origin: Origin) {
         let target = match target.split_once('/') {
             Some((name, id)) => PauseTarget::Schedule(name.into(), ScheduleId::named(id)),
             None if target == "all" => PauseTarget::Server,
@@ -23,7 +28,8 @@ impl World {
             },
         };
         let ticket = self.ticket();
-        self.step(Input::Pause(PauseRequest { ticket, target, paused, origin: Origin::default() }));
+        let until = lasts.map(|lasts| self.now.utc + lasts);
+        self.step(Input::Pause(PauseRequest { ticket, target, paused, until, origin }));
     }
 
     /// Slots are given in seconds from the start of the story; the ledger was read `behind` commits ago.

@@ -5,6 +5,7 @@ use crate::world::protocol::{JobId, Order, SessionId, Timestamp};
 use crate::world::scheduler::dependencies::PredecessorId;
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::hooks::HookResult;
+use crate::world::scheduler::pauses::PauseChange;
 use crate::world::scheduler::run_on::MemberPlan;
 use crate::world::scheduler::step::{Answer, Change, ClosedAttempt, Effect, Grant, Note, Step};
 
@@ -202,9 +203,17 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         }
         Change::RateUsed(row) => format!("change {} recovers {}", row.id, at(&row.recovered)),
         Change::Paused { target, pause } => {
-            let reason = pause.as_ref().and_then(|pause| pause.origin.reason.as_deref());
+            let (state, in_force) = match pause {
+                PauseChange::Set(pause) => ("paused", Some(pause)),
+                PauseChange::Resumed => ("goes on", None),
+                PauseChange::Ended(_) => ("goes on: its time has come", None),
+            };
+            let until = in_force.and_then(|pause| pause.until).map(|until| format!(" until {}", at(&until)));
+            let by = in_force.map(|pause| &*pause.origin.by).filter(|by| !by.is_empty());
+            let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+            let reason = in_force.and_then(|pause| pause.origin.reason.as_deref());
             let reason = reason.map(|reason| format!(" because {reason:?}")).unwrap_or_default();
-            format!("change {target:?} {}{reason}", if pause.is_some() { "paused" } else { "goes on" })
+            format!("change {target:?} {state}{}{by}{reason}", until.unwrap_or_default())
         }
     }
 }

@@ -90,6 +90,8 @@ pub enum Command {
         target: PauseTarget,
         /// True to pause, false to resume.
         paused: bool,
+        /// Wall-clock time at which a pause ends by itself.
+        until: Option<Timestamp>,
         /// The requester, and the reason of a pause.
         origin: Origin,
         /// Channel for the answer.

@@ -140,12 +140,18 @@ impl Handle {
         answer.await.map(drop).map_err(|_| Busy)
     }
 
-    /// Pauses jobs and schedules, or lets them go on.
+    /// Pauses jobs and schedules, until a time if one is given, or lets them go on.
     ///
     /// # Errors
     /// The engine has too much to do, or is gone.
-    pub async fn pause(&self, target: PauseTarget, paused: bool, origin: Origin) -> Result<Answer, Busy> {
-        self.ask(|reply| Command::Pause { target, paused, origin, reply }).await
+    pub async fn pause(
+        &self,
+        target: PauseTarget,
+        paused: bool,
+        until: Option<Timestamp>,
+        origin: Origin,
+    ) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::Pause { target, paused, until, origin, reply }).await
     }
 
     /// Makes the jobs of past slots of a schedule, as one batch. The answer is `Done` if there are none.

@@ -234,9 +234,9 @@ impl Engine {
                 self.step(now, Input::ReserveLabels(ticket, names));
                 self.snapshot_urgent = true;
             }
-            Command::Pause { target, paused, origin, reply } => {
+            Command::Pause { target, paused, until, origin, reply } => {
                 let ticket = self.ticket(reply);
-                self.step(now, Input::Pause(PauseRequest { ticket, target, paused, origin }));
+                self.step(now, Input::Pause(PauseRequest { ticket, target, paused, until, origin }));
                 self.snapshot_urgent = true;
             }
             Command::MissingSecrets(revisions) => {

@@ -222,8 +222,8 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
             Operation::Reset => fingerprint("reset", worker),
             Operation::StopUnmanaged(_) => return None,
         },
-        Command::Pause { target, paused, origin, .. } => {
-            fingerprint("pause", &(target.to_string(), paused, origin))
+        Command::Pause { target, paused, until, origin, .. } => {
+            fingerprint("pause", &(target.to_string(), paused, until, origin))
         }
         Command::Backfill { definition, schedule, slots, .. } => {
             fingerprint("backfill", &(definition, schedule.as_str(), slots))

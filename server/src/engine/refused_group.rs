@@ -108,7 +108,7 @@ fn describe_change(change: &Change) -> String {
         Change::Member(row) => format!("job {} is a member of job {}", row.job, row.parent),
         Change::WorkerUsed(of) => format!("job {} was on worker {}", of.member, of.worker),
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
-        Change::Paused { target, pause } => format!("{target:?} paused: {}", pause.is_some()),
+        Change::Paused { target, pause } => format!("{target:?} paused: {}", pause.in_force().is_some()),
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use protocol::Epoch;
 use scheduler::hooks::{HookResult, HookRow};
+use scheduler::pauses::PauseChange;
 use scheduler::step::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -218,6 +219,7 @@ fn serve(
             Ok(()) => {
                 refused.clear(&fingerprints.own);
                 log_hooks_left_out(&group);
+                log_ended_pauses(&group);
             }
             Err(error @ CommitError::Refused(_)) => {
                 refused.record_refusal(&fingerprints);
@@ -242,6 +244,15 @@ fn commit(store: &mut dyn Store, group: &Group) -> Result<(), CommitError> {
                 wait = (wait * 2).min(RETRY_MAX);
             }
             result => return result,
+        }
+    }
+}
+
+/// Logs the pauses that have ended by themselves in a committed group. The audit log has what people have asked for.
+fn log_ended_pauses(group: &Group) {
+    for change in &group.changes {
+        if let Change::Paused { target, pause: PauseChange::Ended(_) } = change {
+            tracing::info!(%target, "a pause has ended: its time has come");
         }
     }
 }

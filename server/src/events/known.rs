@@ -195,7 +195,7 @@ impl Known {
                 Change::Paused { target, pause } => {
                     let is_of_schedules =
                         matches!(target, PauseTarget::Schedules | PauseTarget::Schedule(..));
-                    let kind = match (is_of_schedules, pause.is_some()) {
+                    let kind = match (is_of_schedules, pause.in_force().is_some()) {
                         (true, true) => "schedule.paused",
                         (true, false) => "schedule.resumed",
                         (false, true) => "definition.paused",

@@ -9,8 +9,7 @@ use scheduler::expectations::ExpectationRow;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::hooks::HookRow;
 use scheduler::job::State;
-use scheduler::origin::Intervention;
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseChange, PauseTarget};
 use scheduler::schedules::FireRow;
 use scheduler::snapshot::WorkerFacts;
 
@@ -107,7 +106,7 @@ pub enum Subject {
     /// Slots of a schedule.
     Fire(Box<FireRow>),
     /// Jobs and schedules that were paused, with the origin of the pause, or resumed.
-    Pause(PauseTarget, Option<Intervention>),
+    Pause(PauseTarget, PauseChange),
     /// A definition with its new revision.
     Definition(Arc<DefinitionRef>),
     /// The state of an expectation.

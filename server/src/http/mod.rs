@@ -66,8 +66,8 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/schedules", get(schedules::list))
         .route("/api/definitions/{name}/{verb}", post(pauses::pause_definition))
         .route("/api/pauses", get(pauses::list))
-        .route("/api/pause", post(pauses::pause))
-        .route("/api/resume", post(pauses::pause));
+        .route("/api/pause", post(pauses::pause_all))
+        .route("/api/resume", post(pauses::pause_all));
     let plain = Router::new()
         .route("/api/jobs/{id}/pipeline", get(pipelines::show))
         .route("/api/jobs/{id}/explain", get(explain::job))

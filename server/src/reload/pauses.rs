@@ -8,6 +8,7 @@ use scheduler::pauses::{PauseTarget, Pauses};
 use scheduler::schedule::{Schedule, ScheduleId};
 
 use crate::catalogue::Definitions;
+use crate::rfc3339::Time;
 
 /// New definitions that a warning names.
 const NAMED: usize = 3;
@@ -61,10 +62,13 @@ fn of_removed(before: &Definitions, after: &Definitions, pauses: &Pauses) -> Vec
         }
     };
     let mut warnings = Vec::new();
-    for (target, _) in pauses.iter() {
+    for (target, pause) in pauses.iter() {
+        let until = pause.until.map(|until| format!(" until {}", Time(until))).unwrap_or_default();
         let (name, what) = match target {
-            PauseTarget::Definition(name) => (name, format!("{name} is paused")),
-            PauseTarget::Schedule(name, id) => (name, format!("the schedule {id} of {name} is paused")),
+            PauseTarget::Definition(name) => (name, format!("{name} is paused{until}")),
+            PauseTarget::Schedule(name, id) => {
+                (name, format!("the schedule {id} of {name} is paused{until}"))
+            }
             PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Group(_) => continue,
         };
         if before.find(name).is_some() && after.find(name).is_none() {

@@ -186,7 +186,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
                 folded.schedules.push(ScheduleChange::ExpectationDropped(definition));
             }
             Change::Paused { target, pause } => {
-                folded.schedules.push(ScheduleChange::Paused(target, pause.as_ref()));
+                folded.schedules.push(ScheduleChange::Paused(target, pause.in_force()));
             }
             Change::RateUsed(row) => drop(folded.rates.insert(&row.id, row.recovered)),
             Change::Parent(row) => drop(folded.parents.insert(row.job, row)),

@@ -78,11 +78,19 @@ async fn slots_become_jobs_once_and_a_pause_outlives_a_restart() {
         assert!(variable("LONGSHORE_SCHEDULED_AT").is_some_and(|at| at.ends_with("00Z")), "{record:?}");
         assert_eq!(record.overrides.args, ["--all"]);
         let unknown = engine
-            .pause(PauseTarget::Schedule("other".into(), ScheduleId::named("main")), true, Origin::default())
+            .pause(
+                PauseTarget::Schedule("other".into(), ScheduleId::named("main")),
+                true,
+                None,
+                Origin::default(),
+            )
             .await
             .unwrap();
         assert_eq!(unknown, Answer::Rejected(Rejection::UnknownSchedule));
-        assert_eq!(engine.pause(PauseTarget::Server, true, Origin::default()).await.unwrap(), Answer::Done);
+        assert_eq!(
+            engine.pause(PauseTarget::Server, true, None, Origin::default()).await.unwrap(),
+            Answer::Done
+        );
         fires(&*archive, 1, paused).await;
     })
     .await;
@@ -92,7 +100,10 @@ async fn slots_become_jobs_once_and_a_pause_outlives_a_restart() {
         // A row of this process: the pause has come back with it.
         let count = before.iter().filter(|row| paused(&row.row.verdict)).count();
         fires(&*archive, count + 1, paused).await;
-        assert_eq!(engine.pause(PauseTarget::Server, false, Origin::default()).await.unwrap(), Answer::Done);
+        assert_eq!(
+            engine.pause(PauseTarget::Server, false, None, Origin::default()).await.unwrap(),
+            Answer::Done
+        );
         let rows = fires(&*archive, jobs + 2, fired).await;
         for pair in rows.windows(2) {
             assert_eq!(pair[1].row.from.0, pair[0].row.to.0 + 100, "each slot has one row: {pair:?}");

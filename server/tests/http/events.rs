@@ -11,7 +11,7 @@ use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::job::State;
 use scheduler::origin::{Intervention, Origin};
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseChange, PauseTarget};
 use scheduler::snapshot::WorkerState;
 use scheduler::step::{Change, Note};
 use serde_json::Value;
@@ -139,12 +139,17 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let mut server = Server::start().await;
     let later = WorkerRow { seen_at: Timestamp(60_000), ..worker_row(1, "w1") };
     let origin = Origin { by: "anna".into(), reason: Some("disk swap".into()) };
-    let pause = Some(Intervention { since: Timestamp(5_000), origin });
-    let cordoned = WorkerRow { cordoned: true, cordon: pause.clone(), ..later.clone() };
-    let paused = Change::Paused { target: PauseTarget::Definition("resize".into()), pause: pause.clone() };
+    let pause = Intervention { since: Timestamp(5_000), until: Some(Timestamp(9_000)), origin };
+    let cordoned = WorkerRow { cordoned: true, cordon: Some(pause.clone()), ..later.clone() };
+    let paused =
+        Change::Paused { target: PauseTarget::Definition("resize".into()), pause: PauseChange::Set(pause) };
     let rows = vec![later, cordoned, worker_row(3, "w3")].into_iter().map(Change::Worker);
-    let all = Change::Paused { target: PauseTarget::Schedules, pause: Some(Timestamp(5_000).into()) };
-    let changes: Vec<Change> = rows.chain([paused, all]).collect();
+    let all =
+        Change::Paused { target: PauseTarget::Schedules, pause: PauseChange::Set(Timestamp(5_000).into()) };
+    let ended = |target, pause| Change::Paused { target, pause };
+    let resumed = ended(PauseTarget::Schedules, PauseChange::Resumed);
+    let over = ended(PauseTarget::Definition("resize".into()), PauseChange::Ended(Timestamp(9_000)));
+    let changes: Vec<Change> = rows.chain([paused, all, resumed, over]).collect();
     let definition = |revision| {
         let (name, entry) = ("resize".to_owned(), "{}".to_owned());
         Arc::new(StoredDefinition { revision: Revision(revision), name, entry })
@@ -167,6 +172,8 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
         "worker.joined",
         "definition.paused",
         "schedule.paused",
+        "schedule.resumed",
+        "definition.resumed",
         "definition.changed",
         "worker.forgotten",
         "worker.unreachable",
@@ -180,13 +187,17 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let cordon = &events[0]["worker"]["cordon"];
     assert_eq!((&cordon["by"], &cordon["reason"]), (&"anna".into(), &"disk swap".into()));
     let pause = serde_json::json!({ "of": "definition", "name": "resize", "since": "1970-01-01T00:00:05.000Z",
-        "by": "anna", "reason": "disk swap" });
+        "until": "1970-01-01T00:00:09.000Z", "by": "anna", "reason": "disk swap" });
     assert_eq!(events[2]["pause"], pause);
     assert_eq!(events[3]["schedules"], serde_json::json!({}), "all of them");
-    assert_eq!(events[4]["definition"]["name"], "resize");
-    assert_eq!(events[5]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
-    assert_eq!(events[6]["worker"]["state"], "unreachable");
-    assert_eq!(ids(&events)[5..7], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
+    assert_eq!(events[4]["pause"], serde_json::json!({ "of": "schedules" }), "by an operator");
+    let end =
+        serde_json::json!({ "of": "definition", "name": "resize", "until": "1970-01-01T00:00:09.000Z" });
+    assert_eq!(events[5]["pause"], end, "by itself");
+    assert_eq!(events[6]["definition"]["name"], "resize");
+    assert_eq!(events[7]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
+    assert_eq!(events[8]["worker"]["state"], "unreachable");
+    assert_eq!(ids(&events)[7..9], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
     let unreachable = kept(&server, "&state=unreachable&worker=w1").await;
     assert_eq!(kinds(&unreachable), ["worker.unreachable"]);
 }

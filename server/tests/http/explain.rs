@@ -11,6 +11,7 @@ use scheduler::definition::Definition;
 use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State;
 use scheduler::limits::{LimitFacts, LimitId, LimitKind};
+use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::{Condition, LabelRule};
@@ -92,18 +93,22 @@ async fn a_paused_job_is_told_by_which_pause_and_since_when() {
     let mut told = explanation(State::Queued, Some(PendingReason::Paused), Vec::new());
     told.pauses = vec![
         (PauseTarget::Server, Timestamp(1_000).into()),
-        (PauseTarget::Group("db-main".into()), crate::reasons::of_anna(2_000)),
+        (
+            PauseTarget::Group("db-main".into()),
+            Intervention { until: Some(Timestamp(7_000)), ..crate::reasons::of_anna(2_000) },
+        ),
     ];
     server.stand.world().explanation = Some(told);
     let why = server.get("/api/jobs/1/explain").await.json();
     assert_eq!(why["reason"]["code"], "paused");
     assert_eq!(
         why["reason"]["text"],
-        "the whole server is paused since 1970-01-01T00:00:01.000Z; the group db-main is paused since 1970-01-01T00:00:02.000Z by anna: disk swap"
+        "the whole server is paused since 1970-01-01T00:00:01.000Z; the group db-main is paused since 1970-01-01T00:00:02.000Z until 1970-01-01T00:00:07.000Z by anna: disk swap"
     );
     assert_eq!(
         why["pauses"][1],
-        json!({ "of": "group", "name": "db-main", "since": "1970-01-01T00:00:02.000Z", "by": "anna", "reason": "disk swap" })
+        json!({ "of": "group", "name": "db-main", "since": "1970-01-01T00:00:02.000Z", "until": "1970-01-01T00:00:07.000Z",
+            "by": "anna", "reason": "disk swap" })
     );
 }
 

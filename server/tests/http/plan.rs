@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use protocol::Timestamp;
+use scheduler::origin::Intervention;
 use scheduler::pauses::{PauseTarget, Pauses};
 use scheduler::schedule::ScheduleId;
 use serde_json::{Value, json};
@@ -106,12 +107,14 @@ async fn a_plan_and_a_reload_warn_of_a_paused_definition_that_goes() {
     let mut facts = snapshot();
     let id = ScheduleId::named("nightly");
     let targets = [PauseTarget::Definition("report".into()), PauseTarget::Schedule("report".into(), id)];
-    facts.pauses = Pauses::of(targets.into_iter().map(|target| (target, Timestamp(1).into())));
+    let until = |target: &PauseTarget| matches!(target, PauseTarget::Schedule(..)).then_some(Timestamp(9));
+    let pause = |target| (Intervention { until: until(&target), ..Timestamp(1).into() }, target);
+    facts.pauses = Pauses::of(targets.into_iter().map(pause).map(|(pause, target)| (target, pause)));
     server.snapshot.send_replace(Arc::new(facts));
     let then = "report is removed: its pause does not hold for the new definitions (reports): give them \"enabled: false\" if they are not to start";
     let expected = json!([
         format!("report is paused, and {then}"),
-        format!("the schedule nightly of report is paused, and {then}"),
+        format!("the schedule nightly of report is paused until 1970-01-01T00:00:00.009Z, and {then}"),
     ]);
     assert_eq!(plan(&server, &renamed).await["warnings"], expected);
     let kept = "report is paused, and report is removed: its pause is kept for its name";

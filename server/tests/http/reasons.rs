@@ -1,5 +1,8 @@
 //! Reasons of cordons, drains and pauses: taken from bodies and forms, and told by explanations.
 
+use std::time::Duration;
+
+use longshore_server::rfc3339::Time;
 use protocol::Timestamp;
 use scheduler::explain::{Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State;
@@ -62,10 +65,41 @@ async fn a_pause_takes_a_reason_and_a_resume_none() {
     assert_eq!(reasons, [Some("a move"), Some("a move"), Some("a move"), Some("a move"), None]);
 }
 
+#[tokio::test]
+async fn a_pause_takes_an_end_and_a_refusal_names_the_field() {
+    let server = Server::start().await;
+    let ask = async |body: &str| {
+        server
+            .ask("POST", "/api/definitions/resize/pause", &[("content-type", "application/json")], body)
+            .await
+    };
+    let now = longshore_server::clock::now().utc;
+    let instant = |after: u64| format!(r#"{{"until":"{}"}}"#, Time(now + Duration::from_secs(after)));
+    assert_eq!(ask(r#"{"for":"2h","reason":"a move"}"#).await.status, 204);
+    assert_eq!(ask(&instant(3_600)).await.status, 204);
+    assert_eq!(form(&server, "/schedules/pause", "reason=&for=30m").await.status, 303);
+    let refused = form(&server, "/schedules/pause", "for=soon").await;
+    assert!(refused.status == 422 && refused.body.contains("is not a duration"), "{refused:?}");
+    let ends = server.stand.world().pause_ends.clone();
+    let lasts: Vec<i64> = ends.iter().flatten().map(|end| (end.0 - now.0) / 60_000).collect();
+    assert_eq!(lasts, [120, 60, 30]);
+
+    for bad in [r#"{"for":"0s"}"#, r#"{"for":"367d"}"#, r#"{"for":"soon"}"#] {
+        assert_eq!(ask(bad).await.is_problem(422, "invalid_duration")["field"], "for", "{bad}");
+    }
+    let both = r#"{"for":"2h","until":"2026-12-01T06:00Z"}"#;
+    for bad in [both, r#"{"until":"2020-01-01T00:00Z"}"#, r#"{"until":"2h"}"#, &instant(367 * 86_400)] {
+        assert_eq!(ask(bad).await.is_problem(422, "invalid_time")["field"], "until", "{bad}");
+    }
+    ask(r#"{"for":7200}"#).await.is_problem(422, "invalid_type");
+    ask(r#"{"lasts":"2h"}"#).await.is_problem(422, "unknown_field");
+    assert_eq!(server.stand.world().pause_ends.len(), 3, "what is refused changes nothing");
+}
+
 /// A cordon or pause whose requester and reason are known.
 pub(crate) fn of_anna(since: i64) -> Intervention {
     let origin = Origin { by: "anna".into(), reason: Some("disk swap".into()) };
-    Intervention { since: Timestamp(since), origin }
+    Intervention { since: Timestamp(since), until: None, origin }
 }
 
 #[tokio::test]

@@ -110,12 +110,11 @@ impl Schedules {
                 self.backfill(row, *job)
             }
             Change::Fire(row) => self.record(row),
-            Change::Paused { target, pause: Some(pause) } => {
-                self.paused.insert(target.clone(), pause.clone());
-                Ok(())
-            }
-            Change::Paused { target, pause: None } => {
-                self.paused.remove(target);
+            Change::Paused { target, pause } => {
+                match pause.in_force() {
+                    Some(pause) => drop(self.paused.insert(target.clone(), pause.clone())),
+                    None => drop(self.paused.remove(target)),
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -303,6 +302,16 @@ impl Schedules {
     /// The present rule of a schedule.
     fn rule(&self, key: &Key) -> Option<&Schedule> {
         self.rows.get(key).and_then(|row| self.rules.get(&(key.clone(), row.fingerprint)))
+    }
+
+    /// The pauses that end by themselves, with their ends.
+    pub(crate) fn pause_ends(&self) -> impl Iterator<Item = (&PauseTarget, Timestamp)> {
+        self.paused.iter().filter_map(|(target, pause)| Some((target, pause.until?)))
+    }
+
+    /// The end of this pause, if it is in force and has one.
+    pub(crate) fn pause_end(&self, target: &PauseTarget) -> Option<Timestamp> {
+        self.paused.get(target)?.until
     }
 
     /// No job of this definition may get an attempt.

@@ -93,11 +93,13 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
         Kind::StopUnmanaged => Act::StopUnmanaged { machine },
         Kind::BreakHost => Act::BreakHost { machine, lasts: outage(dice) },
         Kind::Conflict => Act::Conflict { machine },
-        Kind::Pause => Act::Pause {
-            name: dice.permille(800).then(|| dice.index(swarm.definitions)),
-            schedule: dice.permille(500).then(|| dice.index(2)),
-            paused: dice.permille(500),
-        },
+        Kind::Pause => {
+            let name = dice.permille(800).then(|| dice.index(swarm.definitions));
+            let schedule = dice.permille(500).then(|| dice.index(2));
+            let paused = dice.permille(500);
+            let lasts = (paused && dice.permille(400)).then(|| outage(dice));
+            Act::Pause { name, schedule, paused, lasts }
+        }
         Kind::Backfill => Act::Backfill {
             name: dice.index(swarm.definitions),
             schedule: dice.index(2),
@@ -149,8 +151,16 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
             }
         }
         // A pause until the end would hide whatever comes after it.
-        Act::Pause { name, schedule, paused: true } if dice.permille(700) => {
-            acts.push((at + outage(dice), Act::Pause { name, schedule, paused: false }));
+        Act::Pause { name, schedule, paused: true, lasts } if dice.permille(700) => {
+            let next = match lasts {
+                // Another end, or none, replaces the first.
+                Some(_) if dice.permille(500) => {
+                    let lasts = dice.permille(700).then(|| outage(dice));
+                    Act::Pause { name, schedule, paused: true, lasts }
+                }
+                _ => Act::Pause { name, schedule, paused: false, lasts: None },
+            };
+            acts.push((at + outage(dice), next));
         }
         _ => {}
     }

@@ -94,6 +94,7 @@ impl World {
         let set_aside: SetAside = process.scheduler.workers_set_aside().collect();
         oracle.set_aside.clone_from(&set_aside);
         let step = process.scheduler.step(now, input);
+        oracle.ends_pauses(self.now, now.utc, &step);
         let set_aside_now: SetAside = process.scheduler.workers_set_aside().collect();
         if set_aside_now != set_aside {
             trace.say(self.now, || format!("server  sets aside {set_aside_now:?}"));

@@ -39,7 +39,10 @@ pub(crate) fn input(input: &Input) -> String {
         Input::Backfill(it) => {
             format!("backfill {} slots of {}/{}", it.slots.len(), it.definition, it.schedule)
         }
-        Input::Pause(it) => format!("{} {}", if it.paused { "pause" } else { "resume" }, it.target),
+        Input::Pause(it) => {
+            let until = it.until.map(|until| format!(" until {}", until.0)).unwrap_or_default();
+            format!("{} {}{until}", if it.paused { "pause" } else { "resume" }, it.target)
+        }
         Input::Tick => "tick".to_owned(),
         other => format!("{other:?}"),
     }
@@ -117,7 +120,9 @@ pub(crate) fn change(change: &Change) -> String {
         Change::Unique(row) => format!("key {} of {}: {:?}", row.id.key, row.id.definition, row.holder),
         Change::RateUsed(row) => format!("{} recovers at {}", row.id, row.recovered.0),
         Change::Paused { target, pause } => {
-            format!("{target} {}", if pause.is_some() { "paused" } else { "goes on" })
+            let until = pause.in_force().and_then(|pause| pause.until);
+            let until = until.map(|until| format!(" until {}", until.0)).unwrap_or_default();
+            format!("{target} {}{until}", if pause.in_force().is_some() { "paused" } else { "goes on" })
         }
     }
 }

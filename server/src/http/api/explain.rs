@@ -62,7 +62,7 @@ pub(crate) async fn job(
         pauses: explanation
             .iter()
             .flat_map(|it| &it.pauses)
-            .map(|(target, pause)| Pause::of(target, Some(pause)))
+            .map(|(target, pause)| Pause::of(target, pause))
             .collect(),
         before: before.map(|(JobsBefore::Exactly(count) | JobsBefore::MoreThan(count))| count),
         before_at_least: matches!(before, Some(JobsBefore::MoreThan(_))),
@@ -175,7 +175,7 @@ fn pause_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
         return None;
     }
     let paused = explanation.pauses.iter().map(|(target, pause)| {
-        let shown = Pause::of(target, Some(pause));
+        let shown = Pause::of(target, pause);
         format!("{} is paused since {}{}", shown.words(), Time(pause.since), shown.why())
     });
     let paused: Vec<String> = paused.collect();

@@ -7,7 +7,8 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use scheduler::origin::Origin;
+use protocol::Timestamp;
+use scheduler::origin::Intervention;
 use scheduler::pauses::{PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
 use scheduler::snapshot::Snapshot;
@@ -21,8 +22,9 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::definition::find;
 use crate::http::request::path::{Name, NameAndVerb};
+use crate::http::request::pause::PauseOrder;
 use crate::http::request::query::{Query, nearest};
-use crate::http::request::{body, reason};
+use crate::http::request::{body, pause};
 use crate::http::state::AppState;
 
 /// `GET /api/pauses`
@@ -32,11 +34,11 @@ pub(crate) async fn list(
 ) -> Result<Json<Vec<shapes::Pause>>, Problem> {
     Query::of(&uri)?.finish()?;
     let snapshot = state.services.engine.snapshot();
-    Ok(Json(snapshot.pauses.iter().map(|(target, pause)| shapes::Pause::of(target, Some(pause))).collect()))
+    Ok(Json(snapshot.pauses.iter().map(|(target, pause)| shapes::Pause::of(target, pause)).collect()))
 }
 
 /// `POST /api/pause` and `/api/resume`: everything, with `?group=` the definitions of a group.
-pub(crate) async fn pause(
+pub(crate) async fn pause_all(
     State(state): State<Arc<AppState>>,
     OriginalUri(uri): OriginalUri,
     request: Request,
@@ -46,9 +48,9 @@ pub(crate) async fn pause(
     let group = query.text("group")?;
     query.finish()?;
     let paused = uri.path().ends_with("/pause");
-    let origin = origin(paused, &parts.headers, body).await?;
+    let order = order(paused, &parts.headers, body).await?;
     let target = group.map_or(PauseTarget::Server, |group| PauseTarget::Group(group.into()));
-    perform(&state, target, paused, origin).await
+    perform(&state, target, paused, order).await
 }
 
 /// `POST /api/definitions/{name}/pause` and `/resume`, with `?schedule=` for one of its schedules.
@@ -62,12 +64,12 @@ pub(crate) async fn pause_definition(
     let mut query = Query::of(&parts.uri)?;
     let schedule = query.text("schedule")?;
     query.finish()?;
-    let origin = origin(paused, &parts.headers, body).await?;
+    let order = order(paused, &parts.headers, body).await?;
     let target = match schedule {
         Some(id) => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
         None => PauseTarget::Definition(name.into()),
     };
-    perform(&state, target, paused, origin).await
+    perform(&state, target, paused, order).await
 }
 
 /// `POST /api/schedules/pause` and `/resume`.
@@ -78,19 +80,19 @@ pub(crate) async fn pause_schedules(
 ) -> Result<Response, Problem> {
     let paused = is_pause(&verb, "schedules")?;
     let (parts, body) = request.into_parts();
-    let origin = origin(paused, &parts.headers, body).await?;
-    perform(&state, PauseTarget::Schedules, paused, origin).await
+    let order = order(paused, &parts.headers, body).await?;
+    perform(&state, PauseTarget::Schedules, paused, order).await
 }
 
-/// The origin of a request. A resume has no reason.
+/// The body of a request. A resume has none.
 ///
 /// # Errors
 /// Those of a body.
-async fn origin(paused: bool, headers: &HeaderMap, body: Body) -> Result<Origin, Problem> {
+async fn order(paused: bool, headers: &HeaderMap, body: Body) -> Result<PauseOrder, Problem> {
     if paused {
-        return reason::read(headers, body).await;
+        return pause::read(headers, body).await;
     }
-    body::none(body).await.map(|()| Origin::default())
+    body::none(body).await.map(|()| PauseOrder::default())
 }
 
 fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
@@ -112,7 +114,7 @@ async fn perform(
     state: &AppState,
     target: PauseTarget,
     paused: bool,
-    origin: Origin,
+    PauseOrder { until, origin }: PauseOrder,
 ) -> Result<Response, Problem> {
     note::object(target.to_string());
     let actor = Actor::current();
@@ -126,8 +128,16 @@ async fn perform(
     if !was_paused {
         check_known(state, &snapshot, &target)?;
     }
-    match state.services.engine.pause(target.clone(), paused, origin).await? {
-        Answer::Done if was_paused == paused => Ok(UNCHANGED.into_response()),
+    // As the scheduler decides, unless it has decided about another request meanwhile.
+    let is_changed = match paused {
+        true => {
+            let pause = Intervention { since: Timestamp(0), until, origin: origin.clone() };
+            snapshot.pauses.renewed(&target, pause).is_some()
+        }
+        false => was_paused,
+    };
+    match state.services.engine.pause(target.clone(), paused, until, origin).await? {
+        Answer::Done if !is_changed => Ok(UNCHANGED.into_response()),
         Answer::Done => Ok(StatusCode::NO_CONTENT.into_response()),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
         Answer::Rejected(rejection) => Err(rejection.into()),
@@ -135,7 +145,7 @@ async fn perform(
     }
 }
 
-/// The answer to a pause of what is paused already, and to a resume of what is not.
+/// The answer to a pause of what is paused already with this end and reason, and to a resume of what is not.
 const UNCHANGED: (StatusCode, [(&str, &str); 1]) = (StatusCode::NO_CONTENT, [("pause-unchanged", "true")]);
 
 /// jobs.yaml or a job that has not ended has the definition or the group. The scheduler knows the schedules. Walks over all definitions, for

@@ -61,7 +61,7 @@ impl AppState {
                     }),
                     PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Definition(_) => None,
                 };
-                let pause = Some(shapes::Pause::of(target, pause.as_ref()));
+                let pause = Some(shapes::Pause::after(target, pause));
                 shapes::CommittedEvent { schedules, pause, ..event }
             }
             Subject::Definition(definition) => {

@@ -316,9 +316,5 @@ fn counted(counts: &BTreeMap<PendingReason, u64>) -> Vec<shapes::Waiting> {
 
 /// The pauses that hold back the jobs of a definition.
 fn pauses(snapshot: &Snapshot, definition: &Definition) -> Vec<shapes::Pause> {
-    snapshot
-        .pauses
-        .of_jobs(definition)
-        .map(|(target, pause)| shapes::Pause::of(&target, Some(pause)))
-        .collect()
+    snapshot.pauses.of_jobs(definition).map(|(target, pause)| shapes::Pause::of(&target, pause)).collect()
 }

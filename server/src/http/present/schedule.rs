@@ -66,6 +66,11 @@ impl<'k> StoredSchedules<'k> {
         pauses.map(|(_, pause)| pause.since).min()
     }
 
+    fn paused_until(&self, definition: &Definition, schedule: &Schedule) -> Option<Timestamp> {
+        let name = Arc::from(definition.name.as_str());
+        self.pauses.last_end(&name, group_of(definition), &schedule.id)
+    }
+
     /// The slots of a schedule from now on that have not fired.
     fn slots(&self, definition: &Definition, schedule: &Schedule) -> impl Iterator<Item = Time> {
         // A slot that fired stays fired, also while the clock stands before it.
@@ -114,6 +119,7 @@ impl<'k> StoredSchedules<'k> {
             timezone: schedule.zone.name().to_owned(),
             state: state.into(),
             paused_since: paused_since.map(Time),
+            paused_until: self.paused_until(definition, schedule).map(Time),
             decided_until: row.and_then(|row| row.decided_until(self.now)).map(Time),
             start_at: schedule.start_at.map(Time),
             end_at: schedule.end_at.map(Time),

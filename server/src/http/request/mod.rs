@@ -13,6 +13,7 @@ pub(crate) mod job_request;
 pub(crate) mod labels;
 pub(crate) mod paging;
 pub(crate) mod path;
+pub(crate) mod pause;
 pub(crate) mod predecessors;
 pub(crate) mod query;
 pub(crate) mod reason;

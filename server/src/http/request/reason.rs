@@ -1,9 +1,10 @@
-//! The body of a cordon, a drain or a pause: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
+//! The body of a cordon or a drain: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
 
 use axum::body::Body;
 use axum::http::HeaderMap;
 use scheduler::origin::Origin;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
@@ -13,7 +14,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::body;
 use crate::http::request::content_type::form;
 
-/// The body of a cordon, a drain or a pause. It may be left out.
+/// The body of a cordon or a drain. It may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody {
@@ -26,14 +27,31 @@ pub(crate) struct ReasonBody {
 /// # Errors
 /// Those of [`body::json`], `too_long`, and `invalid_reason` for a reason that is empty or has characters that are not shown.
 pub(crate) async fn read(headers: &HeaderMap, request_body: Body) -> Result<Origin, Problem> {
+    let ReasonBody { reason } = optional(headers, request_body).await?;
+    origin(reason)
+}
+
+/// Reads a short body that may be left out.
+///
+/// # Errors
+/// Those of [`body::json`].
+pub(crate) async fn optional<B: Default + DeserializeOwned>(
+    headers: &HeaderMap,
+    request_body: Body,
+) -> Result<B, Problem> {
     let text = body::read(request_body, BODY_BYTES_MAX, body::TIMEOUT).await?;
-    let ReasonBody { reason } = match text.is_empty() {
-        true => ReasonBody::default(),
-        false => {
-            form(headers, false)?;
-            body::parse(&text)?
-        }
-    };
+    if text.is_empty() {
+        return Ok(B::default());
+    }
+    form(headers, false)?;
+    body::parse(&text)
+}
+
+/// The origin of the present request: the name of its token, and this reason. The audit log gets the reason.
+///
+/// # Errors
+/// `too_long` for a reason that is empty, too long or has several lines.
+pub(crate) fn origin(reason: Option<String>) -> Result<Origin, Problem> {
     if let Some(reason) = &reason {
         check(reason)?;
         note::detail(format!("reason: {reason}"));

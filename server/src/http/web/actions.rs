@@ -169,7 +169,17 @@ async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Resu
 /// The body of a request with the field `reason`, for the verbs that take one. An empty field is no reason.
 fn reason(fields: &Fields, verb: &str) -> Option<Value> {
     let text = Some(field(fields, "reason").trim()).filter(|text| !text.is_empty())?;
-    matches!(verb, "pause" | "cordon" | "drain").then(|| json!({ "reason": text }))
+    matches!(verb, "cordon" | "drain").then(|| json!({ "reason": text }))
+}
+
+/// The body of a pause: its reason and its length, as far as they are given.
+fn pause_body(fields: &Fields, verb: &str) -> Option<Value> {
+    let given = ["reason", "for"].into_iter().filter_map(|name| {
+        let text = Some(field(fields, name).trim()).filter(|text| !text.is_empty())?;
+        Some((name.to_owned(), Value::from(text)))
+    });
+    let body: serde_json::Map<String, Value> = given.collect();
+    (verb == "pause" && !body.is_empty()).then_some(Value::Object(body))
 }
 
 /// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.
@@ -183,7 +193,7 @@ pub(crate) async fn definition(
         "" => String::new(),
         schedule => encode([("schedule", schedule)]),
     };
-    let asked = request_for(&shell, &query, reason(&fields, &verb).as_ref());
+    let asked = request_for(&shell, &query, pause_body(&fields, &verb).as_ref());
     let target = NameAndVerb(name.clone(), verb);
     pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
     Ok(see_other(&state.services.base_path, &format!("/definitions/{name}")))
@@ -201,8 +211,8 @@ pub(crate) async fn server(
         group => encode([("group", group)]),
     };
     let verb = uri.path().rsplit('/').next().unwrap_or_default();
-    let asked = request_for(&shell, &query, reason(&fields, verb).as_ref());
-    pauses::pause(State(Arc::clone(&state)), uri, asked).await?;
+    let asked = request_for(&shell, &query, pause_body(&fields, verb).as_ref());
+    pauses::pause_all(State(Arc::clone(&state)), uri, asked).await?;
     Ok(see_other(&state.services.base_path, "/definitions"))
 }
 
@@ -213,7 +223,7 @@ pub(crate) async fn all_schedules(
     request: Request,
 ) -> Result<Response, Problem> {
     let (shell, fields) = split(request).await?;
-    let asked = request_for(&shell, "", reason(&fields, &verb).as_ref());
+    let asked = request_for(&shell, "", pause_body(&fields, &verb).as_ref());
     pauses::pause_schedules(State(Arc::clone(&state)), Name(verb), asked).await?;
     Ok(see_other(&state.services.base_path, "/schedules"))
 }

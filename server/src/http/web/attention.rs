@@ -110,7 +110,7 @@ fn paused(snapshot: &Snapshot) -> impl Iterator<Item = (String, String)> {
             PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => format!("/definitions/{name}"),
         };
         let are = if *target == PauseTarget::Schedules { "are" } else { "is" };
-        let shown = Pause::of(target, Some(pause));
+        let shown = Pause::of(target, pause);
         (format!("{} {are} paused{}", shown.words(), shown.why()), link)
     };
     let more = snapshot.pauses.iter().count().saturating_sub(PAUSES);

@@ -145,13 +145,24 @@ struct DefinitionPage {
     has_more_limits: bool,
     /// All that holds its jobs back.
     paused_by: Vec<String>,
-    /// The origins of these pauses that are known: what is paused, since when, and by whom and why.
-    origins: Vec<(String, Moment, String)>,
+    /// The ends and origins of these pauses that are known.
+    origins: Vec<PauseLine>,
 }
 
-fn pause_origin(pause: &Pause) -> Option<(String, Moment, String)> {
-    let why = Some(pause.why()).filter(|why| !why.is_empty())?;
-    Some((pause.words(), format::moment(pause.since?), why))
+/// A pause of which more is known than its beginning.
+struct PauseLine {
+    what: String,
+    since: Moment,
+    until: Option<Moment>,
+    /// ` by anna: disk swap`, or a part of it.
+    origin: String,
+}
+
+fn pause_line(pause: &Pause) -> Option<PauseLine> {
+    let (until, origin) = (pause.until.map(format::moment), pause.origin());
+    let is_more_known = until.is_some() || !origin.is_empty();
+    let since = pause.since.filter(|_| is_more_known)?;
+    Some(PauseLine { what: pause.words(), since: format::moment(since), until, origin })
 }
 
 /// `GET /definitions/{name}`
@@ -172,7 +183,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         runs: runs.into_iter().take(10).map(Row::of).collect(),
         is_paused: definition.pauses.iter().any(|pause| pause.of == "definition"),
         paused_by: definition.pauses.iter().map(Pause::words).collect(),
-        origins: definition.pauses.iter().filter_map(pause_origin).collect(),
+        origins: definition.pauses.iter().filter_map(pause_line).collect(),
         schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
         facts: facts(&definition).into_iter().map(|(name, value)| (name, ShownValue::of(value))).collect(),
         keys: revisions::keys(entry),

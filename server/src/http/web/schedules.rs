@@ -27,6 +27,8 @@ pub(crate) struct ScheduleRow {
     pub(crate) schedule: Schedule,
     pub(crate) tone: &'static str,
     pub(crate) next: Option<Moment>,
+    /// The end of the pause that ends by itself.
+    pub(crate) paused_until: Option<Moment>,
     /// Until then it fires nothing, because the server's clock was set back.
     pub(crate) silent_until: Option<Moment>,
     /// When that slot fires, if its jitter makes it later.
@@ -44,6 +46,7 @@ impl ScheduleRow {
         Self {
             tone: format::tone(&schedule.state),
             next: schedule.next.first().copied().map(format::moment),
+            paused_until: schedule.paused_until.filter(|_| schedule.state == "paused").map(format::moment),
             silent_until: schedule.decided_until.map(format::moment),
             due: schedule.next_due.first().copied().map(format::moment),
             bounds: bounds(&schedule),

@@ -247,6 +247,7 @@ pub(in crate::store) fn worker(number: u64, name: &str) -> Change {
         cordoned: true,
         cordon: Some(Intervention {
             since: Timestamp(3),
+            until: None,
             origin: Origin { by: "anna".into(), reason: Some("disk swap".into()) },
         }),
         slots: Some(4),

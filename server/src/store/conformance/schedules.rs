@@ -4,7 +4,7 @@ use protocol::{JobId, Timestamp};
 use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::job::State;
 use scheduler::origin::{Intervention, Origin};
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseChange, PauseTarget};
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::catch_up::SlotCount;
 use scheduler::schedules::{FireRow, FireVerdict, LastFire, MissReason, ScheduleRow, SkipReason};
@@ -45,7 +45,8 @@ fn pause_of(target: &PauseTarget) -> Intervention {
         PauseTarget::Schedules => Origin::default(),
         _ => Origin { by: "anna".into(), reason: Some(format!("{target} is \"broken\"").into()) },
     };
-    Intervention { since: Timestamp(7), origin }
+    let until = matches!(target, PauseTarget::Group(_)).then_some(Timestamp(9));
+    Intervention { since: Timestamp(7), until, origin }
 }
 
 pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn Backend) {
@@ -59,15 +60,23 @@ pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn
         PauseTarget::Definition("resize".into()),
         one,
     ];
-    let pause =
-        |target: &PauseTarget| Change::Paused { target: target.clone(), pause: Some(pause_of(target)) };
+    let pause = |target: &PauseTarget| Change::Paused {
+        target: target.clone(),
+        pause: PauseChange::Set(pause_of(target)),
+    };
     harness.commit(vec![Change::Schedule(schedule(10))]);
+    // Each is replaced.
+    let first = |target: &PauseTarget| Change::Paused {
+        target: target.clone(),
+        pause: PauseChange::Set(Intervention { until: Some(Timestamp(8)), ..Timestamp(7).into() }),
+    };
+    harness.commit(all.iter().map(first).collect());
     harness.commit(all.iter().map(pause).collect());
     let last_fire = Some(LastFire { slot: Timestamp(20), at: Timestamp(25), job: JobId(1) });
     let fired = ScheduleRow { last_fire, removed_at: Some(Timestamp(30)), ..schedule(20) };
     harness.commit(vec![
         Change::Schedule(fired.clone()),
-        Change::Paused { target: PauseTarget::Server, pause: None },
+        Change::Paused { target: PauseTarget::Server, pause: PauseChange::Ended(Timestamp(9)) },
     ]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.schedules.rows, [fired]);
@@ -209,7 +218,7 @@ pub(in crate::store) fn a_removed_schedule_is_forgotten_with_the_last_row_of_its
     harness.commit(vec![
         Change::Schedule(schedule(40)),
         Change::Schedule(other.clone()),
-        Change::Paused { target: one, pause: Some(Timestamp(7).into()) },
+        Change::Paused { target: one, pause: PauseChange::Set(Timestamp(7).into()) },
         added(1),
         Change::Fire(slots(40, 40, FireVerdict::Fired(JobId(1)))),
     ]);

@@ -15,5 +15,5 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Interven
     let Some(since) = row.get::<_, Option<i64>>(at)? else { return Ok(None) };
     let origin =
         Origin { by: text(at + 1)?.unwrap_or_default().into(), reason: text(at + 2)?.map(Into::into) };
-    Ok(Some(Intervention { since: Timestamp(since), origin }))
+    Ok(Some(Intervention { since: Timestamp(since), until: None, origin }))
 }

@@ -59,6 +59,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("submitters", include_str!("migrations/0042_submitters.sql")),
     ("after_batches", include_str!("migrations/0043_after_batches.sql")),
     ("reasons", include_str!("migrations/0044_reasons.sql")),
+    ("pause_ends", include_str!("migrations/0045_pause_ends.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

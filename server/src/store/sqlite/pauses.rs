@@ -1,5 +1,6 @@
 //! Pauses: rows ↔ meaning.
 
+use protocol::Timestamp;
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, Row};
 use scheduler::origin::Intervention;
@@ -18,8 +19,8 @@ pub(super) fn put(
     match pause {
         Some(pause) => connection
             .prepare_cached(
-                "INSERT INTO pauses (kind, name, schedule, since, paused_by, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT DO NOTHING",
+                "INSERT INTO pauses (kind, name, schedule, since, paused_by, reason, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT DO UPDATE SET since = ?4, paused_by = ?5, reason = ?6, until = ?7",
             )?
             .execute((
                 kind,
@@ -28,6 +29,7 @@ pub(super) fn put(
                 pause.since.0,
                 interventions::by(pause),
                 pause.origin.reason.as_deref(),
+                pause.until.map(|until| until.0),
             ))?,
         None => connection
             .prepare_cached("DELETE FROM pauses WHERE kind = ?1 AND name = ?2 AND schedule = ?3")?
@@ -38,8 +40,8 @@ pub(super) fn put(
 
 /// All pauses, ordered by target.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(PauseTarget, Intervention)>> {
-    let mut statement =
-        connection.prepare_cached("SELECT kind, name, schedule, since, paused_by, reason FROM pauses")?;
+    let mut statement = connection
+        .prepare_cached("SELECT kind, name, schedule, since, paused_by, reason, until FROM pauses")?;
     let mut pauses = statement.query_map([], pause)?.collect::<rusqlite::Result<Vec<_>>>()?;
     pauses.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(pauses)
@@ -67,5 +69,6 @@ fn pause(row: &Row<'_>) -> rusqlite::Result<(PauseTarget, Intervention)> {
     };
     // The beginning is never null.
     let pause = interventions::read(row, 3)?.ok_or(FromSqlError::InvalidType)?;
-    Ok((target, pause))
+    let until = row.get::<_, Option<i64>>(6)?.map(Timestamp);
+    Ok((target, Intervention { until, ..pause }))
 }

@@ -266,7 +266,8 @@ pub(crate) async fn answer(
                 world.operations.push((worker, operation));
                 reply.send(answer)
             }
-            Command::Pause { target, paused, origin, reply } => {
+            Command::Pause { target, paused, until, origin, reply } => {
+                world.pause_ends.push(until);
                 world.pauses.push((target, paused));
                 world.pause_origins.push(origin);
                 reply.send(Answer::Done)

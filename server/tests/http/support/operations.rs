@@ -29,7 +29,7 @@ pub(super) fn operate(row: &mut WorkerRow, operation: &Operation) {
 }
 
 fn cordon(origin: &Origin) -> Intervention {
-    Intervention { since: Timestamp(1_000), origin: origin.clone() }
+    Intervention { since: Timestamp(1_000), until: None, origin: origin.clone() }
 }
 
 /// The snapshot shows an operation before its answer.

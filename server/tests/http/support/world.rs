@@ -55,6 +55,7 @@ pub(crate) struct World {
     pub(crate) pauses: Vec<(PauseTarget, bool)>,
     /// Their origins.
     pub(crate) pause_origins: Vec<Origin>,
+    pub(crate) pause_ends: Vec<Option<Timestamp>>,
     /// The answer about limits, and what was asked for.
     pub(crate) limits: LimitsFacts,
     pub(crate) limit_selections: Vec<LimitSelection>,

@@ -8,7 +8,7 @@ use super::shared::{DRY_RUN, JSON_BODY, LINK, NO_BODY, PAGE, PAGING, SUBMISSION}
 use crate::http::api::tokens::TokenRequest;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
-use crate::http::request::reason::ReasonBody;
+use crate::http::request::pause::PauseBody;
 
 pub(super) fn definitions() -> Vec<Operation> {
     vec![
@@ -50,7 +50,7 @@ pub(super) fn schedules() -> Vec<Operation> {
         Operation::post(path, "definitions", id, summary)
             .takes(parameters)
             .answers(204, "It is done.", Vec::new())
-            .with_headers(&[("pause-unchanged", "`true` if it was so already.")])
+            .with_headers(&[("pause-unchanged", "`true` if it was so already, with this end and reason.")])
             .problems(&[&[
                 Code::UnknownSchedule,
                 Code::UnknownGroup,
@@ -62,10 +62,13 @@ pub(super) fn schedules() -> Vec<Operation> {
     let pause = |path, id, summary, parameters: &[Parameter]| {
         base(path, id, summary, parameters).problems(&[&NO_BODY])
     };
-    let with_reason = |path, id, summary, parameters: &[Parameter]| {
+    let with_body = |path, id, summary, parameters: &[Parameter]| {
         base(path, id, summary, parameters)
-            .may_have_body(object::<ReasonBody>(json!({ "reason": "the disk is full" })))
-            .problems(&[&JSON_BODY, &[Code::InvalidReason, Code::TooLong]])
+            .may_have_body(object::<PauseBody>(json!({ "reason": "the disk is full", "for": "2h" })))
+            .problems(&[
+                &JSON_BODY,
+                &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],
+            ])
     };
     let one = [query("schedule", Kind::Text("night"), "Only the schedule with this id.")];
     let group =
@@ -117,18 +120,18 @@ pub(super) fn schedules() -> Vec<Operation> {
             .answers(200, "There was nothing to make, or it was a dry run.", vec![object::<shapes::Backfill>(backfill("open"))])
             .answers(201, "The jobs were made.", vec![object::<shapes::Backfill>(backfill("backfilled"))])
             .problems(&[&NO_BODY, &SUBMISSION, &[Code::MissingField, Code::UnknownSchedule, Code::TooManyJobs]]),
-        with_reason("/api/definitions/{name}/pause", "pause_definition", "Pause the jobs and schedules of a definition", &one),
+        with_body("/api/definitions/{name}/pause", "pause_definition", "Pause the jobs and schedules of a definition", &one),
         pause("/api/definitions/{name}/resume", "resume_definition", "Resume the jobs and schedules of a definition", &one),
         Operation::get("/api/pauses", "definitions", "list_pauses", "List what is paused").answers(
             200,
             "The pauses, the widest first.",
             vec![list::<shapes::Pause>(json!({
-                "of": "group", "name": "db-main", "since": "2026-11-20T13:09:01.177Z", "by": "anna", "reason": "the disk is full"
+                "of": "group", "name": "db-main", "since": "2026-11-20T13:09:01.177Z", "until": "2026-11-20T15:09:01.177Z", "by": "anna", "reason": "the disk is full"
             }))],
         ),
-        with_reason("/api/pause", "pause", "Pause everything, or a group", &group),
+        with_body("/api/pause", "pause", "Pause everything, or a group", &group),
         pause("/api/resume", "resume", "Resume everything, or a group", &group),
-        with_reason("/api/schedules/pause", "pause_all", "Pause all schedules", &[]),
+        with_body("/api/schedules/pause", "pause_all", "Pause all schedules", &[]),
         pause("/api/schedules/resume", "resume_all", "Resume all schedules", &[]),
     ]
 }

@@ -1,7 +1,7 @@
 //! JSON of pauses.
 
 use scheduler::origin::Intervention;
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseChange, PauseTarget};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,10 +19,13 @@ pub struct Pause {
     /// The id of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// Since when; absent in the event of its end.
+    /// Since when, by the first command; absent in the event of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// The name of the token or user that paused it; absent if it is not known.
+    /// The time at which it ends by itself; absent: an operator ends it. In the event of an end, that its time has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// The name of the token or user that paused it last; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The reason that was given.
@@ -33,7 +36,22 @@ pub struct Pause {
 impl Pause {
     /// The JSON of a pause.
     #[must_use]
-    pub fn of(target: &PauseTarget, pause: Option<&Intervention>) -> Self {
+    pub fn of(target: &PauseTarget, pause: &Intervention) -> Self {
+        let super::Intervention { since, by, reason } = super::Intervention::of(pause);
+        Self { since: Some(since), until: pause.until.map(Time), by, reason, ..Self::target(target) }
+    }
+
+    /// The JSON of a pause in the event of its beginning or its end.
+    #[must_use]
+    pub fn after(target: &PauseTarget, change: &PauseChange) -> Self {
+        match change {
+            PauseChange::Set(pause) => Self::of(target, pause),
+            PauseChange::Resumed => Self::target(target),
+            PauseChange::Ended(at) => Self { until: Some(Time(*at)), ..Self::target(target) },
+        }
+    }
+
+    fn target(target: &PauseTarget) -> Self {
         let (of, name, schedule) = match target {
             PauseTarget::Server => ("server", None, None),
             PauseTarget::Schedules => ("schedules", None, None),
@@ -41,23 +59,28 @@ impl Pause {
             PauseTarget::Definition(name) => ("definition", Some(name), None),
             PauseTarget::Schedule(name, id) => ("schedule", Some(name), Some(id)),
         };
-        let paused = Self {
+        Self {
             of: of.into(),
             name: name.map(ToString::to_string),
             schedule: schedule.map(ToString::to_string),
             ..Self::default()
-        };
-        match pause.map(super::Intervention::of) {
-            Some(super::Intervention { since, by, reason }) => {
-                Self { since: Some(since), by, reason, ..paused }
-            }
-            None => paused,
+        }
+    }
+
+    /// The end, the requester and the reason, as far as they are known: ` until 2026-11-20T15:00:00.000Z by anna: disk swap`.
+    #[must_use]
+    pub fn why(&self) -> String {
+        match self.until {
+            // The event of an end.
+            Some(until) if self.since.is_none() => format!(": its pause was until {until}"),
+            Some(until) => format!(" until {until}{}", self.origin()),
+            None => self.origin(),
         }
     }
 
     /// The requester and the reason, as far as they are known: ` by anna: disk swap`.
     #[must_use]
-    pub fn why(&self) -> String {
+    pub fn origin(&self) -> String {
         super::intervention::why(self.by.as_deref(), self.reason.as_deref())
     }
 

@@ -24,6 +24,9 @@ pub struct Schedule {
     /// Since when it, its definition, the group of that, or everything is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Time>,
+    /// The time at which the last of these pauses ends by itself; absent: none is in force, or an operator ends one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_until: Option<Time>,
     /// It fires nothing until this time in the future: its slots up to then were decided before the server's clock was set back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_until: Option<Time>,

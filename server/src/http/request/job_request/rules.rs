@@ -73,7 +73,7 @@ impl FaultCollector {
     }
 
     pub(super) fn run_at(&self, text: &str) -> Option<StartTime> {
-        self.value("run_at", instant(text))
+        self.value("run_at", instant(text).map(StartTime::At))
     }
 
     pub(super) fn delay(&self, text: &str) -> Option<StartTime> {
@@ -166,12 +166,12 @@ impl FaultCollector {
 pub(crate) type ValueFault = (Code, String, String);
 
 /// Reads an instant with its zone. Parts of a millisecond are rounded up, so that no job starts too early.
-pub(super) fn instant(text: &str) -> Result<StartTime, ValueFault> {
+pub(crate) fn instant(text: &str) -> Result<Timestamp, ValueFault> {
     let fits = text.parse::<jiff::Timestamp>().ok().map(|at| {
         let rest = at.subsec_nanosecond().rem_euclid(1_000_000);
         (at.as_millisecond() - i64::from(at.as_millisecond() < 0 && rest > 0)) + i64::from(rest > 0)
     });
-    fits.filter(|at| RUN_AT.contains(at)).map(|at| StartTime::At(Timestamp(at))).ok_or_else(|| {
+    fits.filter(|at| RUN_AT.contains(at)).map(Timestamp).ok_or_else(|| {
         let detail =
             format!("\"{}\" is not an instant with its zone in the years 2000 to 2199", excerpt(text));
         (Code::InvalidTime, detail, "write 2026-03-01T09:30:00Z or 2026-03-01T10:30:00.250+01:00".to_owned())

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::HeaderMap;
 use scheduler::input::JobUpdate;
+use scheduler::new_jobs::StartTime;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -46,7 +47,7 @@ fn update(patch: JobPatch) -> Result<JobUpdate, Problem> {
     }
     let mut update = JobUpdate::default();
     if let Some(text) = patch.run_at {
-        update.run_at = rules::instant(&text).map_err(|fault| check("run_at", fault)).ok();
+        update.run_at = rules::instant(&text).map_err(|fault| check("run_at", fault)).ok().map(StartTime::At);
     }
     if let Some(text) = patch.delay {
         update.run_at = rules::delay(&text).map_err(|fault| check("delay", fault)).ok();

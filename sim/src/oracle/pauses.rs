@@ -1,0 +1,48 @@
+//! I28, of pauses that end by themselves: each ends at the first step after its time, and not earlier. The store checks that no job of a
+//! paused definition gets an attempt until then.
+
+use std::collections::BTreeMap;
+
+use protocol::Timestamp;
+use scheduler::pauses::{PauseChange, PauseTarget};
+use scheduler::step::{Change, Step};
+
+use super::Oracle;
+use crate::clock::Moment;
+use crate::disk::Disk;
+
+/// The ends of pauses as this process of the server has decided them.
+pub(super) type PauseEnds = BTreeMap<PauseTarget, Timestamp>;
+
+impl Oracle {
+    pub(super) fn pauses_loaded(&mut self, disk: &Disk) {
+        self.pause_ends = disk.schedules.pause_ends().map(|(target, end)| (target.clone(), end)).collect();
+    }
+
+    /// The server has decided something at this time of its wall clock.
+    pub(crate) fn ends_pauses(&mut self, now: Moment, utc: Timestamp, step: &Step) {
+        let mut due = self.pause_ends.clone();
+        due.retain(|_, end| *end <= utc);
+        for change in &step.changes {
+            let Change::Paused { target, pause } = change else { continue };
+            let before = self.pause_ends.remove(target);
+            match pause {
+                PauseChange::Set(pause) => {
+                    self.pause_ends.extend(pause.until.map(|until| (target.clone(), until)));
+                }
+                PauseChange::Resumed => {}
+                PauseChange::Ended(at) => {
+                    due.remove(target);
+                    if before != Some(*at) || *at > utc {
+                        let what = format!("{target} goes on at {}, not at {before:?}", utc.0);
+                        self.violated(now, "I28 a pause lasts until its end", what);
+                    }
+                }
+            }
+        }
+        if let Some((target, end)) = due.first_key_value() {
+            let what = format!("{target} was to go on at {}, and it is {}", end.0, utc.0);
+            self.violated(now, "I28 a pause ends at its end", what);
+        }
+    }
+}
