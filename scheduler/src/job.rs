@@ -18,8 +18,8 @@ pub use attempt::{Attempt, AwaitedReport, Presence, Progress, Run, StartState};
 use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
 use crate::queue::{LaneKey, PriorityAgeing, QueueKey};
-use crate::retry::{self, Budget};
-use crate::run_on::SetRole;
+use crate::retry::{self, RetryBudget};
+use crate::run_on::RunOnRole;
 
 /// A job that has not ended.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ pub struct JobExtras {
     /// Wall-clock time at which it expires, unless it has started before.
     pub expires_at: Option<Timestamp>,
     /// Its part in a set of jobs on several workers.
-    pub role: SetRole,
+    pub role: RunOnRole,
 }
 
 /// The worker of the last attempt, and the kind of its end. They decide where the next one may run.
@@ -118,7 +118,7 @@ impl LastPlacement {
     /// The placement to remember after this outcome; none if the attempt was released.
     #[must_use]
     pub fn after(worker: WorkerId, outcome: Outcome) -> Option<Self> {
-        let infrastructure_failure = retry::budget(outcome) == Budget::Infrastructure;
+        let infrastructure_failure = retry::budget(outcome) == RetryBudget::Infrastructure;
         (outcome != Outcome::Released).then_some(Self { worker, infrastructure_failure })
     }
 }
@@ -146,8 +146,8 @@ impl Job {
 
     /// Its part in a set of jobs on several workers.
     #[must_use]
-    pub fn role(&self) -> SetRole {
-        self.extras.as_ref().map_or(SetRole::None, |extras| extras.role)
+    pub fn role(&self) -> RunOnRole {
+        self.extras.as_ref().map_or(RunOnRole::None, |extras| extras.role)
     }
 
     /// Its current attempt, if it has one.

@@ -27,7 +27,7 @@ use crate::placement;
 use crate::placement::narrowing::Narrowing;
 use crate::reconcile;
 use crate::reservation::Reserved;
-use crate::run_on::SetRole;
+use crate::run_on::RunOnRole;
 use crate::schedules::LiveSchedules;
 use crate::state::State;
 use crate::timers::Date;
@@ -212,18 +212,18 @@ impl Scheduler {
         }
         let role = self.parents.restore_member(id);
         match role {
-            SetRole::None => {}
-            SetRole::Parent => {
+            RunOnRole::None => {}
+            RunOnRole::Parent => {
                 job.extras_mut().role = role;
                 self.parents.set_keys(id, live.keys.clone());
             }
             // Parents have lower numbers, so this one's was restored before.
-            SetRole::Member(member) => {
+            RunOnRole::Member(member) => {
                 job.extras_mut().role = role;
                 job.has_overrides = self.jobs.get(&member.parent).is_some_and(|parent| parent.has_overrides);
             }
         }
-        if role != SetRole::Parent {
+        if role != RunOnRole::Parent {
             handlers::count_in(self, id, &mut job, live.keys.as_deref());
         }
         let mut gpus = live.gpus;
@@ -244,7 +244,7 @@ impl Scheduler {
                 }
             }
             (State::Quarantined, None) => job.live_state = LiveState::Quarantined,
-            (_, None) if role == SetRole::Parent => job.live_state = self.restore_parent(id),
+            (_, None) if role == RunOnRole::Parent => job.live_state = self.restore_parent(id),
             (_, None) => {
                 let lane = placement::lane_of(self, &job);
                 job.live_state = LiveState::Queued(lane);
@@ -322,7 +322,7 @@ impl Scheduler {
         let definition = self.definitions.at(job.definition);
         let reserved = definition.and_then(|definition| Reserved::of(&definition.container.resources, gpus));
         self.fleet.hold(live.worker, live.token, reserved);
-        if let SetRole::Member(member) = job.role() {
+        if let RunOnRole::Member(member) = job.role() {
             self.parents.hold(member.parent, id, live.worker);
         }
         let key_set = placement::key_set_of(self, job);

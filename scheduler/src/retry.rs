@@ -13,7 +13,7 @@ use crate::definition::{Backoff, Delays, RetryPolicy};
 
 /// The budget that an outcome uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
+pub enum RetryBudget {
     /// The job's budget, `retry.max`.
     Job,
     /// The infrastructure's budget, `lost_limit`.
@@ -24,15 +24,17 @@ pub enum Budget {
 
 /// Returns the budget that an outcome uses.
 #[must_use]
-pub const fn budget(outcome: Outcome) -> Budget {
+pub const fn budget(outcome: Outcome) -> RetryBudget {
     match outcome {
         Outcome::Failed
         | Outcome::OomKilled
         | Outcome::TimedOut
         | Outcome::PullFailed
-        | Outcome::StartFailed => Budget::Job,
-        Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => Budget::Infrastructure,
-        Outcome::Succeeded | Outcome::Cancelled | Outcome::Interrupted | Outcome::Released => Budget::None,
+        | Outcome::StartFailed => RetryBudget::Job,
+        Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed => RetryBudget::Infrastructure,
+        Outcome::Succeeded | Outcome::Cancelled | Outcome::Interrupted | Outcome::Released => {
+            RetryBudget::None
+        }
     }
 }
 

@@ -177,7 +177,7 @@ pub struct WorkerUse {
 
 /// The part of a job in a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetRole {
+pub enum RunOnRole {
     /// It runs by itself.
     #[default]
     None,
@@ -187,7 +187,7 @@ pub enum SetRole {
     Member(MemberRow),
 }
 
-impl SetRole {
+impl RunOnRole {
     /// The parent of a member.
     #[must_use]
     pub const fn parent(self) -> Option<JobId> {

@@ -182,7 +182,7 @@ impl Oracle {
     ) {
         let now = scene.now;
         self.meets(now, step);
-        self.is_called(now, scheduler, step);
+        self.check_names_are_unique(now, scheduler, step);
         self.places_change(now, (disk, workload), scheduler, step);
         self.waits_change(scene, (disk, workload), step);
         self.allowed(now, (disk, workload), scheduler, step);
@@ -197,15 +197,15 @@ impl Oracle {
                 }
                 Change::Waiting { closed, state, .. }
                 | Change::Ended(Ended { closed: Some(closed), state, .. }) => {
-                    self.is_heard_of(scene, disk, workload, (closed, *state));
-                    self.is_away(now, disk, scheduler, closed);
-                    self.has_a_successor(scene, (disk, workload), scheduler, (closed, *state));
+                    self.check_silence(scene, disk, workload, (closed, *state));
+                    self.check_absence(now, disk, scheduler, closed);
+                    self.check_successor(scene, (disk, workload), scheduler, (closed, *state));
                 }
                 Change::Assigned(it) if self.cordoned.contains(&it.worker) => {
                     let what = format!("{} goes to worker {}", it.token, it.worker);
                     self.violated(now, "I24 a cordoned worker gets nothing", what);
                 }
-                Change::Confirmed { token, .. } => self.is_gone(scene, token.job, Some(*token)),
+                Change::Confirmed { token, .. } => self.check_confirmed_gone(scene, token.job, Some(*token)),
                 _ => {}
             }
         }

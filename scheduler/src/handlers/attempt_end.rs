@@ -18,8 +18,8 @@ use crate::limits::gate;
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
 use crate::reconcile::unconfirmed;
-use crate::retry::{self, Budget};
-use crate::run_on::SetRole;
+use crate::retry::{self, RetryBudget};
+use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
 use crate::timers::{Alarm, Date};
@@ -62,7 +62,7 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
             confirmed
         }
         NextStep::Retry(due_at) => {
-            let goes_on = !has_started && retry::budget(closed.outcome) == Budget::None;
+            let goes_on = !has_started && retry::budget(closed.outcome) == RetryBudget::None;
             remember(scheduler, id, &attempt, is_gone, closed.outcome);
             wait(scheduler, now, id, due_at, closed);
             match goes_on {
@@ -129,7 +129,7 @@ fn is_confirmed(scheduler: &Scheduler, id: JobId, state: State) -> bool {
 /// Adds a job to its lane. Members are made in place of a parent.
 pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
     match scheduler.jobs.get(&id) {
-        Some(job) if job.role() == SetRole::Parent => return run_on::begin(scheduler, id),
+        Some(job) if job.role() == RunOnRole::Parent => return run_on::begin(scheduler, id),
         Some(job) if run_on::is_orphan(scheduler, job) => scheduler.parents.orphan(id),
         _ => {}
     }
@@ -174,7 +174,7 @@ fn next_step(
     if outcome == Outcome::Succeeded {
         return NextStep::End(State::Succeeded, String::new());
     }
-    if outcome == Outcome::Cancelled || (under_cancel && budget != Budget::Job) {
+    if outcome == Outcome::Cancelled || (under_cancel && budget != RetryBudget::Job) {
         let is_stopped = !has_started && scheduler.batches.is_stopped(id);
         let reason = match (scheduler.schedules.replaced_by(id), scheduler.unique.successor(id)) {
             _ if is_stopped => MAX_FAILURES_REACHED.into(),
@@ -192,18 +192,18 @@ fn next_step(
         return NextStep::Quarantine;
     };
     match budget {
-        Budget::None if !has_started && job.has_expired(now.utc) => {
+        RetryBudget::None if !has_started && job.has_expired(now.utc) => {
             NextStep::End(State::Expired, expire::NOT_STARTED.into())
         }
-        Budget::None if is_fenced_off(attempt, definition, outcome) => {
+        RetryBudget::None if is_fenced_off(attempt, definition, outcome) => {
             NextStep::Retry(now.utc + unexpected_delay(definition, 1, &mut scheduler.rng))
         }
         // With its old due time it would be the first job that this worker tries again, and would fail again
         // before all others.
-        Budget::None if is_suspect => NextStep::Retry(now.utc),
+        RetryBudget::None if is_suspect => NextStep::Retry(now.utc),
         // The attempt was not started, so the job keeps its position in the queue.
-        Budget::None => NextStep::Retry(job.due_at.min(now.utc)),
-        Budget::Job => {
+        RetryBudget::None => NextStep::Retry(job.due_at.min(now.utc)),
+        RetryBudget::Job => {
             let extras = job.extras_mut();
             extras.job_failures += 1;
             extras.oom_kills += u32::from(outcome == Outcome::OomKilled);
@@ -217,10 +217,12 @@ fn next_step(
                 NextStep::End(State::Failed, reason_of(closed))
             }
         }
-        Budget::Infrastructure if outcome == Outcome::Lost && ends_lost(definition.loss.on_lost, is_gone) => {
+        RetryBudget::Infrastructure
+            if outcome == Outcome::Lost && ends_lost(definition.loss.on_lost, is_gone) =>
+        {
             NextStep::End(State::Lost, reason_of(closed))
         }
-        Budget::Infrastructure => {
+        RetryBudget::Infrastructure => {
             let losses = retry::note_loss(&mut job.extras_mut().losses, closed.ended_at);
             if losses >= definition.loss.limit {
                 return NextStep::Quarantine;

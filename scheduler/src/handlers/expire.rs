@@ -17,7 +17,7 @@ use crate::core::Scheduler;
 use crate::definition::WaitLimits;
 use crate::handlers::{attempt_end, first_report};
 use crate::job::{Job, LiveState};
-use crate::run_on::SetRole;
+use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::Change;
 use crate::timers::Date;
@@ -52,7 +52,7 @@ pub(crate) fn watch(scheduler: &mut Scheduler, id: JobId) {
 
 fn limit(scheduler: &mut Scheduler, id: JobId, from: Timestamp, of: fn(&WaitLimits) -> Option<Duration>) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
-    if job.role() == SetRole::Parent {
+    if job.role() == RunOnRole::Parent {
         return;
     }
     let limit = scheduler.definitions.at(job.definition).and_then(|definition| of(&definition.waits));

@@ -17,7 +17,7 @@ use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, Paren
 use crate::new_jobs::NewJob;
 use crate::params::{JobParams, ParamDefaults, SubmissionRules};
 use crate::results::{self, RESULT_VARIABLE_BYTES_MAX, ResultParams};
-use crate::run_on::SetRole;
+use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{Change, Ended, Note, Rejection};
 
@@ -55,7 +55,7 @@ pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, 
 pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo) {
     let Some(job) = scheduler.jobs.get(&ended.job) else { return };
     // Its parent has them.
-    if matches!(job.role(), SetRole::Member(_)) {
+    if matches!(job.role(), RunOnRole::Member(_)) {
         return;
     }
     let Some(definition) = scheduler.definition(job).filter(|definition| !definition.hooks.is_empty()) else {

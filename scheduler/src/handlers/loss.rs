@@ -11,7 +11,7 @@ use crate::handlers::forget::FORGOTTEN_AFTER;
 use crate::handlers::{attempt_end, suspension};
 use crate::job::Job;
 use crate::placement::successor;
-use crate::run_on::SetRole;
+use crate::run_on::RunOnRole;
 use crate::step::ClosedAttempt;
 use crate::timers::Alarm;
 
@@ -94,7 +94,7 @@ fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
 /// True if jobs that other workers may take wait for permits that this job holds: jobs of other definitions, or its siblings.
 fn holds_shared_permits(scheduler: &Scheduler, id: JobId) -> bool {
     let Some(job) = scheduler.jobs.get(&id) else { return false };
-    let is_member = matches!(job.role(), SetRole::Member(_));
+    let is_member = matches!(job.role(), RunOnRole::Member(_));
     // Other jobs of its definition may ask for other workers.
     let is_narrowed = scheduler.definitions.narrowing(job.definition).is_some();
     let is_grouped = scheduler.definition(job).is_some_and(|definition| {

@@ -20,7 +20,7 @@ use crate::job::{Job, LiveState};
 use crate::limits::keys::KeySetNo;
 use crate::placement::rules::RunOn;
 use crate::queue::LaneKey;
-use crate::run_on::{Cursor, MemberPlan, MemberRow, Parent, ParentCounts, ParentRow, SetRole, WorkerUse};
+use crate::run_on::{Cursor, MemberPlan, MemberRow, Parent, ParentCounts, ParentRow, RunOnRole, WorkerUse};
 use crate::state::State;
 use crate::step::{AddedJob, Change, Note};
 use crate::timers::Alarm;
@@ -95,7 +95,7 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
         let is_settled = !scheduler.fleet.may_reconnect();
         scheduler.parents.settle(now.up, is_settled, MEMBERS_PER_STEP);
     }
-    let mut budget = Budget { members: MEMBERS_PER_STEP, looks: WORKERS_PER_STEP };
+    let mut budget = StepQuota { members: MEMBERS_PER_STEP, looks: WORKERS_PER_STEP };
     scheduler.parents.is_blocked = false;
     while let Some(parent) = scheduler.parents.next_to_make()
         && !budget.is_used_up()
@@ -105,19 +105,19 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
 }
 
 /// The work that a step may still do.
-struct Budget {
+struct StepQuota {
     members: usize,
     looks: usize,
 }
 
-impl Budget {
+impl StepQuota {
     const fn is_used_up(&self) -> bool {
         self.members == 0 || self.looks == 0
     }
 }
 
 /// Makes members until all are made or the budget of this step is used up.
-fn make_members(scheduler: &mut Scheduler, now: Now, id: JobId, budget: &mut Budget) {
+fn make_members(scheduler: &mut Scheduler, now: Now, id: JobId, budget: &mut StepQuota) {
     let before = scheduler.parents.get(id).map(|parent| parent.row.counts.total);
     let is_complete = loop {
         if budget.is_used_up() {
@@ -257,7 +257,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     };
     let extras = job.extras_mut();
     let member = MemberRow { job: id, parent: parent_id, pinned };
-    extras.role = SetRole::Member(member);
+    extras.role = RunOnRole::Member(member);
     extras.timeout = timeout;
     submit::count_in(scheduler, id, &mut job, keys.as_deref());
     scheduler.definitions.count_job(number);

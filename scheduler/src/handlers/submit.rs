@@ -17,7 +17,7 @@ use crate::new_jobs::NewJob;
 use crate::pending_batch::{Demand, is_large};
 use crate::placement;
 use crate::queue::{LaneKey, QueueKey};
-use crate::run_on::SetRole;
+use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
 use crate::timers::Date;
@@ -243,7 +243,7 @@ pub(crate) fn add(
     let parent = plan.map(|plan| run_on::new_row(id, plan));
     // The limits count its members, not the parent itself.
     if parent.is_some() {
-        job.extras_mut().role = SetRole::Parent;
+        job.extras_mut().role = RunOnRole::Parent;
     } else {
         count_in(scheduler, id, &mut job, limit_keys.as_ref());
     }

@@ -40,12 +40,12 @@ pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
     }
     gate::fire_rates(scheduler, now);
     scheduler.has_more_to_place = false;
-    let mut budget = Budget { assignments: ASSIGNMENTS_PER_STEP, looks: PARKED_PER_STEP };
+    let mut budget = StepQuota { assignments: ASSIGNMENTS_PER_STEP, looks: PARKED_PER_STEP };
     while place_all(scheduler, now, &mut budget) {}
 }
 
 /// The work that a step may still do.
-struct Budget {
+struct StepQuota {
     assignments: usize,
     /// Lanes that are looked at in vain.
     looks: usize,
@@ -53,7 +53,7 @@ struct Budget {
 
 /// Assigns jobs until no lane can go on. Returns true if lanes that were held back from backlogs have to be looked at again: a job was
 /// assigned after them, so the lane that held them back may wait for something else now.
-fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut Budget) -> bool {
+fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut StepQuota) -> bool {
     // Lanes that may not be prefetched now, and must not hold up others that find a free slot.
     let mut held_back = Vec::new();
     let mut is_outdated = false;

@@ -36,7 +36,7 @@ use crate::ids::NeedId;
 use crate::job::{Job, LastPlacement, LiveState};
 use crate::limits::keys::KeySetNo;
 use crate::queue::{LaneKey, ParkedFor};
-use crate::run_on::{MemberRow, SetRole};
+use crate::run_on::{MemberRow, RunOnRole};
 
 /// The workers that may run the jobs of a lane.
 pub(crate) fn parked_for(scheduler: &Scheduler, lane: LaneKey) -> ParkedFor {
@@ -78,7 +78,7 @@ pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
 
 /// The lane of a member that is not pinned: that of the siblings which were nowhere yet, or one of its own, since it may go where it has been.
 fn distinct_lane(scheduler: &Scheduler, job: &Job) -> Option<LaneKey> {
-    let SetRole::Member(MemberRow { job: id, parent, .. }) = job.role() else { return None };
+    let RunOnRole::Member(MemberRow { job: id, parent, .. }) = job.role() else { return None };
     let of = if job.last_placement().is_some() { id } else { parent };
     Some(LaneKey::Distinct(of, job.definition, key_set_of(scheduler, job)))
 }
@@ -93,7 +93,7 @@ pub(crate) fn lane_in_queue(scheduler: &Scheduler, job: JobId) -> Option<LaneKey
 
 /// The keys of a job.
 pub(crate) fn key_set_of(scheduler: &Scheduler, job: &Job) -> KeySetNo {
-    if job.role() == SetRole::Parent {
+    if job.role() == RunOnRole::Parent {
         return KeySetNo::UNLIMITED;
     }
     let own = job.extras.as_ref().map(|extras| extras.key_set).filter(|key_set| key_set.is_keyed());

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, WorkerId};
 
-use super::SetRole;
+use super::RunOnRole;
 use crate::core::Scheduler;
 use crate::job::{Job, LiveState};
 
@@ -17,12 +17,12 @@ pub(crate) fn faults(scheduler: &Scheduler) -> Vec<String> {
     let mut members: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
     for (id, job) in &scheduler.jobs {
         match job.role() {
-            SetRole::None => {}
-            SetRole::Parent if scheduler.parents.get(*id).is_none() => {
+            RunOnRole::None => {}
+            RunOnRole::Parent if scheduler.parents.get(*id).is_none() => {
                 faults.push(format!("job {id} is a parent that is not listed"));
             }
-            SetRole::Parent => {}
-            SetRole::Member(member) => drop(members.entry(member.parent).or_default().insert(*id)),
+            RunOnRole::Parent => {}
+            RunOnRole::Member(member) => drop(members.entry(member.parent).or_default().insert(*id)),
         }
     }
     for (id, parent) in scheduler.parents.iter() {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Uptime, WorkerId};
 
-use super::{LeftOut, LiveParent, MemberPlan, MemberRow, ParentRow, SetRole, WorkerUse};
+use super::{LeftOut, LiveParent, MemberPlan, MemberRow, ParentRow, RunOnRole, WorkerUse};
 use crate::limits::keys::JobKeys;
 use crate::state::State;
 
@@ -299,16 +299,16 @@ impl Parents {
     }
 
     /// The part of a job that is being restored. A member is added to its parent.
-    pub fn restore_member(&mut self, job: JobId) -> SetRole {
+    pub fn restore_member(&mut self, job: JobId) -> RunOnRole {
         if self.live.contains_key(&job) {
-            return SetRole::Parent;
+            return RunOnRole::Parent;
         }
-        let Some(member) = self.restored.remove(&job) else { return SetRole::None };
+        let Some(member) = self.restored.remove(&job) else { return RunOnRole::None };
         if let Some(parent) = self.live.get_mut(&member.parent) {
             parent.live.insert(job);
         }
         self.starved.remove(&member.parent);
-        SetRole::Member(member)
+        RunOnRole::Member(member)
     }
 
     /// Forgets members that had ended before the start.

@@ -16,7 +16,7 @@ use super::scheduler::input::Input;
 use super::scheduler::job::{LastPlacement, State};
 use super::scheduler::limits::RateRow;
 use super::scheduler::restore::{LiveAttempt, LiveJob, Unconfirmed};
-use super::scheduler::retry::{self, Budget};
+use super::scheduler::retry::{self, RetryBudget};
 use super::scheduler::run_on::LiveParent;
 use super::scheduler::schedules::LiveSchedules;
 use super::scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Note};
@@ -348,9 +348,9 @@ fn apply(live: &mut LiveJob, change: &Change) {
             live.has_started |= closed.started_at.is_some();
             live.last = LastPlacement::after(over.worker, closed.outcome).or(live.last);
             (live.state, live.due_at) = (*state, *due_at);
-            live.job_failures += u32::from(retry::budget(closed.outcome) == Budget::Job);
+            live.job_failures += u32::from(retry::budget(closed.outcome) == RetryBudget::Job);
             live.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
-            if retry::budget(closed.outcome) == Budget::Infrastructure {
+            if retry::budget(closed.outcome) == RetryBudget::Infrastructure {
                 retry::note_loss(&mut live.losses, closed.ended_at);
             }
             lose(live, closed, over.worker);

@@ -68,7 +68,7 @@ impl Oracle {
     }
 
     /// R18: nobody is let in under the name of another worker that is connected, but for who has attempts.
-    pub(super) fn is_called(&mut self, now: Moment, scheduler: &Scheduler, step: &Step) {
+    pub(super) fn check_names_are_unique(&mut self, now: Moment, scheduler: &Scheduler, step: &Step) {
         for effect in &step.effects {
             let Effect::Send(_, Order::Welcome(it)) = effect else { continue };
             let workers: Vec<_> = scheduler.worker_facts().collect();
@@ -95,7 +95,7 @@ impl Oracle {
 
     /// I13: a worker that connects again and again, and never reconciles, keeps nothing for it. The server has renewed no lease by itself
     /// since a moment.
-    pub(crate) fn keeps_nothing_by_hello(
+    pub(crate) fn check_hello_keeps_nothing(
         &mut self,
         now: Moment,
         undisturbed_since: Moment,
@@ -129,7 +129,7 @@ impl Oracle {
     }
 
     /// I13: an attempt is given up only if some worker was there lately that might take its place.
-    pub(super) fn has_a_successor(
+    pub(super) fn check_successor(
         &mut self,
         scene: Scene<'_>,
         (disk, workload): (&Disk, &Workload),

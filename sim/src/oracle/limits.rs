@@ -11,7 +11,7 @@ use crate::disk::Row;
 
 impl Oracle {
     /// I14: no more jobs of a limit hold a worker than it has permits.
-    pub(super) fn is_permitted(&mut self, now: Moment, rows: &[Option<Row>], index: usize) {
+    pub(super) fn check_concurrency(&mut self, now: Moment, rows: &[Option<Row>], index: usize) {
         let Some((limit, permits)) = rows[index].as_ref().and_then(|row| row.permit.clone()) else { return };
         let holds =
             |row: &&Row| row.current().is_some() && row.permit.as_ref().is_some_and(|(it, _)| *it == limit);
@@ -24,7 +24,7 @@ impl Oracle {
     }
 
     /// I15: no time of any length sees more starts of a rate than its length and the burst allow, by the clock of the server.
-    pub(super) fn is_within_rate(&mut self, now: Moment, row: &Row, it: &Assigned) {
+    pub(super) fn check_rate(&mut self, now: Moment, row: &Row, it: &Assigned) {
         let Some((limit, rate)) = row.rate.as_ref().filter(|_| !self.walls_step) else { return };
         let starts = self.rate_starts.entry(limit.clone()).or_default();
         starts.push(it.at);
@@ -41,7 +41,7 @@ impl Oracle {
     }
 
     /// I16: no two jobs with the same unique key hold a worker.
-    pub(super) fn is_unique(&mut self, now: Moment, rows: &[Option<Row>], index: usize) {
+    pub(super) fn check_unique_keys(&mut self, now: Moment, rows: &[Option<Row>], index: usize) {
         let Some(id) = rows[index].as_ref().and_then(|row| row.unique.as_ref()) else { return };
         let holds = |(other, row): &(usize, &Option<Row>)| {
             let row = row.as_ref().filter(|row| row.current().is_some());

@@ -48,14 +48,14 @@ impl Oracle {
                     let what = format!("{} although somebody was told that it is being stopped", it.token);
                     self.violated(scene.now, "I17 what was cancelled gets no further attempt", what);
                 }
-                self.is_permitted(scene.now, rows, index);
-                self.is_unique(scene.now, rows, index);
-                self.is_within_rate(scene.now, row, it);
-                return self.is_first(scene, rows, index, definition);
+                self.check_concurrency(scene.now, rows, index);
+                self.check_unique_keys(scene.now, rows, index);
+                self.check_rate(scene.now, row, it);
+                return self.check_queue_order(scene, rows, index, definition);
             }
             Change::Waiting { closed, job, .. } => (closed, *job),
             Change::Ended(it) if it.state == State::Expired => {
-                self.has_waited(scene.now, definition, it, row);
+                self.check_expiry(scene.now, definition, it, row);
                 match &it.closed {
                     Some(closed) => (closed, it.job),
                     None => return,
@@ -64,25 +64,25 @@ impl Oracle {
             Change::Ended(it) => match &it.closed {
                 Some(closed) => {
                     if it.confirmed && it.state == State::Cancelled {
-                        self.is_gone(scene, it.job, Some(closed.token));
+                        self.check_confirmed_gone(scene, it.job, Some(closed.token));
                     }
                     (closed, it.job)
                 }
                 None => {
                     if it.confirmed && it.state == State::Cancelled {
-                        self.is_gone(scene, it.job, None);
+                        self.check_confirmed_gone(scene, it.job, None);
                     }
                     return;
                 }
             },
             _ => return,
         };
-        self.is_true(scene, definition, closed, row);
-        self.is_paid(scene, definition, closed, job, row);
+        self.check_outcome(scene, definition, closed, row);
+        self.check_retry_budget(scene, definition, closed, job, row);
     }
 
     /// Promise 2: a job expires only after it has waited for as long as its definition allows, and only unstarted.
-    fn has_waited(&mut self, now: Moment, definition: &Definition, ended: &Ended, row: &Row) {
+    fn check_expiry(&mut self, now: Moment, definition: &Definition, ended: &Ended, row: &Row) {
         let started = ended.closed.as_ref().is_some_and(|closed| closed.started_at.is_some());
         let waited = ended.at.since(row.waits_since);
         let limits = [definition.waits.queue, definition.waits.quarantine];
@@ -94,14 +94,20 @@ impl Oracle {
     }
 
     /// I7, promise 3: an end that is believed is what happened.
-    fn is_true(&mut self, scene: Scene<'_>, definition: &Definition, closed: &ClosedAttempt, row: &Row) {
+    fn check_outcome(
+        &mut self,
+        scene: Scene<'_>,
+        definition: &Definition,
+        closed: &ClosedAttempt,
+        row: &Row,
+    ) {
         let token = closed.token;
         if row.latest.as_ref().is_some_and(|latest| self.is_confused(latest.worker)) {
             return;
         }
         let truth = *self.truth(token);
         if closed.outcome == Outcome::Lost {
-            return self.is_lost(scene, definition, closed, row);
+            return self.check_loss(scene, definition, closed, row);
         }
         let is_lie = |truth: Truth| self.is_lie(scene, definition, closed, row, &truth);
         let mut others = self.other_ends.iter().filter(|(of, _)| *of == token);
@@ -178,7 +184,7 @@ impl Oracle {
     }
 
     /// I17: the server says that nothing is left of a job: neither of this attempt nor of any other.
-    pub(super) fn is_gone(&mut self, scene: Scene<'_>, job: JobId, named: Option<Token>) {
+    pub(super) fn check_confirmed_gone(&mut self, scene: Scene<'_>, job: JobId, named: Option<Token>) {
         // Of a command that was under way when the machine was wiped nobody knows.
         let is_unknown = |it: &Truth| it.unseen && it.removed;
         let is_running =
@@ -194,7 +200,7 @@ impl Oracle {
     }
 
     /// An attempt is given up: nobody could have known its outcome, and the server was there to hear of it.
-    fn is_lost(&mut self, scene: Scene<'_>, definition: &Definition, closed: &ClosedAttempt, row: &Row) {
+    fn check_loss(&mut self, scene: Scene<'_>, definition: &Definition, closed: &ClosedAttempt, row: &Row) {
         let token = closed.token;
         let Some(latest) = &row.latest else { return };
         let message = closed.message.as_str();
@@ -223,7 +229,7 @@ impl Oracle {
     }
 
     /// Promise 5: a worker that is given up as silent was silent while the server was there to hear of it.
-    pub(super) fn is_heard_of(
+    pub(super) fn check_silence(
         &mut self,
         scene: Scene<'_>,
         disk: &Disk,
@@ -256,7 +262,7 @@ impl Oracle {
             self.violated(scene.now, "I13 nobody is given up before the time", what);
         }
         if definition.container.self_fence.is_some() && scene.drift_ppm <= DRIFT_FENCED {
-            self.is_fenced(scene, closed.token);
+            self.check_self_fence(scene, closed.token);
         }
         let kept_for = self.truth(closed.token).kept.map(|at| scene.now.since(at));
         if let Some(kept_for) = kept_for.filter(|it| *it < lost_after) {
@@ -266,7 +272,7 @@ impl Oracle {
     }
 
     /// Promise 5: nobody is given up as silent who is connected, even if it has not told yet what it has.
-    pub(super) fn is_away(
+    pub(super) fn check_absence(
         &mut self,
         now: Moment,
         disk: &Disk,
@@ -283,7 +289,7 @@ impl Oracle {
     }
 
     /// I9, I10: the right budget pays, and never more than there is.
-    fn is_paid(
+    fn check_retry_budget(
         &mut self,
         scene: Scene<'_>,
         definition: &Definition,
@@ -341,7 +347,13 @@ impl Oracle {
     }
 
     /// I22: the assigned job was the first of its definition, of those that ask for the same workers.
-    fn is_first(&mut self, scene: Scene<'_>, rows: &[Option<Row>], index: usize, definition: &Definition) {
+    fn check_queue_order(
+        &mut self,
+        scene: Scene<'_>,
+        rows: &[Option<Row>],
+        index: usize,
+        definition: &Definition,
+    ) {
         // Keys take turns, whatever their jobs' due times; so do batches that limit their members. Members wait for workers of their own.
         let is_own_turn = definition.retry.on == RetryOn::Same || definition.limits.gate_starts();
         if is_own_turn || definition.placement.run_on != RunOn::One {

@@ -142,12 +142,12 @@ impl Oracle {
             self.violated(now, "I11 no start without a slot", what);
         }
         self.begins_in_order(machine, launch);
-        self.has_its_memory(now, disk, launch);
+        self.check_memory(now, disk, launch);
         self.starts(now, disk, machine, token);
     }
 
     /// I9: what was killed for its memory gets more of it, each time.
-    fn has_its_memory(&mut self, now: Moment, disk: &Disk, launch: &Launch) {
+    fn check_memory(&mut self, now: Moment, disk: &Disk, launch: &Launch) {
         let token = launch.token;
         let row = disk.row(token.job).filter(|_| disk.is_current(token) && !self.is_of_the_past(token));
         let Some(due) = row.map(|row| workload::memory_after(row.revision, row.oom_kills)) else { return };
@@ -257,7 +257,7 @@ impl Oracle {
     }
 
     /// I13: nobody waits any longer for an attempt whose container was to be gone by now.
-    pub(super) fn is_fenced(&mut self, scene: Scene<'_>, token: Token) {
+    pub(super) fn check_self_fence(&mut self, scene: Scene<'_>, token: Token) {
         // If the state directory was lost since, the container is foreign.
         let runs = |machine: &&Machine| {
             let ours = machine.directory.membership.map(|it| it.worker);

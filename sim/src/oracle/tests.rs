@@ -213,9 +213,9 @@ fn a_server_that_was_away_may_not_give_up_an_attempt() {
     let (disk, _) = verdict(&mut oracle, vec![added(&workload()), assigned(1, 1)]);
     let silent = closed(1, Outcome::Lost, "its worker has not been heard of");
     let scene = |seconds: u64| Scene { now: Moment(seconds * 1_000_000_000), ..SCENE };
-    oracle.is_heard_of(scene(600), &disk, &workload(), (&silent, State::Queued));
+    oracle.check_silence(scene(600), &disk, &workload(), (&silent, State::Queued));
     assert_eq!(oracle.violation, None);
-    oracle.is_heard_of(scene(5), &disk, &workload(), (&silent, State::Queued));
+    oracle.check_silence(scene(5), &disk, &workload(), (&silent, State::Queued));
     assert_eq!(rule(&oracle), "promise 5 the server's absence is held against nobody");
 }
 
@@ -264,10 +264,10 @@ fn an_attempt_that_its_worker_was_told_to_keep_is_not_given_up_at_once() {
     let silent = closed(1, Outcome::Lost, "its worker has not been heard of");
     let scene = Scene { now: Moment(600_000_000_000), ..SCENE };
     oracle.truth(token(1)).kept = Some(Moment(300_000_000_000));
-    oracle.is_heard_of(scene, &disk, &workload(), (&silent, State::Queued));
+    oracle.check_silence(scene, &disk, &workload(), (&silent, State::Queued));
     assert_eq!(oracle.violation, None);
     oracle.truth(token(1)).kept = Some(Moment(590_000_000_000));
-    oracle.is_heard_of(scene, &disk, &workload(), (&silent, State::Queued));
+    oracle.check_silence(scene, &disk, &workload(), (&silent, State::Queued));
     assert_eq!(rule(&oracle), "promise 5 who comes back keeps what it has");
 }
 

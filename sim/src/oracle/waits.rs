@@ -42,7 +42,7 @@ impl Oracle {
     ) {
         for change in &step.changes {
             match change {
-                Change::Assigned(it) => self.is_not_excluded(scene, disk, it),
+                Change::Assigned(it) => self.check_narrowing(scene, disk, it),
                 // A start shows that the host works.
                 Change::Started { token, .. } => {
                     if let Some((worker, revision)) = place_of(disk, token.job) {
@@ -94,7 +94,7 @@ impl Oracle {
     }
 
     /// Q7: a worker whose host failed to start a definition gets none of its jobs for a minute.
-    fn is_not_excluded(&mut self, scene: Scene<'_>, disk: &Disk, it: &Assigned) {
+    fn check_narrowing(&mut self, scene: Scene<'_>, disk: &Disk, it: &Assigned) {
         let Some(row) = disk.row(it.token.job) else { return };
         let failure = self.failed_hosts.first_failures.get(&(it.worker, row.revision));
         let Some(failure) = failure.filter(|failure| failure.is_certain) else { return };

@@ -122,7 +122,7 @@ impl World {
             let is_committed =
                 process.under_way.is_none() && process.open.changes.is_empty() && step.changes.is_empty();
             if is_committed {
-                oracle.keeps_nothing_by_hello(now, undisturbed_since, (&server.disk, workload));
+                oracle.check_hello_keeps_nothing(now, undisturbed_since, (&server.disk, workload));
             }
             let shut_out =
                 step.effects.iter().filter(|it| matches!(it, Effect::Close(_, CloseReason::Refused)));

@@ -5,7 +5,7 @@ use protocol::WorkerId;
 use crate::core::Scheduler;
 use crate::ids::DefinitionNo;
 use crate::job::Job;
-use crate::run_on::{MemberRow, SetRole};
+use crate::run_on::{MemberRow, RunOnRole};
 
 /// Reason of a member whose worker will not come back.
 const WORKER_GONE: &str = "its worker was removed or revoked";
@@ -40,7 +40,7 @@ pub(super) fn why_unreachable(
 
 /// The reason why a member can never run: its only worker was removed, revoked, or taken from the list of its definition.
 pub(super) fn why_orphan(scheduler: &Scheduler, job: &Job) -> Option<&'static str> {
-    let SetRole::Member(MemberRow { pinned: Some(worker), .. }) = job.role() else { return None };
+    let RunOnRole::Member(MemberRow { pinned: Some(worker), .. }) = job.role() else { return None };
     why_unreachable(scheduler, job.definition, worker)
 }
 
