@@ -14,7 +14,7 @@ use scheduler::hooks::{HookResult, HookRow};
 use scheduler::job::{AttemptTimeout, State};
 use scheduler::params::JobParam;
 use scheduler::placement::narrowing::Narrowing;
-use scheduler::retry::{self, Budget};
+use scheduler::retry::{self, RetryBudget};
 use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
@@ -293,7 +293,7 @@ impl Presenter {
             State::Queued if matches!(row.set, SetPart::Parent(_)) => Some(PendingReason::Members),
             State::Queued => {
                 // A job has an entry of its own only if it is pinned to its last worker, unless that attempt failed for infrastructure.
-                let is_own = |outcome| retry::budget(outcome) != Budget::Infrastructure;
+                let is_own = |outcome| retry::budget(outcome) != RetryBudget::Infrastructure;
                 let last =
                     row.attempt.as_ref().filter(|it| it.outcome.is_none_or(is_own)).map(|it| it.worker);
                 let last = member_of(row).and_then(|member| member.pinned).or(last);

@@ -8,7 +8,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OptionalExtension, params, params_from_iter};
 use scheduler::definition::RetryPolicy;
 use scheduler::job::State;
-use scheduler::retry::{self, Budget};
+use scheduler::retry::{self, RetryBudget};
 use scheduler::step::{AddedJob, Assigned, ClosedAttempt, Note, Updated};
 
 use super::{Failure, TransactionWriter, WriteResult};
@@ -237,7 +237,7 @@ impl TransactionWriter<'_> {
         self.member_moves_to(write.job.0.cast_signed(), codes::of_state(waiting.state))?;
         let closed = waiting.closed;
         let own = RetryPolicy::JOB_BUDGET.contains(&closed.outcome);
-        let is_loss = retry::budget(closed.outcome) == Budget::Infrastructure;
+        let is_loss = retry::budget(closed.outcome) == RetryBudget::Infrastructure;
         let losses = if is_loss { self.losses(write.job, closed)? } else { None };
         let next = [
             ValueRef::Integer(codes::of_state(waiting.state)),
