@@ -17,7 +17,7 @@ class LongshoreError(Exception):
     done_so_far: Optional[BulkResult] = None
 
     def _arguments(self) -> Tuple[Any, ...]:
-        """What the class is called with, if that is not the message."""
+        """The arguments of the class, which are not the message alone in some."""
         return self.args
 
     def __reduce__(self) -> Tuple[Any, ...]:

@@ -85,7 +85,7 @@ class Limits(ScriptCase):
 
 
 class Rests(ScriptCase):
-    """What becomes of a batch that is not read to its end."""
+    """Batches that are not read to their end."""
 
     def failing_map(self, *last: Answer) -> longshore.Results:
         """A map whose first job has failed."""
