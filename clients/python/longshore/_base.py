@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ._encode import to_json
 from ._errors import ConnectionFailed, EventsGone, LongshoreError
-from ._http import Http, Request, check_token, parse_json
+from ._http import DeadlinePassed, Http, Request, check_token, parse_json
 from ._types import Event
 
 
@@ -53,7 +53,7 @@ class Base:
     def _pages(self, path: str, query: Mapping[str, str], until: float = float("inf")) -> Iterator[Any]:
         """The entries of a list, read page by page until a time of the monotonic clock."""
         while True:
-            headers, body = self._http.call(Request("GET", path, query), 0, max(until - time.monotonic(), 0))
+            headers, body = self._http.call(Request("GET", path, query), until=until)
             yield from parse_json(body)
             if 'rel="next"' not in (headers.get("Link") or ""):
                 return
@@ -67,20 +67,19 @@ class Base:
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             asked_at = time.monotonic()
-            left_s = max(until - asked_at, 0)
-            wait_s = min(left_s, _WAIT_MAX_S)
             try:
-                known = self._http.json(Request("GET", path, {"wait": f"{wait_s * 1000:.0f}ms"}), wait_s, left_s)
-            except ConnectionFailed as error:
-                if time.monotonic() < until:
+                known = self._http.json(Request("GET", path, poll_s=_WAIT_MAX_S), until=until)
+            except (DeadlinePassed, ConnectionFailed) as error:
+                if isinstance(error, ConnectionFailed) and time.monotonic() < until:
                     raise
                 raise late(known) from error
             if has_ended(known):
                 return known
-            if time.monotonic() >= until:
+            now = time.monotonic()
+            if now >= until:
                 raise late(known)
-            # A server that is stopping answers at once.
-            time.sleep(_PACE_S if time.monotonic() - asked_at < min(wait_s, _PACE_S) else 0)
+            if now - asked_at < _PACE_S:  # A server that is stopping answers at once.
+                time.sleep(min(_PACE_S, until - now))
 
     def _events(
         self, query: Dict[str, str], after: Optional[str], follows: bool = True, until: float = float("inf")

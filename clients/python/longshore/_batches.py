@@ -38,7 +38,8 @@ class Batches(Base):
     ) -> Batch:  # fmt: skip
         """Makes `count` jobs of a definition, or one for `each` of these parameters, laid over `params`.
 
-        The other fields are those of `submit`, for each of the jobs; `submit_many` tells of `max_failures` and `concurrency`."""
+        The other fields are those of `submit`, for each of the jobs. After `max_failures` the rest is cancelled; `concurrency` is
+        how many run at once."""
         if (count is None) == (each is None):
             raise ValueError("submit_batch takes either count, or each")
         batch = {"batch_name": batch_name, "max_failures": max_failures, "concurrency": concurrency}
@@ -61,7 +62,13 @@ class Batches(Base):
         return cast(BatchStatus, self._wait(f"/api/batches/{batch:d}", lambda shown: "ended_at" in shown, timeout, late))
 
     def batch_progress(self, batch: int, every: float = 1.0) -> Iterator[BatchStatus]:
-        """A batch as it is now, then each time after so many seconds, and when it has ended."""
+        """A batch as it is now, then each time after so many seconds (0.01 to 600), and when it has ended."""
+        # A server waits for ten minutes at most; and a pause of zero would ask it as fast as it answers.
+        if not 0.01 <= every <= 600:
+            raise ValueError(f"every is a number of seconds from 0.01 to 600, not {every!r}")
+        return self._progress(batch, every)
+
+    def _progress(self, batch: int, every: float) -> Iterator[BatchStatus]:
         wait_s = 0.0
         while True:
             asked_at = time.monotonic()
@@ -86,7 +93,8 @@ class Batches(Base):
     def as_completed(self, batch: int, timeout: Optional[float] = None) -> Generator[Job, None, None]:
         """The jobs of a batch, each when it has ended, with its `result`. Those that ended before come first.
 
-        It survives broken connections and restarts of the server. Raises `BatchTimeout` after `timeout` seconds."""
+        It survives broken connections and restarts of the server, and leaves out jobs that retention deletes before they are read.
+        Raises `BatchTimeout` after `timeout` seconds."""
         return ended_members(self, batch, timeout)
 
     def cancel_batch(self, batch: int) -> BatchStatus:
@@ -121,7 +129,8 @@ class Batches(Base):
         The jobs are one batch, which is submitted when this returns: `map(…).batch`. The results come in the order of the
         parameters; with `ordered=False` as the jobs end. A job that does not succeed raises `JobFailed`, which ends the iteration;
         with `return_exceptions` the exception takes the place of the result. `BatchTimeout` is raised if a result is not there
-        `wait_timeout` seconds after the call. An iteration that ends early leaves the other jobs alone, or cancels them with `cancel_rest`.
+        `wait_timeout` seconds after the end of the submission. An iteration that ends early leaves the other jobs alone. With
+        `cancel_rest` an exception of it cancels them, the end of a `with` block, and `close()`; a `break` alone cancels nothing.
         The other fields are those of `submit`, for each of the jobs."""
         options = query(batch_name=batch_name, max_failures=max_failures, concurrency=concurrency)
         file, count = lines(each_of(name, each, fields))

@@ -33,11 +33,11 @@ class Bulk(Base):
         """Makes jobs like ended ones; without `state`, like those that failed, expired or were lost and were not retried.
 
         `jobs` are the first 1,000 new ones."""
-        if original:
-            if "revision" in filters:
-                raise ValueError("retry_many takes no filter revision together with original")
-            return self._operate("retry", ids, dry_run, confirm, filters, idempotency_key, {"revision": "original"})
-        return self._operate("retry", ids, dry_run, confirm, filters, idempotency_key)
+        if filters.get("revision") is not None:
+            # The server would take it for the choice of the definition, and without another filter for no selection.
+            raise ValueError("retry_many takes no filter revision; original=True retries with the definitions of then")
+        options = query(revision="original" if original else None)
+        return self._operate("retry", ids, dry_run, confirm, filters, idempotency_key, options)
 
     def release_many(
         self, ids: Optional[Iterable[int]] = None, *, dry_run: bool = False, confirm: Optional[Confirm] = None, **filters: Filter
@@ -50,8 +50,9 @@ class Bulk(Base):
         filters: Dict[str, Filter], key: Optional[str] = None, options: Optional[Dict[str, str]] = None,
     ) -> BulkResult:  # fmt: skip
         selection = query(**filters)
+        selects = not _FILTERS.isdisjoint(selection)
         # Without both, the server would take the request for the submission of a job of that name.
-        if (ids is None) == (not selection):
+        if (ids is None and not selects) or (ids is not None and selection):
             raise ValueError(f"{verb}_many takes either ids, or filters such as name=…")
         numbers = None if ids is None else [int(id) for id in ids]
         if numbers == []:
@@ -101,5 +102,10 @@ def _sum(answers: List[BulkResult], dry_run: bool) -> BulkResult:
 
 
 _LISTS: Tuple[Tuple[str, Optional[int]], ...] = (("refusals", 20), ("results", None), ("jobs", 1_000))
+# Of lists of jobs: see docs/http-api.md. What else is given selects nothing, and the server says what it is.
+_FILTERS = frozenset({
+    "state", "name", "worker", "label", "batch", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",
+    "since", "until", "accepted_since", "accepted_until", "ended_since", "ended_until", "text",
+})  # fmt: skip
 _IDS_MAX = 10_000  # Of one request.
 _REQUEST_MAX_S = 30.0  # The server answers after 20 seconds at the latest, and then the next request goes on.

@@ -7,13 +7,15 @@ from typing import Any, Generator, Iterator, Optional, Set
 
 from ._base import Base
 from ._encode import query
-from ._errors import BatchTimeout, ConnectionFailed, EventsGone
+from ._errors import ApiError, BatchTimeout, ConnectionFailed, EventsGone
 from ._http import DeadlinePassed, Request
 from ._types import ENDED, BatchStatus, Job
 
 
 def ended_members(client: Base, batch: int, timeout: Optional[float]) -> Generator[Job, None, None]:
-    """Each member once, with its result. Nothing is asked before the first step; the timeout counts from now."""
+    """Each member once, with its result, but none that retention deletes before it is read.
+
+    Nothing is asked before the first step; the timeout counts from now."""
     until = float("inf") if timeout is None else time.monotonic() + timeout
     return _Members(client, batch, until).run()
 
@@ -41,7 +43,7 @@ class _Members:
                 # The server was started again, or this program reads too slowly: the list has what was missed.
                 pass
             except (DeadlinePassed, ConnectionFailed) as error:
-                if time.monotonic() < self._until:
+                if isinstance(error, ConnectionFailed) and time.monotonic() < self._until:
                     raise
                 raise BatchTimeout(self._batch, self._known) from error
 
@@ -72,7 +74,14 @@ class _Members:
         if time.monotonic() - self._read_at < _QUICK_S:
             yield from self._listed(ended["ended_at"])
         if self._is_new(ended):
-            yield self._json(f"/api/jobs/{ended['id']:d}")
+            try:
+                job = self._json(f"/api/jobs/{ended['id']:d}")
+            except ApiError as error:
+                if error.code not in _NOT_KEPT:
+                    raise
+                # The retention of the server has deleted it since. The others go on.
+            else:
+                yield job
         self._read_at = time.monotonic()
 
     def _listed(self, since: Optional[str] = None) -> Iterator[Job]:
@@ -88,8 +97,9 @@ class _Members:
         return True
 
     def _json(self, path: str) -> Any:
-        return self._client._http.json(Request("GET", path), 0, max(self._until - time.monotonic(), 0))
+        return self._client._http.json(Request("GET", path), until=self._until)
 
 
 # Below this time between two ends they are read from the list, many in a request. To go through the list costs the server more than a job.
 _QUICK_S = 0.1
+_NOT_KEPT = ("pruned", "job_not_found")

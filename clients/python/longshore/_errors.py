@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Tuple
 
 from ._types import BatchStatus, BulkResult, Job
 
@@ -15,6 +15,14 @@ class LongshoreError(Exception):
 
     # Of an operation on many jobs that needs several requests: what was done before this error.
     done_so_far: Optional[BulkResult] = None
+
+    def _arguments(self) -> Tuple[Any, ...]:
+        """The arguments of the class, which are not the message alone in some."""
+        return self.args
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # So that another process can raise it: exceptions are made again from their message otherwise.
+        return type(self), self._arguments(), self.__dict__
 
 
 class ConnectionFailed(LongshoreError):
@@ -37,6 +45,9 @@ class ApiError(LongshoreError):
         hint = f"; {self.hint}" if self.hint else ""
         where = f"{self.field}: " if self.field else ""
         super().__init__(f"{where}{self.detail or self.title} [{f'{status} {self.code}'.strip()}]{hint}")
+
+    def _arguments(self) -> Tuple[Any, ...]:
+        return self.status, self.problem, self.retry_after
 
 
 class InvalidRequest(ApiError):
@@ -101,6 +112,9 @@ class WaitTimeout(LongshoreError, TimeoutError):
         self.job_id, self.job = job_id, job
         super().__init__(f"job {job_id} has not ended in time" + (f", it is {job['state']}" if job else ""))
 
+    def _arguments(self) -> Tuple[Any, ...]:
+        return self.job_id, self.job
+
 
 class BatchTimeout(LongshoreError, TimeoutError):
     """A batch has not ended in time, or its next result has not come. `batch` is its last known state, if it was read."""
@@ -109,6 +123,9 @@ class BatchTimeout(LongshoreError, TimeoutError):
         self.batch_id, self.batch = batch_id, batch
         shown = f", it is {batch['state']} ({batch['progress']:.0%} have ended)" if batch else ""
         super().__init__(f"batch {batch_id} has not ended in time{shown}")
+
+    def _arguments(self) -> Tuple[Any, ...]:
+        return self.batch_id, self.batch
 
 
 class JobFailed(LongshoreError):
@@ -119,6 +136,9 @@ class JobFailed(LongshoreError):
         self.reason = job.get("reason", "")
         why = f": {self.reason}" if self.reason else ""
         super().__init__(f"job {job['id']} ({job['name']}) has {_PAST.get(self.state, self.state)}{why}")
+
+    def _arguments(self) -> Tuple[Any, ...]:
+        return (self.job,)
 
 
 _PAST = {"cancelled": "been cancelled", "lost": "been lost"}

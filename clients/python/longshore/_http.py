@@ -11,7 +11,7 @@ import random
 import socket
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPMessage
 from typing import IO, Any, Generator, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 from urllib.parse import urlencode, urlsplit
@@ -23,13 +23,21 @@ _LOG = logging.getLogger("longshore")
 
 @dataclass(frozen=True)
 class Request:
-    """A request that may be sent several times, each time with the same bytes."""
+    """A request that may be sent several times, each time with the same body."""
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: Union[bytes, IO[bytes], None] = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    poll_s: Optional[float] = None  # The server waits so long for an end, and not longer than the caller.
+
+    def within(self, left_s: float) -> Tuple[Request, float]:
+        """The request for a caller who has so much time left, and how long the server waits."""
+        if self.poll_s is None:
+            return self, 0
+        wait_s = min(self.poll_s, left_s)
+        return replace(self, query={**self.query, "wait": f"{wait_s * 1000:.0f}ms"}), wait_s
 
 
 class Opened(NamedTuple):
@@ -54,11 +62,13 @@ class Retries:
         self._until, self._pause_s = float("inf"), _PAUSE_MIN_S
 
     def pause(self, error: LongshoreError) -> None:
-        """Sleeps before the next try. Raises the error if another try is useless, or would come too late."""
+        """Sleeps before the next try. Raises the error if another try is useless, or would come after the limit.
+
+        Raises `DeadlinePassed` at the deadline, if the next try would come after it."""
         now = time.monotonic()
         self._until = min(self._until, now + self._limit_s)
-        left_s = min(self._until, self._deadline) - now
-        pause_s = min(self._pause_s * random.uniform(0.5, 1), left_s)
+        left_s, callers_s = self._until - now, max(self._deadline - now, 0)
+        pause_s = min(self._pause_s * random.uniform(0.5, 1), left_s, callers_s)
         self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
         may_retry = isinstance(error, ConnectionFailed)
         if isinstance(error, ApiError) and error.status == 503 and error.retry_after is not None:
@@ -66,6 +76,9 @@ class Retries:
         may_retry = may_retry and not isinstance(error.__cause__, ssl.SSLCertVerificationError)
         if not may_retry or left_s <= 0 or pause_s > left_s:
             raise error
+        if callers_s == 0 or pause_s > callers_s:
+            time.sleep(callers_s)  # The caller asked for so much time, and others may count on it.
+            raise DeadlinePassed("the time is up") from error
         _LOG.info("%s; next try in %.2f s", error, pause_s)
         time.sleep(pause_s)
 
@@ -79,16 +92,19 @@ class Http:
         self._shown = f"{self._host} port {self._port}"
         self._token, self._timeout_s, self._retry_s = token, timeout_s, retry_s
 
-    def call(self, request: Request, wait_s: float = 0, limit_s: float = float("inf")) -> Tuple[HTTPMessage, bytes]:
+    def call(self, request: Request, wait_s: float = 0, until: float = float("inf")) -> Tuple[HTTPMessage, bytes]:
         """Sends a request, which must do no harm twice, until it is answered; returns headers and body.
 
-        The server may take `wait_s` longer than for others. `limit_s` limits the whole call."""
-        retries = Retries(self._retry_s, time.monotonic() + limit_s)
-        read_s = min(self._timeout_s + wait_s, limit_s + _GRACE_S)
+        The server may take `wait_s` longer than for others. The tries together have until a time of the monotonic clock; then
+        this raises `DeadlinePassed`, or the error of the last one."""
+        retries = Retries(self._retry_s, until)
         while True:
             asked_at = time.monotonic()
+            left_s = max(until - asked_at, 0)
+            this_try, polled_s = request.within(left_s)
+            read_s = min(self._timeout_s + wait_s + polled_s, left_s + _GRACE_S)
             try:
-                with self.open(request, read_s) as opened, self.connection_errors(was_sent=True):
+                with self.open(this_try, read_s) as opened, self.connection_errors(was_sent=True):
                     return opened.response.headers, opened.response.read()
             except LongshoreError as error:
                 # A server that let us wait for so long was not away; one that stays silent until the timeout is.
@@ -97,8 +113,8 @@ class Http:
                     retries.reset()
                 retries.pause(error)
 
-    def json(self, request: Request, wait_s: float = 0, limit_s: float = float("inf")) -> Any:
-        return parse_json(self.call(request, wait_s, limit_s)[1])
+    def json(self, request: Request, wait_s: float = 0, until: float = float("inf")) -> Any:
+        return parse_json(self.call(request, wait_s, until)[1])
 
     def events(
         self, path: str, query: Mapping[str, str], last_id: Optional[str], follows: bool, until: float = float("inf")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Any, Callable, Dict, Generator, Iterator, Optional, Type
 
 from ._errors import JobFailed, LongshoreError
 from ._types import Batch, Job
+
+_LOG = logging.getLogger("longshore")
 
 
 class Results(Iterator[Any]):
@@ -33,11 +36,13 @@ class Results(Iterator[Any]):
             self._cancel = None
             raise
         except BaseException:
-            self.close()
+            self._close_after_error()
             raise
 
     def close(self) -> None:
-        """Ends the iteration. With `cancel_rest` the jobs that have not ended are cancelled."""
+        """Ends the iteration. With `cancel_rest` the jobs that have not ended are cancelled.
+
+        An iteration or a block that ends with an exception does the same. The exception of a cancel that fails is only logged then."""
         self._jobs.close()
         cancel, self._cancel = self._cancel, None
         if cancel is not None:
@@ -49,7 +54,18 @@ class Results(Iterator[Any]):
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:  # fmt: skip
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._close_after_error()
+
+    def _close_after_error(self) -> None:
+        """Closes, and raises nothing that would take the place of the exception that is on its way."""
+        try:
+            self.close()
+        except Exception as error:
+            number = self.batch["batch"] if self.batch else None
+            _LOG.warning("the rest of batch %s is not known to be cancelled: %s", number, error)
 
 
 def in_order(batch: Batch, ended: Generator[Job, None, None]) -> Generator[Job, None, None]:

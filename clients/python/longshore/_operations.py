@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from ._base import Base
 from ._encode import duration, query
-from ._errors import LongshoreError
+from ._errors import NotFound
 from ._types import Definition, Duration, Event, Filter, Fire, Pause, Schedule, Worker
 
 WorkerRef = Union[int, str]  # The number of a worker, or its name.
@@ -105,7 +105,9 @@ class Operations(Base):
             return worker
         named = [it for it in self.workers(all=True) if it["name"] == worker]
         if not named:
-            raise LongshoreError(f"there is no worker with the name {worker!r}; workers(all=True) lists them")
+            detail = f"there is no worker with the name {worker!r}"
+            problem = {"code": "unknown_worker", "title": "there is no worker with this name", "detail": detail}
+            raise NotFound(404, {**problem, "status": 404, "hint": "workers(all=True) lists them"})
         return max(named, key=lambda it: (it.get("connected", False), it["id"]))["id"]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import secrets
 import unittest
-from threading import Thread
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Tuple
 from unittest import mock
 
 import longshore
@@ -16,6 +14,7 @@ from longshore import ApiError, ConnectionFailed, LongshoreError, Output, WaitTi
 from longshore._http import _parse_address
 
 from .cluster import Cluster, ReservedPort
+from .script import ScriptCase
 
 TOKEN = secrets.token_hex(32)
 
@@ -108,49 +107,7 @@ class Addresses(unittest.TestCase):
             self.assertNotIn("secret", str(refused.exception))
 
 
-class Script(http.server.BaseHTTPRequestHandler):
-    """Answers each request with the next of the answers: status, headers and body. `None` cuts the connection."""
-
-    answers: List[Optional[Tuple[int, Dict[str, str], str]]]
-    # Method and path, and the idempotency key or the id of the last event.
-    seen: List[Tuple[str, Optional[str]]]
-
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        key = self.headers.get("Idempotency-Key") or self.headers.get("Last-Event-ID")
-        self.seen.append((f"{self.command} {self.path}", key))
-        answer = self.answers.pop(0)
-        self.close_connection = True
-        if answer is None:
-            return
-        status, headers, body = answer
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    do_POST = do_GET
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Answers(unittest.TestCase):
-    def answering(self, *answers: Optional[Tuple[int, Dict[str, str], str]], retry_for: float = 30) -> longshore.Client:
-        class Scripted(Script):
-            pass
-
-        Scripted.answers, Scripted.seen = list(answers), []
-        self.script = Scripted
-        server = http.server.HTTPServer(("127.0.0.1", 0), Scripted)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(thread.join)
-        self.addCleanup(server.shutdown)
-        return longshore.Client(f"127.0.0.1:{server.server_port}", retry_for=retry_for)
-
+class Answers(ScriptCase):
     def test_a_busy_server_is_asked_again_with_the_same_key(self) -> None:
         busy = (503, {"Retry-After": "0", "Content-Type": "application/problem+json"}, '{"code":"busy"}')
         client = self.answering(busy, None, busy, (201, {}, '{"id":7}'))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, List
 
 from longshore import InvalidRequest
 
@@ -52,6 +52,15 @@ class Bulk(ClusterCase):
                 call([1], name="hello")
             with self.assertRaisesRegex(ValueError, "either ids, or filters"):
                 call(name=None)
+            # A misspelt filter selects nothing, and is none beside numbers.
+            with self.assertRaisesRegex(ValueError, "either ids, or filters"):
+                call(nane="hello")
+            with self.assertRaisesRegex(ValueError, "either ids, or filters"):
+                call([1], nane="hello")
+        wrong: List[Dict[str, Any]] = [{}, {"name": "hello"}, {"original": True}]
+        for options in wrong:
+            with self.assertRaisesRegex(ValueError, "no filter revision"):
+                client.retry_many(revision="original", **options)
         self.assertEqual(client.cancel_many([])["matched"], 0)
         self.assertEqual(proxy.accepted, 0)
 

@@ -13,6 +13,7 @@ from unittest import mock
 import longshore
 
 from .cluster import Cluster, until
+from .script import ScriptCase
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,3 +56,18 @@ class Examples(unittest.TestCase):
                 exec(compile(example, "example", "exec"), names)
         assert isinstance(printed.buffer, io.BytesIO)
         return printed.buffer.getvalue().decode()
+
+
+class Loops(ScriptCase):
+    def test_the_loop_over_events_survives_a_second_restart(self) -> None:
+        (example,) = [it for it in blocks("docs/python.md", "python") if "def ended_jobs" in it]
+        names: Dict[str, Any] = {"longshore": longshore}
+        exec(compile(example[: example.index("\njobs = ")], "example", "exec"), names)
+        gone = (410, {"Content-Type": "application/problem+json"}, '{"code":"events_gone","last_event_id":"3.0.0"}')
+        last = (200, {}, 'event: change\nid: 3.1.0\ndata: {"id":"3.1.0","job":{"id":5}}\n\n')
+        first = (200, {}, 'event: gone\ndata: {"last_event_id":"2.0.0"}\n\n')
+        client = self.answering(first, (200, {}, "[]"), gone, last, (200, {}, "[]"))
+        jobs = names["ended_jobs"](client, "a")
+        self.assertEqual(next(jobs)["id"], 5)
+        jobs.close()
+        self.assertEqual([id for path, id in self.script.seen if path.startswith("GET /api/events")], [None, "2.0.0", "3.0.0"])

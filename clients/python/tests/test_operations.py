@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from longshore import InvalidRequest, LongshoreError, NotFound
+from longshore import InvalidRequest, NotFound
 
 from .cluster import ClusterCase, until
 
@@ -29,11 +29,12 @@ class Operations(ClusterCase):
         self.assertEqual(self.client.worker("w1")["name"], self.client.worker(number)["name"])
         self.client.cancel(running["id"])
         self.client.wait(running["id"], 60)
-        with self.assertRaisesRegex(LongshoreError, "no worker with the name 'w9'"):
+        with self.assertRaisesRegex(NotFound, "no worker with the name 'w9'"):
             self.client.cordon("w9")
-        with self.assertRaises(NotFound) as unknown:
-            self.client.drain(1_000_000)
-        self.assertEqual(unknown.exception.code, "unknown_worker")
+        for worker in ("w9", 1_000_000):
+            with self.assertRaises(NotFound) as unknown:
+                self.client.drain(worker)
+            self.assertEqual((unknown.exception.status, unknown.exception.code), (404, "unknown_worker"))
 
     def test_a_definition_is_shown_paused_and_resumed(self) -> None:
         self.assertTrue(self.client.pause_definition("quick", "the database moves"))
