@@ -229,12 +229,7 @@ async fn with_a_token_people_sign_in_and_out() {
     for part in ["HttpOnly", "SameSite=Strict", "Path=/tools;"] {
         assert!(cookie.contains(part), "{cookie}");
     }
-    assert!(!cookie.contains(TOKEN) && !cookie.contains("Secure"), "{cookie}");
-    let fields = format!("token={TOKEN}&to=%2F");
-    let headers = [("content-type", "application/x-www-form-urlencoded"), ("origin", "https://localhost")];
-    let behind_tls =
-        server.ask("POST", "/tools/login", &[headers[0], headers[1], ("host", "localhost")], &fields).await;
-    assert!(behind_tls.header("set-cookie").ends_with("; Secure"), "{behind_tls:?}");
+    assert!(!cookie.contains(TOKEN), "{cookie}");
     let cookie = cookie.split(';').next().unwrap_or_default().to_owned();
     let with_cookie = [("cookie", cookie.as_str())];
     for path in ["/tools", "/tools/", "/tools/jobs"] {

@@ -1,4 +1,5 @@
-//! Refusals of the access control: pages for browsers, problem documents for programs, and tokens that end while a request waits.
+//! Refusals of the access control: pages for browsers, problem documents for programs, and tokens that end while a request waits; and the
+//! cookie of a login.
 
 use std::sync::Arc;
 
@@ -150,4 +151,17 @@ async fn a_login_has_no_more_than_a_token_needs() {
     is_page(&long, 200, "name=\"to\" value=\"\"");
     let page = "%2Fjobs%3F".to_owned() + &"name%3D%2A%26".repeat(70);
     assert_eq!(server.ask("POST", "/login", &form, &format!("token={token}&to={page}")).await.status, 303);
+}
+
+#[tokio::test]
+async fn the_cookie_of_a_login_is_secure_behind_a_proxy_that_speaks_tls() {
+    let (server, _tokens, text) = with_token(Role::Viewer, &[]).await;
+    for (origin, is_secure) in [("http://localhost", false), ("https://localhost", true)] {
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        let headers = [form, ("host", "localhost"), ("origin", origin)];
+        let answer = server.ask("POST", "/login", &headers, &format!("token={text}&to=%2F")).await;
+        let cookie = answer.header("set-cookie");
+        assert!(cookie.contains("HttpOnly"), "{answer:?}");
+        assert_eq!(cookie.ends_with("; Secure"), is_secure, "{origin}: {cookie}");
+    }
 }

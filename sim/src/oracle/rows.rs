@@ -51,7 +51,7 @@ impl Oracle {
                 self.check_concurrency(scene.now, rows, index);
                 self.check_unique_keys(scene.now, rows, index);
                 self.check_rate(scene.now, row, it);
-                return self.check_queue_order(scene, rows, index, definition);
+                return self.check_order(scene, rows, index, definition);
             }
             Change::Waiting { closed, job, .. } => (closed, *job),
             Change::Ended(it) if it.state == State::Expired => {
@@ -77,7 +77,7 @@ impl Oracle {
             },
             _ => return,
         };
-        self.check_outcome(scene, definition, closed, row);
+        self.check_end(scene, definition, closed, row);
         self.check_retry_budget(scene, definition, closed, job, row);
     }
 
@@ -94,13 +94,7 @@ impl Oracle {
     }
 
     /// I7, promise 3: an end that is believed is what happened.
-    fn check_outcome(
-        &mut self,
-        scene: Scene<'_>,
-        definition: &Definition,
-        closed: &ClosedAttempt,
-        row: &Row,
-    ) {
+    fn check_end(&mut self, scene: Scene<'_>, definition: &Definition, closed: &ClosedAttempt, row: &Row) {
         let token = closed.token;
         if row.latest.as_ref().is_some_and(|latest| self.is_confused(latest.worker)) {
             return;
@@ -347,13 +341,7 @@ impl Oracle {
     }
 
     /// I22: the assigned job was the first of its definition, of those that ask for the same workers.
-    fn check_queue_order(
-        &mut self,
-        scene: Scene<'_>,
-        rows: &[Option<Row>],
-        index: usize,
-        definition: &Definition,
-    ) {
+    fn check_order(&mut self, scene: Scene<'_>, rows: &[Option<Row>], index: usize, definition: &Definition) {
         // Keys take turns, whatever their jobs' due times; so do batches that limit their members. Members wait for workers of their own.
         let is_own_turn = definition.retry.on == RetryOn::Same || definition.limits.gate_starts();
         if is_own_turn || definition.placement.run_on != RunOn::One {
