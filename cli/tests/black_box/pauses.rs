@@ -159,7 +159,7 @@ async fn a_pause_with_an_end_ends_by_itself() {
     let events = running.run_cli(&["events", "--kind", "definition.resumed"]);
     assert!(events.out.contains("plain: its pause was until 20"), "{events:?}");
     assert!(
-        running.server.log().contains("a pause has ended: its time has come"),
+        running.server.log().contains("pause ended at the time that was given with it"),
         "{}",
         running.server.log_tail()
     );

@@ -236,26 +236,28 @@ async fn output_beyond_the_limit_of_an_attempt_is_cut_and_acknowledged() {
     let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
     let token = greedy.enqueued().await;
     let bytes = |byte, count| ChunkData::Bytes(vec![byte; count]);
-    greedy.write_at(token, 0, bytes(b'a', 40_000)).await;
-    greedy.write_at(token, 40_000, bytes(b'b', 40_000)).await;
-    greedy.write_at(token, 80_000, bytes(b'c', 1_000)).await;
+    greedy.write_at(token, 0, bytes(b'a', 60_000)).await;
+    greedy.write_at(token, 60_000, bytes(b'b', 60_000)).await;
+    greedy.write_at(token, 120_000, bytes(b'c', 1_000)).await;
     // Another connection and another server count on from what is stored.
     drop(greedy);
     server.terminate().await;
     let mut server = cluster.start_server(&[]).await;
     let (mut greedy, _) = Peer::join_with(cluster.port(), "greedy", 1, vec![token]).await;
-    greedy.write_at(token, 81_000, bytes(b'd', 1_000)).await;
-    let ended = Succeeded { output: OutputLengths { stdout: 82_000, stderr: 0 }, ..success(token) };
+    greedy.write_at(token, 121_000, bytes(b'd', 1_000)).await;
+    let ended = Succeeded { output: OutputLengths { stdout: 122_000, stderr: 1_000 }, ..success(token) };
     greedy.say(&Report::Success(first_of(ended))).await;
     api.wait_for_job(job, |job| job["state"] == "succeeded").await;
 
-    let kept = [vec![b'a'; 40_000], vec![b'b'; (64 << 10) - 40_000]].concat();
+    let kept = [vec![b'a'; 60_000], vec![b'b'; (96 << 10) - 60_000]].concat();
     let note = b"\nlongshore: output cut at log.max_bytes (64 KiB)\n";
     let shown = api.get_bytes(&format!("/api/jobs/{job}/logs")).await;
     assert!(shown == [&kept[..], note].concat(), "{}", String::from_utf8_lossy(&shown[shown.len() - 200..]));
     let followed = api.get_bytes(&format!("/api/jobs/{job}/logs?follow=1")).await;
     let end = format!("longshore: job {job} succeeded\n");
     assert!(followed == [&kept[..], note, end.as_bytes()].concat(), "nothing is late or missing");
+    let other = api.get_bytes(&format!("/api/jobs/{job}/logs?stream=stderr")).await;
+    assert_eq!(String::from_utf8_lossy(&other), "longshore: output cut at log.max_bytes (64 KiB)\n");
     let (code, shown) =
         cluster.run_cli(&["logs", &job.to_string(), "--tail", "1", "--server", &cluster.address()]);
     assert!(code == 0 && shown.contains("longshore: output cut at log.max_bytes (64.0 KiB)"), "{shown}");

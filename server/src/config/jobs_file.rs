@@ -58,6 +58,7 @@ use std::path::Path;
 pub use fault::{Code, FAULTS_MAX, Fault, Faults, Position};
 pub use listing::FILES_MAX;
 pub use schema::schema;
+pub(crate) use stored::log_bytes_max;
 pub use stored::{Damaged, parse_stored};
 pub use substitute::{Environment, MailSupport};
 pub use texts::{JobsText, NameFault, NamedText, read_text};

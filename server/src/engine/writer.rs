@@ -252,7 +252,7 @@ fn commit(store: &mut dyn Store, group: &Group) -> Result<(), CommitError> {
 fn log_ended_pauses(group: &Group) {
     for change in &group.changes {
         if let Change::Paused { target, pause: PauseChange::Ended(_) } = change {
-            tracing::info!(%target, "a pause has ended: its time has come");
+            tracing::info!(%target, "pause ended at the time that was given with it: jobs and schedules go on");
         }
     }
 }

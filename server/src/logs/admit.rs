@@ -209,9 +209,9 @@ mod tests {
     fn tiny_records_and_gaps_without_end_are_cut() {
         for data in [ChunkData::Bytes("x".into()), ChunkData::Gap(1)] {
             let mut progress = Progress::default();
-            let bytes_max = 1 << 20;
+            let bytes_max = 4 << 20;
             let mut records = 0;
-            for offset in 0..1 << 20 {
+            for offset in 0..2 << 20 {
                 records += admit(&mut progress, chunk(offset, data.clone()), bytes_max).len() as u64;
             }
             assert_eq!((progress.is_cut, records), (true, records_max(bytes_max) + 1));

@@ -106,16 +106,19 @@ impl AttemptSegments {
         sealed.chain(active.map(|active| Ok(active.part)))
     }
 
-    /// All parts that can be read, the oldest first, also without a usable index. Output of the others counts as missing.
-    pub(super) fn readable(self) -> impl Iterator<Item = SegmentPart> {
+    /// All parts that can be read, the oldest first, also without a usable index. Output of the others counts as missing, but for errors that
+    /// may pass.
+    pub(super) fn readable(self) -> impl Iterator<Item = Result<SegmentPart, LogsError>> {
         let Self { directory, attempt, sealed, active } = self;
-        let sealed = sealed.into_iter().filter_map(move |segment| {
-            open_or_scan(&directory, &segment, attempt).unwrap_or_else(|error| {
-                log_missing(&error);
-                None
-            })
-        });
-        sealed.chain(active.map(|active| active.part))
+        let sealed =
+            sealed.into_iter().filter_map(move |segment| match open_or_scan(&directory, &segment, attempt) {
+                Err(error) if !error.may_pass() => {
+                    log_missing(&error);
+                    None
+                }
+                part => part.transpose(),
+            });
+        sealed.chain(active.map(|active| Ok(active.part)))
     }
 
     /// The attempt's last record.
@@ -169,7 +172,11 @@ fn open(directory: &Path, sealed: &Sealed, attempt: AttemptKey) -> Result<Option
     let file = found(File::open(&segment)).map_err(|error| failed("open", &segment, error))?;
     let Some(file) = file else { return Ok(None) };
     let records = File::open(&index).and_then(|index| sealed.summary.find(index, attempt));
-    let records = records.map_err(|error| failed("read", &index, error))?;
+    let records = match records {
+        // It was deleted just now: the segment goes first.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !segment.exists() => return Ok(None),
+        records => records.map_err(|error| failed("read", &index, error))?,
+    };
     let part = |records| SegmentPart {
         segment: Arc::new(file),
         number: sealed.number,
@@ -178,14 +185,17 @@ fn open(directory: &Path, sealed: &Sealed, attempt: AttemptKey) -> Result<Option
     Ok(records.map(part))
 }
 
-/// Likewise; if the index cannot be used, the segment is read through, and its index is made again. For the writer only: two that make an index
-/// at once would spoil it.
+/// As [`open`]; if the index cannot be used, reads the segment through and makes its index again. Only the writer does so, since two threads
+/// that write the same file would spoil it.
 fn open_or_scan(
     directory: &Path,
     sealed: &Sealed,
     attempt: AttemptKey,
 ) -> Result<Option<SegmentPart>, LogsError> {
-    open(directory, sealed, attempt).or_else(|_| {
+    open(directory, sealed, attempt).or_else(|error| {
+        if error.may_pass() {
+            return Err(error);
+        }
         let segment = segment_path(directory, sealed.number);
         let file = found(File::open(&segment)).map_err(|error| failed("open", &segment, error))?;
         file.map_or(Ok(None), |file| scan(file, directory, sealed, attempt))
@@ -221,7 +231,7 @@ fn scan(
 }
 
 /// Logs that a segment cannot be read.
-pub(super) fn log_missing(error: &LogsError) {
+fn log_missing(error: &LogsError) {
     tracing::error!(
         error = error as &dyn std::error::Error,
         "a segment cannot be read: its output is missing, and what comes now is stored behind it"

@@ -2,7 +2,7 @@
 
 use protocol::report::OutputLengths;
 
-use super::attempt_segments::{SegmentPart, log_missing};
+use super::attempt_segments::SegmentPart;
 use super::error::LogsError;
 use super::output::PieceData;
 use super::record::Kind;
@@ -45,17 +45,6 @@ impl Progress {
         Ok(progress)
     }
 
-    /// Likewise, without what cannot be read.
-    pub(super) fn of(parts: impl Iterator<Item = SegmentPart>) -> Self {
-        let mut progress = Self::default();
-        for part in parts {
-            if let Err(error) = progress.add(&part) {
-                log_missing(&error);
-            }
-        }
-        progress
-    }
-
     fn add(&mut self, part: &SegmentPart) -> Result<(), LogsError> {
         for first in (0..part.count()).step_by(RECORDS_READ) {
             let records =
@@ -80,10 +69,10 @@ impl Progress {
 }
 
 /// Records that one attempt may have. Each takes some 80 bytes beside its content, so many tiny ones would take the disk of others within
-/// `log.max_bytes`. A worker reads output at most a hundred times a second, so only a program that writes a few bytes at a time for
-/// many hours has so many.
+/// `log.max_bytes`. A worker reads output at most a hundred times a second: a program that writes a few bytes at a time has so many after
+/// three hours at the earliest.
 pub(super) const fn records_max(bytes_max: u64) -> u64 {
-    (64 << 10) + bytes_max / 16
+    (1 << 20) + bytes_max / 16
 }
 
 /// Records of an index that are read at a time.

@@ -279,7 +279,11 @@ fn sync_again(file: &File, end: u64, limits: &Limits) -> io::Result<()> {
         file.read_exact_at(piece, at)?;
         match file.write_all_at(piece, at) {
             // Some file systems need room for that. What is here is as safe as it was.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                return Ok(());
+            }
             written => written?,
         }
         at += length as u64;

@@ -206,7 +206,7 @@ impl Writer<'_> {
                 records.push((attempt, position));
             }
             if progress.is_cut && !was_cut {
-                tracing::warn!(%token, bytes_max, "the worker sent more output than log.max_bytes of the definition: the rest is dropped");
+                tracing::warn!(%token, bytes_max, "output has reached the limit of its bytes or of its pieces: the rest is dropped");
             }
             // Dropped output is acknowledged, so that the worker forgets it.
             let here = if progress.is_cut { end } else { admit::length(&progress.lengths, stream).min(end) };
@@ -230,14 +230,24 @@ fn look_up(shared: &Shared, attempt: AttemptKey) -> Progress {
     let mut pause = RETRY_FIRST;
     loop {
         let segments = || shared.segments().all(attempt);
-        match Progress::read(segments().oldest_first()) {
+        let progress = Progress::read(segments().oldest_first()).or_else(|error| match error.may_pass() {
+            true => Err(error),
+            false => Progress::read(segments().readable()),
+        });
+        match progress {
             Ok(progress) => return progress,
             Err(error) if error.may_pass() => {
                 tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(RETRY_MAX);
             }
-            Err(_) => return Progress::of(segments().readable()),
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "stored output of an attempt cannot be counted: what comes now is stored behind a gap"
+                );
+                return Progress::default();
+            }
         }
     }
 }

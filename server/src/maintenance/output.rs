@@ -78,9 +78,8 @@ impl OutputRetention {
         let mut failure = None;
         while self.bytes_max.is_some_and(|max| bytes > max) {
             let Some(oldest) = segments.pop_front() else { break };
-            bytes -= oldest.bytes;
             match self.remove(oldest.number) {
-                Ok(()) => surplus += 1,
+                Ok(()) => (bytes, surplus) = (bytes - oldest.bytes, surplus + 1),
                 Err(error) => failure = Some(error),
             }
         }

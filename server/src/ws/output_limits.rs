@@ -8,7 +8,7 @@ use protocol::report::Chunk;
 
 use super::grants::Grants;
 use crate::config::jobs_file;
-use crate::logs::{BYTES_MAX, BYTES_MAX_TO, BoundedChunk};
+use crate::logs::{BYTES_MAX_TO, BoundedChunk};
 use crate::store::{Archive, ReadError};
 
 /// The limits of the definitions whose attempts have sent output on this session.
@@ -35,7 +35,7 @@ impl OutputLimits {
         for chunk in chunks {
             let bytes_max = match grants.revision_of(&chunk.token) {
                 Some(revision) => self.of(revision).await?,
-                None => BYTES_MAX_TO,
+                None => with_slack(BYTES_MAX_TO),
             };
             bounded.push(BoundedChunk { chunk, bytes_max });
         }
@@ -49,12 +49,14 @@ impl OutputLimits {
         let archive = self.archive.clone();
         let read = tokio::task::spawn_blocking(move || archive.definition(revision)).await;
         let stored = read.map_err(|error| ReadError(Box::new(error)))??;
-        // A definition that this version cannot read has the largest limit, so that nothing of its output is lost.
-        let definition = stored.and_then(|stored| jobs_file::parse_stored(&stored).ok());
-        let bytes_max = definition.map_or(BYTES_MAX_TO, |definition| {
-            Some(definition.container.log_bytes_max).filter(|bytes| *bytes > 0).unwrap_or(BYTES_MAX)
-        });
+        let bytes_max = with_slack(jobs_file::log_bytes_max(stored.as_ref()));
         self.known.insert(revision, bytes_max);
         Ok(bytes_max)
     }
+}
+
+/// The bytes that the server stores of an attempt with this limit. A worker that was restarted may divide the limit between the two streams in
+/// another way than before, and so send up to three eighths more.
+const fn with_slack(bytes_max: u64) -> u64 {
+    bytes_max + bytes_max / 2
 }

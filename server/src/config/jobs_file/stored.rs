@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::stored_params::{self, StoredParams};
+use crate::logs::{BYTES_MAX, BYTES_MAX_TO};
 use crate::store::StoredDefinition;
 
 /// The serde form of the definition, and the rules for its submissions.
@@ -41,6 +42,16 @@ pub(super) fn store(definition: &mut Definition) -> StoredDefinition {
     let entry = text_of(definition);
     definition.revision = revision_of(&entry);
     StoredDefinition { revision: definition.revision, name: definition.name.clone(), entry }
+}
+
+/// The limit `log.max_bytes` of a stored definition, in bytes. One that is missing, or that this version cannot read, has the largest limit,
+/// so that none of its output is lost.
+pub(crate) fn log_bytes_max(stored: Option<&StoredDefinition>) -> u64 {
+    match stored.map(parse_stored) {
+        Some(Ok(definition)) if definition.container.log_bytes_max == 0 => BYTES_MAX,
+        Some(Ok(definition)) => definition.container.log_bytes_max,
+        None | Some(Err(_)) => BYTES_MAX_TO,
+    }
 }
 
 /// Parses a stored definition.

@@ -50,7 +50,7 @@ pub(crate) async fn optional<B: Default + DeserializeOwned>(
 /// The origin of the present request: the name of its token, and this reason. The audit log gets the reason.
 ///
 /// # Errors
-/// `too_long` for a reason that is empty, too long or has several lines.
+/// `too_long`, and `invalid_reason` for a reason that is empty or has characters that are not shown.
 pub(crate) fn origin(reason: Option<String>) -> Result<Origin, Problem> {
     if let Some(reason) = &reason {
         check(reason)?;

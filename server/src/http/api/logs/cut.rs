@@ -6,7 +6,7 @@ use super::reader::length;
 use crate::config::jobs_file;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
-use crate::logs::{BYTES_MAX, Piece, PieceData, Streams};
+use crate::logs::{Piece, PieceData, Streams};
 use crate::store::{AttemptRow, JobRow};
 
 /// The facts that tell a cut of the output of an attempt from a loss.
@@ -27,11 +27,14 @@ impl CutRule {
     ) -> Result<Self, Problem> {
         let revision = job.revision;
         let stored = state.read(move |archive| archive.definition(revision)).await?;
-        let definition = stored.and_then(|stored| jobs_file::parse_stored(&stored).ok());
-        let bytes_max = definition.map_or(0, |definition| definition.container.log_bytes_max);
-        let bytes_max = if bytes_max == 0 { BYTES_MAX } else { bytes_max };
+        let bytes_max = jobs_file::log_bytes_max(stored.as_ref());
         let written = attempt.filter(|row| row.ended_at.is_some()).map(|row| row.output);
         Ok(Self { bytes_max, written })
+    }
+
+    /// The limit, in bytes.
+    pub(super) const fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// True if the final report may still show that this gap is a cut: a worker sends the gap of an output above its limit after the end of

@@ -85,6 +85,8 @@ struct Current {
     deadline: Option<Instant>,
     /// True if the missing bytes were reported.
     late_reported: bool,
+    /// True if the cut at `log.max_bytes` was reported.
+    cut_reported: bool,
     /// True if the archive says that it has ended.
     is_over: bool,
 }
@@ -172,8 +174,10 @@ impl Reader {
             let deadline = current.deadline.filter(|_| current.is_over);
             let left = deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
             self.wait(left.unwrap_or(RECHECK_AFTER)).await;
+        } else if is_cut && self.report_cut(&record, row).await? {
+            // Its item comes first; the next step goes on.
         } else if !is_cut && self.report_missing(row).await? {
-            // Its items come first; the next step goes on.
+            // Likewise.
         } else if self.start.only {
             self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
             self.done = true;
@@ -202,6 +206,7 @@ impl Reader {
         if !page.pieces.is_empty() {
             (current.deadline, current.late_reported) = (None, false);
         }
+        current.cut_reported |= page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Cut(_)));
         let number = current.number;
         let rule = self.cut_rule(number, &page).await?;
         self.ready.extend(page.pieces.into_iter().map(|piece| {
@@ -240,6 +245,25 @@ impl Reader {
         let Some(current) = &self.current else { return Ok(false) };
         let (logs, attempt) = (Arc::clone(&self.state.services.logs), current.attempt);
         self.state.block(move || Ok(logs.is_cut(attempt)?)).await
+    }
+
+    /// Reports that the output of one stream was cut, if the cut itself is in the other one. Returns true if an item was produced.
+    async fn report_cut(&mut self, record: &JobRecord, row: Option<&AttemptRow>) -> Result<bool, Problem> {
+        let (Some(current), Some(row), Streams::Only(stream)) = (&mut self.current, row, self.start.which)
+        else {
+            return Ok(false);
+        };
+        let written = length(&row.output, self.start.which);
+        if current.cut_reported || current.position >= written {
+            return Ok(false);
+        }
+        let (at, number) = (current.position, current.number);
+        (current.position, current.cut_reported) = (written, true);
+        let data = PieceData::Cut(written - at);
+        let piece = Piece { stream, at, stream_end: written, received_at: None, data };
+        let rule = CutRule::read(&self.state, &record.row, Some(row)).await?;
+        self.ready.push_back(Item::Piece { attempt: number, piece, cut_at: Some(rule.bytes_max()) });
+        Ok(true)
     }
 
     /// Reports output that the final report counted and that is missing. Long after the end of the attempt it counts as lost for good (a
@@ -300,6 +324,7 @@ impl Reader {
             growth: self.start.follow.then(|| self.state.services.logs.follow(attempt)),
             deadline: None,
             late_reported: false,
+            cut_reported: false,
             is_over: false,
         });
         self.may_have_changed = true;

@@ -97,6 +97,20 @@ fn newest_seen(
     statement.query_row((kind, which, highest), |row| row.get(0)).optional()
 }
 
+/// Likewise, with a job that ended at this time or later.
+fn newest_seen_with_end(
+    connection: &Connection,
+    (kind, which): (i64, i64),
+    highest: i64,
+    since: i64,
+) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT seen.block FROM seen CROSS JOIN blocks ON blocks.block = seen.block
+               WHERE kind = ?1 AND which = ?2 AND seen.block <= ?3 AND newest_end >= ?4
+               ORDER BY seen.block DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_row((kind, which, highest, since), |row| row.get(0)).optional()
+}
+
 impl Blocks<'_> {
     /// The newest block up to this job that can have matching jobs.
     pub(super) fn newest_below(
@@ -107,7 +121,10 @@ impl Blocks<'_> {
     ) -> rusqlite::Result<Option<i64>> {
         let highest = highest >> BLOCK_SHIFT;
         match self {
-            Self::Seen(kind, which) => newest_seen(connection, (kind, which), highest),
+            Self::Seen(kind, which) => match filter.ended_since {
+                None => newest_seen(connection, (kind, which), highest),
+                Some(since) => newest_seen_with_end(connection, (kind, which), highest, since.0),
+            },
             Self::Both(one, other) => {
                 let mut highest = highest;
                 loop {
