@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Generator, Iterator, List, Optional, Union, cast
 from urllib.parse import quote
 
 from ._base import Base
-from ._encode import duration, query
+from ._encode import duration, instant, query
 from ._errors import NotFound
 from ._types import Definition, Duration, Event, Filter, Fire, Pause, Schedule, Worker
 
 WorkerRef = Union[int, str]  # The number of a worker, or its name.
+Instant = Union[str, datetime, None]
 
 
 class Operations(Base):
-    """Workers, definitions, schedules, pauses, events. A `reason` is one line of at most 300 characters."""
+    """Workers, definitions, schedules, pauses, events. A `reason` is one line of at most 300 characters.
+
+    A pause ends by itself after `lasts` (such as `"2h"`, or seconds) or at the instant `until`, if it has one of them. A further pause of the
+    same thing replaces the end, also by none. The result is False if that changed nothing."""
 
     def events(self, *, after: Optional[str] = None, follow: bool = True, **filters: Filter) -> Generator[Event, None, None]:
         """Changes from this call on, or `after` an event. Filters: `kind`, `name`, `state`, `worker`, `batch`, `member_of`, `tail`.
@@ -51,40 +56,49 @@ class Operations(Base):
         """One definition, with its `waiting` jobs by reason, `pauses`, `schedules`, `limits` and `last_ended` job."""
         return cast(Definition, self._get(_of(name)))
 
-    def pause_definition(self, name: str, reason: Optional[str] = None, *, schedule: Optional[str] = None) -> bool:
-        """Holds back the jobs and schedules of a definition, or only one of its schedules. False if it was paused already."""
-        return self._pause(f"{_of(name)}/pause", reason, schedule=schedule)
+    def pause_definition(
+        self, name: str, reason: Optional[str] = None, *, schedule: Optional[str] = None,
+        lasts: Optional[Duration] = None, until: Instant = None,
+    ) -> bool:  # fmt: skip
+        """Holds back the jobs and schedules of a definition, or only one of its schedules."""
+        return self._pause(f"{_of(name)}/pause", reason, lasts, until, schedule=schedule)
 
     def resume_definition(self, name: str, *, schedule: Optional[str] = None) -> bool:
         """Ends a pause. False if there was none."""
         return self._pause(f"{_of(name)}/resume", schedule=schedule)
 
-    def pause_group(self, group: str, reason: Optional[str] = None) -> bool:
-        """Holds back the definitions whose `concurrency` names this group. False if it was paused already."""
-        return self._pause("/api/pause", reason, group=group)
+    def pause_group(
+        self, group: str, reason: Optional[str] = None, *, lasts: Optional[Duration] = None, until: Instant = None
+    ) -> bool:
+        """Holds back the definitions whose `concurrency` names this group."""
+        return self._pause("/api/pause", reason, lasts, until, group=group)
 
     def resume_group(self, group: str) -> bool:
         """Ends the pause of a group. False if there was none."""
         return self._pause("/api/resume", group=group)
 
-    def pause_all(self, reason: Optional[str] = None) -> bool:
-        """Holds back all jobs and schedules of the server. False if it was paused already."""
-        return self._pause("/api/pause", reason)
+    def pause_all(
+        self, reason: Optional[str] = None, *, lasts: Optional[Duration] = None, until: Instant = None
+    ) -> bool:
+        """Holds back all jobs and schedules of the server."""
+        return self._pause("/api/pause", reason, lasts, until)
 
     def resume_all(self) -> bool:
         """Ends the pause of the server; those of definitions, groups and schedules stay. False if there was none."""
         return self._pause("/api/resume")
 
-    def pause_schedules(self, reason: Optional[str] = None) -> bool:
-        """Holds back all schedules, and no submitted jobs. False if they were paused already."""
-        return self._pause("/api/schedules/pause", reason)
+    def pause_schedules(
+        self, reason: Optional[str] = None, *, lasts: Optional[Duration] = None, until: Instant = None
+    ) -> bool:
+        """Holds back all schedules, and no submitted jobs."""
+        return self._pause("/api/schedules/pause", reason, lasts, until)
 
     def resume_schedules(self) -> bool:
         """Ends the pause of all schedules; those of single ones stay. False if there was none."""
         return self._pause("/api/schedules/resume")
 
     def pauses(self) -> List[Pause]:
-        """What is paused: since when, by whom, and for which reason."""
+        """What is paused: since when, `until` when, by whom, and for which reason."""
         return cast("List[Pause]", self._get("/api/pauses"))
 
     def schedules(self, *, name: Optional[str] = None, next: Optional[int] = None, start: Filter = None) -> List[Schedule]:
@@ -97,8 +111,12 @@ class Operations(Base):
         """What became of the slots of a definition, newest first, read page by page."""
         return self._pages(f"{_of(name)}/fires", query(schedule=schedule, since=since, until=until, limit=page_size))
 
-    def _pause(self, path: str, reason: Optional[str] = None, **choice: Optional[str]) -> bool:
-        return cast(bool, self._send("POST", path, query(**choice), {"reason": reason}))
+    def _pause(
+        self, path: str, reason: Optional[str] = None, lasts: Optional[Duration] = None, until: Instant = None,
+        **choice: Optional[str],
+    ) -> bool:  # fmt: skip
+        fields = {"reason": reason, "for": duration(lasts), "until": instant(until)}
+        return cast(bool, self._send("POST", path, query(**choice), fields))
 
     def _number(self, worker: WorkerRef) -> int:
         if isinstance(worker, int):

@@ -73,7 +73,7 @@ BulkResult = TypedDict("BulkResult", {
 }, total=False)  # fmt: skip
 
 # A pause: `of` is `server`, `schedules`, `group`, `definition` or `schedule`.
-Pause = TypedDict("Pause", {"of": str, "name": str, "schedule": str, "since": str, "by": str, "reason": str}, total=False)
+Pause = TypedDict("Pause", {"of": str, "name": str, "schedule": str, "since": str, "until": str, "by": str, "reason": str}, total=False)
 
 # A schedule with its `next` slots.
 Schedule = TypedDict("Schedule", {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from longshore import InvalidRequest, NotFound
 
@@ -53,6 +53,21 @@ class Operations(ClusterCase):
         with self.assertRaises(InvalidRequest) as long:
             self.client.pause_definition("quick", "x" * 301)
         self.assertEqual(long.exception.code, "too_long")
+
+    def test_a_pause_ends_by_itself(self) -> None:
+        self.assertTrue(self.client.pause_definition("quick", "the database moves", lasts=3600))
+        (pause,) = self.client.pauses()
+        since, end = (datetime.fromisoformat(pause[key].replace("Z", "+00:00")) for key in ("since", "until"))
+        self.assertLess(abs(end - since - timedelta(hours=1)), timedelta(seconds=1))
+        later = (datetime.now(timezone.utc) + timedelta(days=1)).replace(microsecond=0)
+        self.assertTrue(self.client.pause_definition("quick", until=later))
+        self.assertEqual(self.client.pauses()[0]["until"][:19], later.isoformat()[:19])
+        with self.assertRaises(InvalidRequest) as refused:
+            self.client.pause_all(lasts="1h", until=later)
+        self.assertEqual(refused.exception.code, "invalid_time")
+        self.assertTrue(self.client.resume_definition("quick"))
+        self.client.pause_group("db", lasts=1)
+        until("the pause has ended", lambda: not self.client.pauses())
 
     def test_groups_schedules_and_the_server_are_paused(self) -> None:
         self.assertTrue(self.client.pause_group("db", "backup"))

@@ -324,6 +324,7 @@ fn the_last_end_is_read_by_its_number_and_members_do_not_count_beside_their_pare
              INSERT INTO seen (kind, which, block) VALUES (1, 1, 0);
              INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, ended_at, confirmed)
              VALUES (1, 1, 6, 0, 1, 1, 0, 0, 70, 0), (2, 1, 6, 0, 1, 1, 0, 0, 70, 0), (3, 1, 6, 0, 1, 1, 0, 0, 60, 0);
+             INSERT INTO blocks (block, oldest, newest, oldest_end, newest_end) VALUES (0, 1, 1, 60, 70);
              INSERT INTO parents VALUES (1, NULL, NULL, 1, NULL, NULL, 0, 0, 0, 0, 0, 0);
              INSERT INTO members VALUES (2, 1, NULL);
              INSERT INTO definition_totals (name, is_bad, ended) VALUES (1, 0, 2);",
