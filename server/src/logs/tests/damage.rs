@@ -29,8 +29,12 @@ const RECORD: usize = TIMED_HEADER_BYTES + 250;
 
 /// Damages the third piece of job 1: a byte of its header or its text.
 fn damage(segment: &Path, (at, byte): (u64, u8)) {
-    let file = fs::File::options().write(true).open(segment).unwrap();
-    file.write_all_at(&[byte], 4 * RECORD as u64 + at).unwrap();
+    let file = fs::File::options().read(true).write(true).open(segment).unwrap();
+    let at = 4 * RECORD as u64 + at;
+    let mut before = [0];
+    file.read_exact_at(&mut before, at).unwrap();
+    // A time may have this byte.
+    file.write_all_at(&[if before == [byte] { !byte } else { byte }], at).unwrap();
 }
 
 const LENGTH: (u64, u8) = (4, b'?');
