@@ -12,6 +12,7 @@ use scheduler::input::{
 };
 use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::origin::Origin;
+use scheduler::pauses::PauseTarget;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::placement::rules::{Condition, LabelRule, WorkerSelector};
 use scheduler::schedule::backfill::{SlotFate, plan};
@@ -48,13 +49,25 @@ impl World {
 
     /// Resumes all jobs, whether they are paused or not. A pause that ends soon must do so by itself.
     pub(crate) fn resume_jobs(&mut self) {
-        let soon = self.server.clock.utc(self.now) + ENDS_SOON;
         for target in self.workload.paused_jobs() {
-            let end = self.server.disk.schedules.pause_end(&target);
-            if end.is_none_or(|end| end > soon) {
+            if !self.ends_soon(&target) {
                 self.ask(Command::Pause(target, false, None));
             }
         }
+    }
+
+    /// Resumes what a pause holds back that came after all: it was on its way when all jobs were resumed.
+    pub(crate) fn resume_late_pauses(&mut self) {
+        for target in self.workload.paused_jobs() {
+            if self.server.disk.schedules.is_in_force(&target) && !self.ends_soon(&target) {
+                self.ask(Command::Pause(target, false, None));
+            }
+        }
+    }
+
+    fn ends_soon(&self, target: &PauseTarget) -> bool {
+        let soon = self.server.clock.utc(self.now) + ENDS_SOON;
+        self.server.disk.schedules.pause_end(target).is_some_and(|end| end <= soon)
     }
 
     /// A request arrives; it comes again if it was not answered and has a key.

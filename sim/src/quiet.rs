@@ -26,6 +26,7 @@ impl World {
             self.is_over = true;
             return;
         }
+        self.resume_late_pauses();
         let still_for = self.now.since(self.oracle.moved_at.max(self.script.ends));
         let since_end = self.now.since(self.script.ends);
         // A job that is due later moves later, and a clock that was set makes that much later.

@@ -309,6 +309,11 @@ impl Schedules {
         self.paused.iter().filter_map(|(target, pause)| Some((target, pause.until?)))
     }
 
+    /// True if this target is paused itself.
+    pub(crate) fn is_in_force(&self, target: &PauseTarget) -> bool {
+        self.paused.contains_key(target)
+    }
+
     /// The end of this pause, if it is in force and has one.
     pub(crate) fn pause_end(&self, target: &PauseTarget) -> Option<Timestamp> {
         self.paused.get(target)?.until
