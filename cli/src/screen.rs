@@ -8,8 +8,8 @@ pub(crate) mod job_output;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-use client::terminal::is_terminal_control;
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use protocol::terminal::is_terminal_control;
 
 use self::job_output::JobOutput;
 use crate::failure::{Exit, Failure};

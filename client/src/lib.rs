@@ -19,7 +19,6 @@ mod machine;
 pub mod offer;
 pub mod runtime;
 pub mod secrets;
-pub mod terminal;
 pub mod tls;
 #[cfg(test)]
 mod unprivileged;

@@ -25,6 +25,7 @@ pub mod report;
 pub mod resources;
 pub mod secret;
 pub mod signal;
+pub mod terminal;
 pub mod time;
 pub mod usage;
 pub mod version;

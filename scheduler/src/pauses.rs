@@ -1,6 +1,7 @@
 //! Pauses of definitions, groups, schedules and the whole server: each lasts until somebody resumes it, or until a time that was given with it.
-//! They are kept by name, so a new revision, a removed definition that comes back and a restart change nothing about them. A job is paused by the definition that it was made with: a group by the `concurrency.group` of
-//! its own revision, as for permits. The queue keeps the lanes of paused definitions aside, so steps do not look at them.
+//! They are kept by name, so a new revision, a removed definition that comes back and a restart change nothing about them. A job is paused by
+//! the definition that it was made with: a group by the `concurrency.group` of its own revision, as for permits. The queue keeps the lanes of
+//! paused definitions aside, so steps do not look at them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -87,8 +88,7 @@ impl Pauses {
 
     /// The pause of a target after a further command to pause it, or nothing if that changes nothing. The new end replaces the former, also
     /// if there is none. A reason replaces the former. The beginning stays.
-    #[must_use]
-    pub fn renewed(&self, target: &PauseTarget, next: Intervention) -> Option<Intervention> {
+    pub(crate) fn renewed(&self, target: &PauseTarget, next: Intervention) -> Option<Intervention> {
         let Some(former) = self.in_force.get(target) else { return Some(next) };
         let next =
             Intervention { since: former.since, ..Intervention::followed_by(Some(former.clone()), next) };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail};
 use tokio::process::Command;
 
 /// Runs one step.
@@ -16,14 +16,7 @@ pub(crate) async fn run(name: &str, work: impl Future<Output = anyhow::Result<()
     println!("── {name}");
     let started = Instant::now();
     let outcome = work.await;
-    let time = seconds(started.elapsed());
-    match outcome {
-        Ok(()) => {
-            println!("── {name}: ok ({time})");
-            Ok(())
-        }
-        Err(error) => Err(error).with_context(|| format!("step `{name}` FAILED after {time}")),
-    }
+    report(name, started, outcome)
 }
 
 /// Runs a program as a step beside others. Its output is shown once it has ended.
@@ -36,13 +29,19 @@ pub(crate) async fn run_beside(name: &str, mut command: Command) -> anyhow::Resu
     let line = display(&command);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.with_context(|| format!("cannot run `{line}`"))?;
-    run(name, async {
-        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        println!("── {name} took {}", seconds(started.elapsed()));
-        ensure!(output.status.success(), "`{line}` ended with {}", output.status);
-        Ok(())
-    })
-    .await
+    print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let outcome = match output.status.success() {
+        true => Ok(()),
+        false => Err(anyhow!("`{line}` ended with {}", output.status)),
+    };
+    report(name, started, outcome)
+}
+
+fn report(name: &str, started: Instant, outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    let time = seconds(started.elapsed());
+    outcome.with_context(|| format!("step `{name}` FAILED after {time}"))?;
+    println!("── {name}: ok ({time})");
+    Ok(())
 }
 
 /// Runs a program in the workspace; its output is ours.

@@ -162,7 +162,7 @@ fn is_reserved(text: &str) -> bool {
 }
 
 const fn needs_escape(c: char) -> bool {
-    client::terminal::is_terminal_control(c) || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+    protocol::terminal::is_terminal_control(c) || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 fn escaped(c: char) -> String {

@@ -1,7 +1,7 @@
 //! The reason in the answer to a refused upgrade: the code of a problem document, or the sentence of a server that does not speak the
 //! protocol, such as `this port speaks TLS`.
 
-use crate::terminal::is_terminal_control;
+use protocol::terminal::is_terminal_control;
 
 /// Returns the text of a short plain-text body as one line without control characters. A longer body, or one of another type, has none.
 #[must_use]

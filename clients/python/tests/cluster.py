@@ -105,6 +105,12 @@ class Cluster:
     def client(self, **options: Any) -> longshore.Client:
         return longshore.Client(options.pop("server", self.address), **options)
 
+    def start(self) -> longshore.Client:
+        """Starts a server and a worker."""
+        self.start_server()
+        self.start_worker()
+        return self.client()
+
     def start_server(self, *more_flags: str) -> None:
         flags = ["--listen", f"127.0.0.1:{self.port.number}", "--base-path", BASE_PATH, "--data", str(self.path("data"))]
         self._start("server", ["server", *flags, "--jobs", str(self.path("jobs.yaml")), *more_flags])
@@ -178,24 +184,35 @@ class Cluster:
             return False
 
 
-class ClusterCase(unittest.TestCase):
-    """Tests that share a server and a worker."""
+class ClientCase(unittest.TestCase):
+    """Tests with a client of a server."""
 
     cluster: Cluster
     client: longshore.Client
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.cluster = Cluster()
-        cls.addClassCleanup(cls.cluster.close)
-        cls.cluster.start_server()
-        cls.cluster.start_worker()
-        cls.client = cls.cluster.client()
 
     def proxy(self) -> Proxy:
         proxy = Proxy(self.cluster.port.number)
         self.addCleanup(proxy.close)
         return proxy
+
+
+class ClusterCase(ClientCase):
+    """Tests that share a server and a worker."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.close)
+        cls.client = cls.cluster.start()
+
+
+class OwnClusterCase(ClientCase):
+    """Tests that each have a server and a worker of their own, for example to end them."""
+
+    def setUp(self) -> None:
+        self.cluster = Cluster()
+        self.addCleanup(self.cluster.close)
+        self.client = self.cluster.start()
 
 
 class Proxy:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import longshore
 from longshore import BatchTimeout, JobFailed, LongshoreError, NotFound
 
-from .cluster import Cluster, ClusterCase, until
+from .cluster import Cluster, ClusterCase, OwnClusterCase, until
 from .test_streams import OnRetry
 
 
@@ -114,14 +114,7 @@ class Map(ClusterCase):
         self.assertEqual(seen, [0, 1, 2, 3, 4, 5])
 
 
-class Restarts(unittest.TestCase):
-    def setUp(self) -> None:
-        self.cluster = Cluster()
-        self.addCleanup(self.cluster.close)
-        self.cluster.start_server()
-        self.cluster.start_worker()
-        self.client = self.cluster.client()
-
+class Restarts(OwnClusterCase):
     def test_results_survive_a_killed_server(self) -> None:
         files = gates(self.cluster, self, 5)
         for ordered in (True, False):

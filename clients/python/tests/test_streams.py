@@ -8,7 +8,7 @@ from typing import Callable, List
 
 from longshore import ApiError, EventsGone
 
-from .cluster import Cluster, Proxy
+from .cluster import OwnClusterCase
 
 
 class OnRetry(logging.Handler):
@@ -30,19 +30,7 @@ class OnRetry(logging.Handler):
         self._act(self.count)
 
 
-class Streams(unittest.TestCase):
-    def setUp(self) -> None:
-        self.cluster = Cluster()
-        self.addCleanup(self.cluster.close)
-        self.cluster.start_server()
-        self.cluster.start_worker()
-        self.client = self.cluster.client()
-
-    def proxy(self) -> Proxy:
-        proxy = Proxy(self.cluster.port.number)
-        self.addCleanup(proxy.close)
-        return proxy
-
+class Streams(OwnClusterCase):
     def check_count(self, output: bytes) -> None:
         """No line is missing, and none is there twice."""
         lines = output.decode().splitlines()

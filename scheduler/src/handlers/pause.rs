@@ -29,16 +29,17 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
     for number in &reached {
         fire::fire(scheduler, now, *number);
     }
-    if paused && is_known {
-        // Only the end and the origin are new: the same jobs and schedules are held back.
-        let renewed =
-            scheduler.pauses.renewed(&target, Intervention { until, ..Intervention::at(now, origin) });
-        if let Some(pause) = renewed {
-            put(scheduler, target, PauseChange::Set(pause));
+    let change = match paused {
+        true => {
+            let asked = Intervention { until, ..Intervention::at(now, origin) };
+            scheduler.pauses.renewed(&target, asked).map(PauseChange::Set)
         }
-    } else if paused != is_known {
-        let begun = paused.then(|| Intervention { until, ..Intervention::at(now, origin) });
-        put(scheduler, target, begun.map_or(PauseChange::Resumed, PauseChange::Set));
+        false => is_known.then_some(PauseChange::Resumed),
+    };
+    let Some(change) = change else { return scheduler.reply(ticket, Answer::Unchanged) };
+    put(scheduler, target, change);
+    // With a new end or origin alone, the same jobs and schedules are held back.
+    if paused != is_known {
         for number in reached {
             fire::arm(scheduler, number);
         }

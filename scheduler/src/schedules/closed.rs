@@ -1,11 +1,13 @@
 //! Schedules that do not fire: paused, or of a disabled definition.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::Timestamp;
 
 use crate::ids::ScheduleNo;
 use crate::pauses::{PauseTarget, Pauses};
+use crate::schedule::ScheduleId;
 use crate::schedule::catch_up::Closed;
 use crate::schedules::{ScheduleRow, Schedules};
 
@@ -28,17 +30,31 @@ impl Schedules {
         pauses.last_end(&row.definition, group, &row.schedule)
     }
 
-    /// The schedules that a pause reaches.
+    /// The schedules that a pause reaches. Looks at all of them only if it is not of one definition.
     pub(crate) fn reached_by(&self, target: &PauseTarget) -> Vec<ScheduleNo> {
-        let reaches = |row: &ScheduleRow| match target {
-            PauseTarget::Server | PauseTarget::Schedules => true,
+        let is_in =
+            |name: &Arc<str>, group| self.names.get(name).is_some_and(|it| it.group.as_ref() == Some(group));
+        let mut reached: Vec<ScheduleNo> = match target {
+            PauseTarget::Server | PauseTarget::Schedules => self.entries.keys().copied().collect(),
             PauseTarget::Group(group) => {
-                self.names.get(&row.definition).is_some_and(|state| state.group.as_ref() == Some(group))
+                let members = self.entries.iter().filter(|(_, entry)| is_in(&entry.row.definition, group));
+                members.map(|(number, _)| *number).collect()
             }
-            PauseTarget::Definition(name) => row.definition == *name,
-            PauseTarget::Schedule(name, id) => row.definition == *name && row.schedule == *id,
+            PauseTarget::Definition(name) => self.of_definition(name).collect(),
+            PauseTarget::Schedule(name, id) => {
+                self.numbers.get(&(name.clone(), id.clone())).copied().into_iter().collect()
+            }
         };
-        let present = self.entries.iter().filter(|(_, entry)| entry.schedule.is_some());
-        present.filter(|(_, entry)| reaches(&entry.row)).map(|(number, _)| *number).collect()
+        let is_present =
+            |number: &ScheduleNo| self.entries.get(number).is_some_and(|it| it.schedule.is_some());
+        reached.retain(is_present);
+        reached.sort_unstable();
+        reached
+    }
+
+    fn of_definition(&self, name: &Arc<str>) -> impl Iterator<Item = ScheduleNo> {
+        let from = (name.clone(), ScheduleId::named(""));
+        let all = self.numbers.range(from..).take_while(move |((of, _), _)| of == name);
+        all.map(|(_, number)| *number)
     }
 }

@@ -24,6 +24,8 @@ pub enum Answer {
     },
     /// The operator's command was carried out.
     Done,
+    /// The operator's command changes nothing: it is so already.
+    Unchanged,
     /// The request was rejected.
     Rejected(Rejection),
 }

@@ -15,8 +15,10 @@ impl Model {
     pub(super) fn pause(&mut self, request: PauseRequest) {
         let PauseRequest { ticket, target, paused, until, origin: _ } = request;
         let known = self.paused.iter_mut().find(|(it, _)| *it == target);
+        let mut is_changed = true;
         if let (true, Some((_, end))) = (paused, known) {
-            if std::mem::replace(end, until) != until {
+            is_changed = std::mem::replace(end, until) != until;
+            if is_changed {
                 self.say(format!("{target:?} paused until {until:?}"));
             }
         } else if self.paused.iter().any(|(it, _)| *it == target) != paused {
@@ -41,8 +43,10 @@ impl Model {
             {
                 self.ask_back(job);
             }
+        } else {
+            is_changed = false;
         }
-        self.say(format!("reply {}: Done", ticket.0));
+        self.say(format!("reply {}: {}", ticket.0, if is_changed { "Done" } else { "Unchanged" }));
     }
 
     /// Pauses whose end has come are over, the earliest first.

@@ -299,6 +299,7 @@ fn answer_words(answer: &Answer) -> String {
         Answer::Duplicate(job) => format!("duplicate of j{job}"),
         Answer::CancelRequested { state } => format!("cancelling {}", state.name()),
         Answer::Done => "done".into(),
+        Answer::Unchanged => "unchanged".into(),
         Answer::Rejected(rejection) => format!("rejected {rejection:?}"),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ impl SegmentPart {
         }
     }
 
-    pub(super) fn range(&self, range: std::ops::Range<usize>) -> io::Result<Vec<RecordPosition>> {
+    pub(super) fn range(&self, range: Range<usize>) -> io::Result<Vec<RecordPosition>> {
         match &self.positions {
             Records::Listed(positions) => {
                 Ok(positions[range.start.min(positions.len())..range.end.min(positions.len())].to_vec())
@@ -81,7 +82,10 @@ impl AttemptSegments {
             Some(active) if active.first.begins(streams) <= from => self.sealed.len(),
             _ => self.last_beginning_at(streams, from)?,
         };
-        Ok(self.parts_from(first))
+        let Self { directory, attempt, sealed, active } = self;
+        let sealed = sealed.into_iter().skip(first);
+        let sealed = sealed.filter_map(move |segment| open(&directory, &segment, attempt).transpose());
+        Ok(sealed.chain(active.map(|active| Ok(active.part))))
     }
 
     /// All parts, the newest first, each opened when it is asked for.
@@ -92,18 +96,6 @@ impl AttemptSegments {
             .rev()
             .filter_map(move |segment| open(&directory, &segment, attempt).transpose());
         active.map(|active| Ok(active.part)).into_iter().chain(sealed)
-    }
-
-    /// All parts, the oldest first, each opened when it is asked for.
-    pub(super) fn oldest_first(self) -> impl Iterator<Item = Result<SegmentPart, LogsError>> {
-        self.parts_from(0)
-    }
-
-    fn parts_from(self, first: usize) -> impl Iterator<Item = Result<SegmentPart, LogsError>> {
-        let Self { directory, attempt, sealed, active } = self;
-        let sealed = sealed.into_iter().skip(first);
-        let sealed = sealed.filter_map(move |segment| open(&directory, &segment, attempt).transpose());
-        sealed.chain(active.map(|active| Ok(active.part)))
     }
 
     /// All parts that can be read, the oldest first, also without a usable index. Output of the others counts as missing, but for errors that
@@ -210,7 +202,7 @@ fn scan(
 ) -> Result<Option<SegmentPart>, LogsError> {
     let path = || segment_path(directory, sealed.number);
     let contents = Scan::of(&segment).map_err(|error| failed("read", &path(), error))?.all();
-    if sealed.summary.is_of(&contents) {
+    if sealed.summary.has_size_of(&contents) {
         let index = index_path(directory, sealed.number);
         match contents.write(&index) {
             Ok(()) => {
@@ -234,7 +226,7 @@ fn scan(
 fn log_missing(error: &LogsError) {
     tracing::error!(
         error = error as &dyn std::error::Error,
-        "a segment cannot be read: its output is missing, and what comes now is stored behind it"
+        "a segment cannot be read: its output is missing until it can, and new output follows behind it"
     );
 }
 

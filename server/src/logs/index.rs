@@ -143,7 +143,7 @@ impl IndexSummary {
     }
 
     /// True if the index of these records is as large as this one.
-    pub(super) fn is_of(&self, contents: &SegmentIndex) -> bool {
+    pub(super) fn has_size_of(&self, contents: &SegmentIndex) -> bool {
         (self.attempts as usize, self.records as usize) == (contents.by_attempt.len(), contents.records)
     }
 

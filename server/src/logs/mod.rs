@@ -40,7 +40,7 @@ pub use error::LogsError;
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
 use limits::SEGMENT_BYTES_MAX;
 pub use limits::{BYTES_MAX, BYTES_MAX_TO, Limits};
-pub use output::{AttemptKey, Page, Piece, PieceData, Streams};
+pub use output::{AttemptKey, OutputEnd, Page, Piece, PieceData, Streams};
 use record::{Kind, RecordPosition};
 use segments::SegmentSet;
 use shared::Shared;
@@ -176,21 +176,18 @@ impl Logs {
     /// # Errors
     /// The disk cannot be read.
     pub fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
-        let last = self.last_record(attempt)?;
-        Ok(last.map(|last| last.after()).unwrap_or_default())
+        self.end(attempt).map(|end| end.lengths)
     }
 
-    /// True if nothing more of an attempt's output is stored, because it has reached its limit. Blocks on the disk.
+    /// The end of what is stored of an attempt's output. Blocks on the disk.
     ///
     /// # Errors
     /// The disk cannot be read.
-    pub fn is_cut(&self, attempt: AttemptKey) -> Result<bool, LogsError> {
-        Ok(self.last_record(attempt)?.is_some_and(|last| last.code.kind == Kind::Cut))
-    }
-
-    fn last_record(&self, attempt: AttemptKey) -> Result<Option<RecordPosition>, LogsError> {
+    pub fn end(&self, attempt: AttemptKey) -> Result<OutputEnd, LogsError> {
         let segments = self.shared.segments().last(attempt);
-        segments.last()
+        let end =
+            |last: RecordPosition| OutputEnd { lengths: last.after(), is_cut: last.code.kind == Kind::Cut };
+        Ok(segments.last()?.map(end).unwrap_or_default())
     }
 
     /// Watches an attempt's output grow. Begin to follow before reading, so that nothing is missed between the two.

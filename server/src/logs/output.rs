@@ -1,8 +1,17 @@
 //! Output as readers see it: whose it is, which streams, and the pieces of a page.
 
 use bytes::Bytes;
-use protocol::report::Stream;
+use protocol::report::{OutputLengths, Stream};
 use protocol::{Fence, JobId, Timestamp, Token};
+
+/// The end of what is stored of an attempt's output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputEnd {
+    /// The lengths of both streams, gaps included.
+    pub lengths: OutputLengths,
+    /// Nothing more is stored: the attempt has reached its limit.
+    pub is_cut: bool,
+}
 
 /// The attempt that wrote some output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,8 +82,8 @@ pub enum PieceData {
     Replayed(Bytes),
     /// This many bytes are missing.
     Gap(u64),
-    /// The server stored nothing of the attempt from here on, because the worker had sent as much as `log.max_bytes` allows.
-    /// The bytes that the worker sent at once are counted, later ones are not.
+    /// The server stored nothing of the attempt from here on, because it had as much as it takes of one. This many bytes came in the same
+    /// chunk; later ones are not counted.
     Cut(u64),
 }
 

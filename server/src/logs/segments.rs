@@ -13,7 +13,7 @@ use super::error::{LogsError, failed};
 use super::index::{IndexSummary, SegmentIndex};
 use super::limits::{Limits, Unsynced};
 use super::output::{AttemptKey, Streams};
-use super::paths::{index_path, numbers, segment_path};
+use super::paths::{index_path, indexed, numbers, segment_path};
 use super::record::RecordPosition;
 use super::scan::Scan;
 use super::segment_writer::SegmentWriter;
@@ -350,15 +350,10 @@ fn seal(directory: &Path, number: u64, bytes: u64, contents: &SegmentIndex) -> R
     Ok(Sealed { number, bytes, summary: IndexSummary::read(&path, bytes).ok_or_else(unreadable)? })
 }
 
-/// Deletes indexes whose segments have gone.
+/// Deletes indexes whose segments have gone. `numbers` are those of the segments, in order.
 fn delete_lone_indexes(directory: &Path, numbers: &[u64]) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_index = path.extension().is_some_and(|extension| extension == "idx");
-        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok());
-        if is_index && number.is_some_and(|number| numbers.binary_search(&number).is_err()) {
-            found(fs::remove_file(&path))?;
-        }
+    for number in indexed(directory)?.into_iter().filter(|number| numbers.binary_search(number).is_err()) {
+        found(fs::remove_file(index_path(directory, number)))?;
     }
     Ok(())
 }

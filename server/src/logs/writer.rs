@@ -26,7 +26,7 @@ use super::shared::Shared;
 pub struct BoundedChunk {
     /// The output.
     pub chunk: Chunk,
-    /// The limit for all output of the attempt, `log.max_bytes` of its definition.
+    /// Bytes that may be stored of all output of its attempt. Beyond them it is cut.
     pub bytes_max: u64,
 }
 
@@ -229,12 +229,8 @@ impl Writer<'_> {
 fn look_up(shared: &Shared, attempt: AttemptKey) -> Progress {
     let mut pause = RETRY_FIRST;
     loop {
-        let segments = || shared.segments().all(attempt);
-        let progress = Progress::read(segments().oldest_first()).or_else(|error| match error.may_pass() {
-            true => Err(error),
-            false => Progress::read(segments().readable()),
-        });
-        match progress {
+        let segments = shared.segments().all(attempt);
+        match Progress::read(segments.readable()) {
             Ok(progress) => return progress,
             Err(error) if error.may_pass() => {
                 tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");

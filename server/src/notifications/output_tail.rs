@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::report::Stream;
+use protocol::terminal::changes_direction;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
@@ -48,12 +49,9 @@ async fn wait_for_arrival(logs: &Arc<Logs>, key: AttemptKey, attempt: &AttemptRo
     let mut growth = logs.follow(key);
     loop {
         let stored = Arc::clone(logs);
-        let look = move || Ok::<_, LogsError>((stored.lengths(key)?, stored.is_cut(key)?));
-        let Ok(Ok((stored, is_cut))) = spawn_blocking(look).await else { return };
-        if is_cut {
-            return;
-        }
-        if stored.stdout >= attempt.output.stdout && stored.stderr >= attempt.output.stderr {
+        let Ok(Ok(end)) = spawn_blocking(move || stored.end(key)).await else { return };
+        let (stored, written) = (end.lengths, attempt.output);
+        if end.is_cut || (stored.stdout >= written.stdout && stored.stderr >= written.stderr) {
             return;
         }
         if timeout_at(until, growth.grown()).await.is_err() {
@@ -152,11 +150,6 @@ fn skip_sequence(chars: &mut std::str::Chars<'_>) {
         }
         _ => {}
     }
-}
-
-/// Characters that change the writing direction of what follows.
-const fn changes_direction(char: char) -> bool {
-    matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Bytes of the text: services cut or refuse longer messages.

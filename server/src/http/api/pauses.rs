@@ -7,8 +7,6 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use protocol::Timestamp;
-use scheduler::origin::Intervention;
 use scheduler::pauses::{PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
 use scheduler::snapshot::Snapshot;
@@ -128,16 +126,8 @@ async fn perform(
     if !was_paused {
         check_known(state, &snapshot, &target)?;
     }
-    // As the scheduler decides, unless it has decided about another request meanwhile.
-    let is_changed = match paused {
-        true => {
-            let pause = Intervention { since: Timestamp(0), until, origin: origin.clone() };
-            snapshot.pauses.renewed(&target, pause).is_some()
-        }
-        false => was_paused,
-    };
     match state.services.engine.pause(target.clone(), paused, until, origin).await? {
-        Answer::Done if !is_changed => Ok(UNCHANGED.into_response()),
+        Answer::Unchanged => Ok(UNCHANGED.into_response()),
         Answer::Done => Ok(StatusCode::NO_CONTENT.into_response()),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
         Answer::Rejected(rejection) => Err(rejection.into()),

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::HeaderMap;
+use protocol::terminal::is_terminal_control;
 use scheduler::origin::Origin;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -76,11 +77,9 @@ fn check(reason: &str) -> Result<(), Problem> {
     Err(problem.field("reason"))
 }
 
-/// True for a character that a terminal or a page would obey instead of showing it: controls, line and paragraph separators, and the marks,
-/// embeddings, overrides and isolates of bidirectional text, by which a reason could look like another one.
-fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// True for a character that a terminal or a page would obey instead of showing it, by which a reason could look like another one.
+const fn is_hidden(letter: char) -> bool {
+    is_terminal_control(letter) || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
 /// Characters of a reason, as the forms of the dashboard have it. The snapshot and each event of the worker have a copy of it.

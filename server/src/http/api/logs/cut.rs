@@ -3,11 +3,8 @@
 use protocol::report::OutputLengths;
 
 use super::reader::length;
-use crate::config::jobs_file;
-use crate::http::middleware::problem::Problem;
-use crate::http::state::AppState;
 use crate::logs::{Piece, PieceData, Streams};
-use crate::store::{AttemptRow, JobRow};
+use crate::store::AttemptRow;
 
 /// The facts that tell a cut of the output of an attempt from a loss.
 #[derive(Clone, Copy, Debug)]
@@ -19,22 +16,10 @@ pub(super) struct CutRule {
 }
 
 impl CutRule {
-    /// The rule for an attempt of this job; without the attempt, for one that has not ended.
-    pub(super) async fn read(
-        state: &AppState,
-        job: &JobRow,
-        attempt: Option<&AttemptRow>,
-    ) -> Result<Self, Problem> {
-        let revision = job.revision;
-        let stored = state.read(move |archive| archive.definition(revision)).await?;
-        let bytes_max = jobs_file::log_bytes_max(stored.as_ref());
+    /// The rule for an attempt with this limit; without its row, for one that has not ended.
+    pub(super) fn new(bytes_max: u64, attempt: Option<&AttemptRow>) -> Self {
         let written = attempt.filter(|row| row.ended_at.is_some()).map(|row| row.output);
-        Ok(Self { bytes_max, written })
-    }
-
-    /// The limit, in bytes.
-    pub(super) const fn bytes_max(&self) -> u64 {
-        self.bytes_max
+        Self { bytes_max, written }
     }
 
     /// True if the final report may still show that this gap is a cut: a worker sends the gap of an output above its limit after the end of

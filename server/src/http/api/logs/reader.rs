@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::cut::CutRule;
 use crate::clock;
+use crate::config::jobs_file;
 use crate::engine::JobWatch;
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
@@ -74,6 +75,8 @@ pub(super) struct Reader {
     changes: JobWatch,
     /// True if the job's attempts may have changed since the archive was read.
     may_have_changed: bool,
+    /// `log.max_bytes` of the job, once it was needed.
+    bytes_max: Option<u64>,
     done: bool,
 }
 
@@ -119,6 +122,7 @@ impl Reader {
             has_ended: !start.follow,
             changes,
             may_have_changed: true,
+            bytes_max: None,
             done: false,
         }
     }
@@ -200,17 +204,19 @@ impl Reader {
 
     /// Reads one page; returns true if there was something to read.
     async fn read_page(&mut self) -> Result<bool, Problem> {
-        let Some(current) = &mut self.current else { return Ok(false) };
+        let Some(current) = &self.current else { return Ok(false) };
         let logs = Arc::clone(&self.state.services.logs);
         let (attempt, which, position) = (current.attempt, self.start.which, current.position);
         let page = self.state.block(move || Ok(logs.read(attempt, which, position, PAGE_BYTES)?)).await?;
+        let number = current.number;
+        // The position moves once nothing is waited for any more, so that no page is lost if this is dropped.
+        let rule = self.cut_rule(number, &page).await?;
+        let Some(current) = &mut self.current else { return Ok(false) };
         current.position = page.next;
         if !page.pieces.is_empty() {
             (current.deadline, current.late_reported) = (None, false);
         }
         current.cut_reported |= page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Cut(_)));
-        let number = current.number;
-        let rule = self.cut_rule(number, &page).await?;
         self.ready.extend(page.pieces.into_iter().map(|piece| {
             let cut_at = rule.and_then(|rule| rule.cut_at(&piece));
             Item::Piece { attempt: number, piece, cut_at }
@@ -227,8 +233,9 @@ impl Reader {
         let until = Instant::now() + REPORT_TIMEOUT;
         loop {
             let record = find(&self.state, self.job).await?;
+            let bytes_max = self.bytes_max(&record.row).await?;
             let row = attempts(&record).find(|attempt| attempt.number == number);
-            let rule = CutRule::read(&self.state, &record.row, row).await?;
+            let rule = CutRule::new(bytes_max, row);
             let is_undecided = self.start.follow && page.pieces.iter().any(|piece| rule.is_undecided(piece));
             if !is_undecided || Instant::now() >= until {
                 return Ok(Some(rule));
@@ -242,11 +249,21 @@ impl Reader {
         }
     }
 
+    /// `log.max_bytes` of the job, in bytes.
+    async fn bytes_max(&mut self, job: &JobRow) -> Result<u64, Problem> {
+        if let Some(known) = self.bytes_max {
+            return Ok(known);
+        }
+        let revision = job.revision;
+        let stored = self.state.read(move |archive| archive.definition(revision)).await?;
+        Ok(*self.bytes_max.insert(jobs_file::log_bytes_max(stored.as_ref())))
+    }
+
     /// True if the server stores nothing more of the current attempt, because it has reached `log.max_bytes`.
     async fn is_cut(&mut self) -> Result<bool, Problem> {
         let Some(current) = &self.current else { return Ok(false) };
         let (logs, attempt) = (Arc::clone(&self.state.services.logs), current.attempt);
-        self.state.block(move || Ok(logs.is_cut(attempt)?)).await
+        self.state.block(move || Ok(logs.end(attempt)?.is_cut)).await
     }
 
     fn turn_to(&mut self, row: &AttemptRow) {

@@ -97,17 +97,17 @@ fn newest_seen(
     statement.query_row((kind, which, highest), |row| row.get(0)).optional()
 }
 
-/// Likewise, with a job that ended at this time or later.
+const SEEN_WITH_END: &str = "SELECT seen.block FROM seen CROSS JOIN blocks ON blocks.block = seen.block
+    WHERE kind = ?1 AND which = ?2 AND seen.block <= ?3 AND newest_end >= ?4 ORDER BY seen.block DESC LIMIT 1";
+
+/// The newest block up to this one with this entry in `seen` and with a job that ended at this time or later.
 fn newest_seen_with_end(
     connection: &Connection,
     (kind, which): (i64, i64),
     highest: i64,
     since: i64,
 ) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT seen.block FROM seen CROSS JOIN blocks ON blocks.block = seen.block
-               WHERE kind = ?1 AND which = ?2 AND seen.block <= ?3 AND newest_end >= ?4
-               ORDER BY seen.block DESC LIMIT 1";
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(SEEN_WITH_END)?;
     statement.query_row((kind, which, highest, since), |row| row.get(0)).optional()
 }
 
@@ -147,5 +147,24 @@ impl Blocks<'_> {
                 statement.query_row((highest, since, until), |row| row.get(0)).optional()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SEEN_WITH_END;
+    use crate::store::directory::DataDirectory;
+    use crate::store::sqlite::connections::open_reader;
+    use crate::store::sqlite::open;
+
+    #[test]
+    fn blocks_of_a_definition_with_late_ends_are_found_by_index() {
+        let directory = DataDirectory::temporary();
+        let _store = open(&directory).unwrap();
+        let reader = open_reader(&directory.database()).unwrap();
+        let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {SEEN_WITH_END}")).unwrap();
+        let steps = statement.query_map((1, 1, 1, 1), |row| row.get::<_, String>(3)).unwrap();
+        let plan = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
+        assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
     }
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use protocol::report::Stream;
 
-use super::{Item, Reader, is_long_over, length};
-use crate::http::api::logs::cut::CutRule;
+use super::{Current, Item, Reader, is_long_over, length};
 use crate::http::middleware::problem::Problem;
 use crate::logs::{Piece, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord};
@@ -17,20 +16,16 @@ impl Reader {
         record: &JobRecord,
         row: Option<&AttemptRow>,
     ) -> Result<bool, Problem> {
-        let (Some(current), Some(row), Streams::Only(stream)) = (&mut self.current, row, self.start.which)
-        else {
-            return Ok(false);
-        };
+        let (Some(row), Streams::Only(stream)) = (row, self.start.which) else { return Ok(false) };
+        let bytes_max = self.bytes_max(&record.row).await?;
         let written = length(&row.output, self.start.which);
-        if current.cut_reported || current.position >= written {
-            return Ok(false);
-        }
-        let (at, number) = (current.position, current.number);
-        (current.position, current.cut_reported) = (written, true);
+        let behind = |current: &&mut Current| !current.cut_reported && current.position < written;
+        let Some(current) = self.current.as_mut().filter(behind) else { return Ok(false) };
+        let at = std::mem::replace(&mut current.position, written);
+        current.cut_reported = true;
         let data = PieceData::Cut(written - at);
         let piece = Piece { stream, at, stream_end: written, received_at: None, data };
-        let rule = CutRule::read(&self.state, &record.row, Some(row)).await?;
-        self.ready.push_back(Item::Piece { attempt: number, piece, cut_at: Some(rule.bytes_max()) });
+        self.ready.push_back(Item::Piece { attempt: current.number, piece, cut_at: Some(bytes_max) });
         Ok(true)
     }
 
