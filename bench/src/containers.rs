@@ -158,7 +158,7 @@ fn line(n: u64, image: &str) -> anyhow::Result<(String, CommandLine)> {
         revision: Revision::default(),
         name: "true".into(),
         spec: Arc::new(spec),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     };

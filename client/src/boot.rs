@@ -30,7 +30,7 @@ impl BootId {
     }
 }
 
-/// Written as text: JSON numbers are shorter.
+/// Written as hexadecimal text, because JSON numbers cannot hold 128 bits.
 impl Serialize for BootId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{:032x}", self.0))
@@ -88,15 +88,15 @@ impl RecordedInstant {
         }
     }
 
-    /// An instant that certainly came before.
+    /// This instant, earlier by the error of a conversion, so that it sorts before each conversion of the same instant.
     #[must_use]
-    pub fn before(self, now: Now) -> Uptime {
-        self.by_uptime(now) - BEFORE
+    pub fn just_before(self, now: Now) -> Uptime {
+        self.by_uptime(now) - CONVERSION_ERROR_MAX
     }
 }
 
 /// Two conversions of one instant differ by less than this.
-const BEFORE: Duration = Duration::from_millis(5);
+const CONVERSION_ERROR_MAX: Duration = Duration::from_millis(5);
 /// Leaves time for instants before it.
 const EARLIEST: Uptime = Uptime(10_000_000);
 
@@ -115,7 +115,7 @@ mod tests {
         for boot in [BootId::current(), BootId(7)] {
             let at = RecordedInstant { utc: Timestamp(1_700_000_000_000), up: Uptime(59_000_000_000), boot };
             for now in [now(1_700_000_001_000, 60), now(1_700_099_999_000, 60), now(1_600_000_000_000, 60)] {
-                assert!(at.before(now) < at.by_uptime(now) && at.by_uptime(now) <= now.up, "{now:?}");
+                assert!(at.just_before(now) < at.by_uptime(now) && at.by_uptime(now) <= now.up, "{now:?}");
             }
         }
     }

@@ -136,7 +136,7 @@ pub struct Assignment {
     /// The revision to run.
     pub revision: Revision,
     /// Overrides of the job.
-    pub body: Option<Overrides>,
+    pub overrides: Option<Overrides>,
     /// Remaining run time from the start of the container; unlimited if absent.
     pub time_left: Option<Duration>,
     /// Memory limit in bytes instead of the definition's: higher after the job was killed for memory.
@@ -163,7 +163,7 @@ pub enum ReconcileVerdict {
     Keep,
     /// It is not current: stop it, then remove it.
     Stop,
-    /// It has ended and the server has its report: remove it.
+    /// It has ended and the server has its report: remove it. Servers of this version never send it; workers accept it.
     Forget,
 }
 

@@ -19,7 +19,7 @@ use crate::job::{Attempt, Job, LiveState};
 use crate::limits;
 use crate::queue::LaneKey;
 use crate::run_on;
-use crate::timers::{Alarm, Date};
+use crate::timers::{UptimeTimer, WallTimer};
 use unfinished_batch::{hidden_fault, members_fault};
 
 /// Returns a sentence for each violated invariant; empty if all hold. Walks over every job, so it is for
@@ -126,12 +126,13 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
         faults.push("the published definitions differ from the table".into());
     }
     for (number, at) in scheduler.schedules.timers() {
-        if !scheduler.timers.has_date(at, Date::Fire(number)) {
+        if !scheduler.timers.has_wall(at, WallTimer::Fire(number)) {
             faults.push(format!("schedule {number:?} seems to have a timer, and has none"));
         }
     }
     for (number, entry) in &scheduler.expectations.entries {
-        let is_watched = entry.stale_at.is_none_or(|at| scheduler.timers.has_date(at, Date::Stale(*number)));
+        let is_watched =
+            entry.stale_at.is_none_or(|at| scheduler.timers.has_wall(at, WallTimer::Stale(*number)));
         let is_awaited = entry.expect.success_within.is_some() && entry.row.stale_since.is_none();
         if !is_watched || entry.stale_at.is_some() != is_awaited {
             faults.push(format!("the expectation of {} is not watched", entry.row.definition));
@@ -162,14 +163,14 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
 
 /// An event that must happen to this worker and has no timer.
 fn unwatched(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'static str> {
-    let watched = |at, alarm| scheduler.timers.has_alarm(at, alarm);
-    if worker.claims.until.is_some_and(|at| !watched(at, Alarm::ClonesGone(id))) {
+    let watched = |at, alarm| scheduler.timers.has_uptime(at, alarm);
+    if worker.claims.clones_until.is_some_and(|at| !watched(at, UptimeTimer::ClonesGone(id))) {
         Some("the end of its cloned state has no timer")
-    } else if worker.lease.alarm.is_some_and(|at| !watched(at, Alarm::LeaseEnd(id))) {
+    } else if worker.lease.alarm.is_some_and(|at| !watched(at, UptimeTimer::LeaseEnd(id))) {
         Some("its lease has no timer")
     } else if worker.lease.alarm.is_none() && !worker.lease.is_expired {
         Some("it is reachable and its lease has no end")
-    } else if worker.health.exclusions.ends().any(|at| !watched(at, Alarm::ExclusionEnd(id))) {
+    } else if worker.health.exclusions.ends().any(|at| !watched(at, UptimeTimer::ExclusionEnd(id))) {
         Some("the end of its exclusion has no timer")
     } else if !drain_ends(scheduler, id, worker) {
         Some("the end of its drain has no timer")
@@ -183,7 +184,7 @@ fn drain_ends(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> bool {
     let attempt = |job| scheduler.jobs.get(job).and_then(Job::attempt);
     let deadline = worker.row.drain.and_then(|drain| drain.deadline);
     deadline.is_none_or(|at| {
-        scheduler.timers.has_date(at, Date::DrainEnd(id))
+        scheduler.timers.has_wall(at, WallTimer::DrainEnd(id))
             || worker
                 .holdings
                 .jobs
@@ -205,14 +206,14 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
         return hidden_fault(scheduler, batch, id, job);
     }
     if let Some(at) = job.expires_at()
-        && !scheduler.timers.has_date(at, Date::Expiry(id))
+        && !scheduler.timers.has_wall(at, WallTimer::Expiry(id))
         && job.attempt().is_none()
     {
         return Some("it waits for a limited time and has no timer");
     }
     match &job.live_state {
         LiveState::Scheduled
-            if !scheduler.timers.has_date(job.due_at, Date::Due(id))
+            if !scheduler.timers.has_wall(job.due_at, WallTimer::Due(id))
                 && !handlers::attempt_end::waits_for_another(scheduler, id) =>
         {
             Some("scheduled without a timer")
@@ -229,20 +230,25 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
 
 /// Its worker lists it, and each of its alarms is set.
 fn attempt_fault(scheduler: &Scheduler, id: JobId, attempt: &Attempt) -> Option<&'static str> {
-    let is_unset = |at, alarm| !scheduler.timers.has_alarm(at, alarm);
+    let is_unset = |at, alarm| !scheduler.timers.has_uptime(at, alarm);
     let (run, fence) = (attempt.run(), attempt.fence);
     let holder = scheduler.fleet.worker(attempt.worker);
     if holder.is_none_or(|worker| !worker.holdings.jobs.contains(&id)) {
         Some("its worker does not list it")
     } else if fence > scheduler.counters.fence {
         Some("its fence was never assigned")
-    } else if run.and_then(|run| run.overrun_at).is_some_and(|at| is_unset(at, Alarm::Overrun(id, fence))) {
+    } else if run
+        .and_then(|run| run.overrun_at)
+        .is_some_and(|at| is_unset(at, UptimeTimer::Overrun(id, fence)))
+    {
         Some("its timeout has no timer")
-    } else if run.and_then(|run| run.slow_at).is_some_and(|at| is_unset(at, Alarm::Slow(id, fence))) {
+    } else if run.and_then(|run| run.slow_at).is_some_and(|at| is_unset(at, UptimeTimer::Slow(id, fence))) {
         Some("its expected duration has no timer")
-    } else if attempt.loss_at.is_some_and(|at| is_unset(at, Alarm::Loss(id, fence))) {
+    } else if attempt.loss_at.is_some_and(|at| is_unset(at, UptimeTimer::Loss(id, fence))) {
         Some("its loss has no timer")
-    } else if attempt.awaited_report().is_some_and(|it| is_unset(it.due_at, Alarm::AwaitedReport(id, fence)))
+    } else if attempt
+        .awaited_report()
+        .is_some_and(|it| is_unset(it.due_at, UptimeTimer::AwaitedReport(id, fence)))
     {
         Some("the wait for its first report has no timer")
     } else {
@@ -323,7 +329,7 @@ mod tests {
     fn inconsistent_jobs_are_reported() {
         assert_reported(&after(|it| it.counters.job = JobId(1)), "job 2: its number was never assigned");
         assert_reported(
-            &after(|it| it.timers.clear_date(Timestamp(1_000), Date::Due(JobId(2)))),
+            &after(|it| it.timers.clear_wall(Timestamp(1_000), WallTimer::Due(JobId(2)))),
             "job 2: scheduled without a timer",
         );
         let unplaced = after(|it| {

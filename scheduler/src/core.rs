@@ -39,7 +39,7 @@ use crate::run_on::Parents;
 use crate::schedules::Schedules;
 use crate::step::{Accepted, Grant, Step};
 use crate::table::{Seed, Table};
-use crate::timers::{Alarm, Timers, WakeAt};
+use crate::timers::{Timers, UptimeTimer, WakeAt};
 use crate::unique::UniqueKeys;
 
 /// All jobs that have not ended, all workers, and the queues, timers and counters between them.
@@ -175,23 +175,23 @@ impl Scheduler {
     #[must_use]
     pub fn sessions_to_check(&self, now: Now) -> Vec<SessionId> {
         let mut sessions = Vec::new();
-        for alarm in self.timers.due_alarms(now) {
+        for alarm in self.timers.due_uptime(now) {
             let worker = match alarm {
-                Alarm::LeaseEnd(worker) => Some(worker),
-                Alarm::Loss(job, _) => self.jobs.get(&job).and_then(Job::attempt).map(|it| it.worker),
-                Alarm::ClonesGone(_) => {
+                UptimeTimer::LeaseEnd(worker) => Some(worker),
+                UptimeTimer::Loss(job, _) => self.jobs.get(&job).and_then(Job::attempt).map(|it| it.worker),
+                UptimeTimer::ClonesGone(_) => {
                     // Refused clones whose sessions are not closed yet. They are few, and they are heard of once a lease.
                     sessions.extend(self.evicted_sessions.keys());
                     None
                 }
-                Alarm::Overrun(..)
-                | Alarm::Slow(..)
-                | Alarm::AwaitedReport(..)
-                | Alarm::ExclusionEnd(_)
-                | Alarm::WorkerExpiry(_)
-                | Alarm::Recall
-                | Alarm::SetAside
-                | Alarm::MembersDue => None,
+                UptimeTimer::Overrun(..)
+                | UptimeTimer::Slow(..)
+                | UptimeTimer::AwaitedReport(..)
+                | UptimeTimer::ExclusionEnd(_)
+                | UptimeTimer::WorkerExpiry(_)
+                | UptimeTimer::Recall
+                | UptimeTimer::SetAside
+                | UptimeTimer::MembersDue => None,
             };
             sessions.extend(worker.and_then(|id| self.fleet.worker(id)?.link.session()));
         }
@@ -208,7 +208,7 @@ impl Scheduler {
             wake.up = Some(wake.up.map_or(at, |up| up.min(at)));
         }
         if let Some(overdue) = self.overdue {
-            wake.utc = self.timers.first_date_after(overdue.until);
+            wake.utc = self.timers.first_wall_after(overdue.until);
             wake.up = Some(wake.up.map_or(overdue.next, |at| at.min(overdue.next)));
         }
         if let Some((at, _)) = self.pauses.first_end().filter(|_| self.schedules.are_read) {
@@ -258,7 +258,7 @@ impl Scheduler {
 
     /// Adds a definition if it is not known.
     pub(crate) fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
-        let number = self.definitions.learn(definition);
+        let number = self.definitions.add(definition);
         if let Some(need) = self.definitions.need(number) {
             self.fleet.add_needs(core::iter::once((number, need)));
         }
@@ -283,7 +283,7 @@ impl Scheduler {
     /// Gives numbers to the jobs of these definitions that ask for these workers.
     pub(crate) fn narrow_all(&mut self, asked: impl Iterator<Item = (DefinitionNo, Arc<Narrowing>)>) {
         let numbers: Vec<DefinitionNo> =
-            asked.filter_map(|(base, narrowing)| self.definitions.narrow(base, narrowing)).collect();
+            asked.filter_map(|(base, narrowing)| self.definitions.add_narrowed(base, narrowing)).collect();
         let definitions = &self.definitions;
         self.fleet.add_needs(numbers.iter().filter_map(|number| Some((*number, definitions.need(*number)?))));
         numbers.into_iter().for_each(|number| self.pause_learned(number));

@@ -19,7 +19,7 @@ use crate::table::{Seed, Table};
 /// The table of definitions.
 #[derive(Debug)]
 pub struct Definitions {
-    known: Vec<Option<DefinitionEntry>>,
+    entries: Vec<Option<DefinitionEntry>>,
     /// Indices without a definition.
     free: BTreeSet<u32>,
     /// Rules of the current definitions by name that hold for older revisions, too.
@@ -37,7 +37,8 @@ pub struct Definitions {
 #[derive(Debug)]
 struct DefinitionEntry {
     definition: Arc<Definition>,
-    jobs: u64,
+    /// Number of jobs, and of large batches in progress, that refer to it.
+    references: u64,
     /// Number of loads of jobs.yaml since it was last in the file.
     age: u32,
     /// Rules that jobs.yaml has under this name, or had last.
@@ -74,7 +75,7 @@ impl Definitions {
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         Self {
-            known: Vec::new(),
+            entries: Vec::new(),
             free: BTreeSet::new(),
             current: BTreeMap::new(),
             by_revision: Table::with_hasher(seed),
@@ -87,24 +88,26 @@ impl Definitions {
     /// Replaces the current definitions. Removes those that are neither in the file, nor in the version
     /// before it, nor in use.
     pub fn replace(&mut self, current: Vec<Arc<Definition>>) {
-        for known in self.known.iter_mut().flatten() {
-            known.age = known.age.saturating_add(1);
+        for entry in self.entries.iter_mut().flatten() {
+            entry.age = entry.age.saturating_add(1);
         }
         for definition in current {
-            let number = self.learn(definition);
-            if let Some(known) = self.slot_mut(number) {
-                known.age = 0;
+            let number = self.add(definition);
+            if let Some(entry) = self.entry_mut(number) {
+                entry.age = 0;
             }
         }
         self.drop_unused_narrowed();
-        for (number, slot) in (0..).zip(&mut self.known) {
-            if slot.as_ref().is_some_and(|known| known.age > 1 && known.jobs == 0 && known.narrowings == 0)
-                && let Some(known) = slot.take()
+        for (number, slot) in (0..).zip(&mut self.entries) {
+            if slot
+                .as_ref()
+                .is_some_and(|entry| entry.age > 1 && entry.references == 0 && entry.narrowings == 0)
+                && let Some(entry) = slot.take()
             {
                 self.free.insert(number);
-                self.by_revision.remove(&known.definition.revision);
-                self.by_name.remove(&(known.definition.name.as_str().into(), DefinitionNo(number)));
-                Arc::make_mut(&mut self.published).remove(&known.definition.revision);
+                self.by_revision.remove(&entry.definition.revision);
+                self.by_name.remove(&(entry.definition.name.as_str().into(), DefinitionNo(number)));
+                Arc::make_mut(&mut self.published).remove(&entry.definition.revision);
             }
         }
         self.renew_rules();
@@ -116,21 +119,23 @@ impl Definitions {
             .current()
             .map(|definition| (definition.name.clone(), CurrentRules::of(definition)))
             .collect();
-        for known in self.known.iter_mut().flatten() {
-            let current = self.current.get(&known.definition.name).cloned();
-            known.rules = current.unwrap_or_else(|| CurrentRules::of(&known.definition));
+        for entry in self.entries.iter_mut().flatten() {
+            let current = self.current.get(&entry.definition.name).cloned();
+            entry.rules = current.unwrap_or_else(|| CurrentRules::of(&entry.definition));
         }
     }
 
     /// Removes definitions with a narrowing that no job refers to.
     pub fn drop_unused_narrowed(&mut self) {
-        let Self { known, free, by_name, narrowed, .. } = self;
+        let Self { entries, free, by_name, narrowed, .. } = self;
         narrowed.retain(|(base, _), number| {
-            let slot = known.get_mut(number.0 as usize);
-            let Some(unused) = slot.and_then(|slot| slot.take_if(|it| it.jobs == 0)) else { return true };
+            let slot = entries.get_mut(number.0 as usize);
+            let Some(unused) = slot.and_then(|slot| slot.take_if(|it| it.references == 0)) else {
+                return true;
+            };
             free.insert(number.0);
             by_name.remove(&(unused.definition.name.as_str().into(), *number));
-            if let Some(Some(base)) = known.get_mut(base.0 as usize) {
+            if let Some(Some(base)) = entries.get_mut(base.0 as usize) {
                 base.narrowings -= 1;
             }
             false
@@ -144,15 +149,15 @@ impl Definitions {
     }
 
     /// Gives the jobs of a definition that have this narrowing a number of their own.
-    pub fn narrow(&mut self, base: DefinitionNo, narrowing: Arc<Narrowing>) -> Option<DefinitionNo> {
-        if let Some(known) = self.find_narrowed(base, &narrowing) {
-            return Some(known);
+    pub fn add_narrowed(&mut self, base: DefinitionNo, narrowing: Arc<Narrowing>) -> Option<DefinitionNo> {
+        if let Some(number) = self.find_narrowed(base, &narrowing) {
+            return Some(number);
         }
-        let entry = self.slot_mut(base)?;
+        let entry = self.entry_mut(base)?;
         entry.narrowings += 1;
         let narrowed = DefinitionEntry {
             definition: entry.definition.clone(),
-            jobs: 0,
+            references: 0,
             // Never the current definition of its name.
             age: 1,
             rules: entry.rules.clone(),
@@ -167,7 +172,7 @@ impl Definitions {
     /// The narrowing of the jobs with this number.
     #[must_use]
     pub fn narrowing(&self, number: DefinitionNo) -> Option<&Arc<Narrowing>> {
-        self.known.get(number.0 as usize).and_then(Option::as_ref)?.narrowing.as_ref()
+        self.entries.get(number.0 as usize).and_then(Option::as_ref)?.narrowing.as_ref()
     }
 
     /// Number of definitions with a narrowing.
@@ -180,7 +185,10 @@ impl Definitions {
     #[must_use]
     pub fn narrowings_in_use(&self) -> (usize, usize) {
         let is_used = |number: &DefinitionNo| {
-            self.known.get(number.0 as usize).and_then(Option::as_ref).is_some_and(|known| known.jobs > 0)
+            self.entries
+                .get(number.0 as usize)
+                .and_then(Option::as_ref)
+                .is_some_and(|entry| entry.references > 0)
         };
         let used = self.narrowed.iter().filter(|(_, number)| is_used(number));
         let conditions: BTreeSet<&[LabelRule]> = used
@@ -193,17 +201,17 @@ impl Definitions {
 
     /// The definitions in the current file.
     fn current(&self) -> impl Iterator<Item = &Definition> {
-        self.known.iter().flatten().filter(|known| known.age == 0).map(|known| known.definition.as_ref())
+        self.entries.iter().flatten().filter(|entry| entry.age == 0).map(|entry| entry.definition.as_ref())
     }
 
     /// Heartbeat interval of workers that hold a job of this definition, if it asks for one.
     #[must_use]
     pub fn ping(&self, number: DefinitionNo) -> Option<Duration> {
-        self.known.get(number.0 as usize).and_then(Option::as_ref).and_then(|known| known.rules.ping)
+        self.entries.get(number.0 as usize).and_then(Option::as_ref).and_then(|entry| entry.rules.ping)
     }
 
-    /// Adds a definition if it is not known, current or not.
-    pub fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
+    /// Adds a definition if the table does not have it, current or not.
+    pub fn add(&mut self, definition: Arc<Definition>) -> DefinitionNo {
         if let Some(number) = self.by_revision.get(&definition.revision) {
             return *number;
         }
@@ -211,19 +219,20 @@ impl Definitions {
         Arc::make_mut(&mut self.published).insert(revision, definition.clone());
         let current = self.current.get(&definition.name).cloned();
         let rules = current.unwrap_or_else(|| CurrentRules::of(&definition));
-        let known = DefinitionEntry { definition, jobs: 0, age: 1, rules, narrowing: None, narrowings: 0 };
-        let number = self.add_entry(known);
+        let entry =
+            DefinitionEntry { definition, references: 0, age: 1, rules, narrowing: None, narrowings: 0 };
+        let number = self.add_entry(entry);
         self.by_revision.insert(revision, number);
         number
     }
 
-    fn add_entry(&mut self, known: DefinitionEntry) -> DefinitionNo {
-        let free = self.free.pop_first().map_or(self.known.len(), |number| number as usize);
+    fn add_entry(&mut self, entry: DefinitionEntry) -> DefinitionNo {
+        let free = self.free.pop_first().map_or(self.entries.len(), |number| number as usize);
         let number = DefinitionNo(u32::try_from(free).unwrap_or(u32::MAX));
-        self.by_name.insert((known.definition.name.as_str().into(), number));
-        match self.known.get_mut(free) {
-            Some(slot) => *slot = Some(known),
-            None => self.known.push(Some(known)),
+        self.by_name.insert((entry.definition.name.as_str().into(), number));
+        match self.entries.get_mut(free) {
+            Some(slot) => *slot = Some(entry),
+            None => self.entries.push(Some(entry)),
         }
         number
     }
@@ -244,19 +253,19 @@ impl Definitions {
     /// The definition at this index. An index stays valid while a job refers to it.
     #[must_use]
     pub fn at(&self, number: DefinitionNo) -> Option<&Arc<Definition>> {
-        self.known.get(number.0 as usize).and_then(Option::as_ref).map(|known| &known.definition)
+        self.entries.get(number.0 as usize).and_then(Option::as_ref).map(|entry| &entry.definition)
     }
 
     /// The need of the definition at this index.
     #[must_use]
     pub fn need(&self, number: DefinitionNo) -> Option<Need> {
-        self.known.get(number.0 as usize).and_then(Option::as_ref).map(DefinitionEntry::need)
+        self.entries.get(number.0 as usize).and_then(Option::as_ref).map(DefinitionEntry::need)
     }
 
     /// The needs of all definitions.
     pub fn needs(&self) -> impl Iterator<Item = (DefinitionNo, Need)> {
-        let numbered = (0..).map(DefinitionNo).zip(&self.known);
-        numbered.filter_map(|(number, known)| Some((number, known.as_ref()?.need())))
+        let numbered = (0..).map(DefinitionNo).zip(&self.entries);
+        numbered.filter_map(|(number, entry)| Some((number, entry.as_ref()?.need())))
     }
 
     /// All definitions by revision, shared.
@@ -266,36 +275,36 @@ impl Definitions {
     }
 
     /// Counts one more job, or large batch in progress, that refers to it.
-    pub fn count_job(&mut self, number: DefinitionNo) {
-        if let Some(known) = self.slot_mut(number) {
-            known.jobs += 1;
+    pub fn add_reference(&mut self, number: DefinitionNo) {
+        if let Some(entry) = self.entry_mut(number) {
+            entry.references += 1;
         }
     }
 
     /// Counts one job, or large batch in progress, less that refers to it.
-    pub fn uncount_job(&mut self, number: DefinitionNo) {
-        if let Some(known) = self.slot_mut(number) {
-            known.jobs = known.jobs.saturating_sub(1);
+    pub fn drop_reference(&mut self, number: DefinitionNo) {
+        if let Some(entry) = self.entry_mut(number) {
+            entry.references = entry.references.saturating_sub(1);
         }
     }
 
     /// Number of jobs that refer to each definition, for the audit.
     pub fn counts(&self) -> impl Iterator<Item = (DefinitionNo, u64)> {
-        let numbered = (0..).map(DefinitionNo).zip(&self.known);
-        numbered.filter_map(|(number, known)| Some((number, known.as_ref()?.jobs)))
+        let numbered = (0..).map(DefinitionNo).zip(&self.entries);
+        numbered.filter_map(|(number, entry)| Some((number, entry.as_ref()?.references)))
     }
 
     /// The shared map equals the table, for the audit.
     #[must_use]
     pub fn publishes_all(&self) -> bool {
-        let known = self.known.iter().flatten().filter(|known| known.narrowing.is_none());
-        let known = || known.clone().map(|known| known.definition.revision);
-        known().count() == self.published.len()
-            && known().all(|revision| self.published.contains_key(&revision))
+        let unnarrowed = self.entries.iter().flatten().filter(|entry| entry.narrowing.is_none());
+        let mut revisions = unnarrowed.map(|entry| entry.definition.revision);
+        revisions.clone().count() == self.published.len()
+            && revisions.all(|revision| self.published.contains_key(&revision))
     }
 
-    fn slot_mut(&mut self, number: DefinitionNo) -> Option<&mut DefinitionEntry> {
-        self.known.get_mut(number.0 as usize).and_then(Option::as_mut)
+    fn entry_mut(&mut self, number: DefinitionNo) -> Option<&mut DefinitionEntry> {
+        self.entries.get_mut(number.0 as usize).and_then(Option::as_mut)
     }
 }
 
@@ -319,14 +328,14 @@ mod tests {
         let mut definitions = Definitions::new(Seed(1));
         definitions.replace(vec![Definition::for_tests(1)]);
         let old = definitions.find(Revision(1)).expect("it is in the file");
-        definitions.count_job(old);
+        definitions.add_reference(old);
         for revision in 2..5 {
             definitions.replace(vec![Definition::for_tests(revision)]);
         }
         assert_eq!(published(&definitions), [1, 3, 4], "nobody needs 2 any more");
-        definitions.learn(Definition::for_tests(2));
+        definitions.add(Definition::for_tests(2));
         assert_eq!(published(&definitions), [1, 2, 3, 4]);
-        definitions.uncount_job(old);
+        definitions.drop_reference(old);
         definitions.replace(vec![Definition::for_tests(4)]);
         assert_eq!(published(&definitions), [4]);
     }

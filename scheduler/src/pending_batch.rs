@@ -43,7 +43,7 @@ const BYTES_PER_WEIGHT: usize = 1_024;
 #[derive(Debug, Default)]
 pub struct PendingBatches {
     in_progress: Option<BatchInProgress>,
-    waiting: VecDeque<Batch>,
+    waiting: VecDeque<PendingBatch>,
     /// The last group that got a slice.
     sliced_in: Option<GroupNo>,
     /// Jobs and batches that members come after, with the states in which they ended since. A member that is created later learns them from here.
@@ -54,7 +54,7 @@ pub struct PendingBatches {
 
 /// An accepted large batch.
 #[derive(Debug)]
-pub struct Batch {
+pub struct PendingBatch {
     /// Identifies the request.
     pub ticket: Ticket,
     /// The request's idempotency key and digest.
@@ -77,7 +77,7 @@ pub struct Batch {
 #[derive(Debug)]
 pub struct BatchInProgress {
     /// The accepted batch.
-    pub batch: Batch,
+    pub pending: PendingBatch,
     /// Its first member; the others follow.
     pub first: JobId,
     /// Time of the first slice, which is the creation time of all members.
@@ -108,7 +108,7 @@ impl PendingBatches {
     }
 
     /// Adds a batch behind the others. `predecessors` are jobs and batches that have not ended.
-    pub fn push(&mut self, batch: Batch, predecessors: impl IntoIterator<Item = PredecessorId>) {
+    pub fn push(&mut self, batch: PendingBatch, predecessors: impl IntoIterator<Item = PredecessorId>) {
         self.predecessors.extend(predecessors.into_iter().map(|on| (on, None)));
         self.demand.add(&batch.demand);
         self.waiting.push_back(batch);
@@ -121,7 +121,7 @@ impl PendingBatches {
     }
 
     /// A member of this batch has been made: its limit of permits counts it from now on.
-    pub fn member_made(&mut self, batch: &mut Batch, limit: &LimitId) {
+    pub fn member_made(&mut self, batch: &mut PendingBatch, limit: &LimitId) {
         if batch.demand.permits.contains_key(limit) {
             batch.demand.made(limit, 1);
             self.demand.made(limit, 1);
@@ -129,7 +129,7 @@ impl PendingBatches {
     }
 
     /// A batch is complete: the queue and the limits count its members from now on.
-    pub fn completed(&mut self, batch: &Batch) {
+    pub fn completed(&mut self, batch: &PendingBatch) {
         self.demand.subtract(&batch.demand);
     }
 
@@ -154,8 +154,8 @@ impl PendingBatches {
     }
 
     /// The batch with this key, if it is not complete.
-    pub fn keyed(&mut self, key: &str) -> Option<&mut Batch> {
-        let in_progress = self.in_progress.iter_mut().map(|it| &mut it.batch);
+    pub fn keyed(&mut self, key: &str) -> Option<&mut PendingBatch> {
+        let in_progress = self.in_progress.iter_mut().map(|it| &mut it.pending);
         let mut batches = in_progress.chain(&mut self.waiting);
         batches.find(|batch| batch.key.as_ref().is_some_and(|(own, _)| **own == *key))
     }
@@ -170,7 +170,7 @@ impl PendingBatches {
     pub fn take(
         &mut self,
         group: GroupNo,
-        begin: impl FnOnce(Batch) -> BatchInProgress,
+        begin: impl FnOnce(PendingBatch) -> BatchInProgress,
     ) -> Option<BatchInProgress> {
         if !self.wants_slice(group) {
             return None;
@@ -215,12 +215,12 @@ impl PendingBatches {
     }
 
     /// All batches, in the order of their creation.
-    pub fn batches(&self) -> impl Iterator<Item = &Batch> {
-        self.in_progress.iter().map(|it| &it.batch).chain(&self.waiting)
+    pub fn batches(&self) -> impl Iterator<Item = &PendingBatch> {
+        self.in_progress.iter().map(|it| &it.pending).chain(&self.waiting)
     }
 }
 
-impl Batch {
+impl PendingBatch {
     /// Adds a request with the same idempotency key that waits for the same answer. Returns false if too many wait.
     pub fn join(&mut self, ticket: Ticket, digest: u128) -> bool {
         let has_room = self.joined.len() < JOINED_MAX;
@@ -235,7 +235,7 @@ impl BatchInProgress {
     /// Number of the last member.
     #[must_use]
     pub fn last(&self) -> JobId {
-        JobId(self.first.0 + u64::from(self.batch.count) - 1)
+        JobId(self.first.0 + u64::from(self.pending.count) - 1)
     }
 
     /// Number of the next member.
@@ -255,7 +255,7 @@ impl BatchInProgress {
     /// Numbers of the members that exist.
     #[must_use]
     pub fn made(&self) -> Range<u64> {
-        let made = u64::from(self.batch.count).saturating_sub(self.batch.rest.len() as u64);
+        let made = u64::from(self.pending.count).saturating_sub(self.pending.rest.len() as u64);
         self.first.0..self.first.0 + made
     }
 }
@@ -338,7 +338,8 @@ mod tests {
         let (key, joined, definitions) = (None, Vec::new(), BTreeSet::new());
         let options = BatchOptions::default();
         let demand = Demand { queued: 10, ..Demand::default() };
-        let batch = Batch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions, demand };
+        let batch =
+            PendingBatch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions, demand };
         let on = |job| PredecessorId::Job(JobId(job));
         pending_batches.push(batch, [on(7)]);
         pending_batches.record_end(on(7), State::Failed);

@@ -30,7 +30,7 @@ use crate::reservation::Reserved;
 use crate::run_on::RunOnRole;
 use crate::schedules::LiveSchedules;
 use crate::state::State;
-use crate::timers::Date;
+use crate::timers::WallTimer;
 use crate::unique::{UniqueHolder, UniqueRow};
 
 /// Job and fence numbers that a restore reserves (docs/design/storage.md, S42).
@@ -124,11 +124,11 @@ impl Scheduler {
         self.stepped_at = Some(now.up);
         let id = row.worker;
         if let Some(at) = row.drain.and_then(|drain| drain.deadline) {
-            self.timers.set_date(at, Date::DrainEnd(id));
+            self.timers.set_wall(at, WallTimer::DrainEnd(id));
         }
         self.fleet.add(Worker::away(row, now.up));
-        self.watch_lease(id);
-        handlers::watch_expiry(self, id);
+        self.arm_lease(id);
+        handlers::arm_worker_expiry(self, id);
     }
 
     /// Adds a definition that unfinished jobs were created with.
@@ -231,14 +231,14 @@ impl Scheduler {
             let gpus = gpus.remove(&token.fence).unwrap_or_default();
             self.watch_unconfirmed(Unconfirmed { token, worker, revision: live.revision, gpus });
         }
-        self.definitions.count_job(definition);
+        self.definitions.add_reference(definition);
         match (live.state, live.attempt) {
             (_, Some(attempt)) => {
                 let gpus = gpus.remove(&attempt.token.fence).unwrap_or_default();
                 self.restore_attempt(now, id, &mut job, attempt, (live.attempts, gpus));
             }
             (State::Scheduled, None) => {
-                self.timers.set_date(live.due_at, Date::Due(id));
+                self.timers.set_wall(live.due_at, WallTimer::Due(id));
                 if live.due_at <= now.utc {
                     self.overdue = Some(Overdue { until: now.utc, next: now.up });
                 }
@@ -257,7 +257,7 @@ impl Scheduler {
         }
         self.jobs.insert(id, job);
         if let Some(at) = live.expires_at {
-            self.timers.set_date(at, Date::Expiry(id));
+            self.timers.set_wall(at, WallTimer::Expiry(id));
             if at <= now.utc {
                 self.overdue = Some(Overdue { until: now.utc, next: now.up });
             }

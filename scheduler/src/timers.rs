@@ -9,7 +9,7 @@ use crate::ids::{ExpectationNo, ScheduleNo};
 
 /// Subject of a wall-clock timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Date {
+pub enum WallTimer {
     /// A scheduled job becomes due.
     Due(JobId),
     /// A job has waited for too long.
@@ -24,14 +24,14 @@ pub enum Date {
     WorkerExpiry(WorkerId),
 }
 
-impl Date {
+impl WallTimer {
     /// Not before any other subject of the same time.
     const LAST: Self = Self::WorkerExpiry(WorkerId(u64::MAX));
 }
 
 /// Subject of a monotonic timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Alarm {
+pub enum UptimeTimer {
     /// A worker's lease expires.
     LeaseEnd(WorkerId),
     /// An attempt of a silent worker is lost.
@@ -68,79 +68,79 @@ pub struct WakeAt {
 /// All timers.
 #[derive(Debug, Default)]
 pub struct Timers {
-    dates: BTreeSet<(Timestamp, Date)>,
-    alarms: BTreeSet<(Uptime, Alarm)>,
+    wall: BTreeSet<(Timestamp, WallTimer)>,
+    uptime: BTreeSet<(Uptime, UptimeTimer)>,
 }
 
 impl Timers {
     /// Sets a wall-clock timer.
-    pub fn set_date(&mut self, at: Timestamp, date: Date) {
-        self.dates.insert((at, date));
+    pub fn set_wall(&mut self, at: Timestamp, timer: WallTimer) {
+        self.wall.insert((at, timer));
     }
 
     /// Removes it; harmless if it has fired.
-    pub fn clear_date(&mut self, at: Timestamp, date: Date) {
-        self.dates.remove(&(at, date));
+    pub fn clear_wall(&mut self, at: Timestamp, timer: WallTimer) {
+        self.wall.remove(&(at, timer));
     }
 
     /// Sets a monotonic timer.
-    pub fn set_alarm(&mut self, at: Uptime, alarm: Alarm) {
-        self.alarms.insert((at, alarm));
+    pub fn set_uptime(&mut self, at: Uptime, timer: UptimeTimer) {
+        self.uptime.insert((at, timer));
     }
 
     /// Removes it; harmless if it has fired.
-    pub fn clear_alarm(&mut self, at: Uptime, alarm: Alarm) {
-        self.alarms.remove(&(at, alarm));
+    pub fn clear_uptime(&mut self, at: Uptime, timer: UptimeTimer) {
+        self.uptime.remove(&(at, timer));
     }
 
     /// Takes the next wall-clock timer that is due.
-    pub fn take_date(&mut self, now: Now) -> Option<Date> {
-        let due = self.dates.first().is_some_and(|(at, _)| *at <= now.utc);
-        due.then(|| self.dates.pop_first().map(|(_, date)| date)).flatten()
+    pub fn take_wall(&mut self, now: Now) -> Option<WallTimer> {
+        let due = self.wall.first().is_some_and(|(at, _)| *at <= now.utc);
+        due.then(|| self.wall.pop_first().map(|(_, timer)| timer)).flatten()
     }
 
     /// Takes the next wall-clock timer that is due and was set for a time after `after`.
-    pub fn take_date_after(&mut self, after: Timestamp, now: Now) -> Option<Date> {
-        let from = (core::ops::Bound::Excluded((after, Date::LAST)), core::ops::Bound::Unbounded);
-        let first = self.dates.range(from).next().copied().filter(|(at, _)| *at <= now.utc)?;
-        self.dates.remove(&first);
+    pub fn take_wall_after(&mut self, after: Timestamp, now: Now) -> Option<WallTimer> {
+        let from = (core::ops::Bound::Excluded((after, WallTimer::LAST)), core::ops::Bound::Unbounded);
+        let first = self.wall.range(from).next().copied().filter(|(at, _)| *at <= now.utc)?;
+        self.wall.remove(&first);
         Some(first.1)
     }
 
     /// Time of the first wall-clock timer that was set for a time after `after`.
     #[must_use]
-    pub fn first_date_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let from = (core::ops::Bound::Excluded((after, Date::LAST)), core::ops::Bound::Unbounded);
-        self.dates.range(from).next().map(|(at, _)| *at)
+    pub fn first_wall_after(&self, after: Timestamp) -> Option<Timestamp> {
+        let from = (core::ops::Bound::Excluded((after, WallTimer::LAST)), core::ops::Bound::Unbounded);
+        self.wall.range(from).next().map(|(at, _)| *at)
     }
 
     /// Takes the next monotonic timer that is due.
-    pub fn take_alarm(&mut self, now: Now) -> Option<Alarm> {
-        let due = self.alarms.first().is_some_and(|(at, _)| *at <= now.up);
-        due.then(|| self.alarms.pop_first().map(|(_, alarm)| alarm)).flatten()
+    pub fn take_uptime(&mut self, now: Now) -> Option<UptimeTimer> {
+        let due = self.uptime.first().is_some_and(|(at, _)| *at <= now.up);
+        due.then(|| self.uptime.pop_first().map(|(_, timer)| timer)).flatten()
     }
 
     /// The monotonic timers that are due.
-    pub fn due_alarms(&self, now: Now) -> impl Iterator<Item = Alarm> {
-        self.alarms.iter().take_while(move |(at, _)| *at <= now.up).map(|(_, alarm)| *alarm)
+    pub fn due_uptime(&self, now: Now) -> impl Iterator<Item = UptimeTimer> {
+        self.uptime.iter().take_while(move |(at, _)| *at <= now.up).map(|(_, timer)| *timer)
     }
 
     /// Times of the next timers.
     #[must_use]
     pub fn wake_at(&self) -> WakeAt {
-        WakeAt { utc: self.dates.first().map(|(at, _)| *at), up: self.alarms.first().map(|(at, _)| *at) }
+        WakeAt { utc: self.wall.first().map(|(at, _)| *at), up: self.uptime.first().map(|(at, _)| *at) }
     }
 
     /// The timer is set, for the audit.
     #[must_use]
-    pub fn has_date(&self, at: Timestamp, date: Date) -> bool {
-        self.dates.contains(&(at, date))
+    pub fn has_wall(&self, at: Timestamp, timer: WallTimer) -> bool {
+        self.wall.contains(&(at, timer))
     }
 
     /// The timer is set, for the audit.
     #[must_use]
-    pub fn has_alarm(&self, at: Uptime, alarm: Alarm) -> bool {
-        self.alarms.contains(&(at, alarm))
+    pub fn has_uptime(&self, at: Uptime, timer: UptimeTimer) -> bool {
+        self.uptime.contains(&(at, timer))
     }
 }
 
@@ -157,21 +157,21 @@ mod tests {
     #[test]
     fn timers_fire_in_order_and_not_before_their_time() {
         let mut timers = Timers::default();
-        timers.set_date(Timestamp(20), Date::Due(JobId(2)));
-        timers.set_date(Timestamp(10), Date::Due(JobId(1)));
-        assert_eq!(timers.take_date(at(9)), None);
-        assert_eq!(timers.take_date(at(25)), Some(Date::Due(JobId(1))));
-        assert_eq!(timers.take_date(at(25)), Some(Date::Due(JobId(2))));
-        assert_eq!(timers.take_date(at(25)), None);
+        timers.set_wall(Timestamp(20), WallTimer::Due(JobId(2)));
+        timers.set_wall(Timestamp(10), WallTimer::Due(JobId(1)));
+        assert_eq!(timers.take_wall(at(9)), None);
+        assert_eq!(timers.take_wall(at(25)), Some(WallTimer::Due(JobId(1))));
+        assert_eq!(timers.take_wall(at(25)), Some(WallTimer::Due(JobId(2))));
+        assert_eq!(timers.take_wall(at(25)), None);
     }
 
     #[test]
     fn a_cleared_timer_never_fires() {
         let mut timers = Timers::default();
-        let alarm = Alarm::Overrun(JobId(1), Fence(7));
-        timers.set_alarm(Uptime(5), alarm);
-        timers.clear_alarm(Uptime(5), alarm);
-        assert_eq!(timers.take_alarm(at(1)), None);
+        let timer = UptimeTimer::Overrun(JobId(1), Fence(7));
+        timers.set_uptime(Uptime(5), timer);
+        timers.clear_uptime(Uptime(5), timer);
+        assert_eq!(timers.take_uptime(at(1)), None);
         assert_eq!(timers.wake_at(), WakeAt::default());
     }
 
@@ -179,18 +179,18 @@ mod tests {
     enum Act {
         SetDate(i64, u64),
         ClearDate(i64, u64),
-        SetAlarm(u64, Alarm),
-        ClearAlarm(u64, Alarm),
+        SetAlarm(u64, UptimeTimer),
+        ClearAlarm(u64, UptimeTimer),
         Pass(i64),
     }
 
-    fn alarm() -> impl Strategy<Value = Alarm> {
+    fn timer() -> impl Strategy<Value = UptimeTimer> {
         (0..5_u8, 0..3_u64, 0..3_u64).prop_map(|(kind, id, fence)| match kind {
-            0 => Alarm::LeaseEnd(WorkerId(id)),
-            1 => Alarm::Loss(JobId(id), Fence(fence)),
-            2 => Alarm::Overrun(JobId(id), Fence(fence)),
-            3 => Alarm::ExclusionEnd(WorkerId(id)),
-            _ => Alarm::Recall,
+            0 => UptimeTimer::LeaseEnd(WorkerId(id)),
+            1 => UptimeTimer::Loss(JobId(id), Fence(fence)),
+            2 => UptimeTimer::Overrun(JobId(id), Fence(fence)),
+            3 => UptimeTimer::ExclusionEnd(WorkerId(id)),
+            _ => UptimeTimer::Recall,
         })
     }
 
@@ -198,8 +198,8 @@ mod tests {
         prop_oneof![
             (0..100_i64, 0..4_u64).prop_map(|(at, job)| Act::SetDate(at, job)),
             (0..100_i64, 0..4_u64).prop_map(|(at, job)| Act::ClearDate(at, job)),
-            (0..100_u64, alarm()).prop_map(|(at, alarm)| Act::SetAlarm(at, alarm)),
-            (0..100_u64, alarm()).prop_map(|(at, alarm)| Act::ClearAlarm(at, alarm)),
+            (0..100_u64, timer()).prop_map(|(at, timer)| Act::SetAlarm(at, timer)),
+            (0..100_u64, timer()).prop_map(|(at, timer)| Act::ClearAlarm(at, timer)),
             (0..20_i64).prop_map(Act::Pass),
         ]
     }
@@ -215,46 +215,46 @@ mod tests {
         #[test]
         fn timers_match_a_linear_scan(acts in proptest::collection::vec(act(), 1..60)) {
             let mut timers = Timers::default();
-            let mut dates: Vec<(Timestamp, Date)> = Vec::new();
-            let mut alarms: Vec<(Uptime, Alarm)> = Vec::new();
+            let mut wall: Vec<(Timestamp, WallTimer)> = Vec::new();
+            let mut uptime: Vec<(Uptime, UptimeTimer)> = Vec::new();
             let mut now = Now { utc: Timestamp(0), up: Uptime(0) };
             for act in acts {
                 match act {
                     Act::SetDate(at, job) => {
-                        let it = (Timestamp(at), Date::Due(JobId(job)));
-                        dates.retain(|other| *other != it);
-                        dates.push(it);
-                        timers.set_date(it.0, it.1);
+                        let it = (Timestamp(at), WallTimer::Due(JobId(job)));
+                        wall.retain(|other| *other != it);
+                        wall.push(it);
+                        timers.set_wall(it.0, it.1);
                     }
                     Act::ClearDate(at, job) => {
-                        let it = (Timestamp(at), Date::Due(JobId(job)));
-                        dates.retain(|other| *other != it);
-                        timers.clear_date(it.0, it.1);
+                        let it = (Timestamp(at), WallTimer::Due(JobId(job)));
+                        wall.retain(|other| *other != it);
+                        timers.clear_wall(it.0, it.1);
                     }
-                    Act::SetAlarm(at, alarm) => {
-                        alarms.retain(|other| *other != (Uptime(at), alarm));
-                        alarms.push((Uptime(at), alarm));
-                        timers.set_alarm(Uptime(at), alarm);
+                    Act::SetAlarm(at, timer) => {
+                        uptime.retain(|other| *other != (Uptime(at), timer));
+                        uptime.push((Uptime(at), timer));
+                        timers.set_uptime(Uptime(at), timer);
                     }
-                    Act::ClearAlarm(at, alarm) => {
-                        alarms.retain(|other| *other != (Uptime(at), alarm));
-                        timers.clear_alarm(Uptime(at), alarm);
+                    Act::ClearAlarm(at, timer) => {
+                        uptime.retain(|other| *other != (Uptime(at), timer));
+                        timers.clear_uptime(Uptime(at), timer);
                     }
                     Act::Pass(time) => {
                         // The two clocks may differ.
                         now = Now { utc: Timestamp(now.utc.0 + time), up: Uptime(now.up.0 + time as u64 / 2) };
                         loop {
-                            let (date, alarm) = (take_due(&mut dates, now.utc), take_due(&mut alarms, now.up));
-                            prop_assert_eq!((timers.take_date(now), timers.take_alarm(now)), (date, alarm));
-                            if (date, alarm) == (None, None) {
+                            let due = (take_due(&mut wall, now.utc), take_due(&mut uptime, now.up));
+                            prop_assert_eq!((timers.take_wall(now), timers.take_uptime(now)), due);
+                            if due == (None, None) {
                                 break;
                             }
                         }
                     }
                 }
                 let next = WakeAt {
-                    utc: dates.iter().map(|(at, _)| *at).min(),
-                    up: alarms.iter().map(|(at, _)| *at).min(),
+                    utc: wall.iter().map(|(at, _)| *at).min(),
+                    up: uptime.iter().map(|(at, _)| *at).min(),
                 };
                 prop_assert_eq!(timers.wake_at(), next);
             }

@@ -181,11 +181,11 @@ impl Oracle {
         step: &Step,
     ) {
         let now = scene.now;
-        self.meets(now, step);
+        self.check_contacts(now, step);
         self.check_names_are_unique(now, scheduler, step);
         self.places_change(now, (disk, workload), scheduler, step);
         self.waits_change(scene, (disk, workload), step);
-        self.allowed(now, (disk, workload), scheduler, step);
+        self.check_placement_rules(now, (disk, workload), scheduler, step);
         for change in &step.changes {
             match change {
                 Change::Worker(row) => {

@@ -1,4 +1,4 @@
-//! The conditions that must hold once the faults are over: every job comes to its end or waits for a reason that is one, and nothing stale is left.
+//! The conditions that must hold once the faults are over: every job has ended or waits for a reason that lasts, and nothing stale is left.
 
 use std::time::Duration;
 
@@ -47,23 +47,23 @@ impl World {
         let jobs = disk.rows().filter(|(_, row)| !row.state.has_ended());
         let jobs = jobs.filter_map(|(job, row)| self.why_not_ended(job, row));
         let unconfirmed = disk.rows().flat_map(|(_, row)| self.unconfirmed(row));
-        let workers = std::iter::once_with(|| self.not_at_ease()).flatten();
+        let workers = std::iter::once_with(|| self.unsettled_workers()).flatten();
         let machines = self.machines.iter().filter(|it| !it.is_gone);
         let leftovers = machines.flat_map(|machine| self.leftovers(machine));
         forming.into_iter().chain(jobs).chain(unconfirmed).chain(workers).chain(leftovers)
     }
 
-    /// Attempts of a job of which nobody has told that they are gone.
+    /// Attempts of a job that no report has said to be gone.
     fn unconfirmed(&self, row: &Row) -> Vec<String> {
-        // If one of its workers was forgotten, nobody waits for the others either.
-        if row.unconfirmed().any(|doubt| !self.server.disk.workers.contains_key(&doubt.worker)) {
+        // The server has stopped waiting for all of them once one of their workers is forgotten.
+        if row.unconfirmed().any(|attempt| !self.server.disk.workers.contains_key(&attempt.worker)) {
             return Vec::new();
         }
         // An order that was lost is reported as gone by the next inventory, and its worker may stay connected.
         let is_lost = |token| self.machines.iter().any(|it| it.lost_orders.contains(&token));
         let unconfirmed = row.unconfirmed().filter(|it| !self.is_gone(it.worker) && !is_lost(it.token));
-        let told = |token, worker| format!("nobody has told that {token} is gone from worker {worker}");
-        unconfirmed.map(|doubt| told(doubt.token, doubt.worker)).collect()
+        let violation = |token, worker| format!("no report says that {token} is gone from worker {worker}");
+        unconfirmed.map(|attempt| violation(attempt.token, attempt.worker)).collect()
     }
 
     /// Containers and directories of a machine that nobody wants any more.
@@ -77,8 +77,8 @@ impl World {
         containers.chain(kept.map(|token| format!("w{no} still keeps what is left of {token}"))).collect()
     }
 
-    /// Workers that are here, and that the server does not take for connected, or that have something to say which nobody has acknowledged.
-    fn not_at_ease(&self) -> Vec<String> {
+    /// Live workers that the server does not see as connected, or with reports that it has not acknowledged.
+    fn unsettled_workers(&self) -> Vec<String> {
         let Some(server) = &self.server.process else { return vec!["the server is away".to_owned()] };
         let known: Vec<_> = server.scheduler.worker_facts().collect();
         let mut pending = not_awaited(&self.server.disk, server.scheduler.workers_set_aside());
@@ -90,7 +90,7 @@ impl World {
             let id = machine.directory.membership.map(|it| it.worker);
             let state = known.iter().find(|it| Some(it.id) == id).map(|it| it.state);
             if !matches!(state, Some(WorkerState::Ready | WorkerState::Draining | WorkerState::Suspect)) {
-                pending.push(format!("w{no} is here, and is {state:?} to the server"));
+                pending.push(format!("w{no} is alive, and the server sees it as {state:?}"));
             }
             if worker.unacknowledged() > 0 {
                 pending.push(format!("{} reports of w{no} are not acknowledged", worker.unacknowledged()));
@@ -99,7 +99,7 @@ impl World {
         pending
     }
 
-    /// Why a job may not stand where it does for ever; nothing if it may.
+    /// The reason why this job should have ended by now; `None` if it may wait for ever.
     fn why_not_ended(&self, job: JobId, row: &Row) -> Option<String> {
         let definition = self.workload.definition(row.revision);
         let now = self.server.clock.utc(self.now);
@@ -111,7 +111,7 @@ impl World {
                 false
             }
             State::Quarantined => true,
-            // Its clock was set: what is due in a day is due in a day.
+            // Its clock was set back, so it is due later than the run lasts.
             State::Scheduled => {
                 row.due_at.since(now) > LONG_AHEAD || self.server.disk.follows_a_live_job(job)
             }
@@ -123,12 +123,12 @@ impl World {
             State::Queued => {
                 let last = row.last.filter(|last| !last.infrastructure_failure && self.is_gone(last.worker));
                 (last.is_some() && definition.retry.on == RetryOn::Same)
-                    || self.waits_for_the_gone(job, row)
-                    || self.has_no_place(job, row, &definition.name)
-                    || self.lists_only_the_gone(row, &definition.name)
+                    || self.waits_for_limit_of_removed_machines(job, row)
+                    || self.has_no_worker_left(job, row, &definition.name)
+                    || self.lists_only_removed_machines(row, &definition.name)
             }
             // An attempt on a worker that never comes back may have started.
-            State::Assigned | State::Running => self.is_kept_by_the_gone(job, row),
+            State::Assigned | State::Running => self.is_held_by_removed_machine(job, row),
             _ => true,
         };
         if may_wait {
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// True if the job is a member, and each worker that it may go to is gone, not listed, or taken by a sibling.
-    fn has_no_place(&self, job: JobId, row: &Row, name: &str) -> bool {
+    fn has_no_worker_left(&self, job: JobId, row: &Row, name: &str) -> bool {
         let is_listed = |no: u16| self.is_listed(row, name, no);
         let alive = self.machines.iter().filter(|it| !it.is_gone && is_listed(it.no));
         let workers: Vec<_> =
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// True if jobs.yaml or the submission lists workers for this job, whatever its revision says, and none of them will come back.
-    fn lists_only_the_gone(&self, row: &Row, name: &str) -> bool {
+    fn lists_only_removed_machines(&self, row: &Row, name: &str) -> bool {
         let asks = row.narrowing.as_ref().is_some_and(|asked| !asked.workers.is_empty());
         let has_list = asks || !self.workload.listed_workers(name).is_empty();
         has_list && !self.machines.iter().any(|it| !it.is_gone && self.is_listed(row, name, it.no))
@@ -170,24 +170,27 @@ impl World {
     }
 
     /// True if the worker of its attempt never comes back, and is waited for: by the definition, or because no other worker may run the job.
-    fn is_kept_by_the_gone(&self, job: JobId, row: &Row) -> bool {
+    fn is_held_by_removed_machine(&self, job: JobId, row: &Row) -> bool {
         let definition = self.workload.definition(row.revision);
         let is_gone = row.latest.as_ref().is_some_and(|latest| self.is_gone(latest.worker));
         let has_no_other = || {
             let name = &definition.name;
             let is_retried = definition.loss.on_lost == OnLost::Retry;
-            is_retried && (self.has_no_place(job, row, name) || self.lists_only_the_gone(row, name))
+            is_retried
+                && (self.has_no_worker_left(job, row, name) || self.lists_only_removed_machines(row, name))
         };
         is_gone && (definition.given_up_after(false).is_none() || has_no_other())
     }
 
     /// True if all permits of a limit of the job are held by attempts on workers that never come back, and that nobody gives up.
-    fn waits_for_the_gone(&self, job: JobId, row: &Row) -> bool {
+    fn waits_for_limit_of_removed_machines(&self, job: JobId, row: &Row) -> bool {
         let stuck: Vec<(JobId, &Row)> = self
             .server
             .disk
             .rows()
-            .filter(|(job, holder)| holder.current().is_some() && self.is_kept_by_the_gone(*job, holder))
+            .filter(|(job, holder)| {
+                holder.current().is_some() && self.is_held_by_removed_machine(*job, holder)
+            })
             .collect();
         let of_definition = row.permit.as_ref().is_some_and(|(limit, permits)| {
             let holds =

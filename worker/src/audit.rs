@@ -77,14 +77,14 @@ impl Worker {
             }
         }
         let pulling: u32 = images.values().sum();
-        if waiting + pulling as usize != self.pulls.len() || images.len() != self.pulls.busy() {
+        if waiting + pulling as usize != self.pulls.len() || images.len() != self.pulls.images_in_progress() {
             faults.push(format!("{waiting} attempts wait and {pulling} pull, {:?} are counted", self.pulls));
         }
-        if images.iter().any(|(image, attempts)| *attempts != self.pulls.pulling(image)) {
+        if images.iter().any(|(image, attempts)| *attempts != self.pulls.attempts_pulling(image)) {
             faults.push(format!("{images:?} are pulled, {:?} are counted", self.pulls));
         }
-        if self.pulls.busy() > self.pulls.slots() as usize {
-            faults.push(format!("{} images are pulled at once", self.pulls.busy()));
+        if self.pulls.images_in_progress() > self.pulls.pull_slots() as usize {
+            faults.push(format!("{} images are pulled at once", self.pulls.images_in_progress()));
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
             priority: 0,
             waited: Duration::ZERO,
             revision,
-            body: None,
+            overrides: None,
             time_left: None,
             memory_bytes: None,
             secrets: None,

@@ -91,7 +91,7 @@ pub struct Worker {
     /// The stop that the operator of this machine asked for.
     pub(crate) leave: Option<Leave>,
     /// The server has ordered a drain.
-    pub(crate) drained: bool,
+    pub(crate) drain_ordered: bool,
     pub(crate) exit: Exiting,
     arrivals: u64,
     pub(crate) effects: Vec<Effect>,
@@ -145,7 +145,7 @@ impl Worker {
             disk_is_low: false,
             storage_fault: None,
             leave: None,
-            drained: false,
+            drain_ordered: false,
             exit: Exiting::No,
             arrivals: 0,
             effects: Vec::new(),
@@ -203,7 +203,7 @@ impl Worker {
 
     /// The stronger of the two requests to leave.
     pub(crate) fn leaving(&self) -> Option<Leave> {
-        self.leave.max(self.drained.then_some(Leave::Drain))
+        self.leave.max(self.drain_ordered.then_some(Leave::Drain))
     }
 
     pub(crate) fn intervals(&self) -> Intervals {

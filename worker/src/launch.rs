@@ -96,7 +96,7 @@ impl Worker {
             revision: attempt.revision,
             name: definition.name,
             spec: definition.spec,
-            body: attempt.overrides.take(),
+            overrides: attempt.overrides.take(),
             time_left: attempt.time_left,
             secrets: core::mem::take(&mut attempt.secrets),
         };

@@ -1,7 +1,7 @@
 //! Attempts whose image is not on this machine yet. They hold no slot until they can start, so others run meanwhile.
 //!
 //! ```text
-//! launched ─▶ image missing ─▶ waits for a pull slot ─▶ pulling ─▶ ready, waits for a slot ─▶ container
+//! launched ─▶ image missing ─▶ waits for a pull slot ─▶ pulling ─▶ ready, waits for a run slot ─▶ container
 //! ```
 //! An image takes one pull slot, however many attempts wait for it: the runtime pulls it once for all of them.
 
@@ -28,38 +28,38 @@ impl Image {
 #[derive(Debug)]
 pub(crate) struct Pulls {
     /// Images that are pulled at once, at least one.
-    slots: u32,
+    pull_slots: u32,
     /// Attempts that wait for a pull slot.
     waiting: BTreeMap<(QueuePosition, Token), Image>,
     /// Images that are being pulled, with the number of attempts for which each one is; never zero.
     images: BTreeMap<Image, u32>,
-    /// Attempts that have their image and wait for a slot.
+    /// Attempts that have their image and wait for a run slot.
     ready: BTreeSet<(QueuePosition, Token)>,
 }
 
 impl Pulls {
-    pub(crate) fn new(slots: u32) -> Self {
+    pub(crate) fn new(pull_slots: u32) -> Self {
         Self {
-            slots: slots.max(1),
+            pull_slots: pull_slots.max(1),
             waiting: BTreeMap::new(),
             images: BTreeMap::new(),
             ready: BTreeSet::new(),
         }
     }
 
-    /// Number of attempts without a slot that wait for an image or for a slot behind it.
+    /// Number of attempts that wait for a pull, pull, or wait for a run slot.
     pub(crate) fn len(&self) -> usize {
         let pulling: u32 = self.images.values().sum();
         self.waiting.len() + self.ready.len() + pulling as usize
     }
 
     /// Number of images that are being pulled.
-    pub(crate) fn busy(&self) -> usize {
+    pub(crate) fn images_in_progress(&self) -> usize {
         self.images.len()
     }
 
-    pub(crate) const fn slots(&self) -> u32 {
-        self.slots
+    pub(crate) const fn pull_slots(&self) -> u32 {
+        self.pull_slots
     }
 
     pub(crate) fn wait(&mut self, position: QueuePosition, token: Token, image: Image) {
@@ -77,7 +77,7 @@ impl Pulls {
     /// Takes the first attempt that may pull now: its image is being pulled for fewer than `attempts_per_image_max` attempts, or is not
     /// being pulled and a pull slot is free. The bound leaves the others where the server can recall them.
     pub(crate) fn begin_next(&mut self, attempts_per_image_max: u32) -> Option<Token> {
-        let has_slot = self.images.len() < self.slots as usize;
+        let has_slot = self.images.len() < self.pull_slots as usize;
         let may_pull = |image: &Image| match self.images.get(image) {
             Some(attempts) => *attempts < attempts_per_image_max.max(1),
             None => has_slot,
@@ -114,7 +114,7 @@ impl Pulls {
         self.ready.contains(&(position, token))
     }
 
-    pub(crate) fn pulling(&self, image: &Image) -> u32 {
+    pub(crate) fn attempts_pulling(&self, image: &Image) -> u32 {
         self.images.get(image).copied().unwrap_or_default()
     }
 }

@@ -121,7 +121,7 @@ pub struct Launch {
     /// The container or process to run.
     pub spec: Arc<ContainerSpec>,
     /// Overrides of the job.
-    pub body: Option<Overrides>,
+    pub overrides: Option<Overrides>,
     /// Remaining run time, from the start of the container.
     pub time_left: Option<Duration>,
     /// Secrets of the job. They are in memory only: a launch that was read from a directory has none.
@@ -132,7 +132,7 @@ impl Launch {
     /// The input of the job in JSON: its own, else that of its definition.
     #[must_use]
     pub fn input(&self) -> Option<&str> {
-        let own = self.body.as_ref().and_then(|body| body.input.as_deref());
+        let own = self.overrides.as_ref().and_then(|overrides| overrides.input.as_deref());
         own.or(self.spec.input.as_deref())
     }
 }

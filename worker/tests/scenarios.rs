@@ -283,7 +283,7 @@ impl Story {
                 revision: definition.revision,
                 name: definition.name.as_str().into(),
                 spec: Arc::new(definition.container.clone()),
-                body: None,
+                overrides: None,
                 time_left: Some(Duration::from_secs(60)),
                 secrets: Default::default(),
             },

@@ -126,7 +126,7 @@ async fn process_whose_id_cannot_be_stored_is_stopped() {
         revision,
         name,
         spec: spec.into(),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     };

@@ -105,7 +105,7 @@ impl From<&Launch> for LaunchRecord {
             name: launch.name.to_string(),
             time_left: launch.time_left,
             spec: (*launch.spec).clone(),
-            body: launch.body.clone(),
+            body: launch.overrides.clone(),
         }
     }
 }
@@ -117,7 +117,7 @@ impl From<LaunchRecord> for Launch {
             revision: Revision(u128::from_str_radix(&record.revision, 16).unwrap_or_default()),
             name: record.name.into(),
             spec: record.spec.into(),
-            body: record.body,
+            overrides: record.body,
             time_left: record.time_left,
             secrets: Default::default(),
         }

@@ -181,7 +181,7 @@ pub(super) fn without_secrets(launch: &Launch) -> Launch {
     let mut kept = launch.clone();
     if launch.spec.runtime != RuntimeKind::Process {
         kept.spec = ContainerSpec { environment: Vec::new(), ..(*launch.spec).clone() }.into();
-        kept.body = None;
+        kept.overrides = None;
     }
     kept.secrets = Arc::default();
     kept

@@ -29,7 +29,7 @@ fn launch(job: u64) -> Launch {
         revision: Revision(u128::MAX - 1),
         name: "resize".into(),
         spec: spec.into(),
-        body: Some(Overrides { args: vec!["--x".into()], ..Overrides::default() }),
+        overrides: Some(Overrides { args: vec!["--x".into()], ..Overrides::default() }),
         time_left: Some(Duration::from_secs(60)),
         secrets: Default::default(),
     }
@@ -85,7 +85,7 @@ fn environment_values_are_kept_only_for_plain_processes() {
             ..(*launch.spec).clone()
         };
         launch.spec = spec.into();
-        launch.body =
+        launch.overrides =
             Some(Overrides { environment: vec![("B".into(), "secret".into())], ..Overrides::default() });
         let dir = store.create(&launch).expect("made");
         let written = fs::read_to_string(dir.path().join(ATTEMPT)).expect("written");

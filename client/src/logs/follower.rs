@@ -144,7 +144,7 @@ mod tests {
             revision: Revision::default(),
             name: "test".into(),
             spec: ContainerSpec::default().into(),
-            body: None,
+            overrides: None,
             time_left: None,
             secrets: Default::default(),
         };

@@ -67,7 +67,7 @@ pub fn docker_run(
         words.extend(rest);
     }
     words.extend(&spec.command);
-    words.extend(launch.body.iter().flat_map(|body| &body.args));
+    words.extend(launch.overrides.iter().flat_map(|overrides| &overrides.args));
 
     args.extend(["--".into(), image(&spec.image)?.into()]);
     for word in words {
@@ -78,7 +78,7 @@ pub fn docker_run(
 
 /// Refuses a program for which `runc` would hang. Servers refuse it, too, but for definitions of older ones.
 fn check_program(launch: &Launch) -> Result<(), Invalid> {
-    let args = launch.body.as_ref().map_or(&[][..], |body| &body.args);
+    let args = launch.overrides.as_ref().map_or(&[][..], |overrides| &overrides.args);
     let bytes = launch.spec.first_word(args).map_or(0, str::len);
     if bytes <= PROGRAM_BYTES_MAX {
         return Ok(());
@@ -94,7 +94,7 @@ fn check_program(launch: &Launch) -> Result<(), Invalid> {
 /// A name or a value that neither an environment nor an environment file can hold.
 pub fn merged_environment<'l>(launch: &'l Launch) -> Result<Vec<(&'l str, String)>, Invalid> {
     let own = own_environment(launch.token);
-    let added = launch.body.iter().flat_map(|Overrides { environment, .. }| environment);
+    let added = launch.overrides.iter().flat_map(|Overrides { environment, .. }| environment);
     let given = |(name, value): &'l (String, String)| (name.as_str(), value.clone());
     let defined = launch.spec.environment.iter().map(given).chain(secret_variables(launch)?);
     let mut merged: Vec<(&str, String)> = Vec::new();

@@ -196,7 +196,7 @@ mod tests {
             revision: Revision(1),
             name: "fake".into(),
             spec: Arc::new(ContainerSpec { environment: owned(definition), ..ContainerSpec::default() }),
-            body: Some(Overrides { environment: owned(job), ..Overrides::default() }),
+            overrides: Some(Overrides { environment: owned(job), ..Overrides::default() }),
             time_left: None,
             secrets: Default::default(),
         }

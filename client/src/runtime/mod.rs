@@ -122,7 +122,7 @@ pub(crate) fn launch_of(spec: ContainerSpec) -> Launch {
         revision: Default::default(),
         name: "test".into(),
         spec: spec.into(),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     }

@@ -261,7 +261,7 @@ impl Shared {
     async fn end(&self, attempt: &Attempt, exit: Exit, recorded: Option<(RecordedInstant, Usage)>) {
         let now = clock::now();
         let at = recorded.map_or(now.up, |(at, _)| at.by_uptime(now));
-        let at = attempt.ended_before_stop.get().map_or(at, |stop| at.min(stop.before(now)));
+        let at = attempt.late_stop_at.get().map_or(at, |stop| at.min(stop.just_before(now)));
         let output = match attempt.started.get() {
             Some(()) => lengths(&attempt.dir).await,
             None => OutputLengths::default(),

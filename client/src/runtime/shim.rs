@@ -132,7 +132,7 @@ fn command(dir: &AttemptDir, launch: &Launch) -> Result<Result<Command, argv::In
         Err(invalid) => return Ok(Err(invalid)),
     };
     let mut command = Command::new(program);
-    command.args(words).args(launch.body.iter().flat_map(|body| &body.args));
+    command.args(words).args(launch.overrides.iter().flat_map(|overrides| &overrides.args));
     command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.envs(environment);
     command.stdin(Stdio::null()).stdout(dir.output(Stream::Stdout)?).stderr(dir.output(Stream::Stderr)?);

@@ -253,7 +253,7 @@ pub(crate) fn assignment(job: u64, environment: &[(&str, &str)]) -> Assignment {
         priority: 0,
         waited: Duration::ZERO,
         revision: revision(environment),
-        body: None,
+        overrides: None,
         time_left: None,
         memory_bytes: None,
         secrets: None,

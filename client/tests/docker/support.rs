@@ -258,7 +258,7 @@ pub(crate) fn launch(job: u64, spec: ContainerSpec) -> Launch {
         revision: Revision(1),
         name: "test".into(),
         spec: spec.into(),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     }

@@ -106,7 +106,7 @@ pub(super) fn order(order: &mut Order) -> Checked {
             it.time_left.map_or(Ok(()), |left| duration("time_left", left))?;
             it.secrets.as_mut().map_or(Ok(()), secrets)?;
             inner("gpus", it.gpus.len())?;
-            it.body.as_ref().map_or(Ok(()), body_fits)
+            it.overrides.as_ref().map_or(Ok(()), body_fits)
         }),
         Order::Reconciled(it) => it.attempts.iter().try_for_each(|(it, _)| token(*it)),
         Order::Cancel(it) => {

@@ -112,7 +112,7 @@ mirrors! {
     struct RegistryLogin { host: String, username: String, password: SecretValue }
     enum AttemptSecrets { Given(SecretValues), Withheld(String) }
     struct Assignment {
-        token: Token, priority: i8, waited: Duration, revision: Revision, body: Option<Overrides>,
+        token: Token, priority: i8, waited: Duration, revision: Revision, overrides: Option<Overrides>,
         time_left: Option<Duration>, memory_bytes: Option<u64>, secrets: Option<AttemptSecrets>,
         gpus: Vec<String>,
     }

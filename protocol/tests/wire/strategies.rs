@@ -147,23 +147,22 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
 }
 
 fn assignment() -> impl Strategy<Value = Assignment> {
-    let body = (pairs(), vec(text(), 0..4), of(text())).prop_map(|(environment, args, input)| Overrides {
-        environment,
-        args,
-        input,
-    });
+    let overrides = (pairs(), vec(text(), 0..4), of(text()))
+        .prop_map(|(environment, args, input)| Overrides { environment, args, input });
     let limits = (of(duration()), of(any::<u64>()), of(secrets()), vec(text(), 0..3));
-    (token(), any::<i8>(), duration(), any::<u128>(), of(body), limits).prop_map(
-        |(token, priority, waited, revision, body, (time_left, memory_bytes, secrets, gpus))| Assignment {
-            token,
-            priority,
-            waited,
-            revision: Revision(revision),
-            body,
-            time_left,
-            memory_bytes,
-            secrets,
-            gpus,
+    (token(), any::<i8>(), duration(), any::<u128>(), of(overrides), limits).prop_map(
+        |(token, priority, waited, revision, overrides, (time_left, memory_bytes, secrets, gpus))| {
+            Assignment {
+                token,
+                priority,
+                waited,
+                revision: Revision(revision),
+                overrides,
+                time_left,
+                memory_bytes,
+                secrets,
+                gpus,
+            }
         },
     )
 }

@@ -5,7 +5,7 @@ use protocol::JobId;
 use crate::core::Scheduler;
 use crate::job::{Job, LiveState};
 use crate::pending_batch::BatchInProgress;
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 /// A member of an unfinished batch waits with its batch only.
 pub(super) fn hidden_fault(
@@ -24,7 +24,7 @@ pub(super) fn hidden_fault(
         }
         LiveState::Scheduled => {
             let is_listed = batch.dates.contains(&(job.due_at, id)) || batch.waiting.contains(&id);
-            (is_listed, scheduler.timers.has_date(job.due_at, Date::Due(id)))
+            (is_listed, scheduler.timers.has_wall(job.due_at, WallTimer::Due(id)))
         }
         LiveState::Parent { .. } => (batch.parents.contains(&id), false),
         LiveState::Held(_) | LiveState::Quarantined => (false, true),

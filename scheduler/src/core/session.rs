@@ -4,20 +4,20 @@ use protocol::{Now, SessionId, WorkerId};
 
 use super::Scheduler;
 use crate::step::{CloseReason, Effect};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 impl Scheduler {
     /// Sets the lease alarm. It is moved when it fires, not at every frame.
-    pub(crate) fn watch_lease(&mut self, id: WorkerId) {
+    pub(crate) fn arm_lease(&mut self, id: WorkerId) {
         let lease = self.config.intervals.lease;
         let Some(worker) = self.fleet.heard_mut(id) else {
             return;
         };
         let Some(end) = worker.lease.next_alarm(lease, !worker.link.is_away()) else { return };
         if let Some(old) = worker.lease.alarm.replace(end) {
-            self.timers.clear_alarm(old, Alarm::LeaseEnd(id));
+            self.timers.clear_uptime(old, UptimeTimer::LeaseEnd(id));
         }
-        self.timers.set_alarm(end, Alarm::LeaseEnd(id));
+        self.timers.set_uptime(end, UptimeTimer::LeaseEnd(id));
     }
 
     /// The session of this worker, if it is reconciled.

@@ -32,7 +32,7 @@ pub struct Claims {
     /// The processes are clones; the accepted one is among them.
     are_clones: bool,
     /// End of the time for which two clones count as heard, while there are two. An alarm is set for it.
-    pub until: Option<Uptime>,
+    pub clones_until: Option<Uptime>,
 }
 
 /// A process that claims to be a worker.
@@ -122,7 +122,7 @@ impl Claims {
 
     /// Addresses of the clones that were heard last.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.list.iter().filter(|_| self.until.is_some()).map(|claim| claim.address.as_str())
+        self.list.iter().filter(|_| self.clones_until.is_some()).map(|claim| claim.address.as_str())
     }
 
     /// Forgets all claims, since one process is left.
@@ -133,7 +133,7 @@ impl Claims {
 
     /// Sets the end of the time for which two clones count as heard.
     fn set_expiry(&mut self, intervals: Intervals) {
-        self.until = self.list.iter().map(|it| it.last_heard + intervals.lease).min();
+        self.clones_until = self.list.iter().map(|it| it.last_heard + intervals.lease).min();
     }
 
     /// Records a claim and returns since when the process has been heard.

@@ -72,10 +72,10 @@ pub struct Classes {
 struct Class {
     facts: ClassFacts,
     workers: BTreeSet<WorkerId>,
-    /// Workers with room by load.
-    open: OpenWorkers,
-    /// Those of them that have enough left for a reservation.
-    with_room: BTreeMap<ReservationId, OpenWorkers>,
+    /// Workers with a free slot, or room in their backlog, by load.
+    with_slot: OpenWorkers,
+    /// Those of them that have enough resources left for a reservation.
+    with_resources: BTreeMap<ReservationId, OpenWorkers>,
     /// Needs without a list of workers that the class meets.
     needs: BTreeSet<NeedId>,
 }
@@ -311,24 +311,24 @@ impl Classes {
     }
 
     /// Lists a worker of this class as one with room.
-    pub fn open(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
+    pub fn list_open(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
         if let Some(class) = self.classes.get_mut(id.0 as usize) {
-            class.open.insert(position);
+            class.with_slot.insert(position);
             for reservation in fitting {
-                class.with_room.entry(*reservation).or_default().insert(position);
+                class.with_resources.entry(*reservation).or_default().insert(position);
             }
         }
     }
 
     /// Removes a worker from those with room. `fitting` is the list with which it was added.
-    pub fn close(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
+    pub fn unlist_open(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
         let Some(class) = self.classes.get_mut(id.0 as usize) else { return };
-        class.open.remove(position);
+        class.with_slot.remove(position);
         for reservation in fitting {
-            if let Some(open) = class.with_room.get_mut(reservation) {
+            if let Some(open) = class.with_resources.get_mut(reservation) {
                 open.remove(position);
                 if open.by_load.is_empty() {
-                    class.with_room.remove(reservation);
+                    class.with_resources.remove(reservation);
                 }
             }
         }
@@ -339,8 +339,8 @@ impl Classes {
     pub fn open_for(&self, id: ClassId, need: NeedId) -> Option<&OpenWorkers> {
         let class = self.class(id)?;
         match self.reservation_of(need) {
-            Some(reservation) => class.with_room.get(&reservation),
-            None => Some(&class.open),
+            Some(reservation) => class.with_resources.get(&reservation),
+            None => Some(&class.with_slot),
         }
     }
 
@@ -355,8 +355,8 @@ impl Classes {
     ) -> bool {
         self.class(id).is_some_and(|class| {
             let is_listed = |position: Position| {
-                let listed = class.with_room.iter().filter(|(_, open)| open.contains(position));
-                class.open.contains(position) && listed.map(|(id, _)| id).eq(fitting)
+                let listed = class.with_resources.iter().filter(|(_, open)| open.contains(position));
+                class.with_slot.contains(position) && listed.map(|(id, _)| id).eq(fitting)
             };
             class.workers.contains(&worker) && position.is_none_or(is_listed)
         })
@@ -366,7 +366,7 @@ impl Classes {
     #[must_use]
     pub fn open_counts(&self) -> (usize, usize) {
         let sum = |count: fn(&Class) -> usize| self.classes.iter().map(count).sum();
-        (sum(|class| class.open.by_load.len()), sum(|class| class.open.by_tie.len()))
+        (sum(|class| class.with_slot.by_load.len()), sum(|class| class.with_slot.by_tie.len()))
     }
 
     /// Each need knows the classes that meet it, for the audit.

@@ -135,13 +135,15 @@ impl WorkerFacts {
     /// The facts of a worker; `None` if it is neither connected nor holds attempts nor is cloned.
     #[must_use]
     pub fn of(worker: &Worker) -> Option<Self> {
-        if worker.link.session().is_none() && worker.holdings.jobs.is_empty() && worker.claims.until.is_none()
+        if worker.link.session().is_none()
+            && worker.holdings.jobs.is_empty()
+            && worker.claims.clones_until.is_none()
         {
             return None;
         }
         let state = match &worker.link {
             _ if worker.row.revoked_at.is_some() => WorkerState::Revoked,
-            _ if worker.claims.until.is_some() => WorkerState::Cloned,
+            _ if worker.claims.clones_until.is_some() => WorkerState::Cloned,
             _ if worker.lease.is_expired => WorkerState::Unreachable,
             Link::Away => WorkerState::Disconnected,
             Link::Joining(_) => WorkerState::Joining,

@@ -380,7 +380,7 @@ fn index_worker(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worke
     let Some(position) = worker.listing() else { return };
     with_room.insert(position);
     if let Some(class) = worker.class {
-        classes.open(class, position, &worker.fitting);
+        classes.list_open(class, position, &worker.fitting);
     }
 }
 
@@ -389,6 +389,6 @@ fn unindex_worker(with_room: &mut BTreeSet<Position>, classes: &mut Classes, wor
     let Some(position) = worker.listing() else { return };
     with_room.remove(&position);
     if let Some(class) = worker.class {
-        classes.close(class, position, &worker.fitting);
+        classes.unlist_open(class, position, &worker.fitting);
     }
 }

@@ -22,7 +22,7 @@ use crate::retry::{self, RetryBudget};
 use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{Change, ClosedAttempt, Effect, Ended, Note};
-use crate::timers::{Alarm, Date};
+use crate::timers::{UptimeTimer, WallTimer};
 
 /// Ends the current attempt of a job. Its container is gone.
 pub(crate) fn close(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedAttempt) {
@@ -67,7 +67,7 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
             wait(scheduler, now, id, due_at, closed);
             match goes_on {
                 // Its timer has fired if it was recalled for its deadline, and a clock that was set back gives it time again.
-                true => expire::watch(scheduler, id),
+                true => expire::arm(scheduler, id),
                 false => expire::start_queue_timeout(scheduler, id, due_at.max(now.utc)),
             }
             false
@@ -111,7 +111,7 @@ pub(crate) fn end_unheld(scheduler: &mut Scheduler, now: Now, id: JobId, state: 
 pub(crate) fn leave_queue(scheduler: &mut Scheduler, id: JobId) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     match job.live_state {
-        LiveState::Scheduled => scheduler.timers.clear_date(job.due_at, Date::Due(id)),
+        LiveState::Scheduled => scheduler.timers.clear_wall(job.due_at, WallTimer::Due(id)),
         LiveState::Queued(lane) => {
             let key = job.queue_key(scheduler.config.priority_ageing, id);
             scheduler.ready.remove(lane, key);
@@ -291,7 +291,7 @@ fn quarantine(
         job.due_at = now.utc;
     }
     scheduler.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
-    expire::limit_quarantine(scheduler, id, now.utc);
+    expire::start_quarantine_timeout(scheduler, id, now.utc);
 }
 
 fn remember(scheduler: &mut Scheduler, id: JobId, attempt: &Attempt, is_gone: bool, outcome: Outcome) {
@@ -312,7 +312,7 @@ fn wait(scheduler: &mut Scheduler, now: Now, id: JobId, due_at: Timestamp, close
     job.due_at = due_at;
     let state = if due_at > now.utc {
         job.live_state = LiveState::Scheduled;
-        scheduler.timers.set_date(due_at, Date::Due(id));
+        scheduler.timers.set_wall(due_at, WallTimer::Due(id));
         State::Scheduled
     } else {
         queue(scheduler, id);
@@ -335,16 +335,16 @@ fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
     scheduler.fleet.remove_attempt(attempt.worker, attempt.token(id));
     scheduler.phases.remove(&id);
     if let Some(at) = attempt.run().and_then(|run| run.overrun_at) {
-        scheduler.timers.clear_alarm(at, Alarm::Overrun(id, attempt.fence));
+        scheduler.timers.clear_uptime(at, UptimeTimer::Overrun(id, attempt.fence));
     }
     if let Some(at) = attempt.run().and_then(|run| run.slow_at) {
-        scheduler.timers.clear_alarm(at, Alarm::Slow(id, attempt.fence));
+        scheduler.timers.clear_uptime(at, UptimeTimer::Slow(id, attempt.fence));
     }
     if let Some(at) = attempt.loss_at {
-        scheduler.timers.clear_alarm(at, Alarm::Loss(id, attempt.fence));
+        scheduler.timers.clear_uptime(at, UptimeTimer::Loss(id, attempt.fence));
     }
     if let Some(awaited) = attempt.awaited_report() {
-        scheduler.timers.clear_alarm(awaited.due_at, Alarm::AwaitedReport(id, attempt.fence));
+        scheduler.timers.clear_uptime(awaited.due_at, UptimeTimer::AwaitedReport(id, attempt.fence));
     }
     gate::ended(scheduler, id);
     Some(*attempt)
@@ -369,7 +369,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     if let Some(job) = scheduler.jobs.remove(&id) {
         let key_set = placement::key_set_of(scheduler, &job);
         gate::forget(scheduler, (job.definition, key_set), now);
-        scheduler.definitions.uncount_job(job.definition);
+        scheduler.definitions.drop_reference(job.definition);
     }
     if let Some(next) = scheduler.schedules.let_go(id) {
         due::set_timer(scheduler, next);

@@ -118,6 +118,6 @@ fn set_loss_alarm(scheduler: &mut Scheduler, now: Now, id: JobId, holder: Worker
     let at = (contact + after).max(now.up);
     // `on_lost_timeout`, or the lack of a successor, would have set a later alarm.
     if attempt.loss_at.is_none_or(|later| later > at) {
-        loss::set_alarm(scheduler, id, at);
+        loss::arm(scheduler, id, at);
     }
 }

@@ -113,7 +113,7 @@ fn join(
         revoked_at: None,
     };
     scheduler.fleet.add(Worker::away(row, now.up));
-    forget::watch_expiry(scheduler, scheduler.counters.worker);
+    forget::arm_worker_expiry(scheduler, scheduler.counters.worker);
     scheduler.counters.worker
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn renew_lease(scheduler: &mut Scheduler, id: WorkerId, at: Uptime) {
     };
     worker.lease.record_frame(at, worker.link.is_ready());
     if worker.lease.alarm.is_none() {
-        scheduler.watch_lease(id);
+        scheduler.arm_lease(id);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::core::Scheduler;
 use crate::fleet::row::Drain;
 use crate::handlers::cancel;
 use crate::job::Job;
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 /// Begins a drain of a cordoned worker, or replaces the one in progress.
 pub(crate) fn begin(scheduler: &mut Scheduler, now: Now, id: WorkerId, timeout: Option<Duration>) {
@@ -67,9 +67,9 @@ fn set(scheduler: &mut Scheduler, id: WorkerId, drain: Option<Drain>) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     let before = core::mem::replace(&mut worker.row.drain, drain);
     if let Some(at) = before.and_then(|drain| drain.deadline) {
-        scheduler.timers.clear_date(at, Date::DrainEnd(id));
+        scheduler.timers.clear_wall(at, WallTimer::DrainEnd(id));
     }
     if let Some(at) = drain.and_then(|drain| drain.deadline) {
-        scheduler.timers.set_date(at, Date::DrainEnd(id));
+        scheduler.timers.set_wall(at, WallTimer::DrainEnd(id));
     }
 }

@@ -6,7 +6,7 @@ use crate::core::Scheduler;
 use crate::handlers::{admission, attempt_end};
 use crate::job::{Job, LiveState};
 use crate::step::Change;
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 /// Queues a scheduled job, unless it waits for another one. If this is the first time, it makes room as a job that is queued at once does.
 pub(crate) fn start_due_job(scheduler: &mut Scheduler, now: Now, id: JobId) {
@@ -23,6 +23,6 @@ pub(crate) fn set_timer(scheduler: &mut Scheduler, job: JobId) {
     if let Some(live) = scheduler.jobs.get(&job)
         && matches!(live.live_state, LiveState::Scheduled)
     {
-        scheduler.timers.set_date(live.due_at, Date::Due(job));
+        scheduler.timers.set_wall(live.due_at, WallTimer::Due(job));
     }
 }

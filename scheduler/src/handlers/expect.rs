@@ -17,7 +17,7 @@ use crate::expectations::ExpectationRow;
 use crate::ids::ExpectationNo;
 use crate::job::{Attempt, Job};
 use crate::step::{Change, ClosedAttempt};
-use crate::timers::{Alarm, Date};
+use crate::timers::{UptimeTimer, WallTimer};
 
 /// Follows jobs.yaml. This walks all expectations, once per reading.
 pub(crate) fn redefine(scheduler: &mut Scheduler, now: Now, definitions: &[Arc<Definition>]) {
@@ -109,7 +109,7 @@ pub(crate) fn parent_succeeded(scheduler: &mut Scheduler, now: Now, name: &str) 
 
 /// Sets the alarm of a run that has begun `ago`. After a restart of the server, workers report long runs again: one that is slow already was
 /// noticed before if it, or a later job, is the last one that was.
-pub(crate) fn watch_run(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
+pub(crate) fn arm_slow(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
     let definition = scheduler.jobs.get(&token.job).and_then(|job| scheduler.definitions.at(job.definition));
     let Some((number, expect)) = definition.and_then(|it| expectation(scheduler, &it.name)) else { return };
     let Some(max) = expect.max_duration else { return };
@@ -123,7 +123,7 @@ pub(crate) fn watch_run(scheduler: &mut Scheduler, now: Now, token: Token, ago: 
         return;
     }
     run.slow_at = Some(at);
-    scheduler.timers.set_alarm(at, Alarm::Slow(token.job, token.fence));
+    scheduler.timers.set_uptime(at, UptimeTimer::Slow(token.job, token.fence));
 }
 
 /// A run takes longer than expected.
@@ -172,9 +172,9 @@ fn arm(scheduler: &mut Scheduler, number: ExpectationNo) {
 fn set_timer(scheduler: &mut Scheduler, number: ExpectationNo, at: Option<protocol::Timestamp>) {
     let Some(entry) = scheduler.expectations.entries.get_mut(&number) else { return };
     if let Some(before) = core::mem::replace(&mut entry.stale_at, at) {
-        scheduler.timers.clear_date(before, Date::Stale(number));
+        scheduler.timers.clear_wall(before, WallTimer::Stale(number));
     }
     if let Some(at) = at {
-        scheduler.timers.set_date(at, Date::Stale(number));
+        scheduler.timers.set_wall(at, WallTimer::Stale(number));
     }
 }

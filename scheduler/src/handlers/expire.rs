@@ -20,7 +20,7 @@ use crate::job::{Job, LiveState};
 use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::Change;
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 /// Reason of a job that did not start in time.
 pub(crate) const NOT_STARTED: &str = "it did not start within its queue_timeout";
@@ -30,36 +30,41 @@ const NOT_RELEASED: &str = "nobody released it from quarantine within its quaran
 
 /// Begins the wait for a start.
 pub(crate) fn start_queue_timeout(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
-    limit(scheduler, id, from, |waits| waits.queue);
+    start_timeout(scheduler, id, from, |waits| waits.queue);
 }
 
 /// Begins the wait for an operator.
-pub(crate) fn limit_quarantine(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
-    limit(scheduler, id, from, |waits| waits.quarantine);
+pub(crate) fn start_quarantine_timeout(scheduler: &mut Scheduler, id: JobId, from: Timestamp) {
+    start_timeout(scheduler, id, from, |waits| waits.quarantine);
 }
 
 /// The job waits no longer.
 pub(crate) fn clear(scheduler: &mut Scheduler, id: JobId) {
-    set(scheduler, id, None);
+    set_deadline(scheduler, id, None);
 }
 
 /// Sets the timer of a job whose deadline is known.
-pub(crate) fn watch(scheduler: &mut Scheduler, id: JobId) {
+pub(crate) fn arm(scheduler: &mut Scheduler, id: JobId) {
     if let Some(at) = scheduler.jobs.get(&id).and_then(Job::expires_at) {
-        scheduler.timers.set_date(at, Date::Expiry(id));
+        scheduler.timers.set_wall(at, WallTimer::Expiry(id));
     }
 }
 
-fn limit(scheduler: &mut Scheduler, id: JobId, from: Timestamp, of: fn(&WaitLimits) -> Option<Duration>) {
+fn start_timeout(
+    scheduler: &mut Scheduler,
+    id: JobId,
+    from: Timestamp,
+    of: fn(&WaitLimits) -> Option<Duration>,
+) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     if job.role() == RunOnRole::Parent {
         return;
     }
     let limit = scheduler.definitions.at(job.definition).and_then(|definition| of(&definition.waits));
-    set(scheduler, id, limit.map(|limit| from + limit));
+    set_deadline(scheduler, id, limit.map(|limit| from + limit));
 }
 
-fn set(scheduler: &mut Scheduler, id: JobId, at: Option<Timestamp>) {
+fn set_deadline(scheduler: &mut Scheduler, id: JobId, at: Option<Timestamp>) {
     let Some(job) = scheduler.jobs.get_mut(&id) else { return };
     let before = job.expires_at();
     if before == at {
@@ -67,9 +72,9 @@ fn set(scheduler: &mut Scheduler, id: JobId, at: Option<Timestamp>) {
     }
     job.extras_mut().expires_at = at;
     if let Some(before) = before {
-        scheduler.timers.clear_date(before, Date::Expiry(id));
+        scheduler.timers.clear_wall(before, WallTimer::Expiry(id));
     }
-    watch(scheduler, id);
+    arm(scheduler, id);
     scheduler.change(Change::Expiry { job: id, at });
 }
 
@@ -86,7 +91,8 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
     attempt_end::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
 }
 
-/// Asks the worker of an expired job to give it back. It does so unless it has begun to prepare it.
+/// Sends Recall for a job that must not start any more: it has expired, or it is paused. The worker releases the attempt unless it has already
+/// begun to prepare it.
 pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
     // The next inventory decides about an unconfirmed attempt.

@@ -21,7 +21,7 @@ use crate::schedule::catch_up::{self, Closed, PlannedSlots, SlotRun, Verdict};
 use crate::schedule::{Overlap, Schedule};
 use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 /// Decides about all slots that are due, and sets the timer for the next one. Returns how many jobs were made.
 pub(crate) fn fire(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) -> usize {
@@ -280,9 +280,9 @@ pub(crate) fn arm(scheduler: &mut Scheduler, number: ScheduleNo) {
     });
     let before = core::mem::replace(&mut entry.due_at, next);
     if let Some(at) = before {
-        scheduler.timers.clear_date(at, Date::Fire(number));
+        scheduler.timers.clear_wall(at, WallTimer::Fire(number));
     }
     if let Some(at) = next {
-        scheduler.timers.set_date(at, Date::Fire(number));
+        scheduler.timers.set_wall(at, WallTimer::Fire(number));
     }
 }

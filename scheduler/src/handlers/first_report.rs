@@ -17,7 +17,7 @@ use crate::handlers::suspension;
 use crate::job::{AwaitedReport, Job, Presence};
 use crate::queue::PriorityAgeing;
 use crate::step::{CloseReason, Grant};
-use crate::timers::{Alarm, Timers};
+use crate::timers::{Timers, UptimeTimer};
 
 /// Time for the first report about an attempt: a third of a lease, which is also the longest interval between
 /// heartbeats.
@@ -26,7 +26,7 @@ pub(crate) fn offer_timeout(lease: Duration) -> Duration {
 }
 
 /// Begins the watch of an attempt that is being sent for the first time on its session.
-pub(crate) fn watch(scheduler: &mut Scheduler, now: Now, id: JobId) {
+pub(crate) fn arm(scheduler: &mut Scheduler, now: Now, id: JobId) {
     set(scheduler, now, id, false);
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn recalled(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let is_watched =
         scheduler.jobs.get(&id).and_then(Job::attempt).is_some_and(|it| it.awaited_report().is_some());
     if is_watched {
-        watch(scheduler, now, id);
+        arm(scheduler, now, id);
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn end(scheduler: &mut Scheduler, id: JobId) {
 /// Removes the alarm of a watch that was taken from its attempt.
 fn clear(timers: &mut Timers, token: Token, awaited: Option<AwaitedReport>) {
     if let Some(awaited) = awaited {
-        timers.clear_alarm(awaited.due_at, Alarm::AwaitedReport(token.job, token.fence));
+        timers.clear_uptime(awaited.due_at, UptimeTimer::AwaitedReport(token.job, token.fence));
     }
 }
 
@@ -147,5 +147,5 @@ fn store(scheduler: &mut Scheduler, id: JobId, awaited: AwaitedReport) {
     let (token, earlier) = (attempt.token(id), attempt.stop_awaiting());
     attempt.presence = Presence::Awaited(awaited);
     clear(&mut scheduler.timers, token, earlier);
-    scheduler.timers.set_alarm(awaited.due_at, Alarm::AwaitedReport(token.job, token.fence));
+    scheduler.timers.set_uptime(awaited.due_at, UptimeTimer::AwaitedReport(token.job, token.fence));
 }

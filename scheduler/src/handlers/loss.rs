@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::placement::successor;
 use crate::run_on::RunOnRole;
 use crate::step::ClosedAttempt;
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Declares an attempt of a silent worker lost, unless no successor is possible. It may still run; later reports about it are not believed.
 pub(crate) fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence) {
@@ -25,9 +25,9 @@ pub(crate) fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence)
     }
     attempt.loss_at = None;
     let (token, started_at) = (attempt.token(id), attempt.started_at());
-    let lost_at = lost_after_at(scheduler, now, id).filter(|at| *at > now.up);
+    let lost_at = loss_due_at(scheduler, now, id).filter(|at| *at > now.up);
     match lost_at.or_else(|| next_look(scheduler, now, id)) {
-        Some(at) => set_alarm(scheduler, id, at),
+        Some(at) => arm(scheduler, id, at),
         None => {
             let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
             attempt_end::lose(scheduler, now, id, closed);
@@ -36,20 +36,20 @@ pub(crate) fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence)
 }
 
 /// Sets the time at which the attempt is given up, in place of an earlier one.
-pub(crate) fn set_alarm(scheduler: &mut Scheduler, id: JobId, at: Uptime) {
+pub(crate) fn arm(scheduler: &mut Scheduler, id: JobId, at: Uptime) {
     let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) else {
         return;
     };
-    let alarm = Alarm::Loss(id, attempt.fence);
+    let alarm = UptimeTimer::Loss(id, attempt.fence);
     if let Some(old) = attempt.loss_at.replace(at) {
-        scheduler.timers.clear_alarm(old, alarm);
+        scheduler.timers.clear_uptime(old, alarm);
     }
-    scheduler.timers.set_alarm(at, alarm);
+    scheduler.timers.set_uptime(at, alarm);
 }
 
 /// Time at which an attempt of a silent worker is lost. A worker that is joining gets one more lease for its inventory, from its first
 /// Hello on if that came later: it has come back, and a cancel in between does not make it silent.
-fn lost_after_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
+fn loss_due_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     let job = scheduler.jobs.get(&id)?;
     let attempt = job.attempt()?;
     let worker = scheduler.fleet.worker(attempt.worker)?;

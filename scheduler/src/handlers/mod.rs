@@ -43,7 +43,7 @@ pub(crate) use attempt_end::{assign_lane, queue};
 pub(crate) use cancel::{cancel, stop};
 pub(crate) use connect::{connect, disconnect, record_frames};
 pub(crate) use define::{define, wanted_heartbeat};
-pub(crate) use forget::watch_expiry;
+pub(crate) use forget::arm_worker_expiry;
 pub(crate) use pending_batch::queue_batch;
 pub(crate) use release::release;
 pub(crate) use report::report;

@@ -8,10 +8,10 @@ use protocol::{Fence, JobId, Now, Token};
 use crate::core::Scheduler;
 use crate::handlers::cancel;
 use crate::job::{Attempt, Job};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Sets the overrun alarm, counted from the start of the container by the worker's clock.
-pub(crate) fn watch(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
+pub(crate) fn arm(scheduler: &mut Scheduler, now: Now, token: Token, ago: Duration) {
     let Some(limit) = scheduler.jobs.get(&token.job).and_then(|job| scheduler.run_limit(job)) else {
         return;
     };
@@ -19,7 +19,7 @@ pub(crate) fn watch(scheduler: &mut Scheduler, now: Now, token: Token, ago: Dura
     let run = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut).and_then(Attempt::run_mut);
     if let Some(run) = run {
         run.overrun_at = Some(at);
-        scheduler.timers.set_alarm(at, Alarm::Overrun(token.job, token.fence));
+        scheduler.timers.set_uptime(at, UptimeTimer::Overrun(token.job, token.fence));
     }
 }
 

@@ -11,9 +11,9 @@ use crate::handlers::{admission, batch as batches, dependency, expire, run_on};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::limits::gate;
-use crate::pending_batch::{Batch, BatchInProgress, Demand, weight};
+use crate::pending_batch::{BatchInProgress, Demand, PendingBatch, weight};
 use crate::step::{Answer, Change, Rejection};
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 /// Queues an accepted large batch. It gets its job numbers with its first slice.
 pub(crate) fn queue_batch(
@@ -27,10 +27,10 @@ pub(crate) fn queue_batch(
         return;
     }
     for number in &definitions {
-        scheduler.definitions.count_job(*number);
+        scheduler.definitions.add_reference(*number);
     }
     let predecessors = dependency::predecessors(&request.jobs);
-    let batch = Batch {
+    let batch = PendingBatch {
         ticket: request.ticket,
         key: request.idempotency_key.map(|key| (key.key, key.digest)),
         joined: Vec::new(),
@@ -47,8 +47,8 @@ pub(crate) fn queue_batch(
 pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
     let group = scheduler.counters.group;
     let first = JobId(scheduler.counters.job.0 + 1);
-    let begin = |batch| BatchInProgress {
-        batch,
+    let begin = |pending| BatchInProgress {
+        pending,
         first,
         created_at: now.utc,
         lanes: BTreeMap::new(),
@@ -61,20 +61,20 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
     if batch.made().is_empty() {
         scheduler.counters.job = batch.last();
         scheduler.change(Change::PendingBatch { first: batch.first, last: batch.last() });
-        let options = core::mem::take(&mut batch.batch.options);
-        batches::begin(scheduler, batch.created_at, batch.first, batch.batch.count, options);
+        let options = core::mem::take(&mut batch.pending.options);
+        batches::begin(scheduler, batch.created_at, batch.first, batch.pending.count, options);
     }
     let mut room = scheduler.config.slice;
     while room > 0 {
         let id = batch.next();
-        let Some(new) = batch.batch.rest.next() else { break };
+        let Some(new) = batch.pending.rest.next() else { break };
         room = room.saturating_sub(weight(&new));
         // The definition was found when the batch was accepted, and has been retained since.
         let Some(number) = scheduler.number_of(&new) else { continue };
-        if !batch.batch.demand.permits.is_empty()
+        if !batch.pending.demand.permits.is_empty()
             && let Some(limit) = admission::permit_of(scheduler, number, &new)
         {
-            scheduler.pending_batches.member_made(&mut batch.batch, &limit);
+            scheduler.pending_batches.member_made(&mut batch.pending, &limit);
         }
         match add(scheduler, batch.created_at, id, new, number, Some(batch.first)) {
             InitialWait::Others => batch.waiting.push(id),
@@ -86,7 +86,7 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
             batch.expiring.push(id);
         }
     }
-    if batch.batch.rest.len() == 0 {
+    if batch.pending.rest.len() == 0 {
         complete(scheduler, now, batch);
     } else {
         scheduler.pending_batches.put_back(batch);
@@ -95,8 +95,8 @@ pub(crate) fn create_slice(scheduler: &mut Scheduler, now: Now) {
 
 /// Makes all members visible, as jobs like all others.
 fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
-    let BatchInProgress { batch, first, created_at, lanes, dates, waiting, parents, expiring } = made;
-    scheduler.pending_batches.completed(&batch);
+    let BatchInProgress { pending, first, created_at, lanes, dates, waiting, parents, expiring } = made;
+    scheduler.pending_batches.completed(&pending);
     for (lane, keys) in lanes {
         for key in keys.iter().filter(|_| lane.is_limited()) {
             gate::queued(scheduler, lane, key.job());
@@ -104,7 +104,7 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
         scheduler.ready.push_run(lane, keys);
     }
     for (at, job) in dates {
-        scheduler.timers.set_date(at, Date::Due(job));
+        scheduler.timers.set_wall(at, WallTimer::Due(job));
     }
     scheduler.pending_batches.forget_predecessors();
     for job in waiting {
@@ -114,18 +114,18 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
         run_on::begin(scheduler, job);
     }
     for job in expiring {
-        expire::watch(scheduler, job);
+        expire::arm(scheduler, job);
     }
-    for number in batch.definitions {
-        scheduler.definitions.uncount_job(number);
+    for number in pending.definitions {
+        scheduler.definitions.drop_reference(number);
     }
     scheduler.change(Change::BatchCompleted { first });
-    scheduler.reply_accepted(batch.ticket, first, batch.count, created_at);
-    let Some((key, digest)) = batch.key else { return };
-    let holder = KeyHolder { job: first, count: batch.count, digest };
+    scheduler.reply_accepted(pending.ticket, first, pending.count, created_at);
+    let Some((key, digest)) = pending.key else { return };
+    let holder = KeyHolder { job: first, count: pending.count, digest };
     scheduler.keys.remember(scheduler.counters.group, key.clone(), holder);
     scheduler.change(Change::Keyed { key, holder, at: now.utc });
-    for (ticket, asked) in batch.joined {
+    for (ticket, asked) in pending.joined {
         let mismatch = Answer::Rejected(Rejection::KeyMismatch(holder));
         scheduler.reply(ticket, if asked == digest { Answer::Replayed(holder) } else { mismatch });
     }

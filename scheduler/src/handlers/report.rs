@@ -22,7 +22,7 @@ use crate::job::{Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
 use crate::reconcile::{foreign, inventory, late_reports, unconfirmed, unknown_attempts};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 pub(crate) fn report(scheduler: &mut Scheduler, now: Now, session: SessionId, report: Report) {
     // The frame belongs to an older session.
@@ -110,9 +110,9 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     if attempt.has_started() {
         // The worker repeats it after a restart of the server.
         if attempt.has_no_overrun_alarm() {
-            overrun::watch(scheduler, now, token, started.ago);
+            overrun::arm(scheduler, now, token, started.ago);
         }
-        expect::watch_run(scheduler, now, token, started.ago);
+        expect::arm_slow(scheduler, now, token, started.ago);
         return;
     }
     let at = before(now.utc, started.ago).max(attempt.assigned_at);
@@ -124,8 +124,8 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
         scheduler.fleet.leave_backlog(id, key);
     }
     reset_backoff(scheduler, id, token);
-    overrun::watch(scheduler, now, token, started.ago);
-    expect::watch_run(scheduler, now, token, started.ago);
+    overrun::arm(scheduler, now, token, started.ago);
+    expect::arm_slow(scheduler, now, token, started.ago);
     scheduler.phases.remove(&token.job);
     record_image(scheduler, id, token);
     scheduler.change(Change::Started { token, at, container: started.container });
@@ -305,7 +305,7 @@ fn definition_of(scheduler: &Scheduler, token: Token) -> Option<Arc<Definition>>
 fn exclude(scheduler: &mut Scheduler, now: Now, id: WorkerId, of: Excluded, backoff: ExclusionBackoff) {
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
     if let Some(until) = worker.health.exclusions.add(now.up, of, backoff) {
-        scheduler.timers.set_alarm(until, Alarm::ExclusionEnd(id));
+        scheduler.timers.set_uptime(until, UptimeTimer::ExclusionEnd(id));
     }
 }
 

@@ -10,7 +10,7 @@ use protocol::{Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers;
-use crate::handlers::forget::watch_expiry;
+use crate::handlers::forget::arm_worker_expiry;
 use crate::handlers::refusal::refused;
 use crate::ids::Ticket;
 use crate::step::{Answer, Change, CloseReason, Effect};
@@ -35,7 +35,7 @@ pub(crate) fn revoke(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         scheduler.effect(Effect::Close(session, CloseReason::Revoked));
         scheduler.fleet.close(id);
     }
-    watch_expiry(scheduler, id);
+    arm_worker_expiry(scheduler, id);
     // Jobs that wait for this worker alone may run anywhere now.
     for job in scheduler.ready.take_pinned(id) {
         handlers::queue(scheduler, job);

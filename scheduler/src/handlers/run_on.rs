@@ -23,7 +23,7 @@ use crate::queue::LaneKey;
 use crate::run_on::{Cursor, MemberPlan, MemberRow, Parent, ParentCounts, ParentRow, RunOnRole, WorkerUse};
 use crate::state::State;
 use crate::step::{AddedJob, Change, Note};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 pub(crate) use orphan::is_orphan;
 use orphan::{why_orphan, why_unreachable};
@@ -66,7 +66,7 @@ fn resume(scheduler: &mut Scheduler, id: JobId) {
     };
     scheduler.parents.begin(id, settled);
     if let Some(at) = settled {
-        scheduler.timers.set_alarm(at, Alarm::MembersDue);
+        scheduler.timers.set_uptime(at, UptimeTimer::MembersDue);
     }
 }
 
@@ -260,7 +260,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     extras.role = RunOnRole::Member(member);
     extras.timeout = timeout;
     submit::count_in(scheduler, id, &mut job, keys.as_deref());
-    scheduler.definitions.count_job(number);
+    scheduler.definitions.add_reference(number);
     scheduler.change(Change::Member(member));
     scheduler.change(Change::Added(AddedJob {
         job: id,
@@ -283,7 +283,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
     scheduler.jobs.insert(id, job);
     if expires_at.is_some() {
         scheduler.change(Change::Expiry { job: id, at: expires_at });
-        expire::watch(scheduler, id);
+        expire::arm(scheduler, id);
     }
     attempt_end::queue(scheduler, id);
 }

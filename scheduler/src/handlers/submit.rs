@@ -20,7 +20,7 @@ use crate::queue::{LaneKey, QueueKey};
 use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{AddedJob, Answer, Change, PendingReason, Rejection};
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
     let ticket = request.ticket;
@@ -176,7 +176,7 @@ pub(crate) fn create(
 /// Sets the timers of a new job, or adds it to its lane.
 pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait) {
     match wait {
-        InitialWait::Until(at) => scheduler.timers.set_date(at, Date::Due(id)),
+        InitialWait::Until(at) => scheduler.timers.set_wall(at, WallTimer::Due(id)),
         InitialWait::In(lane, key) => {
             scheduler.ready.push(lane, key);
             gate::queued(scheduler, lane, id);
@@ -184,7 +184,7 @@ pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait
         InitialWait::Members => run_on::begin(scheduler, id),
         InitialWait::Others => {}
     }
-    handlers::expire::watch(scheduler, id);
+    handlers::expire::arm(scheduler, id);
 }
 
 /// Counts a job that has not ended among those of its limits.
@@ -260,7 +260,7 @@ pub(crate) fn add(
         job.live_state = LiveState::Queued(lane);
         (State::Queued, InitialWait::In(lane, job.queue_key(scheduler.config.priority_ageing, id)))
     };
-    scheduler.definitions.count_job(number);
+    scheduler.definitions.add_reference(number);
     scheduler.change(Change::Added(AddedJob {
         job: id,
         revision: new.revision,

@@ -12,7 +12,7 @@ use protocol::{JobId, Now, WorkerId};
 use crate::commit_watch::suspended_after;
 use crate::core::Scheduler;
 use crate::job::Job;
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Detects a suspension and renews all leases before anything else is decided.
 pub(crate) fn detect_suspension(scheduler: &mut Scheduler, now: Now) {
@@ -41,7 +41,7 @@ fn renew_leases(scheduler: &mut Scheduler, now: Now) {
             let held: Vec<JobId> = worker.holdings.jobs.iter().copied().collect();
             cancel_losses(scheduler, &held);
         }
-        scheduler.watch_lease(id);
+        scheduler.arm_lease(id);
     }
     scheduler.leases_renewed_at = now.up;
     scheduler.changed = true;
@@ -53,7 +53,7 @@ fn cancel_losses(scheduler: &mut Scheduler, held: &[JobId]) {
         let Some(attempt) = scheduler.jobs.get_mut(job).and_then(Job::attempt_mut) else { continue };
         if let Some(at) = attempt.loss_at.take() {
             let fence = attempt.fence;
-            scheduler.timers.clear_alarm(at, Alarm::Loss(*job, fence));
+            scheduler.timers.clear_uptime(at, UptimeTimer::Loss(*job, fence));
         }
     }
 }

@@ -14,37 +14,39 @@ use crate::handlers::{
 };
 use crate::job::{Job, StartState};
 use crate::step::{Change, CloseReason, ClosedAttempt, Note};
-use crate::timers::{Alarm, Date};
+use crate::timers::{UptimeTimer, WallTimer};
 
 /// Timers that one step fires at most. After a long pause the rest fires in later steps, so that reports are
 /// not delayed.
 const TIMERS_PER_STEP: usize = 500;
 
 pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
-    fire_overdue_dates(scheduler, now);
+    fire_overdue_wall(scheduler, now);
     let mut left = TIMERS_PER_STEP;
     while left > 0 {
         let overdue = scheduler.overdue.map(|overdue| overdue.until);
         let Some(date) = (match overdue {
-            Some(until) => scheduler.timers.take_date_after(until, now),
-            None => scheduler.timers.take_date(now),
+            Some(until) => scheduler.timers.take_wall_after(until, now),
+            None => scheduler.timers.take_wall(now),
         }) else {
             break;
         };
-        left = left.saturating_sub(1 + fire_date(scheduler, now, date));
+        left = left.saturating_sub(1 + fire_wall(scheduler, now, date));
     }
     for _ in 0..TIMERS_PER_STEP {
-        match scheduler.timers.take_alarm(now) {
-            Some(Alarm::LeaseEnd(worker)) => lease_end(scheduler, now, worker),
-            Some(Alarm::Loss(job, fence)) => loss::lose(scheduler, now, job, fence),
-            Some(Alarm::Overrun(job, fence)) => overrun::stop(scheduler, now, job, fence),
-            Some(Alarm::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
-            Some(Alarm::AwaitedReport(job, fence)) => first_report::ask_again(scheduler, now, job, fence),
-            Some(Alarm::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
-            Some(Alarm::ClonesGone(worker)) => worker_identity::expire_clones(scheduler, worker),
-            Some(Alarm::WorkerExpiry(worker)) => forget::confirm_expiry(scheduler, now, worker),
+        match scheduler.timers.take_uptime(now) {
+            Some(UptimeTimer::LeaseEnd(worker)) => expire_lease(scheduler, now, worker),
+            Some(UptimeTimer::Loss(job, fence)) => loss::lose(scheduler, now, job, fence),
+            Some(UptimeTimer::Overrun(job, fence)) => overrun::stop(scheduler, now, job, fence),
+            Some(UptimeTimer::Slow(job, fence)) => expect::become_slow(scheduler, now, job, fence),
+            Some(UptimeTimer::AwaitedReport(job, fence)) => {
+                first_report::ask_again(scheduler, now, job, fence)
+            }
+            Some(UptimeTimer::ExclusionEnd(worker)) => end_exclusions(scheduler, now, worker),
+            Some(UptimeTimer::ClonesGone(worker)) => worker_identity::expire_clones(scheduler, worker),
+            Some(UptimeTimer::WorkerExpiry(worker)) => forget::confirm_expiry(scheduler, now, worker),
             // The step itself looks for attempts to recall and workers to set aside, and makes members.
-            Some(Alarm::Recall | Alarm::SetAside | Alarm::MembersDue) => {}
+            Some(UptimeTimer::Recall | UptimeTimer::SetAside | UptimeTimer::MembersDue) => {}
             None => break,
         }
     }
@@ -54,7 +56,7 @@ pub(crate) fn tick(scheduler: &mut Scheduler, now: Now) {
 
 /// Fires timers that were overdue at the start of the server, at most 500 a second, so that all jobs of a long downtime do not become due in
 /// one moment. Later timers do not wait for them.
-fn fire_overdue_dates(scheduler: &mut Scheduler, now: Now) {
+fn fire_overdue_wall(scheduler: &mut Scheduler, now: Now) {
     let Some(overdue) = &mut scheduler.overdue else { return };
     if overdue.next > now.up {
         return;
@@ -64,11 +66,11 @@ fn fire_overdue_dates(scheduler: &mut Scheduler, now: Now) {
     let mut left = TIMERS_PER_STEP;
     while left > 0 {
         let first = scheduler.timers.wake_at().utc;
-        let Some(date) = first.filter(|at| *at <= until).and_then(|_| scheduler.timers.take_date(now)) else {
+        let Some(date) = first.filter(|at| *at <= until).and_then(|_| scheduler.timers.take_wall(now)) else {
             scheduler.overdue = None;
             return;
         };
-        left = left.saturating_sub(1 + fire_date(scheduler, now, date));
+        left = left.saturating_sub(1 + fire_wall(scheduler, now, date));
     }
     if scheduler.timers.wake_at().utc.is_none_or(|at| at > until) {
         scheduler.overdue = None;
@@ -79,14 +81,14 @@ fn fire_overdue_dates(scheduler: &mut Scheduler, now: Now) {
 const OVERDUE_EVERY: Duration = Duration::from_secs(1);
 
 /// Fires one wall-clock timer. Returns how many jobs it made.
-fn fire_date(scheduler: &mut Scheduler, now: Now, date: Date) -> usize {
-    match date {
-        Date::Due(job) => due::start_due_job(scheduler, now, job),
-        Date::Expiry(job) => expire::expire(scheduler, now, job),
-        Date::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
-        Date::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
-        Date::Stale(expectation) => expect::become_stale(scheduler, now, expectation),
-        Date::Fire(schedule) => return fire::fire(scheduler, now, schedule),
+fn fire_wall(scheduler: &mut Scheduler, now: Now, timer: WallTimer) -> usize {
+    match timer {
+        WallTimer::Due(job) => due::start_due_job(scheduler, now, job),
+        WallTimer::Expiry(job) => expire::expire(scheduler, now, job),
+        WallTimer::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
+        WallTimer::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
+        WallTimer::Stale(expectation) => expect::become_stale(scheduler, now, expectation),
+        WallTimer::Fire(schedule) => return fire::fire(scheduler, now, schedule),
     }
     0
 }
@@ -103,7 +105,7 @@ fn shrink_tables(scheduler: &mut Scheduler) {
 const CAPACITY_KEPT: usize = 65_536;
 
 /// Expires a lease, unless the worker was heard since the alarm was set.
-fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+fn expire_lease(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
     let lease = scheduler.config.intervals.lease;
     let is_stalled = suspension::is_stalled(scheduler, now);
     let Some(worker) = scheduler.fleet.worker_mut(id) else {
@@ -114,7 +116,7 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         worker.lease.renew(now.up);
     }
     if worker.lease.contact + lease > now.up {
-        scheduler.watch_lease(id);
+        scheduler.arm_lease(id);
         return;
     }
     if worker.lease.last_heard + lease <= now.up {
@@ -124,13 +126,13 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         return;
     };
     if core::mem::replace(&mut worker.lease.is_expired, true) {
-        scheduler.watch_lease(id);
+        scheduler.arm_lease(id);
         return;
     }
     worker.since = now.utc;
     let contact = worker.lease.contact;
     let held: alloc::vec::Vec<JobId> = worker.holdings.jobs.iter().copied().collect();
-    scheduler.watch_lease(id);
+    scheduler.arm_lease(id);
     scheduler.changed = true;
     for job in held {
         let Some(definition) = scheduler.jobs.get(&job).and_then(|job| scheduler.definition(job)) else {
@@ -147,7 +149,7 @@ fn lease_end(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
         let is_noted = core::mem::replace(&mut attempt.noted_unreachable, true);
         if let Some(after) = definition.given_up_after(is_cancelled) {
-            loss::set_alarm(scheduler, job, (contact + after).max(now.up));
+            loss::arm(scheduler, job, (contact + after).max(now.up));
         }
         // The lease was renewed by a suspension of the server, and the worker has not come back.
         if is_noted {
@@ -188,9 +190,9 @@ mod tests {
     fn timers_overdue_at_a_start_fire_500_a_second_and_hold_up_no_later_one() {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         for job in 1..=1_200 {
-            scheduler.timers.set_date(Timestamp(job), Date::Due(JobId(job.cast_unsigned())));
+            scheduler.timers.set_wall(Timestamp(job), WallTimer::Due(JobId(job.cast_unsigned())));
         }
-        scheduler.timers.set_date(Timestamp(6_000), Date::Due(JobId(2_000)));
+        scheduler.timers.set_wall(Timestamp(6_000), WallTimer::Due(JobId(2_000)));
         scheduler.overdue = Some(Overdue { until: Timestamp(5_000), next: Uptime(0) });
         let at = |millis: i64| Now {
             utc: Timestamp(5_000 + millis),
@@ -203,7 +205,7 @@ mod tests {
         scheduler.step(at(1_000), Input::Tick);
         assert_eq!(scheduler.timers.wake_at().utc, Some(Timestamp(1_001)), "the second portion");
         assert!(
-            !scheduler.timers.has_date(Timestamp(6_000), Date::Due(JobId(2_000))),
+            !scheduler.timers.has_wall(Timestamp(6_000), WallTimer::Due(JobId(2_000))),
             "a later one is not held up"
         );
         scheduler.step(at(2_000), Input::Tick);
@@ -214,7 +216,7 @@ mod tests {
     fn overdue_timers_fire_in_portions_and_the_rest_is_due_at_once() {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         for job in 1..=1_200 {
-            scheduler.timers.set_date(Timestamp(job), Date::Due(JobId(job.cast_unsigned())));
+            scheduler.timers.set_wall(Timestamp(job), WallTimer::Due(JobId(job.cast_unsigned())));
         }
         let now = Now { utc: Timestamp(5_000), up: Uptime(0) };
         let rest: [_; 3] = core::array::from_fn(|_| {

@@ -43,12 +43,12 @@ pub(crate) fn leave_out_duplicates(
     let mut left = Vec::new();
     for new in jobs.iter() {
         let taken = match check(scheduler, new)? {
-            Claim::None => false,
-            Claim::Taken(job) => {
+            KeyCheck::None => false,
+            KeyCheck::Taken(job) => {
                 first = first.or(Some(job));
                 true
             }
-            Claim::Free(id, rule) => {
+            KeyCheck::Free(id, rule) => {
                 let is_first = seen.insert(id);
                 if !is_first && rule == OnDuplicate::Reject {
                     return Err(Rejection::Duplicate { job: None });
@@ -60,7 +60,7 @@ pub(crate) fn leave_out_duplicates(
             left.push(new.clone());
         }
     }
-    // Others of the request count on its positions.
+    // Later jobs of the request refer to members by their positions, so none may be removed.
     let names_positions = |new: &NewJob| new.after.iter().any(|it| matches!(it.on, Predecessor::Member(_)));
     match (left.is_empty(), first) {
         (true, Some(job)) => return Ok(Some(job)),
@@ -76,12 +76,13 @@ pub(crate) fn leave_out_duplicates(
 /// The job that keeps a new one from being made, whatever the rule says about duplicates.
 pub(crate) fn duplicate_of(scheduler: &Scheduler, new: &NewJob) -> Option<JobId> {
     match check(scheduler, new) {
-        Ok(Claim::Taken(job)) | Err(Rejection::Duplicate { job: Some(job) }) => Some(job),
+        Ok(KeyCheck::Taken(job)) | Err(Rejection::Duplicate { job: Some(job) }) => Some(job),
         _ => None,
     }
 }
 
-enum Claim {
+/// The answer for the unique key of a new job.
+enum KeyCheck {
     /// The definition has no rule.
     None,
     /// The key is free, or is taken over.
@@ -90,20 +91,20 @@ enum Claim {
     Taken(JobId),
 }
 
-fn check(scheduler: &Scheduler, new: &NewJob) -> Result<Claim, Rejection> {
-    let Some((id, rule)) = claim_of(scheduler, new) else { return Ok(Claim::None) };
+fn check(scheduler: &Scheduler, new: &NewJob) -> Result<KeyCheck, Rejection> {
+    let Some((id, rule)) = key_and_rule(scheduler, new) else { return Ok(KeyCheck::None) };
     // A retry is a deliberate repetition of what has ended.
     let is_taken = |holder: &UniqueHolder| {
         new.retry_of.is_none() || !scheduler.unique.is_kept(holder.job) || holder.predecessor.is_some()
     };
     match (scheduler.unique.holder(&id).filter(is_taken), rule.on_duplicate) {
-        (Some(holder), OnDuplicate::Return) => Ok(Claim::Taken(holder.job)),
+        (Some(holder), OnDuplicate::Return) => Ok(KeyCheck::Taken(holder.job)),
         (Some(holder), OnDuplicate::Reject) => Err(Rejection::Duplicate { job: Some(holder.job) }),
-        (_, on_duplicate) => Ok(Claim::Free(id, on_duplicate)),
+        (_, on_duplicate) => Ok(KeyCheck::Free(id, on_duplicate)),
     }
 }
 
-fn claim_of<'s>(scheduler: &'s Scheduler, new: &NewJob) -> Option<(UniqueId, &'s UniqueRule)> {
+fn key_and_rule<'s>(scheduler: &'s Scheduler, new: &NewJob) -> Option<(UniqueId, &'s UniqueRule)> {
     let definition = scheduler.definitions.at(scheduler.definitions.find(new.revision)?)?;
     let rule = definition.limits.unique.as_ref()?;
     // A retry has the key that its job keeps, also if the request had given it.
@@ -122,7 +123,7 @@ fn rule_of(scheduler: &Scheduler, number: DefinitionNo) -> Option<&UniqueRule> {
 
 /// The queue does not grow by this new job: one with its key is queued and is cancelled for it, or has an attempt and is waited for.
 pub(crate) fn takes_over(scheduler: &Scheduler, new: &NewJob) -> bool {
-    let holder = claim_of(scheduler, new).and_then(|(id, _)| scheduler.unique.holder(&id));
+    let holder = key_and_rule(scheduler, new).and_then(|(id, _)| scheduler.unique.holder(&id));
     holder.is_some_and(|holder| {
         let waited_for = holder.predecessor.is_some_and(|job| scheduler.jobs.contains_key(&job));
         waited_for || scheduler.jobs.get(&holder.job).is_some_and(Job::is_queued_or_held)
@@ -137,7 +138,7 @@ pub(crate) fn make_way(
     new: &mut NewJob,
     job: JobId,
 ) -> Option<UniqueRow> {
-    let (id, _) = claim_of(scheduler, new)?;
+    let (id, _) = key_and_rule(scheduler, new)?;
     if let Some(holder) = scheduler.unique.holder(&id) {
         cancel::cancel_for(scheduler, now, holder.job, format!("job {job}, which replaces it"));
     }

@@ -8,7 +8,7 @@ use crate::input::UpdateRequest;
 use crate::job::LiveState;
 use crate::state::State;
 use crate::step::{Answer, Change, Note, Rejection, Updated};
-use crate::timers::Date;
+use crate::timers::WallTimer;
 
 pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest) {
     let UpdateRequest { ticket, job: id, update, by } = request;
@@ -32,7 +32,7 @@ pub(crate) fn update(scheduler: &mut Scheduler, now: Now, request: UpdateRequest
         }
         let state = if due_at > now.utc || attempt_end::waits_for_another(scheduler, id) {
             // If the job waits for an earlier one, this has no effect: the end of that job queues it.
-            scheduler.timers.set_date(due_at, Date::Due(id));
+            scheduler.timers.set_wall(due_at, WallTimer::Due(id));
             State::Scheduled
         } else {
             attempt_end::queue(scheduler, id);

@@ -52,7 +52,7 @@ pub(crate) fn operate(
         // Running clones count as connected.
         Operation::Forget
             if worker.link.session().is_some()
-                || worker.claims.until.is_some()
+                || worker.claims.clones_until.is_some()
                 || !worker.holdings.jobs.is_empty() =>
         {
             scheduler.reply(ticket, Answer::Rejected(Rejection::WorkerConnected));

@@ -14,7 +14,7 @@ use crate::fleet::claims::{Claim, ClaimVerdict, Holder};
 use crate::fleet::row::Process;
 use crate::input::Connected;
 use crate::step::{Change, CloseReason, Effect};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Decides about a Hello. If two processes run, nothing that they report is believed: the accepted session is
 /// closed, and its attempts count as those of an unreachable worker.
@@ -30,9 +30,9 @@ pub(crate) fn claim(
     let holder = Holder { claim: holder(worker), last_message: worker.lease.last_message, is_connected };
     let process = Process { incarnation: hello.incarnation, number: hello.process };
     let claim = Claim { process, address: hello.address.clone(), last_heard: now.up, since: now.up };
-    let before = worker.claims.until;
+    let before = worker.claims.clones_until;
     let verdict = worker.claims.decide(claim, holder, intervals);
-    let until = worker.claims.until;
+    let until = worker.claims.clones_until;
     let answer = match verdict {
         ClaimVerdict::Accept => Ok(()),
         ClaimVerdict::Wait => {
@@ -56,16 +56,16 @@ pub(crate) fn renew_claim(scheduler: &mut Scheduler, session: SessionId, at: Upt
     let (id, claim) = (*id, Claim { last_heard: at, since: at, ..claim.clone() });
     let intervals = scheduler.config.intervals;
     let Some(worker) = scheduler.fleet.worker_mut(id) else { return };
-    let before = worker.claims.until;
+    let before = worker.claims.clones_until;
     worker.claims.renew(claim, intervals);
-    let until = worker.claims.until;
+    let until = worker.claims.clones_until;
     set_clone_alarm(scheduler, id, before, until);
 }
 
 /// Ends the cloned state: no two clones have been heard for a lease.
 pub(crate) fn expire_clones(scheduler: &mut Scheduler, id: WorkerId) {
     if let Some(worker) = scheduler.fleet.worker_mut(id) {
-        worker.claims.until = None;
+        worker.claims.clones_until = None;
         scheduler.changed = true;
     }
 }
@@ -76,10 +76,10 @@ fn set_clone_alarm(scheduler: &mut Scheduler, id: WorkerId, before: Option<Uptim
         return;
     }
     if let Some(at) = before {
-        scheduler.timers.clear_alarm(at, Alarm::ClonesGone(id));
+        scheduler.timers.clear_uptime(at, UptimeTimer::ClonesGone(id));
     }
     if let Some(at) = until {
-        scheduler.timers.set_alarm(at, Alarm::ClonesGone(id));
+        scheduler.timers.set_uptime(at, UptimeTimer::ClonesGone(id));
     }
     scheduler.changed = true;
 }

@@ -74,7 +74,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     }));
     define::send_definition(scheduler, to, session, number_of_definition);
     scheduler.grant(session, grant);
-    first_report::watch(scheduler, now, id);
+    first_report::arm(scheduler, now, id);
 }
 
 /// GPUs for a job of this definition: the first that nobody holds.

@@ -20,7 +20,7 @@ use crate::job::{Attempt, Job};
 use crate::placement;
 use crate::placement::searches::{BACKLOGS_EVERY, not_before};
 use crate::queue::{LaneKey, QueueKey};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Minimum time in a backlog before a recall: a younger attempt may be on its way into a slot
 /// (docs/design/scheduling.md, Q8).
@@ -39,7 +39,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
     }
     // A search walks over all workers with free slots and all backlogs, so it is not done in each step.
     if let Some(at) = not_before(scheduler.searches.for_idle, BACKLOGS_EVERY, now) {
-        scheduler.timers.set_alarm(at, Alarm::Recall);
+        scheduler.timers.set_uptime(at, UptimeTimer::Recall);
         return;
     }
     let slots: u32 = free().map(|worker| worker.slots().saturating_sub(worker.holdings.count())).sum();
@@ -93,7 +93,7 @@ pub(crate) fn recall_for_higher(scheduler: &mut Scheduler, now: Now) {
     }
     if let Some(at) = not_before(scheduler.searches.for_higher, BACKLOGS_EVERY, now) {
         // Jobs that arrived after the last search wait for the next one.
-        scheduler.timers.set_alarm(at, Alarm::Recall);
+        scheduler.timers.set_uptime(at, UptimeTimer::Recall);
         return;
     }
     scheduler.searches.for_higher = Some(now.up);
@@ -246,7 +246,7 @@ impl Recalls {
             scheduler.send(session, Order::Recall(tokens));
         }
         if let Some(soonest) = self.soonest {
-            scheduler.timers.set_alarm(soonest, Alarm::Recall);
+            scheduler.timers.set_uptime(soonest, UptimeTimer::Recall);
         }
     }
 }

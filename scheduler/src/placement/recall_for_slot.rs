@@ -1,8 +1,8 @@
 //! Empties a backlog for a job that takes a free slot only: one with limits, or one that reserves resources.
 //!
 //! Room in a backlog is of no use to such a job, and a worker fills its slots from its backlog first. So the job recalls all of one worker's
-//! backlog, if everything there has a lower priority; the next slot of that worker is then the job's. One backlog is emptied for a job, that
-//! of the worker with the fewest attempts in it.
+//! backlog, if everything there has a lower priority; the next slot of that worker is then the job's. One backlog is emptied for a job:
+//! the shortest of those that are old enough.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ use crate::limits::gate;
 use crate::placement;
 use crate::placement::searches::{BACKLOGS_EVERY, not_before};
 use crate::queue::{AgedPriority, LaneKey, QueueKey};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// A backlog that may be recalled as a whole.
 struct Backlog<'s> {
@@ -39,7 +39,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     }
     // A search walks over all backlogs, so it is not done in each step.
     if let Some(at) = not_before(scheduler.searches.for_slot, BACKLOGS_EVERY, now) {
-        scheduler.timers.set_alarm(at, Alarm::Recall);
+        scheduler.timers.set_uptime(at, UptimeTimer::Recall);
         return;
     }
     scheduler.searches.for_slot = Some(now.up);
@@ -47,7 +47,7 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
 
     let firsts = gate::select_unblocked(scheduler, now, |ready| ready.first_for_free_slots(JOBS_MAX));
     let Some(mut waiting) = firsts else {
-        scheduler.timers.set_alarm(now.up + BACKLOGS_EVERY, Alarm::Recall);
+        scheduler.timers.set_uptime(now.up + BACKLOGS_EVERY, UptimeTimer::Recall);
         return;
     };
     waiting.retain(|(key, lane)| key.priority() > lowest && !is_served(scheduler, *key, *lane));
@@ -56,11 +56,12 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     }
     let open = scheduler.fleet.with_backlog().filter(|worker| worker.is_open());
     let backlogs: Vec<Backlog<'_>> = open.filter_map(|worker| Backlog::of(scheduler, worker)).collect();
-    let found = waiting.iter().find_map(|(key, lane)| Some((key, best(scheduler, &backlogs, *key, *lane)?)));
+    let found =
+        waiting.iter().find_map(|(key, lane)| Some((key, best(scheduler, &backlogs, (*key, *lane), now)?)));
     let Some((key, Backlog { worker, ripe_at, .. })) = found else { return };
     let id = worker.row.worker;
     if *ripe_at > now.up {
-        scheduler.timers.set_alarm(*ripe_at, Alarm::Recall);
+        scheduler.timers.set_uptime(*ripe_at, UptimeTimer::Recall);
         return;
     }
     let mut recalls = Recalls::default();
@@ -71,12 +72,13 @@ pub(crate) fn recall_for_slot(scheduler: &mut Scheduler, now: Now) {
     recalls.send(scheduler, now);
 }
 
-/// The backlog to empty for this job: one that is old enough, of a worker that the job does not avoid, and a short one.
+/// The backlog to empty for this job. A worker that the job does not avoid comes first, then the backlog that can be recalled first, then the
+/// shortest.
 fn best<'b, 's>(
     scheduler: &Scheduler,
     backlogs: &'b [Backlog<'s>],
-    key: QueueKey,
-    lane: LaneKey,
+    (key, lane): (QueueKey, LaneKey),
+    now: Now,
 ) -> Option<&'b Backlog<'s>> {
     let job = scheduler.jobs.get(&key.job())?;
     let definition = scheduler.definitions.at(job.definition)?;
@@ -87,7 +89,7 @@ fn best<'b, 's>(
     });
     able.min_by_key(|it| {
         let id = it.worker.row.worker;
-        (placement::avoids(job, definition, id), it.ripe_at, it.worker.queued(), id)
+        (placement::avoids(job, definition, id), it.ripe_at.max(now.up), it.worker.queued(), id)
     })
 }
 

@@ -26,7 +26,7 @@ use crate::ids::DefinitionNo;
 use crate::limits::gate;
 use crate::queue::{LaneKey, ParkedFor, QueueKey};
 use crate::reservation::Reservation;
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Workers that are set aside at once. Each is looked at in each step.
 const WORKERS_MAX: usize = 8;
@@ -100,11 +100,11 @@ pub(crate) fn review(scheduler: &mut Scheduler, now: Now) {
 /// Sets a worker aside for the next job that has waited for so long and has none yet.
 fn find_worker(scheduler: &mut Scheduler, wait: Duration, now: Now) {
     if let Some(at) = not_before(scheduler.searches.to_set_aside, SEARCH_EVERY, now) {
-        scheduler.timers.set_alarm(at, Alarm::SetAside);
+        scheduler.timers.set_uptime(at, UptimeTimer::SetAside);
         return;
     }
     scheduler.searches.to_set_aside = Some(now.up);
-    scheduler.timers.set_alarm(now.up + SEARCH_EVERY, Alarm::SetAside);
+    scheduler.timers.set_uptime(now.up + SEARCH_EVERY, UptimeTimer::SetAside);
     gate::wake(scheduler, now);
     let after = scheduler.searches.looked_until;
     let lanes = gate::select_unblocked(scheduler, now, |ready| {

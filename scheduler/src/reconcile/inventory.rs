@@ -21,7 +21,7 @@ use crate::job::{Job, Presence, Progress, StartState};
 use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reconcile::{foreign, unconfirmed, unknown_attempts};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note, PendingReason};
-use crate::timers::Alarm;
+use crate::timers::UptimeTimer;
 
 /// Attempts that an inventory may list: ten times the limit of a worker.
 const ENTRIES_MAX: usize = 200_000;
@@ -92,14 +92,14 @@ fn restore_reachable(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         let token = attempt.token(job);
         let was_noted = mem::take(&mut attempt.noted_unreachable);
         if let Some(at) = attempt.loss_at.take() {
-            scheduler.timers.clear_alarm(at, Alarm::Loss(job, token.fence));
+            scheduler.timers.clear_uptime(at, UptimeTimer::Loss(job, token.fence));
         }
         if was_noted {
             scheduler.change(Change::Noted { job, at: now.utc, note: Note::Revived { token, worker: id } });
         }
     }
     if was_unreachable {
-        scheduler.watch_lease(id);
+        scheduler.arm_lease(id);
     }
 }
 
@@ -169,7 +169,7 @@ fn update_from_phase(
     let (prefetched, stopping) = (attempt.is_prefetched(), attempt.stopping);
     if attempt.has_no_overrun_alarm() {
         // Its worker should have reported its age before the inventory; count from now.
-        overrun::watch(scheduler, now, token, Duration::ZERO);
+        overrun::arm(scheduler, now, token, Duration::ZERO);
     }
     if prefetched {
         scheduler.fleet.enter_backlog(id, key);
@@ -265,5 +265,5 @@ fn enqueue_again(scheduler: &mut Scheduler, now: Now, id: JobId, session: Sessio
     let grant = first_report::grant_of(scheduler.config.priority_ageing, job, token, &definition, member);
     define::send_definition(scheduler, worker, session, number);
     scheduler.grant(session, grant);
-    first_report::watch(scheduler, now, id);
+    first_report::arm(scheduler, now, id);
 }

@@ -89,12 +89,12 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 
 /// A part of the state, for the thread that rebuilds. Parts come in this order, but for definitions, each of which comes before its first job.
 enum Part {
-    Beginning(Box<Rebuilding>),
+    Base(Box<Rebuilding>),
     Definition(StoredDefinition),
     Jobs(Vec<(LiveJob, JobOrigin)>),
 }
 
-/// Passes parts on. The other thread stops taking them only if nothing has begun, and after a panic, which [`join`] passes on.
+/// Passes parts on. A send fails only if the other thread has returned early or has panicked; [`join`] passes its error or panic on.
 struct Reader {
     now: Now,
     intervals: Intervals,
@@ -107,8 +107,8 @@ impl Reader {
     fn pass_on(&mut self, item: LoadItem<'_>) {
         match item {
             LoadItem::Base(loaded) => {
-                let beginning = Rebuilding::begin(self.now, self.intervals, self.settings, loaded);
-                let _ = self.parts.send(Part::Beginning(Box::new(beginning)));
+                let base = Rebuilding::begin(self.now, self.intervals, self.settings, loaded);
+                let _ = self.parts.send(Part::Base(Box::new(base)));
             }
             LoadItem::Definition(stored) => {
                 let _ = self.parts.send(Part::Definition(stored.clone()));
@@ -130,13 +130,13 @@ impl Reader {
 
 /// Takes all parts. After a fault, jobs are ignored, and definitions are still read: the log names each that cannot be parsed.
 fn take_all(parts: Receiver<Part>, now: Now) -> Result<Rebuilding, LoadError> {
-    let Ok(Part::Beginning(mut rebuilding)) = parts.recv() else {
-        return Err(LoadError::Unusable("the store handed out nothing".to_owned()));
+    let Ok(Part::Base(mut rebuilding)) = parts.recv() else {
+        return Err(LoadError::Unusable("the store has passed nothing on".to_owned()));
     };
     let mut restored = Ok(());
     for part in parts {
         match part {
-            Part::Beginning(beginning) => rebuilding = beginning,
+            Part::Base(base) => rebuilding = base,
             Part::Definition(stored) => rebuilding.definition(&stored),
             Part::Jobs(jobs) if restored.is_ok() => {
                 restored = jobs.into_iter().try_for_each(|(job, origin)| rebuilding.job(now, job, origin));
@@ -235,12 +235,12 @@ mod tests {
 
     const REVISION: Revision = Revision(7);
 
-    /// The state after these parts behind the beginning.
+    /// The state after these parts behind the base.
     fn rebuilt(behind: Vec<Part>) -> Result<Rebuilding, LoadError> {
         let now = clock::now();
-        let beginning = Rebuilding::begin(now, Intervals::default(), 10.into(), &Loaded::default());
+        let base = Rebuilding::begin(now, Intervals::default(), 10.into(), &Loaded::default());
         let (parts, inbox) = mpsc::sync_channel(behind.len() + 1);
-        for part in std::iter::once(Part::Beginning(Box::new(beginning))).chain(behind) {
+        for part in std::iter::once(Part::Base(Box::new(base))).chain(behind) {
             parts.send(part).expect("there is room");
         }
         drop(parts);

@@ -43,15 +43,15 @@ enum Round {
 }
 
 impl<C: Fn() -> Now> JobRetention<C> {
-    /// `by` is the time that an earlier process went by.
+    /// `last_trusted` is the time that an earlier process used last.
     pub(super) fn new(
         remover: Remover,
         retention: ServerRetention,
         data: PathBuf,
-        by: Option<Timestamp>,
+        last_trusted: Option<Timestamp>,
         clock: C,
     ) -> Self {
-        let trusted_clock = TrustedClock::new(by, clock());
+        let trusted_clock = TrustedClock::new(last_trusted, clock());
         let (catalogue, time) = (Arc::default(), RetentionTime::unknown());
         Self { remover, retention, catalogue, time, data, clock, trusted_clock }
     }
@@ -74,7 +74,7 @@ impl<C: Fn() -> Now> JobRetention<C> {
     /// Deletes all that is due, and says when to look again.
     async fn run_once(&mut self) -> Result<Duration, StoreClosed> {
         let mut sum = Removed::default();
-        let mut round = self.remove_by_server(&mut sum).await?;
+        let mut round = self.apply_server_retention(&mut sum).await?;
         if let Round::Done = round {
             round = self.remove_by_definition(&mut sum).await?;
         }
@@ -89,7 +89,7 @@ impl<C: Fn() -> Now> JobRetention<C> {
     }
 
     /// Deletes what is beyond the limits of the server.
-    async fn remove_by_server(&mut self, sum: &mut Removed) -> Result<Round, StoreClosed> {
+    async fn apply_server_retention(&mut self, sum: &mut Removed) -> Result<Round, StoreClosed> {
         loop {
             let now = (self.clock)();
             let time = self.trusted_clock.time(now);
@@ -178,7 +178,7 @@ impl<C> JobRetention<C> {
 const ROWS_MAX: usize = 500;
 /// Definitions with rules in a step: each costs some lookups in indexes, and all of them some milliseconds.
 const RULES_AT_ONCE: usize = 200;
-/// After a step commits have the writer for themselves so many times as long.
+/// The pause after a step, in multiples of its length: commits have the writer for themselves meanwhile.
 const OTHERS_SHARE: u32 = 4;
 /// Rows become due within minutes and days; a check costs some microseconds.
 const CHECK_EVERY: Duration = Duration::from_secs(10);

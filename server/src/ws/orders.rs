@@ -135,20 +135,20 @@ impl Orders {
         let assignments = grants
             .into_iter()
             .map(|grant| {
-                let body = with_position(filled.take(&grant), grant.member);
-                let body = with_own_variables(body, &grant, self.session_log.name());
-                let body = match &self.acceptor.tracer {
-                    Some(tracer) => tracer.hand_over(grant.token, body),
-                    None => body,
+                let overrides = with_position(filled.take(&grant), grant.member);
+                let overrides = with_own_variables(overrides, &grant, self.session_log.name());
+                let overrides = match &self.acceptor.tracer {
+                    Some(tracer) => tracer.hand_over(grant.token, overrides),
+                    None => overrides,
                 };
                 let secrets = secrets.get(&grant.revision).cloned();
-                let secrets = self.secrets.with_params(grant.revision, secrets, body.as_ref());
+                let secrets = self.secrets.with_params(grant.revision, secrets, overrides.as_ref());
                 Assignment {
                     token: grant.token,
                     priority: grant.priority,
                     waited: now.since(grant.due_at),
                     revision: grant.revision,
-                    body,
+                    overrides,
                     time_left: grant.time_left,
                     memory_bytes: grant.memory_bytes,
                     secrets,
@@ -166,7 +166,7 @@ impl Orders {
         let mut missing = Vec::new();
         for grant in grants.iter().filter(|grant| grant.has_overrides) {
             match self.acceptor.overrides.take(grant.token.job) {
-                Some(body) => filled.overrides.push((grant.token.job, body)),
+                Some(overrides) => filled.overrides.push((grant.token.job, overrides)),
                 None => missing.push(grant.token.job),
             }
         }

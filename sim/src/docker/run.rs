@@ -111,7 +111,7 @@ impl World {
         let (number, turn) = (container.no, container.turn);
         self.trace.say(now, || format!("w{no}      container {} runs", cli.token));
         let what = (no, cli.token, cli.revision);
-        self.oracle.ran(now, &self.workload, &self.server.disk, &self.machines, what);
+        self.oracle.check_run(now, &self.workload, &self.server.disk, &self.machines, what);
         self.agenda.schedule(now + lasts, Event::Exit { machine: no, container: number, turn });
         self.machines[usize::from(no)].engine.clis[index].stage = CliStage::Attached;
         self.container_started(no, cli.token);

@@ -145,7 +145,7 @@ impl World {
             self.trace.mix(effects.len() as u64);
         }
         self.do_for_worker(no, effects);
-        self.oracle.began_in_order(self.now, no);
+        self.oracle.check_launch_order(self.now, no);
         self.plan_worker(no);
     }
 

@@ -47,25 +47,35 @@ impl World {
         match effect {
             Effect::Send(report) => self.say_to_server(no, report),
             Effect::Contact(at) => {
-                self.oracle.keeps_contact(self.now, no, at);
+                self.oracle.check_lease_start(self.now, no, at);
                 self.machines[usize::from(no)].directory.contact = Some(at);
             }
             Effect::Start(launch) => {
-                self.oracle.begins(self.now, &self.server.disk, &self.machines[usize::from(no)], &launch);
+                self.oracle.check_launch(
+                    self.now,
+                    &self.server.disk,
+                    &self.machines[usize::from(no)],
+                    &launch,
+                );
                 self.start_task(no, launch);
             }
             Effect::Pull { token, .. } => self.pull_image(no, token),
             Effect::Run { token, .. } => {
-                self.oracle.starts(self.now, &self.server.disk, &self.machines[usize::from(no)], token);
-                self.oracle.runs_alone(self.now, &self.machines[usize::from(no)], token);
+                self.oracle.check_may_start(
+                    self.now,
+                    &self.server.disk,
+                    &self.machines[usize::from(no)],
+                    token,
+                );
+                self.oracle.check_runs_alone(self.now, &self.machines[usize::from(no)], token);
                 self.run_task(no, token);
             }
             Effect::Stop { token, cause, step, .. } => {
-                self.oracle.stops(self.now, &self.machines[usize::from(no)], token, step);
+                self.oracle.check_stop_grace(self.now, &self.machines[usize::from(no)], token, step);
                 self.stop_task(no, token, cause, step);
             }
             Effect::Forget { token, give_up_output, .. } => {
-                self.oracle.forgets(
+                self.oracle.check_removal(
                     self.now,
                     &self.server.disk,
                     &self.machines[usize::from(no)],

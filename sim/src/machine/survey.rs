@@ -162,7 +162,7 @@ fn launch_of(container: &Container) -> Launch {
         revision: protocol::Revision::default(),
         name: "".into(),
         spec: ContainerSpec { stop_grace: STOP_GRACE, ..ContainerSpec::default() }.into(),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     }

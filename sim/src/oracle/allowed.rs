@@ -18,7 +18,7 @@ use crate::workload::Workload;
 
 impl Oracle {
     /// A step of the scheduler. Labels are those after the step: the step that changes them places jobs after that.
-    pub(super) fn allowed(
+    pub(super) fn check_placement_rules(
         &mut self,
         now: Moment,
         (disk, workload): (&Disk, &Workload),

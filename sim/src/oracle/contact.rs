@@ -31,7 +31,7 @@ pub(super) struct Contact {
 
 impl Oracle {
     /// A lease is renewed by a completed reconcile. A Hello alone renews nothing.
-    pub(super) fn meets(&mut self, now: Moment, step: &Step) {
+    pub(super) fn check_contacts(&mut self, now: Moment, step: &Step) {
         for effect in &step.effects {
             match effect {
                 Effect::Send(session, Order::Welcome(it)) => {

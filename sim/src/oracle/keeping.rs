@@ -53,7 +53,7 @@ impl Promises {
 
 impl Oracle {
     /// I19: a worker removes what is left of an attempt.
-    pub(crate) fn forgets(
+    pub(crate) fn check_removal(
         &mut self,
         now: Moment,
         disk: &Disk,

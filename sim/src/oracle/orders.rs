@@ -97,13 +97,13 @@ impl LocalQueue {
 
 impl Oracle {
     /// A worker begins with an attempt.
-    pub(super) fn begins_in_order(&mut self, machine: &Machine, launch: &Launch) {
+    pub(super) fn record_launch_order(&mut self, machine: &Machine, launch: &Launch) {
         self.queues[usize::from(machine.no)].begin(machine, launch);
     }
 
     /// Q4: of its queue a worker begins with the attempt that has the highest priority. It has sent its reports, so it has said whether it
     /// gives one back.
-    pub(crate) fn began_in_order(&mut self, now: Moment, no: u16) {
+    pub(crate) fn check_launch_order(&mut self, now: Moment, no: u16) {
         if let Some((token, first)) = self.queues[usize::from(no)].take_confirmed() {
             let what = format!("w{no} begins with {token} before {first}");
             self.violated(now, "Q4 a worker starts the highest priority first", what);
@@ -111,7 +111,7 @@ impl Oracle {
     }
 
     /// W6: a container has the grace of its definition before it is killed. Nobody asks for another one here.
-    pub(crate) fn stops(&mut self, now: Moment, machine: &Machine, token: Token, step: StopStep) {
+    pub(crate) fn check_stop_grace(&mut self, now: Moment, machine: &Machine, token: Token, step: StopStep) {
         let kept = machine.directory.attempts.iter().find(|it| it.launch.token == token);
         let (StopStep::Ask { grace }, Some(kept)) = (step, kept) else { return };
         let due = kept.launch.spec.stop_grace;

@@ -20,7 +20,7 @@ impl Oracle {
     }
 
     /// The server has decided something at this time of its wall clock.
-    pub(crate) fn ends_pauses(&mut self, now: Moment, utc: Timestamp, step: &Step) {
+    pub(crate) fn check_pause_ends(&mut self, now: Moment, utc: Timestamp, step: &Step) {
         let mut due = self.pause_ends.clone();
         due.retain(|_, end| *end <= utc);
         for change in &step.changes {

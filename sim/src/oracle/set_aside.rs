@@ -22,7 +22,7 @@ pub(crate) type SetAside = BTreeMap<WorkerId, JobId>;
 
 impl Oracle {
     /// A step of the scheduler, with what was set aside after it. Rows are those before it, as far as they are on disk.
-    pub(crate) fn respects_set_aside(
+    pub(crate) fn check_set_aside(
         &mut self,
         now: Moment,
         (disk, workload, is_aged): (&Disk, &Workload, bool),

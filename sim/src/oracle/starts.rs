@@ -113,7 +113,7 @@ impl Oracle {
     }
 
     /// I11: a worker writes down since when its lease counts.
-    pub(crate) fn keeps_contact(&mut self, now: Moment, no: u16, at: Uptime) {
+    pub(crate) fn check_lease_start(&mut self, now: Moment, no: u16, at: Uptime) {
         if Some(at) > self.gates[usize::from(no)].lease_from {
             self.violated(
                 now,
@@ -123,8 +123,9 @@ impl Oracle {
         }
     }
 
-    /// I11: a worker begins with an attempt. No more of them hold a slot than there ever were.
-    pub(crate) fn begins(&mut self, now: Moment, disk: &Disk, machine: &Machine, launch: &Launch) {
+    /// I9, I11, I13, Q4: a worker begins with an attempt. It has asked before, if the definition demands it, and no more attempts hold a slot than
+    /// there are slots.
+    pub(crate) fn check_launch(&mut self, now: Moment, disk: &Disk, machine: &Machine, launch: &Launch) {
         if self.is_excused {
             return;
         }
@@ -141,9 +142,9 @@ impl Oracle {
             let what = format!("w{} starts {token} as number {busy}", machine.no);
             self.violated(now, "I11 no start without a slot", what);
         }
-        self.begins_in_order(machine, launch);
+        self.record_launch_order(machine, launch);
         self.check_memory(now, disk, launch);
-        self.starts(now, disk, machine, token);
+        self.check_may_start(now, disk, machine, token);
     }
 
     /// I9: what was killed for its memory gets more of it, each time.
@@ -158,8 +159,8 @@ impl Oracle {
         }
     }
 
-    /// I11: a worker begins with an attempt, or runs `docker run` for it.
-    pub(crate) fn starts(&mut self, now: Moment, disk: &Disk, machine: &Machine, token: Token) {
+    /// I11: a worker may start an attempt now: its lease lasts, and the attempt is current. Checked when it begins, and again at `docker run`.
+    pub(crate) fn check_may_start(&mut self, now: Moment, disk: &Disk, machine: &Machine, token: Token) {
         if self.is_excused {
             self.truth(token).is_excused = true;
             return;
@@ -181,7 +182,7 @@ impl Oracle {
     }
 
     /// I13: a worker runs an attempt. It does not stop an earlier one of the same job any more.
-    pub(crate) fn runs_alone(&mut self, now: Moment, machine: &Machine, token: Token) {
+    pub(crate) fn check_runs_alone(&mut self, now: Moment, machine: &Machine, token: Token) {
         let mut tasks = machine.process.iter().flat_map(|process| &process.tasks);
         let earlier = tasks.find(|task| {
             matches!(task.stage, Stage::Running | Stage::Following | Stage::Settling(_))
@@ -198,7 +199,7 @@ impl Oracle {
     }
 
     /// I12, I13, I17: a container of an attempt runs.
-    pub(crate) fn ran(
+    pub(crate) fn check_run(
         &mut self,
         now: Moment,
         workload: &Workload,

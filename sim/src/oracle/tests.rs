@@ -133,7 +133,7 @@ fn a_success_that_never_ran_is_no_success() {
     let mut honest = Oracle::new(1, false);
     let workload = workload();
     let revision = workload.revision(0);
-    honest.ran(Moment(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), revision));
+    honest.check_run(Moment(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), revision));
     honest.container_ended(
         token(1),
         ContainerEnd { at: Moment(2), code: 0, oom: false, by_engine: false, by_us: false },
@@ -146,7 +146,13 @@ fn a_success_that_never_ran_is_no_success() {
 fn a_container_that_runs_on_has_not_been_given_back() {
     let mut oracle = Oracle::new(1, false);
     let workload = workload();
-    oracle.ran(Moment(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), workload.revision(0)));
+    oracle.check_run(
+        Moment(1),
+        &workload,
+        &Disk::new(ClusterId(1)),
+        &[],
+        (0, token(1), workload.revision(0)),
+    );
     let closed = closed(1, Outcome::Released, "");
     let back = Change::Waiting { job: JOB, closed, due_at: Timestamp(3), state: State::Queued };
     let _ = verdict(&mut oracle, vec![added(&workload), assigned(1, 1), back]);
@@ -166,7 +172,7 @@ fn an_attempt_that_runs_twice_is_seen() {
     let mut oracle = Oracle::new(2, false);
     let (workload, disk) = (workload(), Disk::new(ClusterId(1)));
     for machine in 0..2 {
-        oracle.ran(Moment(1), &workload, &disk, &[], (machine, token(1), workload.revision(0)));
+        oracle.check_run(Moment(1), &workload, &disk, &[], (machine, token(1), workload.revision(0)));
     }
     assert_eq!(rule(&oracle), "I12 an attempt runs once");
 }
@@ -180,7 +186,7 @@ fn oracle_accepts_either_outcome_after_a_snapshot_restore() {
         let mut oracle = Oracle::new(1, false);
         let (workload, disk) = (workload(), Disk::new(ClusterId(1)));
         for code in [0, 7] {
-            oracle.ran(Moment(1), &workload, &disk, &[], (0, token(1), workload.revision(0)));
+            oracle.check_run(Moment(1), &workload, &disk, &[], (0, token(1), workload.revision(0)));
             oracle.container_ended(token(1), end(code));
             oracle.lost_sight(token(1));
         }
@@ -240,7 +246,7 @@ fn cancelled_at(second: u64) -> Oracle {
     let mut oracle = Oracle::new(1, false);
     let workload = workload();
     let at = |second: u64| Moment(second * 1_000_000_000);
-    oracle.ran(at(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), workload.revision(0)));
+    oracle.check_run(at(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), workload.revision(0)));
     let end = ContainerEnd { at: at(2), code: 3, oom: false, by_engine: false, by_us: false };
     oracle.container_ended(token(1), end);
     oracle.truth(token(1)).stopped = Some(at(second));
@@ -275,7 +281,13 @@ fn an_attempt_that_its_worker_was_told_to_keep_is_not_given_up_at_once() {
 fn a_cancel_is_not_confirmed_while_the_container_runs() {
     let mut oracle = Oracle::new(1, false);
     let workload = workload();
-    oracle.ran(Moment(1), &workload, &Disk::new(ClusterId(1)), &[], (0, token(1), workload.revision(0)));
+    oracle.check_run(
+        Moment(1),
+        &workload,
+        &Disk::new(ClusterId(1)),
+        &[],
+        (0, token(1), workload.revision(0)),
+    );
     let lost = closed(1, Outcome::Lost, "its worker has not been heard of");
     let over = ended(State::Cancelled, lost);
     let _ = verdict(&mut oracle, vec![added(&workload), assigned(1, 1), over]);

@@ -18,12 +18,12 @@ use crate::workload::Workload;
 /// Failures of hosts that the present process of the server has decided on.
 #[derive(Debug, Default)]
 pub(super) struct FailedHosts {
-    first_failures: BTreeMap<(WorkerId, Revision), HostFailure>,
+    exclusions: BTreeMap<(WorkerId, Revision), Exclusion>,
 }
 
 /// The failure that an exclusion began with.
 #[derive(Debug)]
-struct HostFailure {
+struct Exclusion {
     at: Moment,
     /// How long the exclusion lasts; each one is twice as long as the one before, until a start succeeds.
     lasts: Duration,
@@ -42,27 +42,27 @@ impl Oracle {
     ) {
         for change in &step.changes {
             match change {
-                Change::Assigned(it) => self.check_narrowing(scene, disk, it),
+                Change::Assigned(it) => self.check_exclusion(scene, disk, it),
                 // A start shows that the host works.
                 Change::Started { token, .. } => {
                     if let Some((worker, revision)) = place_of(disk, token.job) {
-                        self.failed_hosts.first_failures.remove(&(worker, revision));
+                        self.failed_hosts.exclusions.remove(&(worker, revision));
                     }
                 }
                 Change::Waiting { closed, due_at, state, .. } => {
-                    self.host_fails(scene, disk, closed);
-                    self.keeps_its_turn(scene.now, disk, (closed, *due_at, *state));
-                    self.backs_off(scene.now, (disk, workload), closed, *due_at);
+                    self.record_host_failure(scene, disk, closed);
+                    self.check_keeps_turn(scene.now, disk, (closed, *due_at, *state));
+                    self.check_backoff(scene.now, (disk, workload), closed, *due_at);
                 }
                 Change::Ended(it) => {
-                    it.closed.iter().for_each(|closed| self.host_fails(scene, disk, closed));
+                    it.closed.iter().for_each(|closed| self.record_host_failure(scene, disk, closed));
                 }
                 _ => {}
             }
         }
         for effect in &step.effects {
             if let Effect::Send(_, Order::Welcome(it)) = effect {
-                let failures = self.failed_hosts.first_failures.iter_mut();
+                let failures = self.failed_hosts.exclusions.iter_mut();
                 let of_worker = failures.filter(|((worker, _), _)| *worker == it.worker);
                 of_worker.for_each(|(_, failure)| failure.is_certain = false);
             }
@@ -74,13 +74,13 @@ impl Oracle {
         self.failed_hosts = FailedHosts::default();
     }
 
-    fn host_fails(&mut self, scene: Scene<'_>, disk: &Disk, closed: &ClosedAttempt) {
+    fn record_host_failure(&mut self, scene: Scene<'_>, disk: &Disk, closed: &ClosedAttempt) {
         if closed.outcome != Outcome::HostFailed {
             return;
         }
         let Some(place) = place_of(disk, closed.token.job) else { return };
-        let failures = &mut self.failed_hosts.first_failures;
-        let mut failure = HostFailure { at: scene.now, lasts: EXCLUDED_FOR, is_certain: true };
+        let failures = &mut self.failed_hosts.exclusions;
+        let mut failure = Exclusion { at: scene.now, lasts: EXCLUDED_FOR, is_certain: true };
         if let Some(earlier) = failures.get(&place) {
             let (since, least) = (scene.now.since(earlier.at), shortened(earlier.lasts, scene.drift_ppm));
             // A failure during an exclusion belongs to the same fault.
@@ -94,9 +94,9 @@ impl Oracle {
     }
 
     /// Q7: a worker whose host failed to start a definition gets none of its jobs for a minute.
-    fn check_narrowing(&mut self, scene: Scene<'_>, disk: &Disk, it: &Assigned) {
+    fn check_exclusion(&mut self, scene: Scene<'_>, disk: &Disk, it: &Assigned) {
         let Some(row) = disk.row(it.token.job) else { return };
-        let failure = self.failed_hosts.first_failures.get(&(it.worker, row.revision));
+        let failure = self.failed_hosts.exclusions.get(&(it.worker, row.revision));
         let Some(failure) = failure.filter(|failure| failure.is_certain) else { return };
         let since = scene.now.since(failure.at);
         if since < shortened(EXCLUDED_FOR, scene.drift_ppm) {
@@ -107,7 +107,7 @@ impl Oracle {
 
     /// Q4: a job whose attempt was given back unstarted waits where it did. A worker that says the runtime is away for this job alone would
     /// get it first again.
-    fn keeps_its_turn(
+    fn check_keeps_turn(
         &mut self,
         now: Moment,
         disk: &Disk,
@@ -124,7 +124,7 @@ impl Oracle {
     }
 
     /// I9: without a random part the wait after a failure is what the policy says.
-    fn backs_off(
+    fn check_backoff(
         &mut self,
         now: Moment,
         (disk, workload): (&Disk, &Workload),

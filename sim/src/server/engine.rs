@@ -94,7 +94,7 @@ impl World {
         let set_aside: SetAside = process.scheduler.workers_set_aside().collect();
         oracle.set_aside.clone_from(&set_aside);
         let step = process.scheduler.step(now, input);
-        oracle.ends_pauses(self.now, now.utc, &step);
+        oracle.check_pause_ends(self.now, now.utc, &step);
         let set_aside_now: SetAside = process.scheduler.workers_set_aside().collect();
         if set_aside_now != set_aside {
             trace.say(self.now, || format!("server  sets aside {set_aside_now:?}"));
@@ -115,7 +115,7 @@ impl World {
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.check_admission(self.now, caller, &step);
             let facts = (&server.disk, &*workload, ageing.is_some());
-            oracle.respects_set_aside(now, facts, &process.scheduler, &step);
+            oracle.check_set_aside(now, facts, &process.scheduler, &step);
             let is_new = |(worker, job): &(&_, &_)| set_aside.get(worker) != Some(job);
             self.coverage.workers_set_aside += set_aside_now.iter().filter(is_new).count() as u64;
             // An end that was decided and is not committed is not on the disk.

@@ -44,7 +44,7 @@ impl World {
                     priority: grant.priority,
                     waited: now.since(grant.due_at),
                     revision: grant.revision,
-                    body: None,
+                    overrides: None,
                     time_left: grant.time_left,
                     memory_bytes: grant.memory_bytes,
                     gpus: grant.gpus.clone(),

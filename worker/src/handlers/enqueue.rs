@@ -87,7 +87,7 @@ fn accept(worker: &mut Worker, now: Uptime, assignment: Assignment) {
         Attempt {
             position,
             revision,
-            overrides: assignment.body,
+            overrides: assignment.overrides,
             secrets: secrets.into(),
             time_left: assignment.time_left,
             definition,

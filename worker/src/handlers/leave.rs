@@ -41,11 +41,11 @@ pub(crate) fn configure(worker: &mut Worker, configure: Configure) {
     if let Some(intervals) = configure.intervals {
         worker.link.set_intervals(intervals);
     }
-    if configure.drain == worker.drained {
+    if configure.drain == worker.drain_ordered {
         return;
     }
-    worker.drained = configure.drain;
-    if worker.drained {
+    worker.drain_ordered = configure.drain;
+    if worker.drain_ordered {
         give_back(worker);
     } else {
         worker.notices.condition = true;

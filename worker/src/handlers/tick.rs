@@ -62,15 +62,14 @@ fn self_fence_at(worker: &Worker, token: Token) -> Option<Uptime> {
     let attempt = worker.attempts.get(&token).filter(|attempt| attempt.stop.is_none())?;
     let Intervals { heartbeat, lease, .. } = worker.intervals();
     let notice =
-        attempt.self_fence()?.saturating_sub(attempt.stop_grace().saturating_add(lease / KILLS_PER_LEASE));
+        attempt.self_fence()?.saturating_sub(attempt.stop_grace().saturating_add(lease / KILL_TIME_DIVISOR));
     // While connected, not before the answer to the next heartbeat could have arrived.
     let is_joined = worker.link.is_joined();
-    let answered = if is_joined { heartbeat + lease / ANSWERS_PER_LEASE } else { Duration::ZERO };
+    let answered = if is_joined { heartbeat + lease / HEARTBEAT_ANSWER_DIVISOR } else { Duration::ZERO };
     Some(worker.link.lease_from? + notice.max(answered))
 }
 
-/// Time from the end of the grace until the engine has certainly killed the container: 2 s of a lease of 30
-/// s.
-const KILLS_PER_LEASE: u32 = 15;
-/// Delay of a heartbeat and its answer: 3 s of a lease of 30 s.
-const ANSWERS_PER_LEASE: u32 = 10;
+/// The part of a lease that passes at most from the end of the grace until the engine has killed the container: a fifteenth, 2 s of 30 s.
+const KILL_TIME_DIVISOR: u32 = 15;
+/// The part of a lease that passes at most between a heartbeat and its answer: a tenth, 3 s of 30 s.
+const HEARTBEAT_ANSWER_DIVISOR: u32 = 10;

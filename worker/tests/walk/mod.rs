@@ -123,7 +123,7 @@ fn found(token: Token, name: &str, at: u64) -> Restored {
         revision: definition.revision,
         name: name.into(),
         spec: definition.container.into(),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     };

@@ -118,7 +118,7 @@ pub(crate) fn assignment(token: Token, name: &str) -> Assignment {
         priority: 0,
         waited: Duration::ZERO,
         revision: revision(name),
-        body: None,
+        overrides: None,
         time_left: None,
         memory_bytes: None,
         secrets: None,

@@ -24,7 +24,7 @@ fn stored_output() -> StoredOutput {
         revision: Revision(1),
         name: "job".into(),
         spec: ContainerSpec::default().into(),
-        body: None,
+        overrides: None,
         time_left: None,
         secrets: Default::default(),
     };

@@ -14,13 +14,13 @@ use reading::Read;
 
 const MEMBERSHIP: Membership = Membership { cluster: ClusterId(0xc0ffee), worker: WorkerId(4) };
 
-fn launch(spec: ContainerSpec, body: Option<Overrides>) -> Launch {
+fn launch(spec: ContainerSpec, overrides: Option<Overrides>) -> Launch {
     Launch {
         token: Token { job: JobId(12), fence: Fence(34), nonce: Nonce(0xab) },
         revision: Revision(1),
         name: "resize".into(),
         spec: spec.into(),
-        body,
+        overrides,
         time_left: None,
         secrets: Default::default(),
     }
@@ -87,8 +87,8 @@ fn the_whole_line_is_as_documented() {
         }),
         ..spec()
     };
-    let body = Overrides { args: vec!["--".into()], ..Overrides::default() };
-    let line = docker_run(&launch(all, Some(body)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
+    let overrides = Overrides { args: vec!["--".into()], ..Overrides::default() };
+    let line = docker_run(&launch(all, Some(overrides)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
     let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
         --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
         --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
@@ -128,8 +128,8 @@ fn a_job_overrides_the_definitions_environment_but_not_the_workers() {
         environment: vec![pair("A", "1"), pair("B", "2"), pair("LONGSHORE_JOB", "9")],
         ..spec()
     };
-    let body = Overrides { environment: vec![pair("B", "x=y "), pair("C", "")], ..Overrides::default() };
-    let line = docker_run(&launch(spec, Some(body)), MEMBERSHIP, None).expect("valid");
+    let overrides = Overrides { environment: vec![pair("B", "x=y "), pair("C", "")], ..Overrides::default() };
+    let line = docker_run(&launch(spec, Some(overrides)), MEMBERSHIP, None).expect("valid");
     assert_eq!(
         String::from_utf8(line.environment).expect("text"),
         "A=1\nB=x=y \nLONGSHORE_JOB=12\nC=\nLONGSHORE_ATTEMPT=34\n"
@@ -292,8 +292,8 @@ proptest! {
         args in words(3),
         environment in variables(),
     ) {
-        let body = Overrides { args: args.clone(), environment: environment.clone(), input: None };
-        let Ok(line) = docker_run(&launch(spec.clone(), Some(body)), MEMBERSHIP, Some(5)) else { return Ok(()) };
+        let overrides = Overrides { args: args.clone(), environment: environment.clone(), input: None };
+        let Ok(line) = docker_run(&launch(spec.clone(), Some(overrides)), MEMBERSHIP, Some(5)) else { return Ok(()) };
         let ours = docker_run(&launch(bare(), None), MEMBERSHIP, Some(5)).expect("valid");
         let ours = Read::of(&ours.args).expect("understood").options;
         let read = Read::of(&line.args).map_err(TestCaseError::fail)?;

@@ -73,7 +73,7 @@ pub(super) struct Attempt {
     /// The answer to the question of the first stop: `true` if the container had ended before.
     pub(super) ended_by_itself: OnceCell<bool>,
     /// The first stop, if it came after the container had ended by itself.
-    ended_before_stop: OnceLock<RecordedInstant>,
+    late_stop_at: OnceLock<RecordedInstant>,
 }
 
 impl Attempt {
@@ -101,7 +101,7 @@ impl Attempt {
             oom: AtomicBool::new(false),
             output: OnceLock::new(),
             ended_by_itself: OnceCell::new(),
-            ended_before_stop: OnceLock::new(),
+            late_stop_at: OnceLock::new(),
         }
     }
 
@@ -128,14 +128,14 @@ impl Attempt {
         let at = container.ended_at(shared.engine.skew.engine(now));
         let late_stop =
             self.stopping.borrow().filter(|_| !self.was_stopping(shared, container)).map(|it| it.at);
-        let late_stop = late_stop.or_else(|| self.ended_before_stop.get().copied());
-        late_stop.map_or(at, |stop| at.min(stop.before(now)))
+        let late_stop = late_stop.or_else(|| self.late_stop_at.get().copied());
+        late_stop.map_or(at, |stop| at.min(stop.just_before(now)))
     }
 
     /// Marks a stop as too late: the container had ended by itself.
-    pub(super) fn set_ended_before_stop(&self, at: RecordedInstant) {
+    pub(super) fn set_late_stop(&self, at: RecordedInstant) {
         // The first one is the earliest.
-        let _ = self.ended_before_stop.set(at);
+        let _ = self.late_stop_at.set(at);
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -113,8 +113,8 @@ impl EngineClient {
     /// worker that was away as well has no other evidence. In doubt, the answer is `false`.
     pub(super) async fn was_restarted_after(&self, container: &Container) -> bool {
         let ended = container.finished_second();
-        let is_told = ended.is_some_and(|ended| self.now_seconds() >= ended + JUST_NOW_SECONDS);
-        is_told && self.forgot_end_of(container).await.unwrap_or(false)
+        let event_is_due = ended.is_some_and(|ended| self.now_seconds() >= ended + JUST_NOW_SECONDS);
+        event_is_due && self.forgot_end_of(container).await.unwrap_or(false)
     }
 
     /// `true` if the engine remembers both start and end of a container, and so was running all the time. The end alone proves nothing: an

@@ -35,7 +35,7 @@ pub(super) async fn step(
     let at = RecordedInstant::of(at);
     if !attempt.is_stopping() && has_ended_by_itself(&shared, &attempt).await {
         // The task that watches the container reports the program's own exit. A CLI that hangs over it goes with the last step.
-        attempt.set_ended_before_stop(at);
+        attempt.set_late_stop(at);
         if step == StopStep::Remove {
             kill_cli(&attempt);
         }

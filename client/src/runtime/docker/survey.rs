@@ -220,7 +220,7 @@ async fn entry_for(
         revision: Revision::default(),
         name: container.label("definition").unwrap_or_default().into(),
         spec: spec.into(),
-        body: None,
+        overrides: None,
         time_left: container.time_left(&shared.engine.skew),
         secrets: Default::default(),
     };

@@ -30,7 +30,7 @@ impl Script {
     /// Reads the definition's environment, then the job's over it.
     pub(super) fn read(launch: &Launch) -> Result<Self, String> {
         let mut script = Self::default();
-        let job = launch.body.iter().flat_map(|body| &body.environment);
+        let job = launch.overrides.iter().flat_map(|overrides| &overrides.environment);
         for (name, value) in launch.spec.environment.iter().chain(job) {
             if let Some(what) = name.strip_prefix("FAKE_") {
                 script.learn(what, value).map_err(|wanted| format!("{name}: {wanted}"))?;

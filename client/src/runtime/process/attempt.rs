@@ -27,7 +27,7 @@ pub(super) struct Attempt {
     pub(super) started: OnceLock<()>,
     output: OnceLock<OutputFollower>,
     /// The first stop, if it came after the program had ended by itself.
-    pub(super) ended_before_stop: OnceLock<RecordedInstant>,
+    pub(super) late_stop_at: OnceLock<RecordedInstant>,
     pub(super) start_permit: StartPermit,
 }
 
@@ -41,7 +41,7 @@ impl Attempt {
             ended,
             started: OnceLock::new(),
             output: OnceLock::new(),
-            ended_before_stop: OnceLock::new(),
+            late_stop_at: OnceLock::new(),
             start_permit: StartPermit::default(),
         }
     }
@@ -62,7 +62,7 @@ impl Attempt {
         let at = RecordedInstant::of(at);
         if self.stopping.borrow().is_none() && self.has_ended_by_itself().await {
             // The task that watches the shim reports the program's own exit.
-            let _ = self.ended_before_stop.set(at);
+            let _ = self.late_stop_at.set(at);
             return;
         }
         record_first_stop(&self.dir, &self.stopping, Stopping { cause, at }).await;

@@ -137,7 +137,7 @@ fn definition_fields(notes: Notes, it: &Definition) -> Notes {
 }
 
 fn enqueue() -> Sample<Order> {
-    let body = Overrides {
+    let overrides = Overrides {
         environment: vec![pair("GREETING", "hi")],
         args: vec!["--loud".to_owned()],
         input: Some("{\"n\":1}".to_owned()),
@@ -147,7 +147,7 @@ fn enqueue() -> Sample<Order> {
         priority: -5,
         waited: Duration::from_millis(1_500),
         revision: REVISION,
-        body: Some(body.clone()),
+        overrides: Some(overrides.clone()),
         time_left: Some(Duration::from_secs(3_600)),
         memory_bytes: Some(128 << 20),
         secrets: Some(AttemptSecrets::Given(SecretValues {
@@ -166,7 +166,7 @@ fn enqueue() -> Sample<Order> {
         token: OTHER,
         priority: 0,
         waited: Duration::ZERO,
-        body: None,
+        overrides: None,
         time_left: None,
         memory_bytes: None,
         secrets: None,
@@ -177,9 +177,9 @@ fn enqueue() -> Sample<Order> {
     let withheld = Assignment { token: RUNNING, secrets: Some(withheld), ..bare.clone() };
     list(Order::Enqueue, vec![it, bare, withheld], |notes, it| {
         let notes = fields!(notes.token(&it.token), it, priority, waited).id("revision", &it.revision);
-        let notes = match &it.body {
-            Some(body) => fields!(notes.present("body"), body, environment, args, input),
-            None => notes.field("body", &it.body),
+        let notes = match &it.overrides {
+            Some(overrides) => fields!(notes.present("overrides"), overrides, environment, args, input),
+            None => notes.field("overrides", &it.overrides),
         };
         let notes = fields!(notes, it, time_left, memory_bytes);
         let notes = match &it.secrets {

@@ -71,7 +71,7 @@ fn read_checked(
     let submission = params::read(scope, uses, is_job, reader);
     let self_fence = scope.find("self_fence").and_then(|node| reader.bool(node)).unwrap_or(false);
     let loss = loss_policy(scope, container.stop_grace, self_fence, reader);
-    let fence_margin = reader.environment.intervals().lease / FENCES_PER_LEASE;
+    let fence_margin = reader.environment.intervals().lease / FENCE_MARGIN_DIVISOR;
     container.self_fence = self_fence.then(|| loss.after.saturating_sub(fence_margin));
     container.ask_before_start = self_fence || loss.on_lost == OnLost::Wait;
     let waits = wait_limits(scope, loss.on_lost, reader);
@@ -266,8 +266,8 @@ fn loss_policy(
     let standard = LossPolicy::default();
     let Intervals { heartbeat, lease, .. } = reader.environment.intervals();
     // A worker learns that it must stop only when the answer to a heartbeat is overdue.
-    let overdue = if self_fence { heartbeat + lease / ANSWERS_PER_LEASE } else { Duration::ZERO };
-    let stop_margin = (lease / STOPS_PER_LEASE).max(overdue);
+    let overdue = if self_fence { heartbeat + lease / MISSED_ANSWER_DIVISOR } else { Duration::ZERO };
+    let stop_margin = (lease / STOP_MARGIN_DIVISOR).max(overdue);
     let shortest = lease.max(stop_grace + stop_margin);
     let after = scope.find("lost_after").and_then(|node| {
         let after = reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)?;
@@ -330,11 +330,11 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
 /// or killed it (137, 143, 255). The worker looks for evidence of either; as a success a code without evidence would hide such a failure.
 const ENGINE_CODES: [i32; 6] = [125, 126, 127, 137, 143, 255];
 /// Half a lease (15 s): time from the stop order until the container is gone, beside its stop grace.
-const STOPS_PER_LEASE: u32 = 2;
+const STOP_MARGIN_DIVISOR: u32 = 2;
 /// Time from the missed heartbeat answer until the container is gone, beside its stop grace, and the margin before a successor.
-const ANSWERS_PER_LEASE: u32 = 3;
+const MISSED_ANSWER_DIVISOR: u32 = 3;
 /// A self-fenced container is gone a sixth of a lease (5 s) before a successor may start.
-const FENCES_PER_LEASE: u32 = 6;
+const FENCE_MARGIN_DIVISOR: u32 = 6;
 const DESCRIPTION_BYTES_MAX: usize = 4096;
 const OWNER_BYTES_MAX: usize = 128;
 const TAGS_MAX: usize = 32;

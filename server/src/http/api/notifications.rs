@@ -14,7 +14,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::detached::to_its_end;
+use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::notification::{notification, target};
 use crate::http::present::shapes;
@@ -137,7 +137,7 @@ pub(crate) async fn send_all(
     let (groups, others): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| actor.scope.includes(&group.definition));
     let delivery = Arc::clone(&state.services.notifications);
-    let made_due = to_its_end(async move { Ok(delivery.make_due(groups).await?) }).await?;
+    let made_due = run_detached(async move { Ok(delivery.make_due(groups).await?) }).await?;
     let MadeDue { waiting, failed, without_target } = made_due;
     note::detail(format!("{waiting} waiting, {failed} failed"));
     let out_of_scope = others.iter().map(|group| group.count).sum();

@@ -23,7 +23,7 @@ use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::api::submission_answer::json;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::detached::to_its_end;
+use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
@@ -86,9 +86,9 @@ pub(crate) async fn create(
     }
     note::object(format!("token {}", request.name));
     note::detail(facts_of(&request, role));
-    let is_list =
+    let are_valid_patterns =
         |list: &Vec<String>| (1..=PATTERNS_MAX).contains(&list.len()) && list.iter().all(|it| is_pattern(it));
-    if request.definitions.as_ref().is_some_and(|list| !is_list(list)) {
+    if request.definitions.as_ref().is_some_and(|list| !are_valid_patterns(list)) {
         let detail = format!(
             "it is a list of 1 to {PATTERNS_MAX} names of definitions, in which * stands for any text"
         );
@@ -113,7 +113,7 @@ pub(crate) async fn create(
         labels,
     };
     let (records, engine) = (Arc::clone(&state.services.records), state.services.engine.clone());
-    let (row, text) = to_its_end(async move {
+    let (row, text) = run_detached(async move {
         let made = records.create(new).await?;
         if !names.is_empty() && engine.reserve_labels(names).await.is_err() {
             // The engine has ended. The token is in the store and its text is shown this once; the next start reserves the labels of all
@@ -138,7 +138,7 @@ pub(crate) async fn revoke(
     query.finish()?;
     body::none(request.into_body()).await?;
     note::object(format!("token {name}"));
-    let (row, workers) = to_its_end(revoke_all(Arc::clone(&state), name, with_workers)).await?;
+    let (row, workers) = run_detached(revoke_all(Arc::clone(&state), name, with_workers)).await?;
     if let Some(count) = workers {
         note::detail(format!("with its workers: {count}"));
     }

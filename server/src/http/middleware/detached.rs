@@ -9,7 +9,7 @@ use crate::http::middleware::problem::Problem;
 ///
 /// # Errors
 /// Those of the change.
-pub(crate) async fn to_its_end<T: Send + 'static>(
+pub(crate) async fn run_detached<T: Send + 'static>(
     change: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
     let (actor, note) = (Actor::current(), note::current());
@@ -36,7 +36,8 @@ mod tests {
             tell.send(Actor::current().token.clone()).unwrap();
             Ok(())
         };
-        let mut request = Box::pin(Arc::new(Actor::with_token("ci", Role::Admin)).serve(to_its_end(change)));
+        let mut request =
+            Box::pin(Arc::new(Actor::with_token("ci", Role::Admin)).serve(run_detached(change)));
         assert!((&mut request).now_or_never().is_none());
         drop(request);
         go_on.send(()).unwrap();

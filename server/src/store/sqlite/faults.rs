@@ -10,7 +10,7 @@ use crate::store::{CommitError, LoadError, ReadError};
 /// Maps the error of a transaction that has been rolled back.
 pub(super) fn of_commit(error: Error) -> CommitError {
     match error.sqlite_error_code() {
-        _ if may_pass(&error) => CommitError::Unavailable(Box::new(error)),
+        _ if is_transient(&error) => CommitError::Unavailable(Box::new(error)),
         Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
             CommitError::Refused(error.to_string())
         }
@@ -20,7 +20,7 @@ pub(super) fn of_commit(error: Error) -> CommitError {
 }
 
 /// True if the same may succeed later.
-pub(super) fn may_pass(error: &Error) -> bool {
+pub(super) fn is_transient(error: &Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(

@@ -203,8 +203,10 @@ impl Query<'_> {
                 ("jobs", format!("AND state = {} AND state <> 2", codes::of_state(state)))
             }
             Part::Live(_) | Part::RunningParents => ("jobs", String::new()),
-            Part::Badly(state) => ("ended", format!("AND state = {} AND state <> 6", codes::of_state(state))),
-            Part::Ended | Part::Succeeded | Part::SucceededOddly => ("ended", String::new()),
+            Part::Unsuccessful(state) => {
+                ("ended", format!("AND state = {} AND state <> 6", codes::of_state(state)))
+            }
+            Part::Ended | Part::Succeeded | Part::SucceededNonZero => ("ended", String::new()),
         };
         let sql = format!("SELECT id FROM {table} WHERE id <= ?1 {condition} ORDER BY id DESC LIMIT 1");
         self.connection.prepare_cached(&sql)?.query_row([highest], |row| row.get(0)).optional()
@@ -267,8 +269,8 @@ impl Query<'_> {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 2", bind(codes::of_state(state).into()));
             }
             Part::Succeeded => sql += " AND j.state = 6",
-            Part::SucceededOddly => sql += " AND j.state = 6 AND j.exit_code <> 0",
-            Part::Badly(state) => {
+            Part::SucceededNonZero => sql += " AND j.state = 6 AND j.exit_code <> 0",
+            Part::Unsuccessful(state) => {
                 sql += &format!(" AND j.state = ?{} AND j.state <> 6", bind(codes::of_state(state).into()));
             }
         }
@@ -342,7 +344,7 @@ impl Query<'_> {
             Part::Live(_) | Part::RunningParents => {
                 "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
             }
-            Part::Ended | Part::Succeeded | Part::SucceededOddly | Part::Badly(_) => "ended",
+            Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unsuccessful(_) => "ended",
         }
     }
 }

@@ -117,7 +117,7 @@ pub(super) fn move_log(connection: &Connection) -> rusqlite::Result<()> {
             tracing::warn!("somebody else reads the store: its log is moved into it later");
             Ok(())
         }
-        Err(error) if faults::may_pass(&error) => {
+        Err(error) if faults::is_transient(&error) => {
             tracing::warn!(%error, "cannot move the log into the store; trying again later");
             Ok(())
         }

@@ -138,7 +138,7 @@ mod tests {
             revision: Revision::default(),
             name: "test".into(),
             spec: ContainerSpec::default().into(),
-            body: None,
+            overrides: None,
             time_left: None,
             secrets: Default::default(),
         };

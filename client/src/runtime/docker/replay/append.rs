@@ -217,7 +217,7 @@ mod tests {
             revision: Revision(1),
             name: "slow".into(),
             spec: Default::default(),
-            body: None,
+            overrides: None,
             time_left: None,
             secrets: Default::default(),
         };

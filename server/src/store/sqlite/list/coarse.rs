@@ -33,11 +33,11 @@ pub(super) fn blocks_of<'n>(
         // Parents with a member that runs are few.
         Part::RunningParents => true,
         // A definition may succeed with such a code each time: the names and workers of others leave out its blocks.
-        Part::SucceededOddly => false,
+        Part::SucceededNonZero => false,
         // Jobs of such a state may be millions, and few of them from one requester.
-        Part::Badly(_) | Part::Live(Some(_)) if filter.submitted_by.is_some() => false,
+        Part::Unsuccessful(_) | Part::Live(Some(_)) if filter.submitted_by.is_some() => false,
         // Jobs of such a state may be millions, and few of them may have one of these names. By outcome or exit code they are few.
-        Part::Badly(_) => names.is_none() || has_closed_attempt(filter),
+        Part::Unsuccessful(_) => names.is_none() || has_closed_attempt(filter),
         Part::Live(Some(state)) => state != State::Queued && (names.is_none() || has_closed_attempt(filter)),
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };

@@ -20,9 +20,9 @@ pub(super) enum Part {
     /// Among those that succeeded.
     Succeeded,
     /// Among those that succeeded with an exit code other than 0.
-    SucceededOddly,
+    SucceededNonZero,
     /// Among those that ended in this other state.
-    Badly(State),
+    Unsuccessful(State),
 }
 
 pub(super) fn parts(filter: &JobFilter) -> Vec<Part> {
@@ -34,14 +34,14 @@ pub(super) fn parts(filter: &JobFilter) -> Vec<Part> {
     // A job that succeeded has no reason, the outcome of a success, and mostly the exit code 0: the others are few, and have an index.
     let succeeded = match filter.exit_code {
         _ if cannot_be_success(filter) => Some(None),
-        Some(code) if code != 0 => Some(Some(Part::SucceededOddly)),
+        Some(code) if code != 0 => Some(Some(Part::SucceededNonZero)),
         _ => None,
     };
     if let Some(succeeded) = succeeded {
         parts = parts
             .into_iter()
             .flat_map(|part| match part {
-                Part::Ended => BADLY.map(Part::Badly).into_iter().chain(succeeded).collect(),
+                Part::Ended => UNSUCCESSFUL.map(Part::Unsuccessful).into_iter().chain(succeeded).collect(),
                 Part::Succeeded => succeeded.into_iter().collect(),
                 part => vec![part],
             })
@@ -83,7 +83,7 @@ pub(super) fn singles(filter: &JobFilter) -> Vec<JobFilter> {
 }
 
 /// The final states other than success.
-const BADLY: [State; 4] = [State::Failed, State::Cancelled, State::Expired, State::Lost];
+const UNSUCCESSFUL: [State; 4] = [State::Failed, State::Cancelled, State::Expired, State::Lost];
 
 fn parts_by_state(filter: &JobFilter) -> Vec<Part> {
     if filter.states.is_empty() {
@@ -95,7 +95,7 @@ fn parts_by_state(filter: &JobFilter) -> Vec<Part> {
     let part = |state: State| match state {
         State::Succeeded => vec![Part::Succeeded],
         State::Running => vec![Part::Live(Some(state)), Part::RunningParents],
-        state if state.has_ended() => vec![Part::Badly(state)],
+        state if state.has_ended() => vec![Part::Unsuccessful(state)],
         state => vec![Part::Live(Some(state))],
     };
     states.into_iter().flat_map(part).collect()

@@ -27,7 +27,7 @@ use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
 use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json};
 use crate::http::middleware::code::Code;
-use crate::http::middleware::detached::to_its_end;
+use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::RetriedBatch;
 use crate::http::request::body;
@@ -74,7 +74,7 @@ pub(super) async fn retry(
     };
     let (state, of) = (Arc::clone(state), of.clone());
     // The turn ends with the submission: a client that leaves before must not let the next retry make a second batch.
-    to_its_end(async move {
+    run_detached(async move {
         let answer = make(&state, &of, revision, options, key).await;
         drop(turn);
         answer
