@@ -72,7 +72,7 @@ async fn missing_output_is_reported() {
     let server = running().await;
     write(&server, 101, Stream::Stdout, 18, "late\n").await;
     let answer = server.get("/api/jobs/1/logs?stream=stdout").await;
-    assert_eq!(answer.body, "one\ntwo\nlongshore: 10 bytes of output are missing\nlate\n");
+    assert_eq!(answer.body, "one\ntwo\nlongshore: 10 bytes of stdout are missing\nlate\n");
 }
 
 #[tokio::test]
@@ -100,11 +100,11 @@ async fn a_follower_gets_one_replay_notice_per_stream_and_attempt() {
 async fn output_that_never_came_is_reported_long_after_the_end() {
     let server = running().await;
     end(&server, State::Succeeded, 0, OutputLengths { stdout: 11, stderr: 9 });
-    let missing = |bytes| format!("longshore: {bytes} bytes of output are missing\n");
+    let missing = |bytes, stream| format!("longshore: {bytes} bytes of {stream} are missing\n");
     let both = server.get("/api/jobs/1/logs").await.body;
-    assert_eq!(both, format!("one\noops\ntwo\n{}{}", missing(3), missing(4)));
+    assert_eq!(both, format!("one\noops\ntwo\n{}{}", missing(3, "stdout"), missing(4, "stderr")));
     let one = server.get("/api/jobs/1/logs?stream=stderr").await.body;
-    assert_eq!(one, format!("oops\n{}", missing(4)));
+    assert_eq!(one, format!("oops\n{}", missing(4, "stderr")));
     server.stand.world().record(1).row.attempt.as_mut().unwrap().ended_at = Some(Timestamp(i64::MAX));
     let fresh = server.get("/api/jobs/1/logs").await.body;
     assert_eq!(fresh, "one\noops\ntwo\n", "it may be on its way");
@@ -294,4 +294,29 @@ async fn a_shutdown_ends_followed_output() {
     following.until_closed().await;
     assert!(following.seen.contains("longshore: the server is leaving"), "{}", following.seen);
     within(server.served).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_output_of_all_attempts_comes_in_order_each_below_a_heading() {
+    let server = running().await;
+    try_again(&server, OutputLengths { stdout: 8, stderr: 5 });
+    write(&server, 202, Stream::Stdout, 0, "again").await;
+    let all = server.get("/api/jobs/1/logs?attempt=all").await.body;
+    let first = all.split_once("\n\n==> attempt 2 on w1: has not ended <==\nagain");
+    assert!(
+        first.is_some_and(|(first, rest)| first.ends_with("<==\none\noops\ntwo") && rest.is_empty()),
+        "{all}"
+    );
+    let one = server.get("/api/jobs/1/logs?attempt=all&stream=stderr").await.body;
+    assert!(one.contains("<==\noops\n\n==> attempt 2"), "{one}");
+    for query in ["tail=1", "offset=1", "since=2026-03-01"] {
+        let problem = server.get(&format!("/api/jobs/1/logs?attempt=all&{query}")).await;
+        assert_eq!(problem.is_problem(400, "invalid_query")["field"], "?attempt", "{query}");
+    }
+    let ranged = server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("range", "bytes=0-4")], "").await;
+    ranged.is_problem(400, "invalid_query");
+    server.get("/api/jobs/1/logs?attempt=some").await.is_problem(400, "invalid_query");
+    let events =
+        server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("accept", "text/event-stream")], "").await;
+    assert!(events.body.contains("oops") && events.body.contains("again"), "{}", events.body);
 }

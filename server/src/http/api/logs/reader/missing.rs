@@ -1,15 +1,99 @@
-//! Output of the current attempt that the server does not have: cut, late or lost.
+//! Output of the current attempt that the server does not have: withheld, cut, late or lost. And how the attempt ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use protocol::report::Stream;
+use protocol::AttemptNo;
+use protocol::report::{Stream, head_bytes};
+use tokio::time::Instant;
 
-use super::{Current, Item, Reader, is_long_over, length};
+use super::{Current, Item, Reader, Retried, attempts, is_long_over, length};
+use crate::http::api::jobs::find;
+use crate::http::api::logs::cut::CutRule;
 use crate::http::middleware::problem::Problem;
-use crate::logs::{Piece, PieceData, Streams};
+use crate::http::present::ending;
+use crate::logs::{Page, Piece, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord};
 
 impl Reader {
+    /// The rule that tells cuts from losses on this page, if output is missing on it. The report of an end does not come in step with the
+    /// output, so a follower waits for it a little.
+    pub(super) async fn cut_rule(
+        &mut self,
+        number: AttemptNo,
+        page: &Page,
+    ) -> Result<Option<CutRule>, Problem> {
+        if !page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))) {
+            return Ok(None);
+        }
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let until = *current.report_deadline.get_or_insert_with(|| Instant::now() + REPORT_TIMEOUT);
+        loop {
+            let record = find(&self.state, self.job).await?;
+            let bytes_max = self.bytes_max(&record.row).await?;
+            let row = attempts(&record).find(|attempt| attempt.number == number);
+            let rule = CutRule::new(bytes_max, row);
+            let is_undecided = self.start.follow && page.pieces.iter().any(|piece| rule.is_undecided(piece));
+            if !is_undecided || Instant::now() >= until {
+                return Ok(Some(rule));
+            }
+            self.may_have_changed = true;
+            tokio::select! {
+                () = self.state.services.leaving.cancelled() => return Ok(Some(rule)),
+                () = self.changes.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Reports once for an attempt that its worker has sent the beginning of its output, up to three quarters of `log.max_bytes`, and sends
+    /// nothing more before the end. Returns true if an item was produced.
+    pub(super) async fn report_withheld(&mut self) -> Result<bool, Problem> {
+        let may_be = |current: &&Current| !current.is_over && !current.withheld_reported;
+        let Some(current) = self.current.as_ref().filter(may_be) else { return Ok(false) };
+        let (position, attempt) = (current.position, current.attempt);
+        let bytes_max = match self.bytes_max {
+            Some(known) => known,
+            None => {
+                let record = find(&self.state, self.job).await?;
+                self.bytes_max(&record.row).await?
+            }
+        };
+        let shown_bytes = head_bytes(bytes_max);
+        if self.start.which == Streams::Both && position < shown_bytes {
+            return Ok(false);
+        }
+        let logs = Arc::clone(&self.state.services.logs);
+        let stored = self.state.block(move || Ok(logs.lengths(attempt)?)).await?;
+        // More is here once the attempt has ended and the rest has come.
+        if length(&stored, Streams::Both) != shown_bytes || position < length(&stored, self.start.which) {
+            return Ok(false);
+        }
+        if let Some(current) = &mut self.current {
+            current.withheld_reported = true;
+        }
+        self.ready.push_back(Item::Withheld { shown_bytes, bytes_max });
+        Ok(true)
+    }
+
+    /// Reports once to a follower that the attempt has ended without being the last one of its job.
+    pub(super) fn report_end(
+        &mut self,
+        record: &JobRecord,
+        row: Option<&AttemptRow>,
+        next: Option<&AttemptRow>,
+    ) {
+        let goes_on = self.start.follow && (next.is_some() || !record.row.state.has_ended());
+        let (Some(current), Some(ended)) = (&mut self.current, row.filter(|_| goes_on)) else { return };
+        if std::mem::replace(&mut current.end_reported, true) {
+            return;
+        }
+        let next = next.map(|next| next.number);
+        let reason = self.state.presenter().waits_for(&record.row).filter(|_| next.is_none());
+        let text = ending::retried_line(&record.row, ended, next, reason.as_ref());
+        self.ready.push_back(Item::Retried(Box::new(Retried { ended: ended.clone(), next, reason, text })));
+    }
+
     /// Reports that the output of one stream was cut, if the cut itself is in the other one. Returns true if an item was produced.
     pub(super) async fn report_cut(
         &mut self,
@@ -73,3 +157,6 @@ impl Reader {
         Ok(true)
     }
 }
+
+/// The longest wait for the final report of an attempt whose output has a gap.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
