@@ -320,3 +320,17 @@ async fn the_output_of_all_attempts_comes_in_order_each_below_a_heading() {
         server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("accept", "text/event-stream")], "").await;
     assert!(events.body.contains("oops") && events.body.contains("again"), "{}", events.body);
 }
+
+#[tokio::test]
+async fn a_follower_waits_once_for_the_end_of_an_attempt_that_has_gaps() {
+    let server = running().await;
+    let mut followed = Followed::begin(&server, "").await;
+    followed.until("two\n").await;
+    // So much may be the middle that a worker leaves out at the end.
+    let large = 400 << 20;
+    arrive(&server, 101, Stream::Stdout, 8, ChunkData::Gap(large)).await;
+    let first = followed.next_at_last().await.unwrap();
+    assert_eq!(first, format!("longshore: {large} bytes of stdout are missing\n"));
+    arrive(&server, 101, Stream::Stdout, 8 + large, ChunkData::Gap(5)).await;
+    assert!(!followed.is_silent(1).await, "the report of an end was waited for before");
+}
