@@ -23,7 +23,7 @@ use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
 use self::notes::ToldEnds;
 use self::print::{
-    attempt_ended, end, end_lines_on_screen, flush_streams, gap, late, output, switch_attempt, withheld,
+    attempt_ended, end, end_last_lines, flush_streams, gap, late, output, switch_attempt, withheld,
 };
 use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
@@ -246,7 +246,7 @@ async fn show(api: &Api, wanted: &LogRequest, follow: bool, told_ends: &ToldEnds
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
             flush_streams(wanted, &mut resume)?;
-            end_lines_on_screen(&mut resume)?;
+            end_last_lines(follow, &mut resume)?;
             return Ok(resume.attempt);
         };
         if !follow || !resume.was_connected {

@@ -136,8 +136,12 @@ pub(super) fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> an
     flush_partial(wanted, Stream::Stderr, resume)
 }
 
-/// Ends a last line without a line break on a terminal, where the outcome or the prompt would follow it. A file gets the output as it is.
-pub(super) fn end_lines_on_screen(resume: &mut ResumeState) -> anyhow::Result<()> {
+/// Ends a last line without a line break on a terminal, where the outcome or the prompt would follow it. A file gets the output as it is, but
+/// for standard error before the note about the end of a followed job.
+pub(super) fn end_last_lines(follow: bool, resume: &mut ResumeState) -> anyhow::Result<()> {
+    if follow {
+        end_line(Stream::Stderr, resume)?;
+    }
     for stream in [Stream::Stdout, Stream::Stderr] {
         if resume.printed.end(stream) && resume.member.is_none() {
             screen::end_line(stream)?;

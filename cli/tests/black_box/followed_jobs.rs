@@ -10,6 +10,7 @@ defaults: { runtime: process }
 jobs:
   fails: { command: [sh, -c, exit 3], retry: { max: 1, backoff: { kind: fixed, initial: 2h, jitter: none } } }
   again: { command: [sh, -c, 'echo tried; exit 3'], retry: { max: 2, backoff: { kind: fixed, initial: 10ms, jitter: none } } }
+  half: { command: [sh, -c, 'printf half >&2; exit 3'] }
   newest: { command: [sleep, '600'], stop_grace_period: 1s, unique: { key: all, on_duplicate: replace } }
   nowhere: { command: ['true'], working_dir: /no/such/directory }
 ";
@@ -58,6 +59,12 @@ async fn a_follower_hears_how_each_attempt_ended_and_that_another_one_follows() 
     let all = String::from_utf8(running.api.get_bytes("/api/jobs/1/logs?attempt=all").await).unwrap();
     let heading = |number| format!("==> attempt {number} on only: failed, exit 3 <==\ntried\n");
     assert_eq!(all, format!("{}\n{}\n{}", heading(1), heading(2), heading(3)));
+
+    let half = running.run_cli(&["run", "half", "--follow"]);
+    assert!(
+        half.err.ends_with("\nhalf\nlongshore: job 2 failed, exit 3\n"),
+        "the end has its own line: {half:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
 use futures_util::StreamExt as _;
 use longshore_server::logs::AttemptKey;
-use protocol::report::{ChunkData, OutputLengths, Stream};
+use protocol::report::{ChunkData, Outcome, OutputLengths, Stream};
 use protocol::{Fence, JobId, Timestamp};
 use scheduler::job::State;
 use tower::ServiceExt as _;
@@ -246,11 +246,14 @@ async fn late_output_is_reported_once_and_shown_if_it_comes() {
         let mut world = server.stand.world();
         let attempt = world.record(1).row.attempt.as_mut().unwrap();
         (attempt.ended_at, attempt.output) = (Some(Timestamp(i64::MAX)), output);
+        attempt.outcome = Some(Outcome::Failed);
     }
     let mut following = Followed::begin(&server, "").await;
     following.until("two\n").await;
     let late = following.next_at_last().await;
     assert_eq!(late.as_deref(), Some("longshore: 3 bytes of output have not arrived yet\n"));
+    let ended = following.next().await;
+    assert_eq!(ended.as_deref(), Some("longshore: attempt 1 on w1 failed; job 1 waits again\n"));
     assert!(following.is_silent(60).await, "the job may be tried again");
     write(&server, 101, Stream::Stdout, 8, "end").await;
     assert_eq!(following.next().await.as_deref(), Some("end"));

@@ -178,7 +178,7 @@ impl Reader {
             return Ok(());
         }
         if self.skips_archive() {
-            if !self.report_withheld().await? {
+            if !self.report_withheld(None).await? {
                 self.wait(RECHECK_AFTER).await;
             }
             return Ok(());
@@ -205,7 +205,7 @@ impl Reader {
             _ => !self.start.follow || current.deadline_passed(),
         };
         let number = current.number;
-        if !may_leave && self.report_withheld().await? {
+        if !may_leave && self.report_withheld(Some(&record.row)).await? {
             // Its item comes first; the next step goes on.
         } else if !may_leave && !self.start.follow {
             self.done = true;
@@ -214,17 +214,15 @@ impl Reader {
             let deadline = current.deadline.filter(|_| current.is_over);
             let left = deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
             self.wait(left.unwrap_or(RECHECK_AFTER)).await;
-        } else if is_cut && self.report_cut(&record, row).await? {
-            // Likewise.
-        } else if !is_cut && self.report_missing(row).await? {
+        } else if self.report_absent(&record, row, is_cut).await? {
             // Likewise.
         } else if self.start.only {
             self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
             self.done = true;
         } else {
-            let next = next_attempt(&record, None, Some(number));
-            self.report_end(&record, row, next);
-            match next {
+            match next_attempt(&record, None, Some(number)) {
+                // Its item comes before a wait.
+                next if self.report_end(&record, row, next) => {}
                 Some(attempt) => self.turn_to(attempt),
                 None => self.end_or_wait(record).await,
             }

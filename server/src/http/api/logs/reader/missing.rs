@@ -12,8 +12,8 @@ use crate::http::api::jobs::find;
 use crate::http::api::logs::cut::CutRule;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
-use crate::logs::{Page, Piece, PieceData, Streams};
-use crate::store::{AttemptRow, JobRecord};
+use crate::logs::{BYTES_MAX_FROM, Page, Piece, PieceData, Streams};
+use crate::store::{AttemptRow, JobRecord, JobRow};
 
 impl Reader {
     /// The rule that tells cuts from losses on this page, if output is missing on it. The report of an end does not come in step with the
@@ -48,13 +48,17 @@ impl Reader {
 
     /// Reports once for an attempt that its worker has sent the beginning of its output, up to three quarters of `log.max_bytes`, and sends
     /// nothing more before the end. Returns true if an item was produced.
-    pub(super) async fn report_withheld(&mut self) -> Result<bool, Problem> {
+    pub(super) async fn report_withheld(&mut self, job: Option<&JobRow>) -> Result<bool, Problem> {
         let may_be = |current: &&Current| !current.is_over && !current.withheld_reported;
         let Some(current) = self.current.as_ref().filter(may_be) else { return Ok(false) };
         let (position, attempt) = (current.position, current.attempt);
-        let bytes_max = match self.bytes_max {
-            Some(known) => known,
-            None => {
+        if self.start.which == Streams::Both && position < head_bytes(BYTES_MAX_FROM) {
+            return Ok(false);
+        }
+        let bytes_max = match (self.bytes_max, job) {
+            (Some(known), _) => known,
+            (None, Some(job)) => self.bytes_max(job).await?,
+            (None, None) => {
                 let record = find(&self.state, self.job).await?;
                 self.bytes_max(&record.row).await?
             }
@@ -76,30 +80,37 @@ impl Reader {
         Ok(true)
     }
 
-    /// Reports once to a follower that the attempt has ended without being the last one of its job.
+    /// Reports once to a follower that the attempt has ended without being the last one of its job. Returns true if an item was produced.
     pub(super) fn report_end(
         &mut self,
         record: &JobRecord,
         row: Option<&AttemptRow>,
         next: Option<&AttemptRow>,
-    ) {
+    ) -> bool {
         let goes_on = self.start.follow && (next.is_some() || !record.row.state.has_ended());
-        let (Some(current), Some(ended)) = (&mut self.current, row.filter(|_| goes_on)) else { return };
+        let (Some(current), Some(ended)) = (&mut self.current, row.filter(|_| goes_on)) else { return false };
         if std::mem::replace(&mut current.end_reported, true) {
-            return;
+            return false;
         }
         let next = next.map(|next| next.number);
         let reason = self.state.presenter().waits_for(&record.row).filter(|_| next.is_none());
         let text = ending::retried_line(&record.row, ended, next, reason.as_ref());
         self.ready.push_back(Item::Retried(Box::new(Retried { ended: ended.clone(), next, reason, text })));
+        true
     }
 
-    /// Reports that the output of one stream was cut, if the cut itself is in the other one. Returns true if an item was produced.
-    pub(super) async fn report_cut(
+    /// Reports output of an ended attempt that was cut, or that is missing. Returns true if an item was produced.
+    pub(super) async fn report_absent(
         &mut self,
         record: &JobRecord,
         row: Option<&AttemptRow>,
+        is_cut: bool,
     ) -> Result<bool, Problem> {
+        if is_cut { self.report_cut(record, row).await } else { self.report_missing(row).await }
+    }
+
+    /// Reports that the output of one stream was cut, if the cut itself is in the other one. Returns true if an item was produced.
+    async fn report_cut(&mut self, record: &JobRecord, row: Option<&AttemptRow>) -> Result<bool, Problem> {
         let (Some(row), Streams::Only(stream)) = (row, self.start.which) else { return Ok(false) };
         let bytes_max = self.bytes_max(&record.row).await?;
         let written = length(&row.output, self.start.which);
@@ -115,7 +126,7 @@ impl Reader {
 
     /// Reports output that the final report counted and that is missing. Long after the end of the attempt it counts as lost for good (a
     /// broken disk, a restored backup). Returns true if an item was produced.
-    pub(super) async fn report_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
+    async fn report_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
         let (Some(current), Some(row)) = (&mut self.current, row) else { return Ok(false) };
         let counted = length(&row.output, self.start.which);
         if current.position >= counted {
