@@ -94,7 +94,7 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
     let api = Api::new(&flags.common.server_args)?;
     let (query, has_colour) = (flags.query(), screen::stdout_has_colour());
     let max = flags.max_count.unwrap_or(u64::MAX);
-    let (mut printed, mut cursor) = (0, None::<String>);
+    let (mut printed, mut cursor, mut cut) = (0, None::<String>, CutJobs::default());
     let mut outage = Outage::of_at_most(OUTAGE_MAX);
     if flags.common.format == Format::Csv {
         screen::records(CSV_HEADING.as_bytes(), &mut Utf8Stream::default())?;
@@ -124,12 +124,58 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
             }
         }
         printed += page.lines.len() as u64;
+        cut.add(&page.cut_jobs);
         match page.next {
             Some(next) if printed < max => cursor = Some(next),
-            _ => return Ok(printed),
+            _ => {
+                cut.tell();
+                return Ok(printed);
+            }
         }
     }
 }
+
+/// The jobs whose output was cut, so that lines of them cannot be found.
+#[derive(Default)]
+struct CutJobs {
+    /// Some of them, in the order of the search.
+    named: Vec<u64>,
+    count: u64,
+    last: Option<u64>,
+}
+
+impl CutJobs {
+    /// Adds those of a part of the search. A job at its end can be in the next part, too.
+    fn add(&mut self, jobs: &[u64]) {
+        for job in jobs {
+            if self.last.replace(*job) == Some(*job) {
+                continue;
+            }
+            self.count += 1;
+            if self.named.len() < NAMED_MAX {
+                self.named.push(*job);
+            }
+        }
+    }
+
+    fn tell(&self) {
+        let names: Vec<String> = self.named.iter().map(ToString::to_string).collect();
+        let more = match self.count - self.named.len() as u64 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let jobs = if self.count == 1 { "job" } else { "jobs" };
+        if self.count > 0 {
+            screen::note(&format!(
+                "longshore: output of {jobs} {}{more} was cut at log.max_bytes: only what is stored was searched",
+                names.join(", ")
+            ));
+        }
+    }
+}
+
+/// Jobs that a note names; the rest is counted.
+const NAMED_MAX: usize = 5;
 
 /// A line of CSV, in the order of [`CSV_HEADING`].
 fn csv_record(line: &OutputLine) -> String {

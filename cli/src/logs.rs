@@ -21,7 +21,10 @@ use serde_json::Value;
 use self::attempts::{AttemptChoice, parse_choice, show_all};
 use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
-use self::print::{end, end_lines_on_screen, flush_streams, gap, late, output, switch_attempt};
+use self::notes::ToldEnds;
+use self::print::{
+    attempt_ended, end, end_last_lines, flush_streams, gap, late, output, switch_attempt, withheld,
+};
 use self::printed_lines::PrintedLines;
 pub(crate) use self::request::LogRequest;
 use self::together::show_together;
@@ -124,7 +127,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         }
     } else if has_members(&api, flags.id).await {
         show_together(&api, &wanted, Together::MembersOf(flags.id)).await?;
-    } else if show(&api, &wanted, false).await? == NO_ATTEMPT {
+    } else if show(&api, &wanted, false, &notes.told_ends).await? == NO_ATTEMPT {
         notes::tell_unstarted(&api, &wanted).await;
     }
     Ok(())
@@ -142,9 +145,10 @@ pub(crate) async fn follow(api: &Api, wanted: &LogRequest, notes: &mut Notes) ->
 async fn print_until_end(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Option<Value>> {
     let id = wanted.id;
     if !has_members(api, id).await {
+        let told_ends = notes.told_ends.clone();
         let got_members = tokio::select! {
             biased;
-            attempt = show(api, wanted, true) => attempt? == NO_ATTEMPT && notes.look(api, id).await,
+            attempt = show(api, wanted, true, &told_ends) => attempt? == NO_ATTEMPT && notes.look(api, id).await,
             // It was not due at first.
             () = notes.watch(api, id) => true,
         };
@@ -204,17 +208,12 @@ struct ResumeState {
     printed: PrintedLines,
     /// Streams of this attempt for which the note about replayed output was printed.
     replayed: Vec<Stream>,
+    /// The note about withheld output of this attempt was printed.
+    withheld: bool,
+    told_ends: ToldEnds,
 }
 
 impl ResumeState {
-    /// Notes something about the job.
-    fn note(&self, text: &str) {
-        match &self.member {
-            Some(member) => screen::note(&member.prefixed(text)),
-            None => screen::note(text),
-        }
-    }
-
     /// Prints a JSON line about the job.
     fn print_json(&self, mut line: Value) -> anyhow::Result<()> {
         if let Some(member) = &self.member {
@@ -228,19 +227,26 @@ impl ResumeState {
 }
 
 /// Prints the output, and returns the number of its last attempt; when following, reconnects until the job has ended.
-async fn show(api: &Api, wanted: &LogRequest, follow: bool) -> anyhow::Result<u32> {
+async fn show(api: &Api, wanted: &LogRequest, follow: bool, told_ends: &ToldEnds) -> anyhow::Result<u32> {
     // A verb that prints from the first byte has made the job, so it reached the server before.
     let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
     let member = wanted.member.clone();
     let looks = JobOutputs::new(wanted.timestamps);
-    let names_attempt = wanted.names_attempt;
-    let mut resume =
-        ResumeState { last, was_connected, looks, member, names_attempt, ..ResumeState::default() };
+    let (names_attempt, told_ends) = (wanted.names_attempt, told_ends.clone());
+    let mut resume = ResumeState {
+        last,
+        was_connected,
+        looks,
+        member,
+        names_attempt,
+        told_ends,
+        ..ResumeState::default()
+    };
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
             flush_streams(wanted, &mut resume)?;
-            end_lines_on_screen(&mut resume)?;
+            end_last_lines(follow, &mut resume)?;
             return Ok(resume.attempt);
         };
         if !follow || !resume.was_connected {
@@ -275,6 +281,8 @@ async fn print_response(
             "attempt" => switch_attempt(wanted, &event.read(api)?, resume)?,
             "output" => output(api, wanted, &event.read(api)?, resume)?,
             "gap" => gap(wanted, &event.read(api)?, resume)?,
+            "withheld" => withheld(wanted, &event.read(api)?, resume)?,
+            "attempt_ended" => attempt_ended(wanted, &event.read(api)?, resume)?,
             "late" => late(wanted, &event.read(api)?, resume)?,
             "end" => return end(wanted, &event.read(api)?, resume),
             "leaving" => return Err(unavailable("the server is shutting down")),

@@ -165,6 +165,14 @@ pub(crate) fn end_output(stream: Stream, look: &mut JobOutput) -> anyhow::Result
     })
 }
 
+/// Returns true if a stream goes to a terminal.
+pub(crate) fn is_terminal(stream: Stream) -> bool {
+    match stream {
+        Stream::Stdout => io::stdout().is_terminal(),
+        Stream::Stderr => io::stderr().is_terminal(),
+    }
+}
+
 /// Begins a new line on a terminal.
 pub(crate) fn end_line(stream: Stream) -> anyhow::Result<()> {
     with_stream(stream, |to, is_terminal| if is_terminal { to.write_all(b"\n") } else { Ok(()) })

@@ -43,6 +43,11 @@ pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
             attempts(&details),
         )?;
     }
+    for attempt in &details.attempts {
+        if let Some(cut) = attempt.output.and_then(|output| output.cut_in_words()) {
+            screen::line(&format!("output of attempt {} {cut}", attempt.number))?;
+        }
+    }
     let used = resources(&details);
     if !used.is_empty() {
         screen::line("")?;

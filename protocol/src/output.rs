@@ -63,6 +63,19 @@ impl ChunkData {
     }
 }
 
+/// Bytes of an output above `log.max_bytes` that a worker sends while it is written, of both streams together. It sends nothing beyond them
+/// before the end of the attempt.
+#[must_use]
+pub const fn head_bytes(bytes_max: u64) -> u64 {
+    bytes_max / 4 * 3
+}
+
+/// Bytes at the end of each stream of such an output that a worker sends after the end of the attempt.
+#[must_use]
+pub const fn tail_bytes(bytes_max: u64) -> u64 {
+    bytes_max / 8
+}
+
 /// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Stream {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::availability::{Availability, CANNOT_START};
 use crate::container::RuntimeKind;
 use crate::ids::{ClusterId, Incarnation, ReportNo, Revision, Token, WorkerId};
-pub use crate::output::{Chunk, ChunkData, Stream};
+pub use crate::output::{Chunk, ChunkData, Stream, head_bytes, tail_bytes};
 use crate::resources::OfferedResources;
 pub use crate::usage::{Usage, UsageSample};
 use crate::version::VersionRange;

@@ -221,7 +221,7 @@ function start() {
   view.replaceChildren(space, sheet);
   measure();
   readColours();
-  let attempt = null, received = "";
+  let attempt = null, withheld = null, ended = null, received = "";
   // A new stream goes on behind the last event of the one before.
   const address = () => view.dataset.logs + (received && "&after=" + encodeURIComponent(received));
   stream = follow(address, (source) => {
@@ -238,10 +238,15 @@ function start() {
       attempt = data.attempt;
     });
     on("output", (data) => output(data.stream, data.text, data.offset, data.received_at));
-    on("gap", (data) => {
-      const bytes = data.missing_bytes === null ? "" : `${data.missing_bytes} bytes of `;
-      if (data.cut_at_bytes) note(`${bytes}output cut at log.max_bytes (${data.cut_at_bytes} bytes)`);
-      else note(bytes ? `${bytes}output are missing` : "some output is missing");
+    on("gap", (data) => note(data.text));
+    // A stream that goes on after a break says both again.
+    on("withheld", (data) => {
+      if (withheld !== attempt) note(data.text);
+      withheld = attempt;
+    });
+    on("attempt_ended", (data) => {
+      if (ended !== data.attempt) note(data.text);
+      ended = data.attempt;
     });
     on("late", (data) => note(`${data.late_bytes} bytes of output have not arrived yet`));
     on("leaving", () => tell("The server is shutting down, which does not affect the job. The output goes on here when the server is back."));

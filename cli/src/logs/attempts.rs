@@ -1,12 +1,14 @@
 //! The output of all attempts of a job, one after the other, each below a heading.
 
-use super::notes::tell_unstarted;
+use server::http::present::ending::attempt_heading;
+
+use super::notes::{ToldEnds, tell_unstarted};
 use super::request::LogRequest;
 use super::show;
 use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure};
 use crate::screen;
-use crate::view::{self, FullJob, WorkerRefView as _};
+use crate::view::{FullJob, WorkerRefView as _};
 
 /// The attempts whose output is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub(super) async fn show_all(api: &Api, wanted: &LogRequest) -> anyhow::Result<(
             screen::line(&format!("{separator}==> {} <==", heading(&details, number)))?;
         }
         let one = LogRequest { attempt: Some(number), names_attempt: true, ..wanted.clone() };
-        match show(api, &one, false).await {
+        match show(api, &one, false, &ToldEnds::default()).await {
             Ok(_) => {}
             Err(error) if is_removed(&error) => {
                 screen::note(&format!("longshore: the output of attempt {number} was removed"));
@@ -72,12 +74,7 @@ fn heading(details: &FullJob, number: u32) -> String {
     let Some(attempt) = details.attempts.iter().find(|attempt| attempt.number == number) else {
         return format!("attempt {number}");
     };
-    let exit = attempt.exit_code.filter(|code| *code != 0).map(|code| format!(", exit {code}"));
-    let outcome = match attempt.outcome.as_deref() {
-        Some(outcome) => format!(": {}{}", view::in_words(outcome), exit.unwrap_or_default()),
-        None => ": has not ended".to_owned(),
-    };
-    format!("attempt {number} on {}{outcome}", attempt.worker.label())
+    attempt_heading(number, &attempt.worker.label(), attempt.outcome.as_deref(), attempt.exit_code)
 }
 
 /// The output, or the attempt itself, is no longer kept.

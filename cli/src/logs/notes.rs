@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::LogRequest;
@@ -14,6 +15,30 @@ use crate::view::{self, FullJob, JobView as _, WorkerRefView as _};
 pub(crate) struct Notes {
     /// Reasons for which the job has waited since this number of attempts, with a note about each.
     waits: (u32, BTreeSet<String>),
+    pub(super) told_ends: ToldEnds,
+}
+
+/// The latest attempt whose end was printed, and the code of the reason for which the job waited then. The notes and the output of a job share
+/// it, so that an end is printed once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToldEnds(Arc<Mutex<(u32, String)>>);
+
+impl ToldEnds {
+    /// Records the end of an attempt before it is printed. Returns false if it was printed before.
+    pub(super) fn begin(&self, attempt: u32, code: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = attempt > told.0;
+        if is_new {
+            *told = (attempt, code.to_owned());
+        }
+        is_new
+    }
+
+    /// True if the end of this attempt was printed with this reason.
+    fn has(&self, attempt: u32, code: &str) -> bool {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (told.0, told.1.as_str()) == (attempt, code)
+    }
 }
 
 impl Notes {
@@ -64,7 +89,9 @@ impl Notes {
         if self.waits.0 != job.attempt_count {
             self.waits = (job.attempt_count, BTreeSet::new());
         }
-        if !self.waits.1.insert(code) {
+        let is_told = self.told_ends.has(last.number, &code);
+        self.told_ends.begin(last.number, &code);
+        if !self.waits.1.insert(code) || is_told {
             return;
         }
         let outcome = last.outcome.as_deref().map(view::in_words).unwrap_or_default();

@@ -2,6 +2,8 @@
 
 use data_encoding::BASE64;
 use serde_json::json;
+use server::http::present::missing_output::missing_text;
+use server::http::present::shapes::Reason;
 
 use super::ResumeState;
 use super::request::LogRequest;
@@ -26,6 +28,7 @@ pub(super) fn switch_attempt(
     if next.attempt != resume.attempt {
         flush_streams(wanted, resume)?;
         resume.replayed.clear();
+        resume.withheld = false;
         end_line(Stream::Stdout, resume)?;
         end_line(Stream::Stderr, resume)?;
         if let Some(member) = &mut resume.member {
@@ -33,7 +36,7 @@ pub(super) fn switch_attempt(
         }
     }
     if resume.attempt > 0 && next.attempt > resume.attempt {
-        resume.note(&format!("longshore: attempt {} on {}", next.attempt, next.worker));
+        note(&format!("longshore: attempt {} on {}", next.attempt, next.worker), resume)?;
     }
     resume.attempt = next.attempt;
     Ok(())
@@ -58,7 +61,7 @@ pub(super) fn output(
 ) -> anyhow::Result<()> {
     let bytes = BASE64.decode(output.base64.as_bytes()).map_err(|_| api.unexpected_response())?;
     if output.replayed && !resume.replayed.contains(&output.stream) {
-        note_replayed(wanted, output.stream, resume);
+        note_replayed(wanted, output.stream, resume)?;
     }
     let look = resume.looks.of(output.stream);
     if wanted.as_json {
@@ -80,12 +83,13 @@ pub(super) fn output(
 
 /// Notes once per stream and attempt that the output comes from the engine's log instead of the container. With JSON, every line has a flag
 /// instead.
-fn note_replayed(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) {
+fn note_replayed(wanted: &LogRequest, stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
     resume.replayed.push(stream);
-    if !wanted.as_json {
-        let stream = stream.name();
-        resume.note(&format!("longshore: the following part of {stream} was read from the engine's log"));
+    if wanted.as_json {
+        return Ok(());
     }
+    let stream = stream.name();
+    note(&format!("longshore: the following part of {stream} was read from the engine's log"), resume)
 }
 
 /// Prints an incomplete character, because its remaining bytes will not come, and ends colours.
@@ -112,13 +116,32 @@ fn end_line(stream: Stream, resume: &mut ResumeState) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Notes something about the job on a line of its own.
+fn note(text: &str, resume: &mut ResumeState) -> anyhow::Result<()> {
+    if let Some(member) = &resume.member {
+        screen::note(&member.prefixed(text));
+        return Ok(());
+    }
+    end_line(Stream::Stderr, resume)?;
+    // Standard output and the note are on one screen. In a file it stays as it is.
+    if screen::is_terminal(Stream::Stdout) {
+        end_line(Stream::Stdout, resume)?;
+    }
+    screen::note(text);
+    Ok(())
+}
+
 pub(super) fn flush_streams(wanted: &LogRequest, resume: &mut ResumeState) -> anyhow::Result<()> {
     flush_partial(wanted, Stream::Stdout, resume)?;
     flush_partial(wanted, Stream::Stderr, resume)
 }
 
-/// Ends a last line without a line break on a terminal, where the outcome or the prompt would follow it. A file gets the output as it is.
-pub(super) fn end_lines_on_screen(resume: &mut ResumeState) -> anyhow::Result<()> {
+/// Ends a last line without a line break on a terminal, where the outcome or the prompt would follow it. A file gets the output as it is, but
+/// for standard error before the note about the end of a followed job.
+pub(super) fn end_last_lines(follow: bool, resume: &mut ResumeState) -> anyhow::Result<()> {
+    if follow {
+        end_line(Stream::Stderr, resume)?;
+    }
     for stream in [Stream::Stdout, Stream::Stderr] {
         if resume.printed.end(stream) && resume.member.is_none() {
             screen::end_line(stream)?;
@@ -154,6 +177,8 @@ pub(super) struct Gap {
     missing_bytes: Option<u64>,
     /// `log.max_bytes`, if the output was cut at it.
     cut_at_bytes: Option<u64>,
+    /// The line in its place; absent from an earlier server.
+    text: Option<String>,
 }
 
 pub(super) fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> anyhow::Result<()> {
@@ -167,15 +192,53 @@ pub(super) fn gap(wanted: &LogRequest, gap: &Gap, resume: &mut ResumeState) -> a
         }
         return resume.print_json(line);
     }
-    resume.note(&match (missing, gap.cut_at_bytes.map(screen::size)) {
-        (Some(missing), Some(limit)) => {
-            format!("longshore: {missing} bytes of {stream} cut at log.max_bytes ({limit})")
-        }
-        (None, Some(limit)) => format!("longshore: output cut at log.max_bytes ({limit})"),
-        (Some(missing), None) => format!("longshore: {missing} bytes of {stream} are missing"),
-        (None, None) => format!("longshore: some of {stream} is missing"),
-    });
-    Ok(())
+    let text = gap.text.clone().unwrap_or_else(|| missing_text(Some(stream), missing, gap.cut_at_bytes));
+    note(&text, resume)
+}
+
+#[derive(serde::Deserialize)]
+pub(super) struct Withheld {
+    shown_bytes: u64,
+    max_bytes: u64,
+    text: String,
+}
+
+/// Says once for an attempt that its further output comes at the end.
+pub(super) fn withheld(
+    wanted: &LogRequest,
+    withheld: &Withheld,
+    resume: &mut ResumeState,
+) -> anyhow::Result<()> {
+    if std::mem::replace(&mut resume.withheld, true) {
+        return Ok(());
+    }
+    if wanted.as_json {
+        let Withheld { shown_bytes, max_bytes, .. } = withheld;
+        return resume
+            .print_json(json!({ "withheld": { "shown_bytes": shown_bytes, "max_bytes": max_bytes } }));
+    }
+    note(&withheld.text, resume)
+}
+
+#[derive(serde::Deserialize)]
+pub(super) struct AttemptEnded {
+    attempt: u32,
+    pending_reason: Option<Reason>,
+    text: String,
+}
+
+/// Notes how an attempt ended that is not the last one of its job.
+pub(super) fn attempt_ended(
+    wanted: &LogRequest,
+    ended: &AttemptEnded,
+    resume: &mut ResumeState,
+) -> anyhow::Result<()> {
+    let code = ended.pending_reason.as_ref().map(|reason| reason.code.to_string()).unwrap_or_default();
+    if !resume.told_ends.begin(ended.attempt, &code) {
+        return Ok(());
+    }
+    flush_streams(wanted, resume)?;
+    note(&ended.text, resume)
 }
 
 #[derive(serde::Deserialize)]
@@ -183,13 +246,12 @@ pub(super) struct Late {
     late_bytes: u64,
 }
 
-pub(super) fn late(wanted: &LogRequest, late: &Late, resume: &ResumeState) -> anyhow::Result<()> {
+pub(super) fn late(wanted: &LogRequest, late: &Late, resume: &mut ResumeState) -> anyhow::Result<()> {
     let late = late.late_bytes;
     if wanted.as_json {
         return resume.print_json(json!({ "late_bytes": late }));
     }
-    resume.note(&format!("longshore: {late} bytes of output have not arrived yet"));
-    Ok(())
+    note(&format!("longshore: {late} bytes of output have not arrived yet"), resume)
 }
 
 #[derive(serde::Deserialize)]
@@ -213,7 +275,7 @@ pub(super) fn end(wanted: &LogRequest, end: &End, resume: &mut ResumeState) -> a
     if wanted.prints_end
         && let Some(text) = end.text.clone().or_else(of_attempt)
     {
-        resume.note(&text);
+        note(&text, resume)?;
     }
     Ok(())
 }

@@ -9,6 +9,8 @@ const JOBS_FILE: &str = "
 defaults: { runtime: process }
 jobs:
   fails: { command: [sh, -c, exit 3], retry: { max: 1, backoff: { kind: fixed, initial: 2h, jitter: none } } }
+  again: { command: [sh, -c, 'echo tried; exit 3'], retry: { max: 2, backoff: { kind: fixed, initial: 10ms, jitter: none } } }
+  half: { command: [sh, -c, 'printf half >&2; exit 3'] }
   newest: { command: [sleep, '600'], stop_grace_period: 1s, unique: { key: all, on_duplicate: replace } }
   nowhere: { command: ['true'], working_dir: /no/such/directory }
 ";
@@ -28,6 +30,40 @@ async fn a_job_without_output_of_its_own_says_why() {
     assert!(
         failed.code == 127 && failed.err.contains("working_dir /no/such/directory cannot be"),
         "{failed:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_hears_how_each_attempt_ended_and_that_another_one_follows() {
+    let running = Running::start(JOBS_FILE).await;
+    let followed = running.run_cli(&["run", "again", "--follow"]);
+    assert_eq!((followed.code, followed.out.as_str()), (3, "tried\ntried\ntried\n"), "{followed:?}");
+    for (ended, next) in [(1, 2), (2, 3)] {
+        let end = format!("longshore: attempt {ended} on only failed: exit code 3; ");
+        let told: Vec<&str> = followed.err.lines().filter(|line| line.starts_with(&end)).collect();
+        assert!(
+            matches!(told.as_slice(), [one] if one.ends_with(&format!("attempt {next} follows")) || one.contains("job 1 waits again")),
+            "{followed:?}"
+        );
+        assert!(followed.err.contains(&format!("longshore: attempt {next} on only\n")), "{followed:?}");
+    }
+    let text =
+        String::from_utf8(running.api.get_bytes("/api/jobs/1/logs?follow=1&attempt=all").await).unwrap();
+    let attempt = |number| {
+        format!("longshore: attempt {number} on only failed: exit code 3; attempt {} follows\n", number + 1)
+    };
+    let second = "longshore: attempt 2 on only\n";
+    let last = "longshore: attempt 3 on only\ntried\nlongshore: job 1 failed, exit 3\n";
+    assert_eq!(text, format!("tried\n{}{second}tried\n{}{last}", attempt(1), attempt(2)));
+
+    let all = String::from_utf8(running.api.get_bytes("/api/jobs/1/logs?attempt=all").await).unwrap();
+    let heading = |number| format!("==> attempt {number} on only: failed, exit 3 <==\ntried\n");
+    assert_eq!(all, format!("{}\n{}\n{}", heading(1), heading(2), heading(3)));
+
+    let half = running.run_cli(&["run", "half", "--follow"]);
+    assert!(
+        half.err.ends_with("\nhalf\nlongshore: job 2 failed, exit 3\n"),
+        "the end has its own line: {half:?}"
     );
 }
 
@@ -80,6 +116,41 @@ fn text_before_and_after_missing_output_is_not_one_line() {
     assert_eq!((later.code, later.out), (0, said.out));
     let stamped = run(&mut stub.longshore(&["logs", "-t", "12"]));
     assert_eq!(stamped.out, "- one\n- half\n- of\n- two\n- last\n- again", "{stamped:?}");
+}
+
+#[test]
+fn a_note_about_one_stream_does_not_continue_a_line_of_the_other() {
+    let event = |name: &str, data: serde_json::Value| format!("event: {name}\ndata: {data}\n\n");
+    let output = |stream, text: &str| {
+        let base64 = data_encoding::BASE64.encode(text.as_bytes());
+        event("output", serde_json::json!({ "stream": stream, "base64": base64 }))
+    };
+    let cut = serde_json::json!({ "stream": "stdout", "missing_bytes": 6, "cut_at_bytes": 65_536, "text": "longshore: cut" });
+    let withheld = serde_json::json!({ "shown_bytes": 1, "max_bytes": 2, "text": "longshore: withheld" });
+    let body = [
+        event("attempt", serde_json::json!({ "attempt": 1, "worker": "w1" })),
+        output("stdout", "half"),
+        output("stderr", "oops"),
+        event("withheld", withheld.clone()),
+        event("withheld", withheld),
+        output("stdout", " a line"),
+        output("stderr", "again"),
+        event("gap", cut),
+        output("stdout", "end\n"),
+        output("stderr", "last"),
+        event("late", serde_json::json!({ "late_bytes": 5 })),
+        event("end", serde_json::json!({ "job": 12 })),
+    ];
+    let stub = Stub::new();
+    stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", "text/event-stream", &body.concat());
+    let said = run(&mut stub.longshore(&["logs", "12"]));
+    assert_eq!(
+        (said.code, said.out.as_str()),
+        (0, "half a line\nend\n"),
+        "standard output has no break of a note"
+    );
+    let notes = "oops\nlongshore: withheld\nagain\nlongshore: cut\nlast\nlongshore: 5 bytes of output have not arrived yet\n";
+    assert_eq!(said.err, notes);
 }
 
 #[test]

@@ -13,6 +13,9 @@ jobs:
     command: [seq, '1000000']
   counts:
     command: [sh, -c, 'seq 20000; sleep 600']
+  long:
+    command: [sh, -c, 'seq 30000; sleep 600']
+    log: { max_bytes: 64k }
   slow:
     command: [sh, -c, 'echo first; head -c 1000 /dev/zero | tr "\0" x; echo; sleep 1; echo "last of them"']
   palette:
@@ -116,6 +119,22 @@ async fn a_link_to_a_line_leads_there_before_the_job_ends() {
     wait_for_line(&browser, "1200").await;
     let marked = "return document.querySelector('#output .marked > span').textContent";
     assert_eq!(browser.run(marked).await, "1200");
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_page_says_that_further_output_is_withheld() {
+    if !browser::is_required() {
+        return;
+    }
+    let running = Running::start(JOBS_FILE).await;
+    let job = submit(&running.api, "long").await;
+    running.api.wait_for_job(job, |job| job["state"] == "running").await;
+    let browser = Browser::start(false).await;
+    browser.resize(1280, 900).await;
+    browser.open(&format!("{}/jobs/{job}/output", running.base)).await;
+    let told = "longshore: output beyond 48 KiB is not shown while the attempt runs; its last part follows at the end (log.max_bytes is 64 KiB)";
+    wait_for_line(&browser, told).await;
     browser.quit().await;
 }
 

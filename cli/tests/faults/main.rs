@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod cloned_identity;
+mod cut_output;
 mod descriptors;
 mod disk;
 mod docker_away;

@@ -260,7 +260,7 @@ async fn output_beyond_the_limit_of_an_attempt_is_cut_and_acknowledged() {
     assert_eq!(String::from_utf8_lossy(&other), "longshore: output cut at log.max_bytes (64 KiB)\n");
     let (code, shown) =
         cluster.run_cli(&["logs", &job.to_string(), "--tail", "1", "--server", &cluster.address()]);
-    assert!(code == 0 && shown.contains("longshore: output cut at log.max_bytes (64.0 KiB)"), "{shown}");
+    assert!(code == 0 && shown.contains("longshore: output cut at log.max_bytes (64 KiB)"), "{shown}");
     server.terminate().await;
 }
 
@@ -272,8 +272,8 @@ async fn middle_of_a_long_output_is_told_as_cut_and_a_lost_part_as_missing() {
     let api = cluster.api();
     let mut peer = Peer::join(cluster.port(), "honest", 1).await;
     for (number, gap, told) in [
-        (1, 42_656, "42656 bytes of output cut at log.max_bytes (64 KiB)"),
-        (2, 42_655, "42655 bytes of output are missing"),
+        (1, 42_656, "42656 bytes of stdout cut at log.max_bytes (64 KiB)"),
+        (2, 42_655, "42655 bytes of stdout are missing"),
     ] {
         let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
         let token = peer.enqueued().await;
@@ -292,6 +292,9 @@ async fn middle_of_a_long_output_is_told_as_cut_and_a_lost_part_as_missing() {
         api.wait_for_job(job, |job| job["state"] == "succeeded").await;
         for shown in [api.get_bytes(&format!("/api/jobs/{job}/logs")).await, followed.await.unwrap()] {
             let shown = String::from_utf8(shown).unwrap();
+            // The follower may have heard before that the middle is withheld.
+            let shown: String =
+                shown.split_inclusive('\n').filter(|line| !line.contains("not shown while")).collect();
             assert!(shown.contains(&format!("a\nlongshore: {told}\nz")), "{}", shown.replace("aaa", ""));
         }
     }

@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::Token;
-use protocol::report::{ChunkData, OutputLengths, Stream};
+use protocol::report::{ChunkData, OutputLengths, Stream, head_bytes, tail_bytes};
 use rustix::fs::FallocateFlags;
 
 use super::mask::{Mask, OutputPart};
@@ -294,7 +294,7 @@ impl KeepLimits {
     /// Takes note of grown files: fixes the ends of the heads when the limit is near, and returns the part that can be freed.
     pub(super) fn grown(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<FreeRequest> {
         let written: u64 = streams.iter().map(|it| it.written).sum();
-        let head_bytes = self.bytes_max / 4 * 3;
+        let head_bytes = head_bytes(self.bytes_max);
         if written <= head_bytes {
             return None;
         }
@@ -339,7 +339,11 @@ impl KeepLimits {
     /// The start of the part that is kept for the end; zero if everything fits.
     fn tail(&self, streams: &[StreamState; 2], index: usize) -> u64 {
         let written: u64 = streams.iter().map(|it| it.written).sum();
-        if written <= self.bytes_max { 0 } else { streams[index].written.saturating_sub(self.bytes_max / 8) }
+        if written <= self.bytes_max {
+            0
+        } else {
+            streams[index].written.saturating_sub(tail_bytes(self.bytes_max))
+        }
     }
 
     fn progress(&self, streams: &[StreamState; 2]) -> OutputProgress {

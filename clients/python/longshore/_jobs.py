@@ -105,7 +105,7 @@ class Jobs(Base):
 
 
 def _read_output(events: Iterator[Mapping[str, str]]) -> Generator[Output, None, None]:
-    attempt = 0
+    attempt, withheld = 0, 0
     for event in events:
         kind, data = event.get("event"), json.loads(event.get("data", "{}"))
         attempt = data["attempt"] if kind == "attempt" else attempt
@@ -114,6 +114,10 @@ def _read_output(events: Iterator[Mapping[str, str]]) -> Generator[Output, None,
         elif kind == "gap":
             absent = "cut" if "cut_at_bytes" in data else "missing"
             yield Output(attempt, data["stream"], b"", absent, data["missing_bytes"])
+        elif kind == "withheld" and withheld != attempt:
+            # A new connection says it again.
+            withheld = attempt
+            yield Output(attempt, "", b"", "withheld")
         elif kind == "late":
             yield Output(attempt, "", b"", "late", data["late_bytes"])
         elif kind == "end":

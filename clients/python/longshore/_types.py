@@ -117,4 +117,5 @@ class Output:
     stream: str  # `stdout` or `stderr`; empty where late bytes may be of both.
     data: bytes = b""
     absent: str = ""  # `missing`: lost. `cut`: beyond `log.max_bytes` of the definition. `late`: may still arrive.
+    # `withheld`: further output of the running attempt; its last part comes at the end.
     absent_bytes: Optional[int] = None

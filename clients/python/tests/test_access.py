@@ -235,10 +235,13 @@ class Answers(ScriptCase):
         first += 'event: output\ndata: {"stream":"stderr","offset":0,"base64":"/w=="}\nid: 1:1\n\n'
         second = 'event: attempt\ndata: {"attempt":1,"worker":"w"}\nid: 1:1\n\n'
         second += 'event: gap\ndata: {"stream":"stdout","offset":1,"missing_bytes":null}\nid: 1:2\n\n'
+        withheld = 'event: withheld\ndata: {"shown_bytes":1,"max_bytes":2,"text":"longshore: withheld"}\n\n'
+        first, second = first + withheld, second + withheld
         second += 'event: late\ndata: {"late_bytes":9}\n\nevent: leaving\ndata: {}\n\nevent: output\ndata: no\n\n'
         third = 'event: end\ndata: {"job":3,"state":"failed"}\n\nevent: output\ndata: no\n\n'
         client = self.answering((200, {}, first), (200, {}, second), (200, {}, third))
-        expected = [Output(1, "stderr", b"\xff"), Output(1, "stdout", b"", "missing"), Output(1, "", b"", "late", 9)]
+        told_once = Output(1, "", b"", "withheld")
+        expected = [Output(1, "stderr", b"\xff"), told_once, Output(1, "stdout", b"", "missing"), Output(1, "", b"", "late", 9)]
         self.assertEqual(list(client.follow(3)), expected)
         self.assertEqual([last_id for _, last_id in self.script.seen], ["1:0", "1:1", "1:2"])
 

@@ -58,5 +58,8 @@ pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 /// The default of `log.max_bytes`, in bytes.
 pub const BYTES_MAX: u64 = 64 << 20;
 
+/// The smallest `log.max_bytes`: head and tail of the output are kept, and less would keep neither usefully.
+pub const BYTES_MAX_FROM: u64 = 64 << 10;
+
 /// The largest `log.max_bytes`: the engine's log may grow to twice this size, and a worker that must read it again does so at some 12 MB/s.
 pub const BYTES_MAX_TO: u64 = 512 << 20;

@@ -39,7 +39,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 pub use error::LogsError;
 pub use examine::{OutputTotals, SegmentReport, examine, output_totals};
 use limits::SEGMENT_BYTES_MAX;
-pub use limits::{BYTES_MAX, BYTES_MAX_TO, Limits};
+pub use limits::{BYTES_MAX, BYTES_MAX_FROM, BYTES_MAX_TO, Limits};
 pub use output::{AttemptKey, OutputEnd, Page, Piece, PieceData, Streams};
 use record::{Kind, RecordPosition};
 use segments::SegmentSet;
@@ -177,6 +177,14 @@ impl Logs {
     /// The disk cannot be read.
     pub fn lengths(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
         self.end(attempt).map(|end| end.lengths)
+    }
+
+    /// How many bytes of an attempt's output can be read, without gaps. Walks through its index. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub fn stored(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
+        progress::stored(self.shared.segments().all(attempt).newest_first())
     }
 
     /// The end of what is stored of an attempt's output. Blocks on the disk.

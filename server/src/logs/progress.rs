@@ -1,11 +1,11 @@
 //! How much of the output of an attempt is stored, for the limit `log.max_bytes`.
 
-use protocol::report::OutputLengths;
+use protocol::report::{OutputLengths, Stream};
 
 use super::attempt_segments::SegmentPart;
 use super::error::LogsError;
 use super::output::PieceData;
-use super::record::Kind;
+use super::record::{Kind, RecordPosition};
 
 /// How far the output of an attempt has come, and how much of it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,17 +46,14 @@ impl Progress {
     }
 
     fn add(&mut self, part: &SegmentPart) -> Result<(), LogsError> {
-        for first in (0..part.count()).step_by(RECORDS_READ) {
-            let records =
-                part.range(first..first + RECORDS_READ).map_err(|source| part.unreadable(source))?;
+        for_records(part, |records| {
             let stored = records.iter().filter(|record| !record.code.kind.is_missing());
             self.stored += stored.map(|record| u64::from(record.payload)).sum::<u64>();
             self.records += records.len() as u64;
             if let Some(last) = records.last() {
                 (self.lengths, self.is_cut) = (last.after(), last.code.kind == Kind::Cut);
             }
-        }
-        Ok(())
+        })
     }
 
     /// Bytes that may still be stored, if the limit is `bytes_max`.
@@ -66,6 +63,36 @@ impl Progress {
         }
         usize::try_from(bytes_max.saturating_sub(self.stored)).unwrap_or(usize::MAX)
     }
+}
+
+/// Stored bytes of each stream, without gaps.
+///
+/// # Errors
+/// The disk cannot be read.
+pub(super) fn stored(
+    parts: impl Iterator<Item = Result<SegmentPart, LogsError>>,
+) -> Result<OutputLengths, LogsError> {
+    let mut stored = OutputLengths::default();
+    for part in parts {
+        for_records(&part?, |records| {
+            for record in records.iter().filter(|record| !record.code.kind.is_missing()) {
+                let length = match record.code.stream {
+                    Stream::Stdout => &mut stored.stdout,
+                    Stream::Stderr => &mut stored.stderr,
+                };
+                *length += u64::from(record.payload);
+            }
+        })?;
+    }
+    Ok(stored)
+}
+
+/// Reads all records of a part, a few thousand at a time.
+fn for_records(part: &SegmentPart, mut take: impl FnMut(&[RecordPosition])) -> Result<(), LogsError> {
+    for first in (0..part.count()).step_by(RECORDS_READ) {
+        take(&part.range(first..first + RECORDS_READ).map_err(|source| part.unreadable(source))?);
+    }
+    Ok(())
 }
 
 /// Records that one attempt may have. Each takes some 80 bytes beside its content, so many tiny ones would take the disk of others within

@@ -15,6 +15,7 @@ use protocol::report::Chunk;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::{self, Marks};
+use super::error::LogsError;
 use super::limits::{Limits, SEGMENT_BYTES_MAX};
 use super::output::AttemptKey;
 use super::progress::Progress;
@@ -42,9 +43,7 @@ pub(super) struct Request {
 
 /// Runs until every sender is gone. If the disk fails it ends the process.
 pub(super) fn run(shared: &Arc<Shared>, limits: Limits, requests: &Receiver<Request>) {
-    let (progress, buffer, waiting) = (ProgressCache::default(), Vec::new(), Vec::new());
-    let mut writer =
-        Writer { shared, limits, requests, progress, buffer, waiting, rollover_not_before: None };
+    let mut writer = Writer::new(shared, limits, requests);
     let mut synced: Option<Instant> = None;
     while let Some(batch) = writer.gather(synced.map(|at| at + limits.sync_interval)) {
         synced = Some(Instant::now());
@@ -84,7 +83,12 @@ impl Drop for AbortOnPanic {
 /// Every sender is gone.
 struct SendersGone;
 
-impl Writer<'_> {
+impl<'s> Writer<'s> {
+    fn new(shared: &'s Arc<Shared>, limits: Limits, requests: &'s Receiver<Request>) -> Self {
+        let (progress, buffer, waiting) = (ProgressCache::default(), Vec::new(), Vec::new());
+        Self { shared, limits, requests, progress, buffer, waiting, rollover_not_before: None }
+    }
+
     /// All that has piled up; waits for the first, and for more until `until`. `None`: every sender is gone.
     fn gather(&mut self, until: Option<Instant>) -> Option<Vec<Request>> {
         let mut batch = std::mem::take(&mut self.waiting);
@@ -108,7 +112,7 @@ impl Writer<'_> {
         let mut records: Vec<(AttemptKey, RecordPosition)> = Vec::new();
         let mut answers = Vec::with_capacity(batch.len());
         for Request { chunks, received_at, reply, room } in batch {
-            let admitted = self.admit(chunks, received_at, base, &mut records);
+            let admitted = self.admit(chunks, received_at, base, &mut records)?;
             answers.push((reply, admitted, room));
         }
         if !self.buffer.is_empty() {
@@ -192,12 +196,20 @@ impl Writer<'_> {
         received_at: Option<Timestamp>,
         base: u64,
         records: &mut Vec<(AttemptKey, RecordPosition)>,
-    ) -> Vec<OutputMark> {
+    ) -> Result<Vec<OutputMark>, SendersGone> {
         let mut marks = Marks::default();
         for BoundedChunk { chunk, bytes_max } in chunks {
             let (token, stream, attempt, end) =
                 (chunk.token, chunk.stream, AttemptKey::from(chunk.token), chunk.end());
-            let progress = self.progress.of(attempt, || look_up(self.shared, attempt));
+            if !self.progress.has(attempt) {
+                let shared = Arc::clone(self.shared);
+                let found = self.look_up(|| {
+                    let segments = shared.segments().all(attempt);
+                    Progress::read(segments.readable())
+                })?;
+                self.progress.add(attempt, found);
+            }
+            let progress = self.progress.of(attempt);
             let (mut before, was_cut) = (progress.lengths, progress.is_cut);
             for data in admit::admit(progress, chunk, bytes_max) {
                 let position =
@@ -212,7 +224,31 @@ impl Writer<'_> {
             let here = if progress.is_cut { end } else { admit::length(&progress.lengths, stream).min(end) };
             marks.put(OutputMark { token, stream, offset: here });
         }
-        marks.into_vec()
+        Ok(marks.into_vec())
+    }
+
+    /// How far the stored output of an attempt has come. A system without free file handles is waited for, as a full disk is.
+    fn look_up(
+        &mut self,
+        mut read: impl FnMut() -> Result<Progress, LogsError>,
+    ) -> Result<Progress, SendersGone> {
+        let mut pause = RETRY_FIRST;
+        loop {
+            match read() {
+                Ok(progress) => return Ok(progress),
+                Err(error) if error.may_pass() => {
+                    tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");
+                    self.pause(&mut pause)?;
+                }
+                Err(error) => {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "stored output of an attempt cannot be counted: what comes now is stored behind a gap"
+                    );
+                    return Ok(Progress::default());
+                }
+            }
+        }
     }
 
     fn wake(&self, touched: &HashSet<AttemptKey>) {
@@ -220,29 +256,6 @@ impl Writer<'_> {
         for attempt in touched {
             if let Some(growth) = followed.get(attempt) {
                 growth.send_modify(|times| *times += 1);
-            }
-        }
-    }
-}
-
-/// How far the stored output of an attempt has come. A system without free file handles is waited for, as a full disk is.
-fn look_up(shared: &Shared, attempt: AttemptKey) -> Progress {
-    let mut pause = RETRY_FIRST;
-    loop {
-        let segments = shared.segments().all(attempt);
-        match Progress::read(segments.readable()) {
-            Ok(progress) => return progress,
-            Err(error) if error.may_pass() => {
-                tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(RETRY_MAX);
-            }
-            Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "stored output of an attempt cannot be counted: what comes now is stored behind a gap"
-                );
-                return Progress::default();
             }
         }
     }
@@ -263,12 +276,23 @@ struct ProgressCache {
 }
 
 impl ProgressCache {
-    fn of(&mut self, attempt: AttemptKey, look_up: impl FnOnce() -> Progress) -> &mut Progress {
-        if self.lately.len() >= CACHED_MAX {
+    fn has(&self, attempt: AttemptKey) -> bool {
+        self.lately.contains_key(&attempt) || self.earlier.contains_key(&attempt)
+    }
+
+    fn add(&mut self, attempt: AttemptKey, progress: Progress) {
+        self.earlier.insert(attempt, progress);
+    }
+
+    /// The progress of an attempt that it [has](Self::has).
+    fn of(&mut self, attempt: AttemptKey) -> &mut Progress {
+        if self.lately.len() >= CACHED_MAX && !self.lately.contains_key(&attempt) {
+            let known = self.earlier.remove(&attempt).unwrap_or_default();
             self.age();
+            self.earlier.insert(attempt, known);
         }
         let earlier = &mut self.earlier;
-        self.lately.entry(attempt).or_insert_with(|| earlier.remove(&attempt).unwrap_or_else(look_up))
+        self.lately.entry(attempt).or_insert_with(|| earlier.remove(&attempt).unwrap_or_default())
     }
 
     fn age(&mut self) {
@@ -285,3 +309,32 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Requests in one sync: each session has one on its way.
 const BATCH_MAX: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Mutex, RwLock, mpsc};
+
+    use rustix::io::Errno;
+
+    use super::super::segments::SegmentSet;
+    use super::*;
+
+    #[test]
+    fn a_look_up_that_waits_for_a_file_handle_ends_with_the_server() {
+        let place = tempfile::tempdir().unwrap();
+        let limits = Limits::default();
+        let segments = RwLock::new(SegmentSet::open(place.path(), &limits).unwrap());
+        let shared = Arc::new(Shared { segments, followed: Mutex::default() });
+        let (requests, inbox) = mpsc::channel();
+        drop(requests);
+        let mut writer = Writer::new(&shared, limits, &inbox);
+        let mut tries = 0;
+        let found = writer.look_up(|| {
+            tries += 1;
+            let source = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
+            Err(LogsError::Io { what: "cannot open".into(), source })
+        });
+        assert!(found.is_err() && tries == 1, "nobody waits for the answer any more");
+    }
+}

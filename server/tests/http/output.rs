@@ -6,7 +6,7 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
 use futures_util::StreamExt as _;
 use longshore_server::logs::AttemptKey;
-use protocol::report::{ChunkData, OutputLengths, Stream};
+use protocol::report::{ChunkData, Outcome, OutputLengths, Stream};
 use protocol::{Fence, JobId, Timestamp};
 use scheduler::job::State;
 use tower::ServiceExt as _;
@@ -72,7 +72,7 @@ async fn missing_output_is_reported() {
     let server = running().await;
     write(&server, 101, Stream::Stdout, 18, "late\n").await;
     let answer = server.get("/api/jobs/1/logs?stream=stdout").await;
-    assert_eq!(answer.body, "one\ntwo\nlongshore: 10 bytes of output are missing\nlate\n");
+    assert_eq!(answer.body, "one\ntwo\nlongshore: 10 bytes of stdout are missing\nlate\n");
 }
 
 #[tokio::test]
@@ -100,11 +100,11 @@ async fn a_follower_gets_one_replay_notice_per_stream_and_attempt() {
 async fn output_that_never_came_is_reported_long_after_the_end() {
     let server = running().await;
     end(&server, State::Succeeded, 0, OutputLengths { stdout: 11, stderr: 9 });
-    let missing = |bytes| format!("longshore: {bytes} bytes of output are missing\n");
+    let missing = |bytes, stream| format!("longshore: {bytes} bytes of {stream} are missing\n");
     let both = server.get("/api/jobs/1/logs").await.body;
-    assert_eq!(both, format!("one\noops\ntwo\n{}{}", missing(3), missing(4)));
+    assert_eq!(both, format!("one\noops\ntwo\n{}{}", missing(3, "stdout"), missing(4, "stderr")));
     let one = server.get("/api/jobs/1/logs?stream=stderr").await.body;
-    assert_eq!(one, format!("oops\n{}", missing(4)));
+    assert_eq!(one, format!("oops\n{}", missing(4, "stderr")));
     server.stand.world().record(1).row.attempt.as_mut().unwrap().ended_at = Some(Timestamp(i64::MAX));
     let fresh = server.get("/api/jobs/1/logs").await.body;
     assert_eq!(fresh, "one\noops\ntwo\n", "it may be on its way");
@@ -246,11 +246,14 @@ async fn late_output_is_reported_once_and_shown_if_it_comes() {
         let mut world = server.stand.world();
         let attempt = world.record(1).row.attempt.as_mut().unwrap();
         (attempt.ended_at, attempt.output) = (Some(Timestamp(i64::MAX)), output);
+        attempt.outcome = Some(Outcome::Failed);
     }
     let mut following = Followed::begin(&server, "").await;
     following.until("two\n").await;
     let late = following.next_at_last().await;
     assert_eq!(late.as_deref(), Some("longshore: 3 bytes of output have not arrived yet\n"));
+    let ended = following.next().await;
+    assert_eq!(ended.as_deref(), Some("longshore: attempt 1 on w1 failed; job 1 waits again\n"));
     assert!(following.is_silent(60).await, "the job may be tried again");
     write(&server, 101, Stream::Stdout, 8, "end").await;
     assert_eq!(following.next().await.as_deref(), Some("end"));
@@ -294,4 +297,43 @@ async fn a_shutdown_ends_followed_output() {
     following.until_closed().await;
     assert!(following.seen.contains("longshore: the server is leaving"), "{}", following.seen);
     within(server.served).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_output_of_all_attempts_comes_in_order_each_below_a_heading() {
+    let server = running().await;
+    try_again(&server, OutputLengths { stdout: 8, stderr: 5 });
+    write(&server, 202, Stream::Stdout, 0, "again").await;
+    let all = server.get("/api/jobs/1/logs?attempt=all").await.body;
+    let first = all.split_once("\n\n==> attempt 2 on w1: has not ended <==\nagain");
+    assert!(
+        first.is_some_and(|(first, rest)| first.ends_with("<==\none\noops\ntwo") && rest.is_empty()),
+        "{all}"
+    );
+    let one = server.get("/api/jobs/1/logs?attempt=all&stream=stderr").await.body;
+    assert!(one.contains("<==\noops\n\n==> attempt 2"), "{one}");
+    for query in ["tail=1", "offset=1", "since=2026-03-01"] {
+        let problem = server.get(&format!("/api/jobs/1/logs?attempt=all&{query}")).await;
+        assert_eq!(problem.is_problem(400, "invalid_query")["field"], "?attempt", "{query}");
+    }
+    let ranged = server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("range", "bytes=0-4")], "").await;
+    ranged.is_problem(400, "invalid_query");
+    server.get("/api/jobs/1/logs?attempt=some").await.is_problem(400, "invalid_query");
+    let events =
+        server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("accept", "text/event-stream")], "").await;
+    assert!(events.body.contains("oops") && events.body.contains("again"), "{}", events.body);
+}
+
+#[tokio::test]
+async fn a_follower_waits_once_for_the_end_of_an_attempt_that_has_gaps() {
+    let server = running().await;
+    let mut followed = Followed::begin(&server, "").await;
+    followed.until("two\n").await;
+    // So much may be the middle that a worker leaves out at the end.
+    let large = 400 << 20;
+    arrive(&server, 101, Stream::Stdout, 8, ChunkData::Gap(large)).await;
+    let first = followed.next_at_last().await.unwrap();
+    assert_eq!(first, format!("longshore: {large} bytes of stdout are missing\n"));
+    arrive(&server, 101, Stream::Stdout, 8 + large, ChunkData::Gap(5)).await;
+    assert!(!followed.is_silent(1).await, "the report of an end was waited for before");
 }

@@ -144,10 +144,13 @@ async fn a_gap_of_unknown_length_has_no_number() {
     arrive(&server, 101, Stream::Stdout, 0, ChunkData::Gap(ChunkData::UNKNOWN_GAP)).await;
     write(&server, 101, Stream::Stdout, 1, b"rest\n").await;
     let all = events(&server, "", "1:0").await;
-    let gap = (r#"{"stream":"stdout","offset":0,"missing_bytes":null}"#, "1:1");
+    let gap = (
+        r#"{"stream":"stdout","offset":0,"missing_bytes":null,"text":"longshore: some of stdout is missing"}"#,
+        "1:1",
+    );
     let rest = (r#"{"stream":"stdout","offset":1,"text":"rest\n"}"#, "1:6");
     assert_eq!(told(&all), [FIRST, gap, rest]);
-    assert_eq!(server.get("/api/jobs/1/logs").await.body, "longshore: some output is missing\nrest\n");
+    assert_eq!(server.get("/api/jobs/1/logs").await.body, "longshore: some of stdout is missing\nrest\n");
 }
 
 #[tokio::test]
@@ -206,7 +209,10 @@ async fn a_character_is_completed_neither_across_a_gap_nor_by_another_attempt() 
         FIRST,
         (r#"{"stream":"stdout","offset":0,"text":"a"}"#, "1:1"),
         (r#"{"stream":"stdout","offset":1,"text":"�"}"#, "1:2"),
-        (r#"{"stream":"stdout","offset":2,"missing_bytes":10}"#, "1:12"),
+        (
+            r#"{"stream":"stdout","offset":2,"missing_bytes":10,"text":"longshore: 10 bytes of stdout are missing"}"#,
+            "1:12",
+        ),
         (r#"{"stream":"stdout","offset":12,"text":"�b"}"#, "1:14"),
         (r#"{"stream":"stdout","offset":14,"text":"�"}"#, "1:15"),
         (r#"{"attempt":2,"worker":"w1"}"#, "2:0"),

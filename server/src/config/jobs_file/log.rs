@@ -9,7 +9,7 @@ use super::keys;
 use super::reader::Reader;
 use super::scope::Scope;
 use super::tree::{Node, Value};
-use crate::logs::{BYTES_MAX, BYTES_MAX_TO};
+use crate::logs::{BYTES_MAX, BYTES_MAX_FROM, BYTES_MAX_TO};
 use crate::params::refusal_of_pattern;
 
 /// The rules for the output of an attempt.
@@ -72,6 +72,3 @@ fn refuse(at: Position, text: String, reader: &mut Reader<'_>) -> Option<String>
     reader.fault(at, Code::InvalidValue, text);
     None
 }
-
-/// Head and tail of the output are kept; a smaller limit would keep neither usefully.
-const BYTES_MAX_FROM: u64 = 64 << 10;

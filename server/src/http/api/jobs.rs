@@ -65,7 +65,7 @@ pub(crate) async fn one(
         wait_until_ended(&state, job, timeout).await?;
         record = find(&state, job).await?;
     }
-    Ok(Json(state.full_job(record)))
+    Ok(Json(state.full_job(record).await))
 }
 
 pub(crate) async fn cancel(
@@ -85,7 +85,7 @@ pub(crate) async fn cancel(
         answer => return Err(Problem::unexpected_answer(&answer)),
     };
     let record = find(&state, job).await?;
-    let full = state.full_job(record);
+    let full = state.full_job(record).await;
     Ok((status, Json(full)).into_response())
 }
 
@@ -143,7 +143,7 @@ async fn changed(state: &AppState, job: JobId, answer: Answer) -> Result<Json<sh
         answer => return Err(Problem::unexpected_answer(&answer)),
     }
     let record = find(state, job).await?;
-    Ok(Json(state.full_job(record)))
+    Ok(Json(state.full_job(record).await))
 }
 
 /// Refuses to act on a job outside of the scope of the request's token.
@@ -224,7 +224,7 @@ pub(crate) async fn find(state: &AppState, job: JobId) -> Result<JobRecord, Prob
 async fn answer_repeated_cancel(state: &AppState, job: JobId) -> Result<Response, Problem> {
     let record = find(state, job).await?;
     if record.row.state == JobState::Cancelled {
-        let full = state.full_job(record);
+        let full = state.full_job(record).await;
         return Ok(Json(full).into_response());
     }
     Err(already_finished(&record))

@@ -236,7 +236,7 @@ async fn answer(
     };
     match found {
         Ok(record) => {
-            let mut full = state.full_job(record);
+            let mut full = state.full_job(record).await;
             full.job.warning = shown.warning;
             full.job.duplicate = shown.duplicate;
             Ok(json(status, headers, &full))

@@ -8,6 +8,7 @@ use axum::http::Uri;
 use protocol::{AttemptNo, JobId};
 
 use super::jobs;
+use super::logs::add_cuts;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{FullJob, JobUsage, Time, Usage, UsagePoint};
@@ -55,15 +56,17 @@ pub(crate) fn curve(state: &AppState, number: AttemptNo, attempt: AttemptKey) ->
 }
 
 impl AppState {
-    /// A job with attempts and timeline, and with what its running attempt has used so far.
-    pub(crate) fn full_job(&self, record: JobRecord) -> FullJob {
+    /// A job with attempts and timeline, with what its running attempt has used so far, and with what is stored of output that was cut.
+    pub(crate) async fn full_job(&self, record: JobRecord) -> FullJob {
         let running = record.row.attempt.as_ref().filter(|it| it.ended_at.is_none());
         let running = running.map(|it| AttemptKey { job: record.row.job, fence: it.fence });
         let latest = running.and_then(|key| self.services.usage.latest(key));
+        let revision = record.row.revision;
         let mut full = self.presenter().full(record);
         if let (Some(latest), Some(attempt)) = (latest, full.attempts.last_mut()) {
             attempt.usage = Usage::of(&latest);
         }
+        add_cuts(self, revision, &mut full).await;
         full
     }
 }

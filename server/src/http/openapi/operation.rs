@@ -53,6 +53,8 @@ pub(crate) enum Kind {
     Text(&'static str),
     /// A whole number from the first to the second, with an example.
     Number(u64, u64, u64),
+    /// A whole number from the first to the second, with an example, or this word.
+    NumberOr(u64, u64, u64, &'static str),
     /// A whole number that may be negative.
     Integer,
     /// `1` or `0`.
@@ -212,6 +214,12 @@ impl Kind {
             Self::Number(lowest, highest, _) => {
                 json!({ "type": "integer", "minimum": lowest, "maximum": highest })
             }
+            Self::NumberOr(lowest, highest, _, word) => json!({
+                "oneOf": [
+                    { "type": "integer", "minimum": lowest, "maximum": highest },
+                    { "type": "string", "enum": [word] },
+                ]
+            }),
             Self::Integer => json!({ "type": "integer", "format": "int32" }),
             Self::Switch => json!({ "type": "string", "enum": ["0", "1"] }),
             Self::Duration(_) => json!({ "type": "string", "format": "longshore-duration" }),
@@ -224,7 +232,7 @@ impl Kind {
     pub(crate) fn example(self) -> String {
         match self {
             Self::Text(example) | Self::Duration(example) => example.to_owned(),
-            Self::Number(_, _, example) => example.to_string(),
+            Self::Number(_, _, example) | Self::NumberOr(_, _, example, _) => example.to_string(),
             Self::Integer => "0".to_owned(),
             Self::Switch => "1".to_owned(),
             Self::Instant => "2026-11-20T00:00:00Z".to_owned(),

@@ -147,7 +147,11 @@ fn attempt(subject: &AttemptSubject) -> shapes::Attempt {
         released: end.and_then(|end| end.released).map(|cause| cause.name().into()),
         exit_code: end.and_then(|end| end.exit_code),
         message: end.map(|end| end.message.clone()).unwrap_or_default(),
-        output: end.map(|end| shapes::OutputBytes { stdout_bytes: end.output.0, stderr_bytes: end.output.1 }),
+        output: end.map(|end| shapes::OutputBytes {
+            stdout_bytes: end.output.0,
+            stderr_bytes: end.output.1,
+            cut: None,
+        }),
         usage: end.and_then(|end| shapes::Usage::of(&end.usage)),
     }
 }

@@ -1,10 +1,12 @@
 //! How a job ended, in words: the reason, and the line that closes its output.
 
+use protocol::AttemptNo;
 use protocol::report::Outcome;
 use scheduler::job::State;
 
-use crate::http::present::timeline::in_words;
-use crate::store::JobRow;
+use crate::http::present::shapes::Reason;
+use crate::http::present::timeline::{attempt_end_text, in_words};
+use crate::store::{AttemptRow, JobRow};
 
 /// The last line of a job's output: `longshore: job 12 failed, exit 3`.
 pub(crate) fn last_line(row: &JobRow) -> String {
@@ -16,6 +18,33 @@ pub(crate) fn last_line(row: &JobRow) -> String {
     };
     // Parts of the text come from others, such as a container engine; keep it one line.
     format!("longshore: job {} {}", row.job, told.replace(char::is_control, " "))
+}
+
+/// The heading of the output of one of several attempts: `attempt 1 on w1: failed, exit 3`.
+#[must_use]
+pub fn attempt_heading(number: u32, worker: &str, outcome: Option<&str>, exit_code: Option<i32>) -> String {
+    let exit = exit_code.filter(|code| *code != 0).map(|code| format!(", exit {code}")).unwrap_or_default();
+    let outcome = outcome
+        .map_or_else(|| "has not ended".to_owned(), |outcome| format!("{}{exit}", outcome.replace('_', " ")));
+    format!("attempt {number} on {worker}: {outcome}")
+}
+
+/// The line about the end of an attempt after which its job goes on:
+/// `longshore: attempt 1 on w1 failed: exit code 3; attempt 2 follows`.
+pub(crate) fn retried_line(
+    job: &JobRow,
+    ended: &AttemptRow,
+    next: Option<AttemptNo>,
+    reason: Option<&Reason>,
+) -> String {
+    let (number, worker, id) = (ended.number, &ended.worker_name, job.job);
+    let end = ended.outcome.map(|outcome| attempt_end_text(ended, outcome)).unwrap_or_default();
+    let then = match (next, reason) {
+        (Some(next), _) => format!("attempt {next} follows"),
+        (None, Some(reason)) => format!("job {id} waits again: {}", reason.text),
+        (None, None) => format!("job {id} waits again"),
+    };
+    format!("longshore: attempt {number} on {worker} {end}; {then}").replace(char::is_control, " ")
 }
 
 /// The reason of an end: the exit code of a program that ended by itself, unless it is 0, else the outcome and its cause.
@@ -37,10 +66,10 @@ pub(crate) fn why_ended(row: &JobRow) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::report::OutputLengths;
-    use protocol::{AttemptNo, Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
+    use protocol::{Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
 
     use super::*;
-    use crate::store::{AttemptRow, SetPart};
+    use crate::store::SetPart;
 
     fn ended(state: State, attempt: Option<(Outcome, Option<i32>)>, reason: &str) -> JobRow {
         let attempt = attempt.map(|(outcome, exit_code)| AttemptRow {
@@ -129,6 +158,19 @@ mod tests {
             let line = last_line(&ended(State::Cancelled, last, "cancelled by ann"));
             assert_eq!(line, "longshore: job 12 cancelled by ann");
         }
+    }
+
+    #[test]
+    fn the_end_of_an_attempt_says_what_comes_next() {
+        let row = ended(State::Queued, Some((Outcome::Failed, Some(3))), "");
+        let attempt = row.attempt.clone().unwrap();
+        let line = |next, reason| retried_line(&row, &attempt, next, reason);
+        let failed = "longshore: attempt 1 on w1 failed (exit code 3)";
+        assert_eq!(line(Some(AttemptNo(2)), None), format!("{failed}; attempt 2 follows"));
+        assert_eq!(line(None, None), format!("{failed}; job 12 waits again"));
+        let reason = Reason { code: "no_worker".into(), text: "no worker\nis connected".into() };
+        let waits = format!("{failed}; job 12 waits again: no worker is connected");
+        assert_eq!(line(None, Some(&reason)), waits);
     }
 
     #[test]

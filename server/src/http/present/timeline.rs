@@ -189,6 +189,7 @@ fn attempt(row: &AttemptRow) -> shapes::Attempt {
         output: row.ended_at.map(|_| shapes::OutputBytes {
             stdout_bytes: row.output.stdout,
             stderr_bytes: row.output.stderr,
+            cut: None,
         }),
         usage: shapes::Usage::of(&row.usage),
     }
@@ -210,7 +211,7 @@ fn attempt_events(attempt: &AttemptRow) -> Vec<shapes::Event> {
 }
 
 /// The end of an attempt: the outcome, and the worker's message.
-fn attempt_end_text(attempt: &AttemptRow, outcome: Outcome) -> String {
+pub(crate) fn attempt_end_text(attempt: &AttemptRow, outcome: Outcome) -> String {
     let message = match attempt.released {
         Some(cause) if attempt.message.is_empty() => cause.words(),
         _ => attempt.message.as_str(),

@@ -29,6 +29,8 @@ struct AttemptRow {
     assigned: Moment,
     ran: String,
     output: String,
+    /// The amount that is stored of output that was cut.
+    cut: Option<String>,
     cpu: String,
     memory: String,
 }
@@ -95,7 +97,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
     let latest = record.row.attempt.as_ref();
     let curve =
         latest.map(|it| api::usage::curve(&state, it.number, AttemptKey { job: JobId(id), fence: it.fence }));
-    let full = state.full_job(record);
+    let full = state.full_job(record).await;
     let members = match &full.job.members {
         Some(_) => members_of(&state, JobId(id)).await?,
         None => Vec::new(),
@@ -226,6 +228,7 @@ fn attempt_row(attempt: Attempt) -> AttemptRow {
         assigned: format::moment(attempt.assigned_at),
         ran: attempt.ran_ms.map(format::span_ms).unwrap_or_default(),
         output: written.map(format::bytes).unwrap_or_default(),
+        cut: attempt.output.and_then(|output| output.cut_in_words()),
         cpu: used.cpu_ms.map(format::span_ms).unwrap_or_default(),
         memory: used.memory_peak_bytes.map(format::bytes).unwrap_or_default(),
         attempt,

@@ -100,6 +100,8 @@ struct Searched {
     size: String,
     jobs: u64,
     jobs_left_at_most: u64,
+    /// Jobs whose output was cut.
+    cut_jobs: usize,
     is_complete: bool,
     /// True if the search begins with this part.
     is_first_part: bool,
@@ -149,6 +151,7 @@ fn searched(found: &OutputSearch, is_first_part: bool) -> Searched {
         size: format::bytes(found.scanned_bytes),
         jobs: found.scanned_jobs,
         jobs_left_at_most: found.jobs_left_at_most,
+        cut_jobs: found.cut_jobs.len(),
         is_complete: found.complete,
         is_first_part,
     }

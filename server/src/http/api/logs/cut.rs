@@ -1,6 +1,6 @@
 //! Output that was cut at `log.max_bytes`, told apart from output that was lost.
 
-use protocol::report::OutputLengths;
+use protocol::report::{OutputLengths, tail_bytes};
 
 use super::reader::length;
 use crate::logs::{Piece, PieceData, Streams};
@@ -38,7 +38,8 @@ impl CutRule {
             PieceData::Bytes(_) | PieceData::Replayed(_) => false,
             PieceData::Cut(_) => true,
             PieceData::Gap(_) => self.written.is_some_and(|written| {
-                let end = length(&written, Streams::Only(piece.stream)).checked_sub(self.bytes_max / 8);
+                let end =
+                    length(&written, Streams::Only(piece.stream)).checked_sub(tail_bytes(self.bytes_max));
                 length(&written, Streams::Both) > self.bytes_max && end == Some(piece.stream_end)
             }),
         };

@@ -14,14 +14,16 @@ use protocol::report::Stream as Written;
 use protocol::{AttemptNo, Timestamp};
 use serde::Serialize;
 
-use super::reader::{Item, Reader};
-use super::text::{LossyText, Streams, index, missing_bytes};
+use super::reader::{Item, Reader, Retried};
+use super::text::{LossyText, Streams, index, missing_bytes, missing_line};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
+use crate::http::present::missing_output::withheld_text;
+use crate::http::present::shapes::Reason;
 use crate::logs::{Piece, PieceData};
 use crate::rfc3339::Time;
 
-/// Output as events: `attempt`, `output`, `gap`, `late`, and at the end `end` or `leaving`. A client with `resumed` continues there.
+/// Output as events: `attempt`, `output`, `gap`, `late`, `withheld`, `attempt_ended`, and at the end `end` or `leaving`. A client with `resumed` continues there.
 pub(super) fn events(
     reader: Reader,
     form: EventForm,
@@ -111,7 +113,7 @@ impl EventEncoder {
 
     fn encode(&mut self, item: Result<Item, Problem>) {
         match item {
-            Ok(Item::Attempt { number, worker, from }) => {
+            Ok(Item::Attempt { number, worker, from, .. }) => {
                 // An attempt never completes a character of the attempt before it.
                 self.flush_incomplete();
                 self.replayed = Streams::default();
@@ -126,6 +128,23 @@ impl EventEncoder {
                 self.push_piece(piece, cut_at);
             }
             Ok(Item::Late { bytes }) => self.push("late", &LateData { late_bytes: bytes }),
+            Ok(Item::Withheld { shown_bytes, bytes_max }) => {
+                let text = withheld_text(shown_bytes, bytes_max);
+                self.push("withheld", &WithheldData { shown_bytes, max_bytes: bytes_max, text });
+            }
+            Ok(Item::Retried(retried)) => {
+                self.flush_incomplete();
+                let Retried { ended, next, reason, text } = *retried;
+                let data = RetriedData {
+                    attempt: ended.number.0,
+                    outcome: ended.outcome.map(|outcome| outcome.name()),
+                    exit_code: ended.exit_code,
+                    next_attempt: next.map(|next| next.0),
+                    pending_reason: reason,
+                    text,
+                };
+                self.push("attempt_ended", &data);
+            }
             Ok(Item::Ended(row)) => {
                 self.flush_incomplete();
                 let attempt = row.attempt.as_ref();
@@ -161,7 +180,7 @@ impl EventEncoder {
     }
 
     fn push_piece(&mut self, piece: Piece, cut_at: Option<u64>) {
-        let Piece { stream, at, received_at, data, .. } = piece;
+        let Piece { stream, at, stream_end, received_at, data } = piece;
         let end = at.saturating_add(data.len());
         if let PieceData::Replayed(_) = data {
             self.replayed.add(stream);
@@ -176,8 +195,10 @@ impl EventEncoder {
                 // Bytes behind a gap never complete a character before it.
                 self.flush_incomplete();
                 self.position = end;
-                let missing_bytes = missing_bytes(&data);
-                let gap = GapData { stream: stream.name(), offset: at, missing_bytes, cut_at_bytes: cut_at };
+                let (missing_bytes, text) =
+                    (missing_bytes(&data), missing_line(stream, stream_end, &data, cut_at));
+                let stream = stream.name();
+                let gap = GapData { stream, offset: at, missing_bytes, cut_at_bytes: cut_at, text };
                 self.push_with_id("gap", &gap);
             }
         }
@@ -276,6 +297,29 @@ struct GapData {
     /// `log.max_bytes`, if the bytes are missing because the output was longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_at_bytes: Option<u64>,
+    /// The line that text has in its place.
+    text: String,
+}
+
+#[derive(Serialize)]
+struct WithheldData {
+    shown_bytes: u64,
+    max_bytes: u64,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct RetriedData {
+    attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_reason: Option<Reason>,
+    text: String,
 }
 
 #[derive(Serialize)]

@@ -7,6 +7,7 @@ mod events;
 mod params;
 mod reader;
 pub(crate) mod search;
+mod stored;
 mod text;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::http::api::jobs::find;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
+use crate::http::present::missing_output::withheld_text;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
@@ -32,6 +34,7 @@ use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
 use events::{EventForm, events};
 use params::LogsParams;
 use reader::{Item, Reader, Start};
+pub(crate) use stored::add_cuts;
 use text::{PlainText, Range};
 
 /// `GET /api/jobs/{id}/logs`
@@ -62,7 +65,7 @@ pub(crate) async fn of_job(
         position,
         follow: params.follow,
         // Only events and followed text can show a change of attempts.
-        only: params.number.is_some() || !(params.follow || params.events),
+        only: params.number.is_some() || !(params.follow || params.events || params.all),
     };
     let reader = Reader::new(Arc::clone(&state), job, start);
     if params.events {
@@ -71,7 +74,12 @@ pub(crate) async fn of_job(
             .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
             .into_response());
     }
-    let text = plain(reader, PlainText::new(params.timestamps), params.follow, members_notice(&record.row));
+    let notes = match params.follow {
+        true => Notes::Annotated,
+        false if params.all => Notes::Headings,
+        false => Notes::Missing,
+    };
+    let text = plain(reader, PlainText::new(params.timestamps), notes, members_notice(&record.row));
     let mut response = ([(header::CONTENT_TYPE, TEXT)], text).into_response();
     if !params.timestamps {
         response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -85,7 +93,8 @@ pub(crate) async fn follow(state: &Arc<AppState>, job: JobId) -> Response {
     let notice = find(state, job).await.ok().and_then(|record| members_notice(&record.row));
     let start = Start { which: Streams::Both, attempt: None, position: 0, follow: true, only: false };
     let reader = Reader::new(Arc::clone(state), job, start);
-    ([(header::CONTENT_TYPE, TEXT)], plain(reader, PlainText::new(false), true, notice)).into_response()
+    ([(header::CONTENT_TYPE, TEXT)], plain(reader, PlainText::new(false), Notes::Annotated, notice))
+        .into_response()
 }
 
 /// The first line in place of the output that a job on several workers does not have.
@@ -250,9 +259,20 @@ async fn part(
         .into_response())
 }
 
-/// Output as plain text: the exact bytes, and a line for each gap. With `annotated`, also lines for attempts, replayed output and the end
-/// of the job. `notice` is the first line.
-fn plain(reader: Reader, mut plain: PlainText, annotated: bool, notice: Option<String>) -> Body {
+/// The lines of the server in plain text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notes {
+    /// A line for each gap.
+    Missing,
+    /// Also a heading for each attempt.
+    Headings,
+    /// A line for each gap, for further attempts, replayed, withheld and late output, and the end of each attempt and of the job.
+    Annotated,
+}
+
+/// Output as plain text: the exact bytes, and lines of the server. `notice` is the first line.
+fn plain(reader: Reader, mut plain: PlainText, notes: Notes, notice: Option<String>) -> Body {
+    let annotated = notes == Notes::Annotated;
     let notice = notice.map(|notice| Ok(plain.line(&notice)));
     let parts = stream::unfold((reader, plain), move |(mut reader, mut plain)| async move {
         loop {
@@ -265,9 +285,18 @@ fn plain(reader: Reader, mut plain: PlainText, annotated: bool, notice: Option<S
                 Ok(Item::Late { bytes }) if annotated => {
                     plain.line(&format!("longshore: {bytes} bytes of output have not arrived yet"))
                 }
+                Ok(Item::Withheld { shown_bytes, bytes_max }) if annotated => {
+                    plain.line(&withheld_text(shown_bytes, bytes_max))
+                }
+                Ok(Item::Retried(retried)) if annotated => plain.line(&retried.text),
                 Ok(Item::Ended(row)) if annotated => plain.line(&ending::last_line(&row)),
                 Ok(Item::ShuttingDown) if annotated => {
                     plain.line("longshore: the server is leaving; the job is not affected")
+                }
+                Ok(Item::Attempt { number, heading, .. }) if notes == Notes::Headings => {
+                    plain.start_attempt();
+                    let separator = if number.0 > 1 { "\n" } else { "" };
+                    plain.line(&format!("{separator}==> {heading} <=="))
                 }
                 Ok(Item::Attempt { number, worker, .. }) => {
                     plain.start_attempt();

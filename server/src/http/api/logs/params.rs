@@ -18,8 +18,10 @@ use crate::store::{AttemptRow, JobRecord};
 /// The parameters of a request for output.
 pub(super) struct LogsParams {
     pub(super) follow: bool,
-    /// The requested attempt; absent: all attempts.
+    /// The requested attempt; absent: the latest one, and with `follow` those after it.
     pub(super) number: Option<u32>,
+    /// True if the output of all attempts is requested, the first one first.
+    pub(super) all: bool,
     /// The event from which the client resumes; later attempts follow.
     pub(super) resumed: Option<Resumed>,
     pub(super) which: Streams,
@@ -45,11 +47,14 @@ pub(super) struct Resumed {
 impl LogsParams {
     pub(super) fn of(parts: &Parts) -> Result<Self, Problem> {
         let mut query = Query::of(&parts.uri)?;
-        let number = query.number("attempt")?;
+        let attempt = query.text("attempt")?;
+        let all = attempt.as_deref() == Some("all");
+        let number = attempt.filter(|_| !all).map(|text| attempt_number(&text)).transpose()?;
         let offset = query.number("offset")?;
         let mut params = Self {
             follow: query.switch("follow")?,
-            number: number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
+            number,
+            all,
             resumed: None,
             which: which(query.text("stream")?.as_deref())?,
             tail: query.number("tail")?,
@@ -70,6 +75,12 @@ impl LogsParams {
         }
         if offset.is_some() && params.range.is_some() {
             return Err(invalid_query("offset", "it does not go together with a range"));
+        }
+        let begins =
+            params.tail.is_some() || params.since.is_some() || offset.is_some() || params.range.is_some();
+        if all && begins {
+            let detail = "\"all\" does not go together with tail, since, offset or a range, which are within one attempt";
+            return Err(invalid_query("attempt", detail));
         }
         if params.timestamps && params.range.is_some() {
             return Err(invalid_query("timestamps", "they do not go together with a range"));
@@ -120,6 +131,7 @@ impl LogsParams {
                 None if self.offset > 0 => Err(unknown_event_id(field)),
                 found => Ok(found),
             },
+            (None, None) if self.all => Ok(None),
             (None, None) => Ok(record.row.attempt.as_ref()),
         }
     }
@@ -127,6 +139,13 @@ impl LogsParams {
 
 fn unknown_event_id(field: &'static str) -> Problem {
     Problem::new(Code::InvalidCursor, "it is not the id of an event of this output").field(field)
+}
+
+/// A number that is too large is of no attempt.
+fn attempt_number(text: &str) -> Result<u32, Problem> {
+    let number: Result<u64, _> = text.parse();
+    let number = number.map_err(|_| invalid_query("attempt", "it is a whole number from 0, or all"))?;
+    Ok(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn base64(text: Option<&str>) -> Result<bool, Problem> {

@@ -15,14 +15,15 @@ use protocol::report::{OutputLengths, Stream};
 use protocol::{AttemptNo, JobId};
 use tokio::time::Instant;
 
-use super::cut::CutRule;
 use crate::clock;
 use crate::config::jobs_file;
 use crate::engine::JobWatch;
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
+use crate::http::present::ending::attempt_heading;
+use crate::http::present::shapes::Reason;
 use crate::http::state::AppState;
-use crate::logs::{AttemptKey, Follow, Page, Piece, PieceData, Streams};
+use crate::logs::{AttemptKey, Follow, Piece, PieceData, Streams};
 use crate::store::{AttemptRow, JobRecord, JobRow};
 
 /// The position to start from, and how far to read.
@@ -43,7 +44,13 @@ pub(super) struct Start {
 #[derive(Debug)]
 pub(super) enum Item {
     /// The following output belongs to this attempt and begins at this offset.
-    Attempt { number: AttemptNo, worker: String, from: u64 },
+    Attempt {
+        number: AttemptNo,
+        worker: String,
+        from: u64,
+        /// The attempt and how it ended, in one line.
+        heading: String,
+    },
     /// A piece of output or a gap.
     Piece {
         attempt: AttemptNo,
@@ -53,6 +60,10 @@ pub(super) enum Item {
     },
     /// Bytes that the final report counted and that have not arrived in time. They may still arrive.
     Late { bytes: u64 },
+    /// The worker keeps what the running attempt writes beyond these bytes until its end. `bytes_max` is `log.max_bytes`.
+    Withheld { shown_bytes: u64, bytes_max: u64 },
+    /// An attempt has ended, and the job goes on.
+    Retried(Box<Retried>),
     /// The job has ended, and all output at hand was read.
     Ended(Box<JobRow>),
     /// The one requested attempt has ended, and all output at hand was read.
@@ -61,6 +72,18 @@ pub(super) enum Item {
     CaughtUp,
     /// The server shuts down.
     ShuttingDown,
+}
+
+/// The end of an attempt that is not the end of its job.
+#[derive(Debug)]
+pub(super) struct Retried {
+    pub(super) ended: AttemptRow,
+    /// The next attempt, if there is one already.
+    pub(super) next: Option<AttemptNo>,
+    /// The reason why the job waits again, if it does.
+    pub(super) reason: Option<Reason>,
+    /// All of it in one line.
+    pub(super) text: String,
 }
 
 /// Reads the output of a job's attempts.
@@ -92,6 +115,12 @@ struct Current {
     late_reported: bool,
     /// True if the cut at `log.max_bytes` was reported.
     cut_reported: bool,
+    /// True if output that the worker withholds was reported.
+    withheld_reported: bool,
+    /// True if its end was reported, with what comes after it.
+    end_reported: bool,
+    /// The end of the only wait for its final report that missing output is worth.
+    report_deadline: Option<Instant>,
     /// True if the archive says that it has ended.
     is_over: bool,
 }
@@ -149,7 +178,9 @@ impl Reader {
             return Ok(());
         }
         if self.skips_archive() {
-            self.wait(RECHECK_AFTER).await;
+            if !self.report_withheld(None).await? {
+                self.wait(RECHECK_AFTER).await;
+            }
             return Ok(());
         }
         self.may_have_changed = false;
@@ -174,21 +205,24 @@ impl Reader {
             _ => !self.start.follow || current.deadline_passed(),
         };
         let number = current.number;
-        if !may_leave && !self.start.follow {
+        if !may_leave && self.report_withheld(Some(&record.row)).await? {
+            // Its item comes first; the next step goes on.
+        } else if !may_leave && !self.start.follow {
             self.done = true;
         } else if !may_leave {
+            let Some(current) = &self.current else { return Ok(()) };
             let deadline = current.deadline.filter(|_| current.is_over);
             let left = deadline.map(|until| until.saturating_duration_since(Instant::now()).min(OUTPUT_STEP));
             self.wait(left.unwrap_or(RECHECK_AFTER)).await;
-        } else if is_cut && self.report_cut(&record, row).await? {
-            // Its item comes first; the next step goes on.
-        } else if !is_cut && self.report_missing(row).await? {
+        } else if self.report_absent(&record, row, is_cut).await? {
             // Likewise.
         } else if self.start.only {
             self.ready.extend(row.cloned().map(|row| Item::AttemptEnded(Box::new(row))));
             self.done = true;
         } else {
             match next_attempt(&record, None, Some(number)) {
+                // Its item comes before a wait.
+                next if self.report_end(&record, row, next) => {}
                 Some(attempt) => self.turn_to(attempt),
                 None => self.end_or_wait(record).await,
             }
@@ -224,31 +258,6 @@ impl Reader {
         Ok(!self.ready.is_empty())
     }
 
-    /// The rule that tells cuts from losses on this page, if output is missing on it. The report of an end does not come in step with the
-    /// output, so a follower waits for it a little.
-    async fn cut_rule(&mut self, number: AttemptNo, page: &Page) -> Result<Option<CutRule>, Problem> {
-        if !page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))) {
-            return Ok(None);
-        }
-        let until = Instant::now() + REPORT_TIMEOUT;
-        loop {
-            let record = find(&self.state, self.job).await?;
-            let bytes_max = self.bytes_max(&record.row).await?;
-            let row = attempts(&record).find(|attempt| attempt.number == number);
-            let rule = CutRule::new(bytes_max, row);
-            let is_undecided = self.start.follow && page.pieces.iter().any(|piece| rule.is_undecided(piece));
-            if !is_undecided || Instant::now() >= until {
-                return Ok(Some(rule));
-            }
-            self.may_have_changed = true;
-            tokio::select! {
-                () = self.state.services.leaving.cancelled() => return Ok(Some(rule)),
-                () = self.changes.changed() => {}
-                () = tokio::time::sleep_until(until) => {}
-            }
-        }
-    }
-
     /// `log.max_bytes` of the job, in bytes.
     async fn bytes_max(&mut self, job: &JobRow) -> Result<u64, Problem> {
         if let Some(known) = self.bytes_max {
@@ -281,11 +290,16 @@ impl Reader {
             deadline: None,
             late_reported: false,
             cut_reported: false,
+            withheld_reported: false,
+            end_reported: false,
+            report_deadline: None,
             is_over: false,
         });
         self.may_have_changed = true;
         let (number, worker) = (row.number, row.worker_name.to_string());
-        self.ready.push_back(Item::Attempt { number, worker, from: position });
+        let heading =
+            attempt_heading(number.0, &worker, row.outcome.map(|outcome| outcome.name()), row.exit_code);
+        self.ready.push_back(Item::Attempt { number, worker, from: position, heading });
     }
 
     async fn end_or_wait(&mut self, record: JobRecord) {
@@ -366,9 +380,6 @@ const PAGE_BYTES: usize = 64 << 10;
 
 /// The longest pause of an ended attempt's output before it is reported as incomplete.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest wait for the final report of an attempt whose output has a gap.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Workers keep the output of an ended attempt for ten minutes and then drop what the server has not taken
 /// (docs/design/failures.md, R25).

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use protocol::Timestamp;
 use protocol::report::{ChunkData, Stream};
 
+use crate::http::present::missing_output::missing_text;
 use crate::logs::{Piece, PieceData};
 use crate::rfc3339::Time;
 
@@ -49,16 +50,7 @@ impl PlainText {
                 if self.timestamps { stamp(&bytes, is_inside_line, piece.received_at) } else { bytes }
             }
             data @ (PieceData::Gap(_) | PieceData::Cut(_)) => {
-                self.line(&match (missing_bytes(&data), cut_at) {
-                    (Some(missing), Some(limit)) => {
-                        format!("longshore: {missing} bytes of output cut at log.max_bytes ({})", size(limit))
-                    }
-                    (None, Some(limit)) => {
-                        format!("longshore: output cut at log.max_bytes ({})", size(limit))
-                    }
-                    (Some(missing), None) => format!("longshore: {missing} bytes of output are missing"),
-                    (None, None) => "longshore: some output is missing".to_owned(),
-                })
+                self.line(&missing_line(piece.stream, piece.stream_end, &data, cut_at))
             }
         }
     }
@@ -86,11 +78,12 @@ fn stamp(bytes: &[u8], is_inside_line: bool, received_at: Option<Timestamp>) -> 
     stamped.into()
 }
 
-/// A limit in the largest unit that divides it.
-fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let fits = UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
-    fits.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{} {name}", bytes / unit))
+/// The line in place of missing output, which ends there in its stream.
+pub(super) fn missing_line(stream: Stream, stream_end: u64, data: &PieceData, cut_at: Option<u64>) -> String {
+    let bytes = missing_bytes(data);
+    // A worker's output that the server cuts off ends for both streams; and so much can be missing that it was not one stream alone.
+    let is_of_both = matches!(data, PieceData::Cut(_)) || bytes.is_some_and(|bytes| bytes > stream_end);
+    missing_text((!is_of_both).then(|| stream.name()), bytes, cut_at)
 }
 
 /// The number of bytes missing in a gap; `None` if it is unknown. Bytes behind a cut are not counted.
@@ -248,11 +241,11 @@ mod tests {
         assert_eq!(plain.piece(piece(Some(0), PieceData::Bytes("no end".into())), None), "no end");
         assert_eq!(plain.line("done"), "\ndone\n");
         let missing = plain.piece(piece(None, PieceData::Gap(7)), None);
-        assert_eq!(missing, "longshore: 7 bytes of output are missing\n");
+        assert_eq!(missing, "longshore: 7 bytes of stdout are missing\n");
+        let of_both = Piece { stream_end: 6, ..piece(None, PieceData::Gap(7)) };
+        assert_eq!(plain.piece(of_both, None), "longshore: 7 bytes of output are missing\n");
         let unknown = plain.piece(piece(None, PieceData::Gap(ChunkData::UNKNOWN_GAP)), None);
-        assert_eq!(unknown, "longshore: some output is missing\n");
-        let middle = plain.piece(piece(None, PieceData::Gap(7)), Some(1 << 20));
-        assert_eq!(middle, "longshore: 7 bytes of output cut at log.max_bytes (1 MiB)\n");
+        assert_eq!(unknown, "longshore: some of stdout is missing\n");
         let end = plain.piece(piece(None, PieceData::Cut(7)), Some(64 << 10));
         assert_eq!(end, "longshore: output cut at log.max_bytes (64 KiB)\n");
     }
@@ -268,7 +261,7 @@ mod tests {
         assert_eq!(text(Some(3_000), "wo\n"), "wo\n");
         assert_eq!(text(None, "three\nfour"), "- three\n- four");
         let missing = plain.piece(piece(Some(4_000), PieceData::Gap(7)), None);
-        assert_eq!(missing, "\nlongshore: 7 bytes of output are missing\n");
+        assert_eq!(missing, "\nlongshore: 7 bytes of stdout are missing\n");
         let replayed = plain.piece(piece(Some(5_000), PieceData::Replayed("five".into())), None);
         assert_eq!(replayed, "1970-01-01T00:00:05.000Z five");
     }

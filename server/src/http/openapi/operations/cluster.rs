@@ -15,7 +15,7 @@ pub(super) fn output() -> Vec<Operation> {
     vec![
         Operation::get("/api/jobs/{id}/logs", "output", "get_output", "The output of a job")
             .takes(&[
-                query("attempt", Kind::Number(0, u32::MAX as u64, 1), "Only this attempt; absent: the latest one."),
+                query("attempt", Kind::NumberOr(0, u32::MAX as u64, 1, "all"), "Only this attempt, or all, the first one first; absent: the latest one."),
                 query("stream", Kind::Word(&["stdout", "stderr"]), "Only one of both streams."),
                 query("tail", Kind::Number(0, 1_000_000, 100), "Only the last lines. Not together with offset or Range."),
                 query("since", Kind::Instant, "Only output that was received at or after this instant; a date is its midnight in UTC. Not together with offset or Range."),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, Members, Reason, Text, Time, Timeout, Usage, WorkerRef};
+use super::{Dependency, Members, OutputBytes, Reason, Text, Time, Timeout, Usage, WorkerRef};
 
 /// A job as lists show it, and as the answer to its submission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -295,15 +295,6 @@ pub struct Attempt {
     /// Resources that it has used; absent if nothing was measured. While it runs, this is the latest sample of its worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-}
-
-/// The length of an attempt's output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct OutputBytes {
-    /// Bytes of standard output.
-    pub stdout_bytes: u64,
-    /// Bytes of standard error.
-    pub stderr_bytes: u64,
 }
 
 /// An entry of a job's timeline.

@@ -14,6 +14,9 @@ pub struct OutputSearch {
     pub scanned_bytes: u64,
     /// Jobs that this request looked at to their end.
     pub scanned_jobs: u64,
+    /// Jobs of which this request searched output that was cut at `log.max_bytes`: lines of them are not stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_jobs: Vec<u64>,
     /// At most this many jobs are left.
     pub jobs_left_at_most: u64,
     /// True if everything was searched.

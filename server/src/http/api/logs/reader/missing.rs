@@ -1,21 +1,116 @@
-//! Output of the current attempt that the server does not have: cut, late or lost.
+//! Output of the current attempt that the server does not have: withheld, cut, late or lost. And how the attempt ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use protocol::report::Stream;
+use protocol::AttemptNo;
+use protocol::report::{Stream, head_bytes};
+use tokio::time::Instant;
 
-use super::{Current, Item, Reader, is_long_over, length};
+use super::{Current, Item, Reader, Retried, attempts, is_long_over, length};
+use crate::http::api::jobs::find;
+use crate::http::api::logs::cut::CutRule;
 use crate::http::middleware::problem::Problem;
-use crate::logs::{Piece, PieceData, Streams};
-use crate::store::{AttemptRow, JobRecord};
+use crate::http::present::ending;
+use crate::logs::{BYTES_MAX_FROM, Page, Piece, PieceData, Streams};
+use crate::store::{AttemptRow, JobRecord, JobRow};
 
 impl Reader {
-    /// Reports that the output of one stream was cut, if the cut itself is in the other one. Returns true if an item was produced.
-    pub(super) async fn report_cut(
+    /// The rule that tells cuts from losses on this page, if output is missing on it. The report of an end does not come in step with the
+    /// output, so a follower waits for it a little.
+    pub(super) async fn cut_rule(
+        &mut self,
+        number: AttemptNo,
+        page: &Page,
+    ) -> Result<Option<CutRule>, Problem> {
+        if !page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))) {
+            return Ok(None);
+        }
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let until = *current.report_deadline.get_or_insert_with(|| Instant::now() + REPORT_TIMEOUT);
+        loop {
+            let record = find(&self.state, self.job).await?;
+            let bytes_max = self.bytes_max(&record.row).await?;
+            let row = attempts(&record).find(|attempt| attempt.number == number);
+            let rule = CutRule::new(bytes_max, row);
+            let is_undecided = self.start.follow && page.pieces.iter().any(|piece| rule.is_undecided(piece));
+            if !is_undecided || Instant::now() >= until {
+                return Ok(Some(rule));
+            }
+            self.may_have_changed = true;
+            tokio::select! {
+                () = self.state.services.leaving.cancelled() => return Ok(Some(rule)),
+                () = self.changes.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Reports once for an attempt that its worker has sent the beginning of its output, up to three quarters of `log.max_bytes`, and sends
+    /// nothing more before the end. Returns true if an item was produced.
+    pub(super) async fn report_withheld(&mut self, job: Option<&JobRow>) -> Result<bool, Problem> {
+        let may_be = |current: &&Current| !current.is_over && !current.withheld_reported;
+        let Some(current) = self.current.as_ref().filter(may_be) else { return Ok(false) };
+        let (position, attempt) = (current.position, current.attempt);
+        if self.start.which == Streams::Both && position < head_bytes(BYTES_MAX_FROM) {
+            return Ok(false);
+        }
+        let bytes_max = match (self.bytes_max, job) {
+            (Some(known), _) => known,
+            (None, Some(job)) => self.bytes_max(job).await?,
+            (None, None) => {
+                let record = find(&self.state, self.job).await?;
+                self.bytes_max(&record.row).await?
+            }
+        };
+        let shown_bytes = head_bytes(bytes_max);
+        if self.start.which == Streams::Both && position < shown_bytes {
+            return Ok(false);
+        }
+        let logs = Arc::clone(&self.state.services.logs);
+        let stored = self.state.block(move || Ok(logs.lengths(attempt)?)).await?;
+        // More is here once the attempt has ended and the rest has come.
+        if length(&stored, Streams::Both) != shown_bytes || position < length(&stored, self.start.which) {
+            return Ok(false);
+        }
+        if let Some(current) = &mut self.current {
+            current.withheld_reported = true;
+        }
+        self.ready.push_back(Item::Withheld { shown_bytes, bytes_max });
+        Ok(true)
+    }
+
+    /// Reports once to a follower that the attempt has ended without being the last one of its job. Returns true if an item was produced.
+    pub(super) fn report_end(
         &mut self,
         record: &JobRecord,
         row: Option<&AttemptRow>,
+        next: Option<&AttemptRow>,
+    ) -> bool {
+        let goes_on = self.start.follow && (next.is_some() || !record.row.state.has_ended());
+        let (Some(current), Some(ended)) = (&mut self.current, row.filter(|_| goes_on)) else { return false };
+        if std::mem::replace(&mut current.end_reported, true) {
+            return false;
+        }
+        let next = next.map(|next| next.number);
+        let reason = self.state.presenter().waits_for(&record.row).filter(|_| next.is_none());
+        let text = ending::retried_line(&record.row, ended, next, reason.as_ref());
+        self.ready.push_back(Item::Retried(Box::new(Retried { ended: ended.clone(), next, reason, text })));
+        true
+    }
+
+    /// Reports output of an ended attempt that was cut, or that is missing. Returns true if an item was produced.
+    pub(super) async fn report_absent(
+        &mut self,
+        record: &JobRecord,
+        row: Option<&AttemptRow>,
+        is_cut: bool,
     ) -> Result<bool, Problem> {
+        if is_cut { self.report_cut(record, row).await } else { self.report_missing(row).await }
+    }
+
+    /// Reports that the output of one stream was cut, if the cut itself is in the other one. Returns true if an item was produced.
+    async fn report_cut(&mut self, record: &JobRecord, row: Option<&AttemptRow>) -> Result<bool, Problem> {
         let (Some(row), Streams::Only(stream)) = (row, self.start.which) else { return Ok(false) };
         let bytes_max = self.bytes_max(&record.row).await?;
         let written = length(&row.output, self.start.which);
@@ -31,7 +126,7 @@ impl Reader {
 
     /// Reports output that the final report counted and that is missing. Long after the end of the attempt it counts as lost for good (a
     /// broken disk, a restored backup). Returns true if an item was produced.
-    pub(super) async fn report_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
+    async fn report_missing(&mut self, row: Option<&AttemptRow>) -> Result<bool, Problem> {
         let (Some(current), Some(row)) = (&mut self.current, row) else { return Ok(false) };
         let counted = length(&row.output, self.start.which);
         if current.position >= counted {
@@ -73,3 +168,6 @@ impl Reader {
         Ok(true)
     }
 }
+
+/// The longest wait for the final report of an attempt whose output has a gap.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -7,6 +7,7 @@ mod lines;
 mod matcher;
 mod scan;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,12 +84,15 @@ pub(crate) async fn part(state: &AppState, mut query: Query) -> Result<OutputSea
             found: Vec::new(),
             bytes: 0,
             jobs: 0,
+            cut_jobs: Vec::new(),
+            limits: HashMap::new(),
         };
         let next = scan.run()?;
         Ok(OutputSearch {
             lines: scan.found,
             scanned_bytes: scan.bytes,
             scanned_jobs: scan.jobs,
+            cut_jobs: scan.cut_jobs,
             complete: next.is_none(),
             jobs_left_at_most: match (next, only) {
                 (None, _) => 0,

@@ -2,17 +2,19 @@
 //!
 //! It stops at the first of four limits: matches, bytes, jobs, time. The position behind the last line that was searched continues it.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
-use protocol::JobId;
 use protocol::report::Stream;
+use protocol::{JobId, Revision};
 
 use super::lines::Lines;
 use super::matcher::Matcher;
+use crate::config::jobs_file;
 use crate::http::api::logs::reader;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{OutputLine, Time};
-use crate::logs::{AttemptKey, Logs, PieceData, Streams};
+use crate::logs::{AttemptKey, BYTES_MAX_FROM, Logs, PieceData, Streams};
 use crate::store::{Archive, AttemptRow, JobFilter, JobRow};
 
 /// A position between two lines.
@@ -40,6 +42,10 @@ pub(super) struct Scan<'a> {
     pub(super) found: Vec<OutputLine>,
     pub(super) bytes: u64,
     pub(super) jobs: u64,
+    /// Jobs that were searched and whose output was cut.
+    pub(super) cut_jobs: Vec<u64>,
+    /// `log.max_bytes` of definitions with long output.
+    pub(super) limits: HashMap<Revision, u64>,
 }
 
 impl Scan<'_> {
@@ -122,6 +128,9 @@ impl Scan<'_> {
         from: &Position,
     ) -> Result<Option<u64>, Problem> {
         let key = AttemptKey { job: row.job, fence: attempt.fence };
+        if self.was_cut(row, attempt)? {
+            self.note_cut(row.job);
+        }
         let mut lines = Lines::from(from.offset);
         let mut next = from.offset;
         loop {
@@ -132,6 +141,9 @@ impl Scan<'_> {
             let is_end = page.pieces.is_empty();
             next = page.next;
             for piece in page.pieces {
+                if matches!(piece.data, PieceData::Cut(_)) {
+                    self.note_cut(row.job);
+                }
                 let (at_end, after) = match piece.data {
                     PieceData::Bytes(data) | PieceData::Replayed(data) => {
                         lines.push(&data);
@@ -153,6 +165,31 @@ impl Scan<'_> {
                 let is_stopped = self.search(row, attempt, from.stream, &mut lines, true);
                 return Ok(is_stopped.then(|| lines.position()));
             }
+        }
+    }
+
+    /// True if an attempt wrote more than `log.max_bytes`.
+    fn was_cut(&mut self, row: &JobRow, attempt: &AttemptRow) -> Result<bool, Problem> {
+        let written = reader::length(&attempt.output, Streams::Both);
+        if attempt.ended_at.is_none() || written <= BYTES_MAX_FROM {
+            return Ok(false);
+        }
+        let bytes_max = match self.limits.get(&row.revision) {
+            Some(known) => *known,
+            None => {
+                let stored = self.archive.definition(row.revision).map_err(Problem::from)?;
+                let bytes_max = jobs_file::log_bytes_max(stored.as_ref());
+                self.limits.insert(row.revision, bytes_max);
+                bytes_max
+            }
+        };
+        Ok(written > bytes_max)
+    }
+
+    /// Notes a job once: its attempts and streams follow each other.
+    fn note_cut(&mut self, job: JobId) {
+        if self.cut_jobs.last() != Some(&job.0) {
+            self.cut_jobs.push(job.0);
         }
     }
 
