@@ -50,7 +50,7 @@ fn until(pause: Intervention, at: i64) -> Intervention {
     Intervention { until: Some(Timestamp(at)), ..pause }
 }
 
-/// What `of_anna(1_000)` says until the ninth second.
+/// The sentence about a pause of `resize` that is `of_anna(1_000)` until the ninth second.
 const BY_ANNA: &str = "the definition resize is paused since 1970-01-01T00:00:01.000Z until 1970-01-01T00:00:09.000Z by anna: disk swap";
 
 const PREFER: (&str, &str) = ("prefer", "wait=5, return=representation");
@@ -264,9 +264,9 @@ async fn the_pages_of_definitions_tell_and_change_a_pause() {
     .await;
     let list = server.get("/definitions").await.body;
     for text in [
-        "the whole server is paused</span> until ",
+        "<p class=\"reason\">Pause of the whole server ",
         "1970-01-01T00:00:09.000Z",
-        "the group db is paused</span> by anna: disk swap",
+        "<p class=\"reason\">Pause of the group db ",
         "1970-01-01T00:00:08.000Z",
         "<span class=\"muted\"> by anna: disk swap</span>",
         "Change the pause",

@@ -33,7 +33,7 @@ pub struct Pause {
     pub reason: Option<String>,
 }
 
-/// What a command to pause or resume has done.
+/// The result of a command to pause or resume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PauseResult {
     /// False if it was so already.
