@@ -100,7 +100,6 @@ async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str
     let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
     let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));
     let request = api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]));
-    // A server that does not know the header answers without a body.
     let request = request.header("prefer", "return=representation");
     let request = match &body {
         Some(body) => request.json(body),
@@ -108,10 +107,13 @@ async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str
     };
     let answer = api.send(request).await?;
     let is_changed = !answer.headers().contains_key(UNCHANGED);
-    let json = answer.bytes().await.map_err(|error| api.unreachable(&error))?;
-    let result: PauseResult = match json.is_empty() {
-        true => PauseResult { changed: is_changed, ..PauseResult::default() },
-        false => api::parse(&api, &serde_json::from_slice(&json).unwrap_or_default())?,
+    // A server of an earlier version does not know the preference.
+    let result = match answer.headers().contains_key("preference-applied") {
+        true => {
+            let json = answer.bytes().await.map_err(|error| api.unreachable(&error))?;
+            api::parse(&api, &serde_json::from_slice(&json).unwrap_or_default())?
+        }
+        false => PauseResult { changed: is_changed, ..PauseResult::default() },
     };
     if print_record(&target, verb, &result)? {
         return Ok(());
